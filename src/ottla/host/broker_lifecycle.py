@@ -1,12 +1,13 @@
-"""A broker's standing with the controller: registered, caught up, unfenced, on its way out.
+"""The lifecycle of a broker: registration, catching up, unfencing, controlled shutdown.
 
-The order matters. A broker registers first; it learns its epoch, the offset of its registration.
-Only when its own image has come that far does it load its logs, so that a topic deleted and made
-again while it was away cannot be mistaken for the old one. Then it asks to be unfenced. Where the
-logs lack what was committed, it first registers once more, as one that may have lost something.
+The order matters. A broker registers first; the response has its epoch, which is the offset of its
+registration. It loads its logs only once its image has reached that offset, so that a topic that
+was deleted and created again while it was down cannot be mistaken for the old one. Then it asks to
+be unfenced. Where the logs lack committed records, it first registers again as a broker that may
+have lost data.
 
-Each attempt to register names what the own image says of this id by then: the request of a process
-that is dead may reach the controller late, and between two attempts of this one.
+Each registration request names the registration of this id that the broker's image has at that
+moment: a request of a dead process may reach the controller late, between two attempts of this one.
 
 Source: BrokerLifecycleManager, BrokerState; KIP-631, KIP-841 (controlled shutdown), KIP-858,
 KIP-966 (clean-shutdown epochs).
@@ -36,24 +37,26 @@ from ottla.wire.messages.broker_registration import (
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""The wait after a first failure; it doubles up to the session's length."""
+"""The backoff after a first failure; it doubles up to the session timeout."""
 
 REGISTRATION_RETRY_MAX_MS = 1_000
-"""The longest wait before registering again. Kafka waits up to a session; but who restarts a
-killed broker waits for the dead one's session to end, and should not wait much longer."""
+"""The longest backoff of registrations. Kafka's is up to the session timeout; but a restarted
+broker
+waits for the session of its killed process already, and should not wait much longer."""
 
 STARTUP_HEARTBEAT_MS = 10
-"""The wait before the next heartbeat while the start depends on it."""
+"""The heartbeat interval while the start depends on the next response."""
 
 SHUTDOWN_POLL_MS = 50
-"""The wait after the first heartbeat that asks to shut down; it doubles up to the interval. A
-broker that led little is free at once, one that led much when the others have heard of it."""
+"""The wait after the first heartbeat of a controlled shutdown; it doubles up to the interval. A
+broker
+that leads few partitions is let go at once, one with many when the new leaders are known."""
 
 NO_BROKER_EPOCH = -1
 
 
 class BrokerState(IntEnum):
-    """What the broker is doing, with the numbers of Kafka's metric."""
+    """The state of the broker, with the values of Kafka's metric."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -79,7 +82,7 @@ class ControllerCaller(Protocol):
     """What is needed of a `Forwarder`."""
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Ask the controller."""
+        """Send a request to the controller."""
         ...
 
 
@@ -98,10 +101,10 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleConfig:
-    """Who the broker is and how it keeps in touch.
+    """What the broker registers, and its timeouts.
 
     Fields: `incarnation_id`: fresh for each start of the process.
-            `listeners`: name, host, port, security protocol; `features`: name, least, most.
+            `listeners`: name, host, port, security protocol; `features`: name, min, max version.
             `previous_broker_epoch`: the broker epoch since which the log directories have lost
             nothing, as their files say; -1 = something may have been lost. After a registration:
             what the last one sent.
@@ -126,7 +129,7 @@ class LifecycleConfig:
 
 @dataclass(slots=True)
 class Milestones:
-    """Promises of a start and of a stop.
+    """Promises of a start and of a shutdown.
 
     Fields: `registered`: the epoch of the first registration, or the error that ended it.
             `caught_up`: this broker's image holds its registration: logs may load.
@@ -141,10 +144,10 @@ class Milestones:
 
 
 class BrokerLifecycle:
-    """One start of a broker. All runs on the loop; one request is under way at a time.
+    """One process of a broker. All runs on the loop, with one request in flight.
 
-    `on_epoch` hears each new broker epoch: of the first registration, and of those after the
-    controller forgot this broker.
+    `on_epoch` is called with each new broker epoch: of the first registration, and of those after
+    the controller no longer knew this broker.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class BrokerLifecycle:
         on_epoch: Callable[[int], None] = lambda epoch: None,
         registration: Callable[[], BrokerImage | None] = lambda: None,
     ) -> None:
-        """`registration`: what the own image says of this broker's id."""
+        """`registration`: returns the registration of this broker's id in its image."""
         self.config = config
         self.state = BrokerState.NOT_RUNNING
         self.epoch = NO_BROKER_EPOCH
@@ -181,20 +184,20 @@ class BrokerLifecycle:
         self._timer: Timer | None = None
         self._response_timer: Timer | None = None
 
-    # -- from outside --------------------------------------------------------------------------
+    # -- public --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Register, then keep in touch."""
+        """Register, then send heartbeats."""
         self._become(BrokerState.STARTING)
         deadline_ms = self._clock.monotonic_ms() + self.config.registration_timeout_ms
         self._timers.at(deadline_ms, self._registration_timed_out)
         self._communicate()
 
     def register_as_unclean(self, incarnation_id: Uuid) -> Pending[None]:
-        """Register anew, as another process that may have lost something.
+        """Register again, as another process that may have lost data.
 
-        For a start whose logs turn out to lack what was committed. Kept when the own image holds
-        the new registration: then no partition counts on what is missing.
+        For a start whose logs turn out to lack committed records. Kept when the image has the new
+        registration: then no partition relies on the missing records.
         """
         assert not self._ready
         self.config = replace(self.config, incarnation_id=incarnation_id)
@@ -205,18 +208,18 @@ class BrokerLifecycle:
         return self._reregistered
 
     def ready_to_unfence(self) -> None:
-        """Ask to serve: logs are loaded, listeners listen."""
+        """Ask to be unfenced: logs are loaded, listeners are bound."""
         self._ready = True
         self._communicate_in(0)
 
     def propagate_dir_failure(self, directory_id: Uuid) -> None:
-        """Tell the controller of a log dir that went offline."""
+        """Report a log directory that went offline to the controller."""
         self._offline_dirs.add(directory_id)
         if self._registered:
             self._communicate_in(0)
 
     def begin_controlled_shutdown(self) -> Pending[None]:
-        """Ask the controller to move leadership away; kept when it did, or time is up."""
+        """Ask the controller to move leadership away; kept when it has, or at a timeout."""
         if self.state is BrokerState.RUNNING:
             self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             deadline_ms = self._clock.monotonic_ms() + self.config.shutdown_timeout_ms
@@ -229,13 +232,13 @@ class BrokerLifecycle:
         return self.milestones.controlled_shutdown
 
     def controller_changed(self) -> None:
-        """Go to the new controller now: the wait was for one that did not answer."""
+        """Retry at the new controller at once: the backoff was for one that did not answer."""
         if self._failures:
             self._failures = 0
             self._communicate_in(0)
 
     def close(self) -> None:
-        """Keep in touch no more."""
+        """Send nothing any more."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         self._become(BrokerState.SHUTTING_DOWN)
@@ -305,11 +308,11 @@ class BrokerLifecycle:
     # -- registration --------------------------------------------------------------------------
 
     def _previous_epochs(self) -> tuple[int, int]:
-        """Return since when nothing was lost, and the registration that this one replaces.
+        """Return the epoch since which nothing was lost, and the registration that this replaces.
 
-        The own id's registration by another process that names one of these log directories is a
-        former life's: only one process can hold them. If it names the same ones, they have been
-        used since the notes were written, in which time nothing was lost.
+        A registration of this id by another process with one of these log directories is of a
+        previous process of this broker: only one process can hold them. If it has the same log
+        directories, they were in use since the epoch was stored in them, and nothing was lost.
         """
         previous = self._registration_of_image()
         if previous is None or previous.incarnation_id == self.config.incarnation_id:
@@ -345,7 +348,7 @@ class BrokerLifecycle:
         self, incarnation_id: Uuid, response: BrokerRegistrationResponse
     ) -> None:
         if incarnation_id != self.config.incarnation_id:
-            self._communicate_in(0)  # It was asked for before this became another process.
+            self._communicate_in(0)  # The response to a registration as the previous process.
             return
         if response.error_code:
             error = _error_of(response.error_code)
@@ -410,11 +413,11 @@ class BrokerLifecycle:
             case BrokerState.PENDING_CONTROLLED_SHUTDOWN:
                 self._continue_shutdown(response)
             case _:
-                raise AssertionError(f"a heartbeat in state {self.state.name}")
+                raise AssertionError(f"a heartbeat response in state {self.state.name}")
 
     def _pause_ms(self, response: BrokerHeartbeatResponse, fenced_ms: int) -> int:
-        # The controller unfences once the broker is caught up with its own registration; that
-        # takes a commit, and waiting out a whole interval for it would slow every start.
+        # The controller unfences a broker that has caught up with its own registration; that takes
+        # a commit, and waiting a whole interval for it would slow every start.
         if self._ready and response.is_fenced:
             return fenced_ms
         return self.config.heartbeat_interval_ms
@@ -446,7 +449,7 @@ class BrokerLifecycle:
         self._communicate_in(min(wait_ms, self.config.heartbeat_interval_ms))
 
     def _restart_response_timer(self) -> None:
-        """Count the silence anew, where it matters: on the way out."""
+        """Restart the timer that ends a controlled shutdown without responses."""
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return
         if self._response_timer is not None:

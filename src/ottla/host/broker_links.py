@@ -1,7 +1,7 @@
-"""A broker's connections to the other brokers, over which it follows their partitions.
+"""A broker's connections to the other brokers, over which it fetches their partitions.
 
-One connection for each broker and lane, made when it is first needed. Where a broker is comes
-from the committed metadata, looked up at each connect: its endpoint of the inter-broker listener.
+One connection for each broker and fetcher, made when it is first needed. The address is that of the
+inter-broker listener in the committed metadata, looked up at each connect.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class BrokerLinks:
         return self._links[key]
 
     def brokers_changed(self) -> None:
-        """Follow brokers that registered anew: the old endpoint may be another node's by now."""
+        """Reconnect to brokers that registered again: the old endpoint may be another node's."""
         for link in self._links.values():
             link.retarget()
 

@@ -1,7 +1,7 @@
-"""The broker role of a node: from registration to serving, and out again.
+"""The broker role of a node: registration, start, controlled shutdown.
 
-The image grows from the first moment; the broker hears of it only once its logs are loaded, and
-then of everything, in order.
+The metadata is replayed from the first moment on; it is applied to the broker once its logs are
+loaded, and then completely and in order.
 """
 
 import logging
@@ -34,19 +34,19 @@ from ottla.raft.node import RaftNode
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_MS = 5 * 60_000
-"""How long a broker waits for the controller to let it go, which it does once all others that
-live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
+"""How long a broker waits for its controlled shutdown, which the controller grants once all live
+brokers know the new leaders: as in Kafka. Without responses the wait ends earlier."""
 
 SHUTDOWN_RESPONSE_TIMEOUT_MS_MAX = 8_000
-"""How long that silence may be, however long the quorum's timeouts are: a stop in order must end
-before whoever asked for it loses patience and kills the process."""
+"""The longest wait for a response, whatever the quorum's timeouts are: a clean shutdown must end
+before a service manager kills the process."""
 
 ELECTION_SLACK_MS = 1_000
-"""How much longer than its timeouts an election of the quorum may take."""
+"""How much longer than the election timeouts an election of the quorum may take."""
 
 
 class BrokerNode:
-    """One broker with its ties to the controller."""
+    """One broker with its connections to the controller."""
 
     def __init__(
         self,
@@ -168,12 +168,12 @@ class BrokerNode:
 
     @property
     def state(self) -> BrokerState:
-        """Return what the broker is doing."""
+        """Return the state of the broker."""
         return self._lifecycle.state
 
     @property
     def raft(self) -> RaftNode:
-        """Return this node's place in the metadata quorum."""
+        """Return this node's member or observer of the metadata quorum."""
         return self._follower.raft
 
     # -- start ---------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class BrokerNode:
         broker.replicas.on_no_storage = lambda: self._on_failure("all log directories have failed")
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:
-            # What changed while the logs were loading.
+            # Changes that were committed while the logs were loading.
             broker.apply(delta_between(image, self.image))
         self.broker = broker
         if not self._node_dirs.log_dirs.online_dirs:
@@ -204,13 +204,13 @@ class BrokerNode:
         self._on_log_dir_failure()
 
     def _await_metadata(self) -> Steps[None]:
-        """Bring the own image up to date, where a former registration may count as this one's.
+        """Wait until the image is up to date, where a previous broker epoch was stored.
 
-        A life that lost nothing may have been registered and have died before it noted that. Its
-        registration counts like the one that was noted: the log directories, whose ids it named,
-        have been used in this boot of the machine only, and by one process at a time. Not to know
-        it is not to register: who is taken for unclean is not eligible to lead any more, though
-        it may be the only one that has everything. Raises: StartError.
+        A previous process that lost nothing may have registered and died before it stored the new
+        epoch. Its registration counts like the stored one: the log directories that it named were
+        used in this boot of the machine only, and by one process at a time. Without knowing it, the
+        broker would register as unclean and be no longer eligible to lead, though it may be the
+        only replica that has everything. Raises: StartError.
         """
         if self._node_dirs.previous_broker_epoch < 0:
             return
@@ -222,7 +222,7 @@ class BrokerNode:
             )
 
     def _up_to_date(self, limit_ms: int) -> Pending[bool]:
-        """Tell whether the own image became up to date within some time."""
+        """Return whether the image became up to date within `limit_ms`."""
         up_to_date: Pending[bool] = Pending()
         raft, ports = self._follower.raft, self._ports
 
@@ -238,16 +238,16 @@ class BrokerNode:
         return up_to_date
 
     def _check_logs(self) -> Steps[None]:
-        """Register as one that lost something, where recovery found less than was committed.
+        """Register as unclean, where recovery found less than was committed.
 
-        The first registration said that nothing was lost: damage shows only when logs are read,
-        and only who is registered knows which logs are its own.
+        The first registration claimed that nothing was lost: damage is found only when logs are
+        read, and which logs are this broker's is known only once it is registered.
         """
         lacking = self._node_dirs.log_dirs.lacking
         if not lacking:
             return
         if self._lifecycle.config.previous_broker_epoch < 0:
-            # It has said so: from that registration on nothing is lost, whatever was before.
+            # It is registered as unclean: nothing was lost since that registration.
             self._epoch_changed(self._lifecycle.epoch)
             return
         log.warning(
@@ -260,7 +260,7 @@ class BrokerNode:
         yield self._lifecycle.register_as_unclean(incarnation_id)
 
     def serve(self) -> Steps[None]:
-        """Ask to be unfenced; return when it is so, and the own image says it too."""
+        """Ask to be unfenced; return once the broker is, and its image has it."""
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
@@ -281,7 +281,7 @@ class BrokerNode:
             self.broker.apply(delta)
 
     def _on_log_dir_failure(self) -> None:
-        """Tell the controller of the folders that failed, so that nothing is led from them."""
+        """Report failed log directories to the controller, so that no replica in them leads."""
         registered = self._lifecycle.config.log_dirs
         for directory in self._node_dirs.log_dirs.offline_dirs:
             if directory.directory_id in registered:
@@ -295,15 +295,15 @@ class BrokerNode:
     # -- stop ----------------------------------------------------------------------------------
 
     def controlled_shutdown(self) -> Steps[None]:
-        """Tell the controller, so that it fences this broker now and not after a session.
+        """Have the controller move leadership away and fence this broker.
 
-        controlled.shutdown.enable=false leaves as if the process had died.
+        With controlled.shutdown.enable=false the broker stops as if the process had died.
         """
         if self._config["controlled.shutdown.enable"]:
             yield self._lifecycle.begin_controlled_shutdown()
 
     def close(self) -> Steps[None]:
-        """Write the logs down, let go of the controller."""
+        """Flush and close the logs, close the connections to the controller."""
         self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
@@ -316,10 +316,10 @@ class BrokerNode:
 
 
 def is_up_to_date(image: ClusterImage, raft: RaftNode) -> bool:
-    """Tell whether an image holds all that was committed when the quorum's leader was last heard.
+    """Tell whether an image has all that was committed at the last response of the quorum's leader.
 
-    A new leader may not know yet how far its predecessor had committed: what it says of that
-    counts once a record of its own epoch is committed, which commits all before it.
+    A new leader may not know yet how far its predecessor had committed: its high watermark counts
+    once a record of its own epoch is committed, which commits all before it.
     """
     committed = raft.leader_high_watermark
     offset, epoch = image.position

@@ -1,15 +1,14 @@
-"""The active controller's channel to each broker: what must be heard, in order, and answered.
+"""The active controller's channel to each broker: requests in order, retried until answered.
 
-Each broker has a queue without a bound and one request in flight. A request that gets no answer
-is sent again, with a pause, for as long as its broker and its controller are who they were; the
-broker's epoch and the controller's fence everything else. What is sent must therefore be fit to
-be done twice.
+Each broker has an unbounded queue and one request in flight. A request without a response is
+retried, with a backoff, while the broker epoch and the controller epoch are the same; all else is
+fenced by them. Requests must therefore be idempotent.
 
-Every request ends in exactly one event: `Answered`, or `Dropped` where it cannot be answered any
-more. (Kafka forgets the queue of a broker that goes, callbacks and all, so that its failure
-handling must guess what was in there.) Events are told to one callback, which should put them
-into the controller's own queue: nothing here decides, and nothing waits for a decision, so that
-a slow broker holds up nobody else (KAFKA-1305).
+Every request ends in exactly one event: `Answered`, or `Dropped` where it can have no response any
+more. (Kafka drops the queue of a broker that is removed with its callbacks, so that failure
+handling must guess what was in it.) Events go to one callback, which should put them into the
+controller's own queue: nothing here decides or waits for a decision, so that a slow broker does not
+delay others (KAFKA-1305).
 
 Source: ControllerChannelManager, RequestSendThread (ControllerChannelManager.scala), Kafka 3.9.
 """
@@ -39,7 +38,7 @@ from ottla.wire.errors import EncodeError
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100
-"""The pause before a request is sent again."""
+"""The backoff before a request is sent again."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 """controller.socket.timeout.ms"""
 
@@ -56,10 +55,10 @@ __all__ = [
 
 
 class ChannelLink(Protocol):
-    """A way to one broker, opened when there is something to send."""
+    """A connection to one broker, opened when there is something to send."""
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Send one request; answer its response, or why there is none."""
+        """Send one request; return its response, or the error."""
         ...
 
     def close(self) -> None:
@@ -68,7 +67,7 @@ class ChannelLink(Protocol):
 
 
 OpenLink = Callable[[int, int], ChannelLink]
-"""Leads to a broker by its id and epoch, and to no other process that has its id."""
+"""Connects to a broker by id and epoch, and to no other process with that id."""
 
 
 def links_of_image(
@@ -78,7 +77,7 @@ def links_of_image(
     listener_name: str,
     client_id: str,
 ) -> OpenLink:
-    """Return links to where the brokers are by the metadata, on the listener between brokers.
+    """Return links to the brokers' inter-broker endpoints in the metadata.
 
     See `endpoint_between_brokers`.
     """
@@ -97,10 +96,10 @@ def links_of_image(
 
 
 def endpoint_between_brokers(broker: BrokerImage, listener_name: str) -> Endpoint | None:
-    """Return where a broker is reached by nodes, or None.
+    """Return a broker's inter-broker endpoint, or None.
 
-    `listener_name` is what this node's file says. Where that of a controller without a broker says
-    nothing of it, and a broker has one listener, that is the one.
+    `listener_name`: this node's inter.broker.listener.name. A controller without a broker may not
+    have it configured: where a broker has one listener only, that one is taken.
     """
     only = broker.endpoints[0] if len(broker.endpoints) == 1 else None
     return broker.endpoint(listener_name) or only
@@ -129,21 +128,21 @@ class ControllerChannels:
         self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, _Channel] = {}
 
-    # -- who is there --------------------------------------------------------------------------
+    # -- brokers -------------------------------------------------------------------------------
 
     def begin_epoch(self, controller_epoch: int) -> None:
-        """Speak for a new term: what former terms left in the queues is dropped."""
+        """Begin a controller epoch: queued requests of earlier epochs are dropped."""
         assert controller_epoch >= self.controller_epoch
         if controller_epoch == self.controller_epoch:
             return
         self.controller_epoch = controller_epoch
         for broker_id, channel in sorted(self._channels.items()):
-            # A new link: what is in flight on the old one may hang there for its whole timeout.
+            # A new link: the request in flight on the old one may hang for its whole timeout.
             self._channels[broker_id] = self._open(broker_id, channel.queue.broker_epoch)
             self._stop(channel, Error.STALE_CONTROLLER_EPOCH)
 
     def add_broker(self, broker_id: int, broker_epoch: int) -> None:
-        """Open a channel to a broker; in place of an older registration's, which is dropped."""
+        """Open a channel to a broker, in place of that of an older registration."""
         existing = self._channels.get(broker_id)
         if existing is not None and existing.queue.broker_epoch >= broker_epoch:
             return
@@ -153,14 +152,14 @@ class ControllerChannels:
             self._stop(existing, Error.STALE_BROKER_EPOCH)
 
     def remove_broker(self, broker_id: int) -> None:
-        """Close a channel; everything unanswered is dropped."""
+        """Close a channel; its unanswered requests are dropped."""
         channel = self._channels.pop(broker_id, None)
         if channel is not None:
             del self.metrics[broker_id]
             self._stop(channel, Error.BROKER_NOT_AVAILABLE)
 
     def set_brokers(self, brokers: Iterable[tuple[int, int]]) -> None:
-        """Have channels to exactly these brokers, by id and epoch."""
+        """Open and close channels so that there is one to each of these (id, epoch)."""
         wanted = dict(brokers)
         for broker_id in sorted(self._channels.keys() - wanted.keys()):
             self.remove_broker(broker_id)
@@ -168,14 +167,14 @@ class ControllerChannels:
             self.add_broker(broker_id, broker_epoch)
 
     def resign(self) -> None:
-        """Close all channels: another controller speaks now, or this node stops."""
+        """Close all channels: another controller is active, or this node stops."""
         for broker_id in sorted(self._channels):
             self.remove_broker(broker_id)
 
     # -- sending -------------------------------------------------------------------------------
 
     def send(self, requests: Iterable[BrokerRequest]) -> None:
-        """Queue requests, each to its broker; what is fenced already is dropped at once."""
+        """Queue requests, each to its broker; fenced ones are dropped at once."""
         updated: dict[int, _Channel] = {}
         fenced: list[ChannelEvent] = []
         for request in requests:
@@ -201,14 +200,14 @@ class ControllerChannels:
             return Error.STALE_BROKER_EPOCH
         return None
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- queues --------------------------------------------------------------------------------
 
     def queue_size(self, broker_id: int) -> int:
-        """Return how many requests wait for a broker, the one in flight not counted."""
+        """Return the queued requests of a broker, without the one in flight."""
         return len(self._channels[broker_id].queue)
 
     def queue_sizes(self) -> list[tuple[int, int]]:
-        """Return (broker, requests that wait), in order."""
+        """Return (broker id, queued requests), in order."""
         return [(each, len(channel.queue)) for each, channel in sorted(self._channels.items())]
 
     # -- inside --------------------------------------------------------------------------------
@@ -231,12 +230,12 @@ class ControllerChannels:
     def _emit(self, event: ChannelEvent) -> None:
         try:
             self._on_event(event)
-        except Exception:  # Whoever listens badly must not stop what all brokers wait for.
+        except Exception:  # A failing callback must not stop the channels.
             log.exception("processing a response of broker %d failed", event.sent.broker_id)
 
 
 class _Channel:
-    """One broker's queue with its link. Once stopped it is deaf and dumb."""
+    """One broker's queue with its link. Once stopped it sends nothing and ignores responses."""
 
     def __init__(
         self,
@@ -261,10 +260,9 @@ class _Channel:
         self._stopped = False
 
     def pump(self) -> None:
-        """Send what comes next, if nothing is in flight.
+        """Send the next request, if none is in flight.
 
-        A loop, for a link may answer at once: a call in each answer's call would grow as deep
-        as the queue is long.
+        A loop, because a link may answer at once: recursion would be as deep as the queue is long.
         """
         if self._pumping:
             return
@@ -279,7 +277,7 @@ class _Channel:
             self._pumping = False
 
     def stop(self) -> list[BrokerRequest]:
-        """Send and hear nothing any more; return what has no answer, in order."""
+        """Stop; return the unanswered requests, in order."""
         self._stopped = True
         if self._retry is not None:
             self._retry.cancel()
@@ -292,7 +290,7 @@ class _Channel:
             sent = self._link.send(
                 request.request, request.version, timeout_ms=self._request_timeout_ms
             )
-        except EncodeError:  # Our bug, for which later requests need not wait.
+        except EncodeError:  # A bug; later requests do not wait for it.
             log.exception(
                 "encoding a request to broker %d failed; the request is dropped", request.broker_id
             )
@@ -303,8 +301,8 @@ class _Channel:
 
     def _on_response(self, attempt: int, response: Any | ApiError) -> None:
         if self._stopped:
-            return  # Closing the link has ended what was in flight.
-        # What was heard before the queue does not know.
+            return  # Closing the link has ended the request in flight.
+        # The queue ignores responses of earlier attempts.
         if isinstance(response, ApiError):
             self._retry_later(attempt, response)
             return

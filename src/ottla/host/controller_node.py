@@ -1,9 +1,8 @@
-"""The controller role of a node: the runtime, and what the clock makes it decide.
+"""The controller role of a node: the runtime, and its periodic operations.
 
-Sessions of brokers are soft state: while this controller is active a timer asks, when the
-stalest broker's session may have ended, for the decision to fence it. Others ask for elections that
-nobody asked for: unclean ones where they are allowed, and those that balance the leaders. What the
-ledger of deletions waits for is driven by its office.
+Sessions of brokers are soft state: while this controller is active, a timer checks when the session
+of the stalest broker may have ended, and fences it. Other timers run unclean elections where they
+are allowed, and the preferred leader rebalance. Topic deletions are driven by the deletion channel.
 """
 
 import logging
@@ -40,12 +39,12 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 RECHECK_MS = 1000
-"""How often sessions are looked at while nobody's can end."""
+"""How often sessions are checked while none can end."""
 
 PAUSE_MS_MIN = 500
-"""How late that look comes where this process was stopped or starved. Heartbeats that came
-meanwhile were not heard and their senders have given up; if that time counted, a cluster's only
-controller would fence every live broker when it goes on."""
+"""A check that is this late means that the process was stopped or starved. Heartbeats that arrived
+meanwhile were not read and have timed out; if that time counted, a cluster's only controller would
+fence every live broker when it continues."""
 
 
 class ControllerNode:
@@ -121,7 +120,7 @@ class ControllerNode:
         )
 
     def _other_listeners(self) -> dict[int, Listeners]:
-        """Return where the other voters are, as this node's file says."""
+        """Return the listeners of the voters in this node's properties."""
         config = self.context.config
         name = config.controller_listeners[0].name
         return {voter.id: ((name, voter.host, voter.port),) for voter in config.quorum_voters}
@@ -138,17 +137,17 @@ class ControllerNode:
 
     @property
     def in_office(self) -> bool:
-        """Tell whether it may decide.
+        """Tell whether it is the active controller.
 
-        A new leader of several voters waits until its office is certain: until then it may be
-        one that nobody follows, and it has heard of no broker.
+        A new leader of several voters waits until a record of its epoch is committed: until then
+        it may have no followers, and it has received no heartbeat.
         """
         return self.runtime.active and (len(self._voters) == 1 or self._is_active)
 
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide now, if in office; answer once committed."""
+        """Decide now, if active; answer once committed."""
         if not self.in_office:
             refused: Pending[R | ApiError] = Pending()
             refused.complete(ApiError(Error.NOT_CONTROLLER))
@@ -156,7 +155,7 @@ class ControllerNode:
         return self.runtime.run(decide, deadline_ms=deadline_ms)
 
     def stop(self) -> None:
-        """Resign and look at no session any more."""
+        """Resign and check no session any more."""
         self._stop_timers()
         self.deletions.end()
         self.runtime.stop()
@@ -166,7 +165,7 @@ class ControllerNode:
         log.info("node %d is the active controller", config.node_id)
         self._activations += 1
         self._is_active = True
-        # The only voter leads from its start on, so its own broker cannot have registered yet.
+        # A single voter leads from its start on, before its own broker can have registered.
         is_first = config.is_broker and len(self._voters) == 1 and self._activations == 1
         own = (config.node_id,) if is_first else ()
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
@@ -201,7 +200,7 @@ class ControllerNode:
         due_ms = self.context.liveness.next_check_ms(self.runtime.image)
         # A decision that failed would fail again now, and again within this call.
         if failure is None and due_ms is not None and due_ms <= now_ms:
-            # One broker a decision; the next look comes when this one is committed.
+            # One broker per decision; the next check comes when this one is committed.
             self.runtime.run_step(lambda image: self._fence(image, now_ms)).then(
                 self._check_sessions
             )
@@ -212,7 +211,7 @@ class ControllerNode:
         self._timer = self._timers.at(wait_until_ms, lambda: self._on_session_timer(wait_until_ms))
 
     def _on_session_timer(self, planned_ms: int) -> None:
-        """Look at sessions, but not at what brokers failed to say while this node was away."""
+        """Check sessions; the time in which this process was paused does not count."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - planned_ms >= PAUSE_MS_MIN:
             log.warning(

@@ -1,8 +1,8 @@
-"""Who stops last: a controller stays until the brokers that leave have left.
+"""A controller waits for the controlled shutdowns of other brokers before it stops.
 
-Where a whole cluster is told to stop at once, each broker needs a controller to let it go. A
-node that is both would otherwise take its vote away from those that are a moment slower, which
-then could only wait in vain and leave without a word.
+When a whole cluster is stopped at once, each broker needs a controller for its controlled shutdown.
+A combined node that stopped first would take its vote away from the slower ones, whose controlled
+shutdowns then time out.
 """
 
 import logging
@@ -16,15 +16,16 @@ from ottla.metadata.image import ClusterImage
 log = logging.getLogger(__name__)
 
 GRACE_MS = 100
-"""How long a controller waits for others to say that they leave too: they were perhaps told to
+"""How long a controller waits for others to begin a controlled shutdown: they may have been stopped
 at the same moment."""
 
 OTHER_SHUTDOWNS_MS_MAX = 5_000
-"""How long it waits for those that said so: one that dies on its way never arrives."""
+"""How long it waits for controlled shutdowns under way: a broker that dies never ends its own."""
 
 STALLED_MS = 1_000
-"""How long the metadata may stand still meanwhile; a quorum that works commits twice a second
-at least. Where the others' votes are gone already, nobody can be let go any more."""
+"""How long the metadata may not advance meanwhile: a working quorum commits at least twice a
+second.
+Without a majority of voters no controlled shutdown can be granted."""
 
 POLL_MS = 10
 
@@ -32,7 +33,7 @@ POLL_MS = 10
 def others_shut_down(
     image: Callable[[], ClusterImage], own_id: int, clock: Clock, timers: Timers
 ) -> Pending[None]:
-    """Return a promise kept once no broker but `own_id` is on its way out, or time is up."""
+    """Return a promise kept once no other broker is in controlled shutdown, or at a timeout."""
     done: Pending[None] = Pending()
     begin_ms = advanced_ms = clock.monotonic_ms()
     position = image().position
@@ -59,7 +60,7 @@ def others_shut_down(
 
 
 def _others(image: ClusterImage, own_id: int) -> tuple[list[int], list[int]]:
-    """Return the other unfenced brokers: those that stay, those that are on their way out."""
+    """Return the other unfenced brokers: those running, those in controlled shutdown."""
     others = [each for each in image.broker_ids() if each != own_id]
     unfenced = [each for each in others if not image.brokers[each].fenced]
     shutting_down = [each for each in unfenced if image.brokers[each].in_controlled_shutdown]

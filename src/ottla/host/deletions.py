@@ -1,9 +1,9 @@
-"""Drives the deletion manager of the controller that rules: wishes, orders, clock.
+"""Drives the deletion manager of the active controller: decisions, orders, timer.
 
-The manager says what to decide, and what to order once that is a fact; here the decisions are
-made, one at a time, so that all that was heard meanwhile is decided at once. Both modes share it;
-how orders reach brokers, and what becomes of answers, is theirs: `ottla.host.deletion_channel`
-(KRaft), `ottla.host.zookeeper.controller_term`.
+The manager says what to decide, and what to order from brokers once that is committed; the driver
+makes the decisions, one at a time, so that all events meanwhile are decided together. Both modes
+share it; how orders reach brokers, and how responses are handled, is in
+`ottla.host.deletion_channel` (KRaft) and `ottla.host.zookeeper.controller_term`.
 """
 
 import logging
@@ -25,14 +25,14 @@ from ottla.metadata.image import EMPTY, ClusterImage
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_FAILURE_MS: Final = 10_000
-"""How long the timer is left alone after an error of this software."""
+"""The delay of the timer after an exception, which is a bug."""
 
 SendOrders = Callable[[ClusterImage, Iterable[DeletionOrder]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionsAnswered:
-    """A broker was ordered to delete replicas; how each of these ended."""
+    """A broker's response to a request to delete replicas: the error of each."""
 
     broker_id: int
     broker_epoch: int
@@ -41,7 +41,7 @@ class DeletionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class OrdersDropped:
-    """What a broker was ordered to delete will have no answer."""
+    """A broker's request to delete replicas will have no response."""
 
     broker_id: int
     broker_epoch: int
@@ -52,15 +52,15 @@ class DecisionRunner(Protocol):
     """Makes decisions; see `ottla.broker.api.base.ControllerPort`."""
 
     def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
-        """Decide; answer once the decision's records are facts, and everybody has heard."""
+        """Decide; answer once the decision's records are committed and listeners were called."""
         ...
 
 
 class DeletionDriver:
-    """The deletions of one term of office.
+    """The deletions of one term.
 
-    `send` puts orders into the brokers' channels; `marked` tells the topics that bear a marker
-    now, where deletions are marked (see `deletion_policy.decide`).
+    `send` queues orders in the brokers' channels; `marked` returns the topics that have a deletion
+    marker now, where there are markers (see `deletion_policy.decide`).
     """
 
     def __init__(
@@ -84,43 +84,43 @@ class DeletionDriver:
         self._is_deciding = self._is_over = False
 
     def start(self, image: ClusterImage) -> None:
-        """Begin on what is stored: everything in the queue is looked at once (KAFKA-1681)."""
+        """Begin with the stored ledger: every queued deletion is processed once (KAFKA-1681)."""
         self._image = image
         self._order(self._manager.elected(image, now_ms=self._clock.monotonic_ms()))
         self._decide_next()
 
     def stop(self) -> None:
-        """Forget everything: the office is over."""
+        """End: the term is over."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         self._manager.resigned()
 
     def changed(self, delta: ClusterDelta) -> None:
-        """Hear of a change that is a fact, after brokers were told of it."""
+        """Process a committed change, after it was sent to brokers."""
         self._image = delta.image
         self._order(self._manager.follow(delta, now_ms=self._clock.monotonic_ms()))
         self._decide_next()
 
     def answered(self, event: DeletionsAnswered) -> None:
-        """Hear what a broker answered."""
+        """Process a broker's response."""
         now_ms = self._clock.monotonic_ms()
         self._manager.answered(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
         self._decide_next()
 
     def dropped(self, event: OrdersDropped) -> None:
-        """Hear that orders will not be answered."""
+        """Process that orders will have no response."""
         now_ms = self._clock.monotonic_ms()
         self._manager.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
         self._decide_next()
 
     def halted_by(self, *, electing: Iterable[str], reassigning: Iterable[str]) -> None:
-        """Hear of which topics elections and reassignments are asked for and not done yet."""
+        """Set the topics with elections and reassignments that are requested and not done."""
         self._manager.halted_by(electing=electing, reassigning=reassigning)
         self._decide_next()
 
     def markers_changed(self, marked: Collection[str]) -> None:
-        """Hear which topics bear a marker now."""
+        """Set the topics that have a deletion marker."""
         self._manager.marked(marked)
         self._decide_next()
 
@@ -130,7 +130,7 @@ class DeletionDriver:
             self._send(self._image, listed)
 
     def _decide_next(self) -> None:
-        """Decide what is to be decided, and be there when something is due."""
+        """Decide what is pending, and set the timer."""
         if self._is_over:
             return
         if not self._is_deciding:
@@ -166,11 +166,11 @@ class DeletionDriver:
             )
         if wrote_records:
             self._decide_next()
-        else:  # It waited for nobody: let others have their turn before the next decision.
+        else:  # It was answered at once: let other work run before the next decision.
             self._arm()
 
     def _refused(self, wish: Wish, error: ApiError) -> None:
-        """Have it decided again, so that what cannot be written holds up nothing else."""
+        """Have it retried, so that a topic that cannot be written does not block the others."""
         if error.error is Error.NOT_CONTROLLER:
             self.stop()  # The next controller decides on what is stored.
         if self._is_over:
@@ -189,7 +189,7 @@ class DeletionDriver:
         self._arm()
 
     def _arm(self) -> None:
-        """Be there when something is due; at once, where there is something to decide."""
+        """Set the timer; at once, where there is something to decide."""
         if self._is_over:
             return
         due_ms = self._manager.next_due_ms
@@ -202,7 +202,7 @@ class DeletionDriver:
         try:
             self._order(self._manager.tick(now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()))
             self._decide_next()
-        except Exception:  # Whoever runs timers has others to run, and this one must come again.
+        except Exception:  # Other timers must run, and this one must run again.
             log.exception("the timer of topic deletions failed; retrying")
             retry_ms = clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
             self._timer = self._timers.at(retry_ms, self._tick)

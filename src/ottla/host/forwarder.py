@@ -1,21 +1,20 @@
-"""A broker's way to the active controller: clients' requests in envelopes, and its own.
+"""Sends requests to the active controller: clients' requests in envelopes, and the broker's own.
 
-A request that met a node which is not the controller is sent again until its time is over; its
-time is what it says itself (timeout_ms), and ends with its client's connection. So is one whose
-connection broke, as Kafka does, although whether that one was done is unknown, but for those that
-are to be done once: see `ottla.broker.forwarding`. Their clients are told REQUEST_TIMED_OUT, or,
-of deletions, what became of the topics that they meant. So are those whose time is over while the
-controller has not answered (see `ottla.broker.controller_limits`); but the connection stays, since
-to break it would leave others unanswered.
+A request that reached a node which is not the controller is retried until it times out: after its
+own timeout_ms, and when its client's connection closes. So is a request whose connection broke, as
+in Kafka, although it may have been processed; requests that must not be repeated are the exception,
+see `ottla.broker.forwarding`: their clients get REQUEST_TIMED_OUT or, for deletions, the result for
+the topics of the request. The same holds for a request that times out while the controller has not
+responded (see `ottla.broker.controller_limits`); its connection stays open, because to close it
+would fail the requests behind it.
 
-Clients' requests are sent one at a time: the controller's node handles what comes over a connection
-one after the other anyway (decision 2), and what waits there cannot be called back when its time is
-over, but is done after its client has given up.
+Clients' requests are sent one at a time: the controller handles the requests of a connection one
+after the other anyway (decision 2), and a request that waits there cannot be cancelled when it
+times out, but would be processed after its client has given up.
 
-A client's answer is passed on once this broker's own metadata is as new as the controller's was
-when it answered, or after a second: who has deleted a topic, or made one, and then asks the same
-broker hears of what he did, which Kafka does not promise. Kafka's controllers do not say how far
-that is.
+A response is passed on once this broker's metadata has the offset at which the controller
+responded, or after a second: a client that has created or deleted a topic and then asks the same
+broker sees the result, which Kafka does not guarantee. Kafka's controllers do not send that offset.
 
 Source: ForwardingManager, NodeToControllerChannelManager, EnvelopeRequest; KIP-590.
 """
@@ -45,47 +44,47 @@ ENVELOPE_VERSION = 0
 PRINCIPAL_VERSION = 0
 
 VERSIONS = {62: 4, 63: 1}
-"""The versions spoken to a controller where they are not the newest that the codec knows:
-those of metadata.version 4.0-IV3."""
+"""The versions of requests to a controller that are not the newest of the codec: those of
+metadata.version 4.0-IV3."""
 
 METADATA_WAIT_MS = 1_000
-"""How long an answer is held back for this broker's own metadata."""
+"""How long a response waits for this broker's metadata."""
 
 RETRY_MS = 50
-"""The pause before a request is sent again."""
+"""The backoff before a request is sent again."""
 
 ANSWER_SLACK_MS = 500
-"""How much longer than its limit a request that is on its way is waited for: the controller answers
-at the limit itself, and more exactly, for instance which of a deletion's topics are gone."""
+"""How much longer than its timeout the response of a request in flight is awaited: the controller
+responds at the timeout itself, with more detail, for instance which topics are deleted."""
 
 ANONYMOUS = struct.pack(">h", PRINCIPAL_VERSION) + encode(
     DefaultPrincipalData(type="User", name="ANONYMOUS", token_authenticated=False),
     PRINCIPAL_VERSION,
 )
-"""The principal of every client, while nobody authenticates."""
+"""The principal of every client, since there is no authentication."""
 
 RETRIED = frozenset({Error.NETWORK_EXCEPTION, Error.NOT_CONTROLLER})
 
 
 class ControllerSender(Sender, Protocol):
-    """A way to the controller, whoever that is."""
+    """A channel to the active controller."""
 
     def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
-        """Take back a request that still waits for a connection; tell whether it did.
+        """Cancel a request that still waits for a connection; return whether it did.
 
-        Its answer is REQUEST_TIMED_OUT then.
+        It then ends with REQUEST_TIMED_OUT.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One request until its answer; not sent after `send_until_ms` (monotonic).
+    """One request until its response; not sent after `send_until_ms` (monotonic).
 
-    `deadline_ms`: when the connection that it went over is given up.
-    `retry`: returns what to send where the request may have been done, None = nothing.
-    `sent`: the answer to the last sending.
-    `is_clients`: it is sent when no other such is on its way.
+    `deadline_ms`: when the connection that it was sent over is closed.
+    `retry`: returns what to send where the request may have been processed, None = nothing.
+    `sent`: the response to the last attempt.
+    `is_clients`: a client's request, sent when no other one is in flight.
     """
 
     request: object
@@ -100,7 +99,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _ForwardedRequest:
-    """One client's request on its way through this broker."""
+    """A client's request that is forwarded."""
 
     ctx: Context
     forwarding: Forwarding
@@ -114,7 +113,7 @@ class _ForwardedRequest:
         )
 
     def retry_envelope(self, remaining_ms: int) -> EnvelopeRequest | None:
-        """Return what asks for the same act as a request that may have been done."""
+        """Return an equivalent request to one that may have been processed, or None."""
         deletion = self.forwarding.deletion
         frame = None if deletion is None else deletion.frame(remaining_ms)
         if frame is None:
@@ -123,7 +122,7 @@ class _ForwardedRequest:
         return self.envelope(frame)
 
     def response(self, data: bytes) -> bytes | None:
-        """Return the response in the form in which the client has asked; None = it is none."""
+        """Return the response to the client's request; None if the data is not one."""
         deletion = self.forwarding.deletion
         if deletion is None or not self.was_retried:
             return data
@@ -136,8 +135,8 @@ class _ForwardedRequest:
 class ControllerForwarder:
     """See `ottla.broker.api.base.Forwarder`.
 
-    `forward_timeout_ms`: the limit of clients' requests that say none, and how long the controller
-    is looked for at most.
+    `forward_timeout_ms`: the timeout of clients' requests without one, and the longest time for
+    which a request is retried.
     """
 
     def __init__(
@@ -162,11 +161,11 @@ class ControllerForwarder:
         self._is_sending_queued = False
 
     def close(self) -> None:
-        """Send nothing again; the channel's owner closes the channel."""
+        """Retry nothing any more; the channel's owner closes the channel."""
         self._closed = True
 
     def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
-        """Send a client's request, header included; answer its response, header included."""
+        """Send a client's request with its header; return its response with its header."""
         forwarded_request = _ForwardedRequest(ctx, look_at(frame, ctx.broker.image))
         envelope = forwarded_request.envelope(frame)
         now_ms = self._clock.monotonic_ms()
@@ -201,9 +200,9 @@ class ControllerForwarder:
         return forwarded
 
     def _set_time_limits(self, closed: Pending[None], call: _Call, answer_by_ms: int) -> None:
-        """Send nothing after the request's time, or once nobody is there to hear the answer.
+        """Stop sending at the request's timeout, or when its client's connection closes.
 
-        What is on its way then is waited for until `answer_by_ms`.
+        A response to a request in flight is awaited until `answer_by_ms`.
         """
 
         def stop_sending(_: None = None) -> None:
@@ -243,7 +242,7 @@ class ControllerForwarder:
         due_ms = min(self._clock.monotonic_ms() + METADATA_WAIT_MS, answer_by_ms)
 
         def give_up() -> None:
-            # Whoever keeps the wait lets it go: a broker that hears nothing would gather answers.
+            # Completed, so that the waiter is removed: they would pile up without new metadata.
             caught_up.complete(None)
 
         timer = self._timers.at(due_ms, give_up)
@@ -255,7 +254,7 @@ class ControllerForwarder:
         caught_up.then(respond)
 
     def call(self, request: object, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Ask the controller something of the broker's own."""
+        """Send a request of the broker itself to the controller."""
         key = spec_of(type(request)).key
         assert key is not None
         version = VERSIONS.get(key, APIS[key].last)
@@ -282,7 +281,7 @@ class ControllerForwarder:
         call.sent.then(lambda response: self._on_channel_response(call, response))
 
     def _send_queued(self) -> None:
-        """Send what is next in line; in a loop, for it may be answered at once."""
+        """Send the next queued request; in a loop, because it may be answered at once."""
         if self._is_sending_queued:
             return
         self._is_sending_queued = True
@@ -318,7 +317,7 @@ class ControllerForwarder:
 
 
 def address_bytes(host: str) -> bytes:
-    """Return an address as InetAddress keeps it: 4 or 16 bytes; not an address = none."""
+    """Return an address as the bytes of an InetAddress: 4 or 16, none if it is not an address."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:

@@ -1,7 +1,7 @@
 """One node as a process: the roles of `node_core` behind sockets, on a loop, with signals.
 
-What cannot be mended while running (a metadata log that cannot be written) stops the process
-with exit code 1 and a line that says why. This is what runs behind `ottla server`.
+A failure that a running node cannot recover from (a metadata log that cannot be written) ends the
+process with exit code 1 and a line that names the reason. `ottla server` runs this.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Node(NodeCore):
         log.info("node %d started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
 
     def _connection_limits(self) -> ConnectionLimits:
-        """Return what counts now: the limits can be changed while the node runs."""
+        """Return the limits of now: they can be changed while the node runs."""
         image = self.image
         if image.configs is not self._limits_configs:
             self._limits_configs = image.configs
@@ -124,7 +124,7 @@ class Node(NodeCore):
         return self._limits
 
     async def stop(self) -> None:
-        """Stop serving, write all that is to be kept, release the folders."""
+        """Stop serving, flush everything, release the log directories."""
         self.metrics.stop()
         await drive_async(self.stop_roles(self._listeners))
         self._workers.close()
@@ -137,7 +137,7 @@ class Node(NodeCore):
             self.stopping.set_result(reason)
 
     def ask_to_stop(self) -> None:
-        """Begin a clean stop; a second signal changes nothing."""
+        """Begin a clean shutdown; a second signal changes nothing."""
         if not self.stopping.done():
             self.stopping.set_result(None)
 
@@ -150,7 +150,7 @@ class _SocketListeners:
         self._server = server
 
     async def bind(self, listeners: Endpoints, advertised: Endpoints, kind: Listener) -> Endpoints:
-        """Listen, without accepting yet; a look-up of the own name can take long."""
+        """Listen, without accepting yet. The look-up of this host's name can take long."""
         bound: dict[str, int] = {}
         for each in listeners:
             try:
@@ -177,11 +177,11 @@ class _SocketListeners:
 
 
 def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
-    """Return the way to the ensemble; None in KRaft mode."""
+    """Return what opens ZooKeeper sessions; None in KRaft mode."""
     connect = config.zookeeper_connect
     if connect is None:
         return None
-    # Only here, since no other node needs the client, which takes a while to import.
+    # Imported here: no other node needs the client, and its import is slow.
     from ottla.host.zookeeper.kazoo_session import open_kazoo_session
 
     return open_kazoo_session(
@@ -193,14 +193,14 @@ def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> Open
 
 
 SWITCH_SECONDS = 0.0005
-"""How long a worker may keep the interpreter's lock while the loop waits for it. Python's own 5 ms
-pass each time that the loop comes back from the kernel, some ten times for a message."""
+"""How long a worker may keep the interpreter's lock while the loop waits for it. With Python's 5 ms
+the loop would wait that long each time it returns from the kernel, some ten times for a message."""
 
 
 def run_node(config: NodeConfig, output: Path | None = None) -> int:
-    """Run a node until it is told to stop; return the exit code.
+    """Run a node until it is stopped; return the exit code.
 
-    `output`: the file that is its standard output, to be rotated; None = it is not.
+    `output`: the file that is its standard output, to be rotated; None = it is not rotated.
     """
     handler = logging.StreamHandler(sys.stdout) if output is None else RotatingOutput(output)
     logging.basicConfig(
@@ -225,7 +225,7 @@ async def _run(config: NodeConfig) -> int:
         await node.stop()
     except Exception as error:
         log.exception("shutdown failed")
-        reason = reason or f"the stop failed: {type(error).__name__}: {error}"
+        reason = reason or f"shutdown failed: {type(error).__name__}: {error}"
     if reason is None:
         return 0
     log.error("node %d stops: %s", config.node_id, reason)
@@ -234,9 +234,9 @@ async def _run(config: NodeConfig) -> int:
 
 
 class AcceptFailures:
-    """Reports what the loop cannot: that it is out of descriptors once a minute, all else as usual.
+    """The loop's exception handler: logs a shortage of descriptors at most once a minute.
 
-    asyncio accepts again a second later, so that a shortage passes.
+    asyncio accepts again a second later, so that a shortage passes. All else is handled as usual.
     """
 
     def __init__(self) -> None:
@@ -257,7 +257,7 @@ class AcceptFailures:
 
 
 async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None:
-    """Start and serve until told to stop; return why it must stop, None = it was asked to."""
+    """Start and serve until stopped; return why the node failed, None = it was asked to stop."""
     limit_ms = node.config["server.max.startup.time.ms"]
     try:
         await asyncio.wait(
@@ -268,23 +268,23 @@ async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None
         if starting.done():
             starting.result()
             return await node.stopping
-        # What is half made must stand still before it is taken down.
+        # The start must have ended before what it made is closed.
         starting.cancel()
         await asyncio.wait((starting,))
         if node.stopping.done():
             return node.stopping.result()
-        return f"the start took longer than server.max.startup.time.ms={limit_ms}"
+        return f"startup took longer than server.max.startup.time.ms={limit_ms}"
     except (StartError, MetadataDamaged) as error:
         return str(error)
     except Exception as error:
         log.exception("startup failed")
-        return f"the start failed: {type(error).__name__}: {error}"
+        return f"startup failed: {type(error).__name__}: {error}"
 
 
 def socket_options(config: NodeConfig) -> SocketOptions:
-    """Return what the node's file says of sockets.
+    """Return the socket options of the node's properties.
 
-    Buffers are set only where the file says so: the system's own grow with the need, and
+    Buffers are set only where the properties do: the system's buffers grow with the need, and
     Kafka's default of 100 KiB is less than a single fetch.
     """
     send, receive = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"

@@ -1,10 +1,10 @@
 """A node's roles put together, and the requests that come to them, without a socket or a loop.
 
-Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
+Order of a start: lock and check the log directories; start the controller, which opens its log;
 its listeners; then the broker, which registers, replays the metadata up to its registration,
-loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
-told of them. A stop begins at the broker. `NodeListeners` are the node's listeners: sockets in a
-process, names of a simulated network in the simulator. How a node of ZooKeeper mode starts and
+loads its logs, is unfenced and only then accepts clients. Listeners are bound before their
+addresses are registered. A shutdown begins with the broker. `NodeListeners` are sockets in a
+process and names of a simulated network in the simulator. How a node of ZooKeeper mode starts and
 stops is in `ottla.host.zookeeper.roles`.
 """
 
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONTROLLER_REQUESTS = frozenset({4, 5, 6})
-"""LeaderAndIsr, StopReplica and UpdateMetadata, by which brokers of ZooKeeper mode are told."""
+"""LeaderAndIsr, StopReplica and UpdateMetadata, which the controller of ZooKeeper mode sends."""
 
 SLOW_HANDLER_NS = 100_000_000
-"""A handler that holds the loop for longer is named in the log."""
+"""A handler that holds the loop for longer is logged."""
 
 Endpoints = tuple[Endpoint, ...]
 
@@ -62,22 +62,22 @@ class NodeListeners(Protocol):
     def bind(
         self, listeners: Endpoints, advertised: Endpoints, kind: Listener
     ) -> Pending[Endpoints] | Awaitable[Endpoints]:
-        """Take addresses, without accepting yet; return `told` with what was open filled in."""
+        """Bind, without accepting yet; return `advertised` with hosts and ports filled in."""
         ...
 
     def accept(self) -> Pending[None] | Awaitable[None]:
-        """Let requests in at all addresses that are taken."""
+        """Accept connections on all bound listeners."""
         ...
 
     def close(self) -> Pending[None] | Awaitable[None]:
-        """Let nothing in any more; end all connections."""
+        """Stop accepting; end all connections."""
         ...
 
 
 class NodeCore:
     """A node's roles. See `ottla.broker.api.base.NodeFacts`, `ottla.host.node_metrics.NodeParts`.
 
-    `on_failure` hears why the node can go on no more.
+    `on_failure` is called with the reason why the node must stop.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class NodeCore:
         return EMPTY
 
     def advertised(self, listener: Listener, *, to_ottla: bool = False) -> Mapping[int, range]:
-        """Return what ApiVersions tells on a listener."""
+        """Return the versions that ApiVersions answers on a listener."""
         return self._advertised[listener, to_ottla]
 
     def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
@@ -139,7 +139,8 @@ class NodeCore:
             answer.complete(None)
             return answer
         except Exception:
-            # Its broker's connection carries other clients' requests too, and must not end.
+            # The forwarding broker's connection carries other clients' requests, and must stay
+            # open.
             log.exception("forwarded request failed")
             answer.complete(None)
             return answer
@@ -157,17 +158,17 @@ class NodeCore:
 
     @property
     def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
-        """Return the broker role, once it is put together."""
+        """Return the broker role; None before it is made."""
         return self._broker if self._roles is None else self._roles.broker
 
     @property
     def controller(self) -> ControllerNode | None:
-        """Return the controller role of KRaft mode, once it is put together."""
+        """Return the controller role of KRaft mode; None before it is made."""
         return self._controller
 
     @property
     def zookeeper(self) -> "ZooKeeperRoles | None":
-        """Return the roles of ZooKeeper mode, once the folders are open."""
+        """Return the roles of ZooKeeper mode; None before the log directories are open."""
         return self._roles
 
     # -- requests ------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class NodeCore:
         return outcome
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
-        """Return the surroundings of a request that came over a connection."""
+        """Return the context of a request that came over a connection."""
         clock = self.ports.clock
         now = (clock.now_ms(), clock.monotonic_ms())
         if self._roles is not None:
@@ -219,14 +220,15 @@ class NodeCore:
         )
 
     def _waits_for(self, key: int) -> Pending[None] | None:
-        """Return what a request waits for that came before the broker knows enough; None = nothing.
+        """Return what a request waits for that arrives before the broker can handle it, or None.
 
-        A broker of ZooKeeper mode is reached by its controller before it can answer clients: it
-        would tell them of a cluster without itself, and librdkafka believes that for a minute.
-        And it is reached before it knows its own epoch, while its former life's registration may
-        stand yet: a word to that one would have it lead by a log that this life may have lost.
-        Such words are not refused, for some may be the first ones to the new registration, which
-        nobody says again; once that is known, their epochs tell them apart.
+        In ZooKeeper mode the controller can reach a broker before it can answer clients: it would
+        answer them with a cluster without itself, which librdkafka caches for a minute. Requests
+        of the controller can also arrive before the broker knows its own epoch, while the
+        registration of its previous process may still exist: by a request to that one it would
+        lead with a log that this process may have lost. Such requests are delayed, not rejected,
+        because some may be the first to the new registration and are not sent again; once the
+        epoch is known, the broker epoch in the request tells them apart.
         """
         roles = self._roles
         if roles is None or roles.serving.done:
@@ -245,10 +247,10 @@ class NodeCore:
         frame: memoryview,
         body_at: int,
     ) -> Pending[Chunks | None]:
-        """Handle a request once `until` is kept; its connection waits with the next one.
+        """Handle a request once `until` is kept; its connection handles no other one before.
 
-        Where the connection ends before, nobody asks any more. Requests of several connections
-        are handled in the order in which they came.
+        It is dropped where the connection ends before. Requests of several connections are handled
+        in the order in which they arrived.
         """
         answer: Pending[Chunks | None] = Pending()
         copy = memoryview(bytearray(frame))  # The connection reads into the buffer again.
@@ -264,7 +266,7 @@ class NodeCore:
             except CloseConnection as reason:
                 connection.refusal = str(reason)
             except Exception:
-                # It ends its connection; the node's start goes on.
+                # The connection is closed; the start of the node goes on.
                 log.exception("%s: a delayed request failed", connection.id)
             if isinstance(outcome, Pending):
                 outcome.then(lambda chunks: _complete(answer, chunks))
@@ -277,10 +279,10 @@ class NodeCore:
     def _on_delayed_response(self, late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
         late.observe(self.ports.ticks_ns() - began_ns)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
+        """Lock and check the log directories, open the metadata log. Blocks. Raises: StartError."""
         ports = self.ports
         if self.config.zookeeper_connect is not None:
             from ottla.host.zookeeper.node_dirs import open_zookeeper_node_dirs
@@ -301,7 +303,7 @@ class NodeCore:
         self.cluster_id = self._node_dirs.cluster_id
 
     def start_roles(self, listeners: NodeListeners) -> Steps[None]:
-        """Start what is opened; ends when the node serves. Raises: StartError, MetadataDamaged."""
+        """Start the roles; ends when the node serves. Raises: StartError, MetadataDamaged."""
         assert self._node_dirs is not None
         if self._roles is not None:
             self.cluster_id = yield from self._roles.join()
@@ -356,16 +358,16 @@ class NodeCore:
             on_failure=self._on_failure,
         )
         yield from self._broker.load()
-        # A client that came before the broker is unfenced would be told of a cluster without
-        # brokers, and librdkafka believes that for a minute.
+        # Before the broker is unfenced a client would get metadata without brokers, which
+        # librdkafka caches for a minute.
         yield from self._broker.serve()
         yield listeners.accept()
 
     def stop_roles(self, listeners: NodeListeners) -> Steps[None]:
-        """Stop serving, write all that is to be kept; `close` is to follow.
+        """Stop serving, flush everything; call `close` next.
 
-        The broker leaves before the controller of the same node resigns, which it does before
-        files are closed: another voter takes over meanwhile.
+        The broker's controlled shutdown comes before the controller of the same node resigns, and
+        that before files are closed, so that another voter takes over meanwhile.
         """
         if self._roles is not None:
             yield from self._roles.stop(listeners)
@@ -385,7 +387,7 @@ class NodeCore:
             yield from self._broker.close()
 
     def close(self) -> None:
-        """Close the metadata log and give the folders back."""
+        """Close the metadata log and release the log directories."""
         if self._node_dirs is not None:
             self._node_dirs.close()
 
@@ -395,5 +397,5 @@ def _complete(answer: Pending[Chunks | None], chunks: Chunks | None) -> None:
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:
-    """Return a response without its size; the embedded ones never hold file slices."""
+    """Return a response without its size; embedded responses never hold file slices."""
     return None if chunks is None else b"".join(chunks)[4:]

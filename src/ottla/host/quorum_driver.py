@@ -1,9 +1,9 @@
 """Runs a quorum member: events into `RaftNode`, its effects onto disk, timers and peers.
 
-Effects run in their order, each to its end. What the listener must hear is told after the whole
-step, so that it may propose or ask in turn. A failed effect ends the member at once and for
-good: no answer, vote or acknowledgement may rest on a write that may not have happened. So does a
-listener that cannot take what it is told: its state would go on without a committed record.
+Effects run in order, each to its end. The listener is called after the whole step, so that it may
+propose in turn. A failed effect ends the member at once and for good: no response, vote or
+acknowledgement may rest on a write that may not have happened. So does a listener that raises: its
+state would lack a committed record.
 """
 
 import logging
@@ -52,55 +52,55 @@ log = logging.getLogger(__name__)
 class QuorumListener(Protocol):
     """The state machine over the log. All calls come on the loop, between steps, in order.
 
-    One that raises is called once more only: `failed`.
+    After an exception only `failed` is called.
     """
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Hear who leads; -1 = nobody is known to."""
+        """The leader has changed; -1 = unknown."""
         ...
 
     def fetched(self, data: bytes) -> None:
-        """Take batches that a leader sent, appended but perhaps not committed."""
+        """Batches of the leader were appended; they may not be committed."""
         ...
 
     def truncated(self, offset: int) -> None:
-        """Forget what was fetched from `offset` on; it was never committed."""
+        """The log was truncated to `offset`; what followed was never committed."""
         ...
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
-        """Take over a whole state."""
+        """A snapshot has replaced the log before it."""
         ...
 
     def committed(self, offset: int) -> None:
-        """Know that all before `offset` is committed."""
+        """All before `offset` is committed."""
         ...
 
     def failed(self, reason: str) -> None:
-        """Stop: this member can do nothing more."""
+        """This member has failed."""
         ...
 
 
 class Peers(Protocol):
-    """The way to other members; a question is answered by one event at most, never by a raise."""
+    """Sends requests to other members. Each ends in at most one event, and never raises."""
 
     def send_fetch(self, effect: AskFetch, on_event: Callable[[Event], None]) -> None:
-        """Ask for records."""
+        """Send Fetch."""
         ...
 
     def send_fetch_snapshot(self, effect: AskSnapshot, on_event: Callable[[Event], None]) -> None:
-        """Ask for a piece of a snapshot."""
+        """Send FetchSnapshot for a piece of a snapshot."""
         ...
 
     def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
-        """Ask a voter for its vote."""
+        """Send Vote to a voter."""
         ...
 
     def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads; no answer, no event."""
+        """Send BeginQuorumEpoch to a voter; no response, no event."""
         ...
 
     def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads no more; no answer, no event."""
+        """Send EndQuorumEpoch to a voter; no response, no event."""
         ...
 
 
@@ -109,7 +109,7 @@ Answer = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumLinks:
-    """What a member needs where there are others: the way to them, chance and patience."""
+    """What a member needs where there are others: channels, randomness and timeouts."""
 
     peers: Peers | None = None
     dice: Dice | None = None
@@ -117,7 +117,7 @@ class QuorumLinks:
 
 
 class QuorumDriver:
-    """One member, alive. `answer` is set by whoever asks on behalf of replicas."""
+    """One running member. `answer` is called with raft's answers to requests of replicas."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class QuorumDriver:
         self.answer: Callable[[Answer], None] = _unexpected_answer
         self.alive = True
         self.load_errors = 0
-        """How often the listener could not take what the log holds."""
+        """How often the listener failed to load what the log has."""
         self._clock = clock
         self._timers = timers
         self._listener = listener
@@ -179,17 +179,17 @@ class QuorumDriver:
         }
 
     def start(self) -> None:
-        """Begin: stand for election, or fetch."""
+        """Begin: become a candidate, or fetch."""
         self.step(Start(now_ms=self._clock.monotonic_ms(), wall_ms=self._clock.now_ms()))
 
     def propose(self, values: tuple[bytes, ...]) -> int:
-        """Append one batch; return the offset after it. Only a leader may be told."""
+        """Append one batch; return the offset after it. Only for a leader."""
         assert self.node.is_leader
         self.step(Propose(values=values, wall_ms=self._clock.now_ms()))
         return self.node.log.end_offset
 
     def stop(self) -> None:
-        """Resign, make durable what there is, and end; a flush under way ends unheard."""
+        """Resign, flush and end; the outcome of a flush under way is ignored."""
         if self.alive:
             self.step(Resign())
         alive = self.alive
@@ -213,12 +213,12 @@ class QuorumDriver:
     # -- steps ---------------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        """Take an event, run what follows, tell the listener."""
+        """Process an event, run its effects, call the listener."""
         if not self.alive:
             return
         self._inbox.append(event)
         if self._stepping:
-            return  # From within an effect: the loop below comes to it.
+            return  # From within an effect: the loop below processes it.
         self._stepping = True
         try:
             self._run_inbox()
@@ -256,7 +256,7 @@ class QuorumDriver:
             self._is_notifying = False
 
     def _cannot_load(self, error: Exception) -> None:
-        """End: what follows what the listener could not take must not be told, nor voted for."""
+        """End: nothing that follows may reach the listener, nor may this member vote."""
         log.exception("loading the metadata log failed; the quorum member stops")
         self.load_errors += 1
         if self.alive:
@@ -329,7 +329,7 @@ class QuorumDriver:
         self.step(Flushed(end_offset=effect.end_offset, epoch=effect.epoch))
 
     def _disk_failed(self, error: OSError) -> None:
-        # After a failed sync nobody knows what is on disk: it cannot be tried again.
+        # After a failed sync the state of the disk is unknown: it cannot be retried.
         if self.alive:
             log.error("flushing the metadata log failed", exc_info=error)
             self._fail(_text(error))
@@ -345,7 +345,7 @@ class QuorumDriver:
 
     @property
     def _required_peers(self) -> Peers:
-        assert self._peers is not None, "the only voter of a quorum asks nobody"
+        assert self._peers is not None, "the only voter of a quorum sends no requests"
         return self._peers
 
     def _write_snapshot(self, effect: WriteSnapshot) -> None:
@@ -363,4 +363,4 @@ def _text(error: Exception) -> str:
 
 
 def _unexpected_answer(effect: Answer) -> None:
-    raise AssertionError(f"an answer without a question: {effect}")
+    raise AssertionError(f"an answer without a request: {effect}")

@@ -1,7 +1,7 @@
 """The election requests of voters on the wire, both ways: Vote, BeginQuorumEpoch, EndQuorumEpoch.
 
-Translation only; raft decides. Asked, a request becomes an event and raft's answer a response;
-asking, an effect becomes a request, and the response an event.
+Translation only; raft decides. As a server, a request becomes an event and raft's answer a
+response; as a client, an effect becomes a request and the response an event.
 
 Source: KafkaRaftClient.handle{Vote,BeginQuorumEpoch,EndQuorumEpoch}Request, RaftUtil; KIP-595,
 KIP-853, KIP-996.
@@ -45,14 +45,14 @@ PARTITION = 0
 
 Answered = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
 StepRaft = Callable[[Callable[[int], Event]], Answered | None]
-"""Steps the member with the event for a token; its answer, None where it has stopped."""
+"""Steps the member with the event for a token; returns its answer, None where it has stopped."""
 
 
-# -- asked ---------------------------------------------------------------------------------------
+# -- server --------------------------------------------------------------------------------------
 
 
 class ElectionServer:
-    """Answers candidates and leaders for one member."""
+    """Handles the requests of candidates and leaders for one member."""
 
     def __init__(self, step: StepRaft, *, local_id: int, cluster_id: str) -> None:
         self._step = step
@@ -73,7 +73,7 @@ class ElectionServer:
         return Error.NONE
 
     def vote(self, ctx: Context, request: vote_wire.VoteRequest) -> Answer:
-        """Give or refuse a vote."""
+        """Handle Vote."""
         error = self._refusal(request, request.voter_id)
         if error is not Error.NONE:
             return vote_wire.VoteResponse(error_code=error, topics=())
@@ -101,7 +101,7 @@ class ElectionServer:
         return vote_wire.VoteResponse(error_code=Error.NONE, topics=(topic,))
 
     def begin_epoch(self, ctx: Context, request: begin_wire.BeginQuorumEpochRequest) -> Answer:
-        """Hear of a leader."""
+        """Handle BeginQuorumEpoch."""
         error = self._refusal(request, request.voter_id)
         if error is not Error.NONE:
             return begin_wire.BeginQuorumEpochResponse(error_code=error, topics=())
@@ -117,7 +117,7 @@ class ElectionServer:
         return _epoch_response(begin_wire, begin_wire.BeginQuorumEpochResponse, answer)
 
     def end_epoch(self, ctx: Context, request: end_wire.EndQuorumEpochRequest) -> Answer:
-        """Hear that a leader goes."""
+        """Handle EndQuorumEpoch."""
         error = self._refusal(request, -1)
         if error is not Error.NONE:
             return end_wire.EndQuorumEpochResponse(error_code=error, topics=())
@@ -136,7 +136,7 @@ class ElectionServer:
 
 
 def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer:
-    """Return a Begin- or EndQuorumEpoch response; their parts have the same names."""
+    """Return a Begin- or EndQuorumEpoch response; their fields have the same names."""
     if not isinstance(answer, AnswerEpoch):
         return response(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
     partition = wire.ResponsePartitionData(
@@ -149,14 +149,14 @@ def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer
     return response(error_code=Error.NONE, topics=(topic,))
 
 
-# -- asking --------------------------------------------------------------------------------------
+# -- client --------------------------------------------------------------------------------------
 
 
 class VoterPeers(ChannelPeers):
-    """A voter's questions to the others. See `ottla.host.quorum_driver.Peers`.
+    """A voter's requests to the others. See `ottla.host.quorum_driver.Peers`.
 
-    `elections`: leads to a voter over a connection of its own, for a fetch is parked at the
-    leader, and what comes behind it on the same connection would wait for it.
+    `elections`: returns a voter's channel with a connection of its own: a fetch waits in the
+    leader's purgatory, and a request behind it on the same connection would wait for it.
     """
 
     def __init__(
@@ -172,11 +172,11 @@ class VoterPeers(ChannelPeers):
         super().__init__(fetching, cluster_id=cluster_id, replica=replica, clock=clock)
         self._elections = elections
         self.unanswered = 0
-        """How many voters have not answered yet that an epoch begins or ends."""
+        """Begin- and EndQuorumEpoch requests without a response yet."""
         self._timeout_ms = request_timeout_ms
 
     def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
-        """Ask for a vote."""
+        """Send Vote."""
         partition = vote_wire.RequestPartitionData(
             partition_index=PARTITION,
             replica_epoch=effect.epoch,
@@ -219,7 +219,7 @@ class VoterPeers(ChannelPeers):
         )
 
     def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads."""
+        """Send BeginQuorumEpoch."""
         partition = begin_wire.RequestPartitionData(
             partition_index=PARTITION, leader_id=self._replica.id, leader_epoch=effect.epoch
         )
@@ -230,7 +230,7 @@ class VoterPeers(ChannelPeers):
         self._send_epoch_request(effect.voter_id, request, on_event)
 
     def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads no more."""
+        """Send EndQuorumEpoch."""
         partition = end_wire.RequestPartitionData(
             partition_index=PARTITION,
             leader_id=self._replica.id,
@@ -267,7 +267,7 @@ class VoterPeers(ChannelPeers):
 
 
 def _only_partition(response: Any) -> Any:
-    """Return what a response says of the metadata log; None where it says nothing of it."""
+    """Return the metadata partition of a response; None where it has none."""
     if isinstance(response, ApiError) or response.error_code:
         return None
     if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:

@@ -69,7 +69,7 @@ class SegmentedMetadataLog:
         return [EpochStart(*entry) for entry in self._log.epochs.entries]
 
     def file_of(self, offset: int) -> str:
-        """Return the path of the segment that holds, or would hold, `offset`: for messages."""
+        """Return the path of the segment of `offset`: for messages."""
         segments = self._log.segments
         return segments[segments.floor(offset)].path(names.LOG)
 
@@ -77,7 +77,7 @@ class SegmentedMetadataLog:
         """Append whole batches, whose offsets and epochs are set. Raises: OSError."""
         due = self._log.log_end_offset
         info = self._log.append_as_follower(data, now_ms=self._clock.now_ms())
-        assert info.first_offset == due, f"a batch at {info.first_offset} where {due} was due"
+        assert info.first_offset == due, f"a batch at {info.first_offset} instead of {due}"
         assert info.size == len(data), "only whole batches are appended"
 
     def read(self, start: int, end: int, bytes_max: int) -> bytes:
@@ -99,7 +99,7 @@ class SegmentedMetadataLog:
         assert self._log.log_end_offset == offset, "epochs begin and end with batches"
 
     def restart_at(self, offset: int) -> None:
-        """Remove everything; go on at `offset`."""
+        """Remove everything; continue at `offset`."""
         self._log.truncate_fully_and_start_at(offset)
 
     def delete_before(self, offset: int) -> None:
@@ -118,7 +118,7 @@ class SegmentedMetadataLog:
         self._log.flush_now()
 
     def on_failure(self, failed: Callable[[OSError], None]) -> None:
-        """Call `failed` when work in the background met a broken disk."""
+        """Call `failed` when background work fails with an OSError."""
         self._log.ports.on_failure = lambda _log, error: failed(error)
 
     def close(self) -> None:
@@ -137,14 +137,14 @@ def open_quorum_storage(
     segment_ms: int = 7 * DAY_MS,
     remedy: str = FROM_BACKUP,
 ) -> QuorumStorage:
-    """Open, recover or make a node's metadata folder. Blocks.
+    """Open, recover or create a node's metadata partition directory. Blocks.
 
-    A torn end, which a crash may leave of what nobody was promised, is cut with a warning. Damage
-    below what is known to have been durable is not: whoever has acknowledged a record must not
-    start, and vote, without it.
+    A torn end of records that were not acknowledged, as a crash may leave, is truncated with a
+    warning. Damage below the recovery point is refused: a member that has acknowledged a record
+    must not start, and vote, without it.
 
-    Fields: `segment_bytes`, `segment_ms`: metadata.log.segment.{bytes,ms}; `remedy`: what people
-            are to do where the folder is damaged.
+    Fields: `segment_bytes`, `segment_ms`: metadata.log.segment.{bytes,ms}; `remedy`: what the
+            operator has to do where the directory is damaged.
     Raises: OSError; MetadataDamaged; what the files' readers raise.
     """
     directory = posixpath.join(metadata_log_dir, METADATA_DIR)
@@ -165,7 +165,7 @@ def open_quorum_storage(
     )
 
     def opened(keep_below: int, log_start_offset: int = 0) -> PartitionLog:
-        # Never called clean: all of it is read, and is not long.
+        # Never clean: all of it is read, and it is short.
         return open_log(
             ports,
             directory,
@@ -196,7 +196,7 @@ class _Opened(Protocol):
 def _recovered(
     disk: Disk, directory: str, opened: _Opened, durable: int, remedy: str
 ) -> PartitionLog:
-    """Open a log that must not lack what was durable; warn of what is cut. See its caller."""
+    """Open a log that must have all that was durable; warn of what is truncated."""
     size_bytes = _log_bytes(disk, directory)
     try:
         partition_log = opened(durable)
@@ -204,7 +204,7 @@ def _recovered(
     except LogDamaged as damage:
         snapshot = _newest_snapshot(disk, directory, whole=True)
         if damage.offset < snapshot:
-            # Where the segments before it were being deleted, a loss of power brings back any.
+            # While segments before a snapshot are being deleted, a power loss may restore any.
             with contextlib.suppress(LogDamaged):
                 partition_log = opened(durable, snapshot)
                 log.warning(

@@ -1,7 +1,7 @@
-"""A quorum member's questions to the leader, over a channel: Fetch and FetchSnapshot.
+"""A quorum member's requests to the leader, over a channel: Fetch and FetchSnapshot.
 
-Every question ends in one event: an answer that makes sense, or `AskFailed`. Checksums are
-checked here, so that raft may append what it is given.
+Every request ends in one event: a valid response, or `AskFailed`. Checksums are checked here, so
+that raft may append what it gets.
 
 Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; KIP-595, KIP-630.
 """
@@ -30,14 +30,15 @@ FETCH_VERSION = 17
 SNAPSHOT_VERSION = 1
 
 FETCH_WAIT_MS = 500
-"""How long the leader parks a fetch (KafkaRaftClient)."""
+"""The max wait of a fetch in the leader's purgatory (KafkaRaftClient)."""
 
 REQUEST_TIMEOUT_MS = 2_000
 """controller.quorum.request.timeout.ms"""
 
 EXPECTED = frozenset({Error.NONE, Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER})
-"""What a fetch is told while all is well. UNKNOWN_LEADER_EPOCH is not among them: a controller
-that knows less than its followers has lost its disk."""
+"""Errors of a fetch in normal operation. UNKNOWN_LEADER_EPOCH is not among them: a controller with
+an
+older epoch than its followers has lost its disk."""
 
 Address = tuple[str, int]
 
@@ -45,7 +46,7 @@ Outcome = FetchAnswered | SnapshotAnswered | AskFailed
 
 
 class ControllerEndpoints:
-    """Where the controllers are: the configured voters, or bootstrap servers to try in turn."""
+    """The controllers' addresses: the configured voters, or bootstrap servers to try in turn."""
 
     def __init__(
         self, *, voters: Mapping[int, Address], bootstrap: tuple[Address, ...] = ()
@@ -66,9 +67,9 @@ class ControllerEndpoints:
 
 
 class ChannelPeers:
-    """The questions of one member. See `ottla.host.quorum_driver.Peers`.
+    """The requests of one member. See `ottla.host.quorum_driver.Peers`.
 
-    `sender_to`: leads to a voter by its id, -1 = any.
+    `sender_to`: returns the channel to a voter by its id, -1 = any.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ChannelPeers:
     # -- Fetch ---------------------------------------------------------------------------------
 
     def send_fetch(self, effect: AskFetch, on_event: Callable[[Event], None]) -> None:
-        """Ask for the records after what this member has."""
+        """Fetch the records after the end of this member's log."""
         partition = fetch_wire.FetchPartition(
             partition=0,
             current_leader_epoch=effect.leader_epoch,
@@ -152,7 +153,7 @@ class ChannelPeers:
     # -- FetchSnapshot -------------------------------------------------------------------------
 
     def send_fetch_snapshot(self, effect: AskSnapshot, on_event: Callable[[Event], None]) -> None:
-        """Ask for the next piece of a snapshot."""
+        """Fetch the next piece of a snapshot."""
         wanted = snapshot_wire.RequestPartitionSnapshot(
             partition=0,
             current_leader_epoch=effect.leader_epoch,
@@ -199,19 +200,19 @@ class ChannelPeers:
             data=memoryview(bytes(records_view(partition.unaligned_records))),
         )
 
-    # -- elections, which only voters ask for -------------------------------------------------
+    # -- elections, only of voters -------------------------------------------------------------
 
     def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
-        """Cannot come: an observer does not stand for election."""
-        raise AssertionError("an observer asks for no vote")
+        """Never called: an observer is no candidate."""
+        raise AssertionError("an observer does not send Vote")
 
     def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
-        """Cannot come, as `send_vote`."""
-        raise AssertionError("an observer leads nobody")
+        """Never called, as `send_vote`."""
+        raise AssertionError("an observer does not lead")
 
     def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
-        """Cannot come, as `send_vote`."""
-        raise AssertionError("an observer leads nobody")
+        """Never called, as `send_vote`."""
+        raise AssertionError("an observer does not lead")
 
     # -- failures ------------------------------------------------------------------------------
 
@@ -227,7 +228,7 @@ class ChannelPeers:
         return self._failed()
 
     def _log_error(self, error: Error) -> None:
-        """Log a refusal, once for each kind in a row: the question is repeated every second."""
+        """Log an error, once while it is the same: the request is repeated every second."""
         if error in EXPECTED:
             self._last_error = None
         elif error is not self._last_error:

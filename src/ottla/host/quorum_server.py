@@ -1,8 +1,7 @@
-"""The metadata quorum's requests on the wire: Fetch of the metadata log, FetchSnapshot,
-DescribeQuorum; those of elections are in `quorum_elections`.
+"""Handles the metadata quorum's requests: Fetch of the metadata log, FetchSnapshot, DescribeQuorum.
 
-Translation only: raft decides, the storage reads. A fetch that raft parks is answered when its
-effect comes; what a closed connection left parked is forgotten.
+Those of elections are in `quorum_elections`. Translation only: raft decides, the storage reads. A
+fetch that raft delays is answered when its effect comes; it is dropped when its connection closes.
 
 Source: KafkaRaftClient.handle{Fetch,FetchSnapshot,DescribeQuorum}Request, RaftUtil.
 """
@@ -34,9 +33,9 @@ PARTITION = 0
 
 
 class QuorumServer:
-    """Answers for one member. See `ottla.broker.api.base.QuorumPort`.
+    """Handles the requests to one member. See `ottla.broker.api.base.QuorumPort`.
 
-    `nodes`: what DescribeQuorum tells of the voters' listeners, by node id.
+    `nodes`: the voters' listeners for DescribeQuorum, by node id.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class QuorumServer:
 
     @property
     def leader_id(self) -> int:
-        """Return the node that leads the quorum as far as this one knows, or -1."""
+        """Return the quorum's leader as far as this node knows, or -1."""
         return self._driver.node.leader_id
 
     @property
@@ -83,7 +82,7 @@ class QuorumServer:
             on_answer(effect)
 
     def _step_now(self, event_of: Callable[[int], Event]) -> Answered | None:
-        """Ask raft what it answers at once; None = this member has stopped."""
+        """Step raft and return its immediate answer; None = this member has stopped."""
         token = next(self._tokens)
         answers: list[Answered] = []
         self._waiting[token] = answers.append
@@ -94,7 +93,7 @@ class QuorumServer:
     # -- Fetch ---------------------------------------------------------------------------------
 
     def fetch(self, ctx: Context, request: fetch_wire.FetchRequest) -> Answer:
-        """Answer a Fetch of the metadata log, or park it."""
+        """Answer a Fetch of the metadata log, or delay it."""
         if request.cluster_id is not None and request.cluster_id != self._cluster_id:
             return _fetch_refusal(Error.INCONSISTENT_CLUSTER_ID)
         if not self._driver.alive:
@@ -148,7 +147,7 @@ class QuorumServer:
     def _note_connection(self, ctx: Context, token: int) -> None:
         connection = ctx.connection
         if connection.id not in self._of_connection:
-            # Once for each connection: it carries one fetch after the other for months.
+            # Once per connection: it carries one fetch after the other for months.
             self._of_connection[connection.id] = set()
             connection.closed.then(lambda _none: self._abandon(connection.id))
         self._of_connection.get(connection.id, set()).add(token)
@@ -260,7 +259,7 @@ class QuorumServer:
     # -- DescribeQuorum ------------------------------------------------------------------------
 
     def describe(self, ctx: Context, request: describe_wire.DescribeQuorumRequest) -> Answer:
-        """Tell leader, high watermark, voters and observers; every topic asked for is answered."""
+        """Answer leader, high watermark, voters and observers, for every requested topic."""
         topics = tuple(
             describe_wire.ResponseTopicData(
                 topic_name=topic.topic_name,

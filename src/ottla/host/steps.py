@@ -15,17 +15,17 @@ from ottla.host.waiting import outcome_of
 T = TypeVar("T")
 
 Steps = Generator[Any, Any, T]
-"""Yields `Pending`s, or awaitables where only `drive_async` will drive it."""
+"""Yields `Pending`s, or awaitables where only `drive_async` is used."""
 
 
 def wait(pending: Pending[T]) -> Steps[T]:
-    """Return the value of `pending` once it is there."""
+    """Return the value of `pending` once it is complete."""
     value: T = yield pending
     return value
 
 
 async def drive_async(steps: Steps[T]) -> T:
-    """Drive `steps` on the running loop."""
+    """Run `steps` on the running loop."""
     try:
         awaited = next(steps)
         while True:
@@ -45,9 +45,9 @@ async def _outcome(awaited: Pending[Any] | Awaitable[Any]) -> Any:
 
 
 def drive(steps: Steps[T], ended: Callable[[T | Exception], None]) -> Callable[[], None]:
-    """Drive `steps` by callbacks; tell `ended` the result or the exception.
+    """Run `steps` by callbacks; call `ended` with the result or the exception.
 
-    Returns: what leaves them, between two steps: they go no further, and `ended` is not told.
+    Returns: a function that abandons them between two steps; `ended` is not called then.
     """
     is_abandoned = False
 
@@ -57,7 +57,7 @@ def drive(steps: Steps[T], ended: Callable[[T | Exception], None]) -> Callable[[
         steps.close()
 
     def resume(value: Any) -> None:
-        # A loop, not a call in a call: many steps in a row may have their outcomes already.
+        # A loop, not recursion: many steps in a row may have their outcomes already.
         while not is_abandoned:
             try:
                 awaited = steps.send(value)

@@ -1,4 +1,4 @@
-"""The ports over the real world: clocks, chance, worker threads, timers on the loop."""
+"""The ports over the operating system: clocks, randomness, worker threads, timers on the loop."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 
 
 def boot_id() -> str:
-    """Return what tells this boot of the machine from all others; "" where nothing does."""
+    """Return the id of this boot of the machine; "" where there is none."""
     try:
         with open(BOOT_ID_PATH) as file:
             return file.read().strip()
@@ -78,7 +78,7 @@ class ThreadWorkers:
         outcome = error if error is not None else ended.result()
         try:
             self._loop.call_soon_threadsafe(done, outcome)
-        except RuntimeError:  # The loop has closed: nobody waits any more.
+        except RuntimeError:  # The loop has closed.
             log.debug("a worker thread's task ended after the event loop")
 
     def close(self) -> None:
@@ -98,8 +98,8 @@ class LoopTimers:
     def _arm(self, at_ms: int) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        # One millisecond more than asked: the clock is cut to whole milliseconds, and waking
-        # a little early would spin until the deadline has come.
+        # One millisecond more: the clock is truncated to whole milliseconds, and waking a little
+        # early would spin until the deadline.
         delay_ms = max(0, at_ms - self._clock.monotonic_ms()) + 1
         self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
 

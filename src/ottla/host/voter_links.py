@@ -1,4 +1,4 @@
-"""What joins a voter to the others: channels for fetches and for elections, and a goodbye."""
+"""A voter's connections to the others: channels for fetches and for elections."""
 
 from collections.abc import Mapping
 
@@ -12,13 +12,13 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.raft.values import ReplicaKey
 
 END_EPOCH_WAIT_MS = 500
-"""How long a voter that stops waits for the others to hear that its epoch ends."""
+"""How long a voter that stops waits for the responses to EndQuorumEpoch."""
 
 POLL_MS = 10
 
 
 class VoterLinks:
-    """The channels of one voter. `peers`: what its member asks through."""
+    """The channels of one voter. `peers`: sends its member's requests."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class VoterLinks:
         )
 
     def close(self) -> Pending[None]:
-        """Let what was said last be heard, then end the connections."""
+        """Wait for the responses to EndQuorumEpoch, then close the connections."""
         self._fetching.close()
         closed: Pending[None] = Pending()
         end_ms = self._clock.monotonic_ms() + END_EPOCH_WAIT_MS

@@ -1,16 +1,15 @@
-"""What operators' tools ask of a ZooKeeper cluster's controller by writing znodes.
+"""Requests to a ZooKeeper cluster's controller that operators' tools write as znodes.
 
-Each request is decided by the same deciders as the API that asks for the same thing:
+Each request is decided by the same deciders as the corresponding API:
 
-- `/admin/reassign_partitions`: reassignments begin. The znode names what is still under way: an
-  entry goes when its reassignment has ended, was refused, or another one, or its cancelling, has
-  taken its place; the znode goes with the last. A new controller that finds it begins what the
-  one before it did not. It may name brokers that are down: the reassignment ends once they are
-  back and in sync.
-- `/admin/preferred_replica_election`: elections are held, then the znode goes.
+- `/admin/reassign_partitions`: begins reassignments. The znode lists those under way: an entry is
+  removed when its reassignment has ended, was rejected, cancelled or replaced by another one; the
+  znode is deleted with the last. A new controller that finds it begins those that the previous one
+  did not. It may name brokers that are down: the reassignment ends once they are back and in sync.
+- `/admin/preferred_replica_election`: elections are held, then the znode is deleted.
 - `/admin/delete_topics/T`: see `ottla.host.zookeeper.marker_requests`.
-- `/log_dir_event_notification`: the broker is told once more what it hosts; its answer names the
-  replicas that it cannot read.
+- `/log_dir_event_notification`: LeaderAndIsr is sent to the broker again; its response names the
+  replicas that are offline.
 
 Source: KafkaController.{processZkPartitionReassignment, maybeRemoveFromZkReassignment,
 processReplicaLeaderElection, processLogDirEventNotification}, Kafka 3.9.
@@ -54,7 +53,7 @@ Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
 
 
 class AdminRequests:
-    """The requests by znode of one term of office.
+    """The requests by znode of one term.
 
     `change` writes znodes that are not part of the image, fenced; `resend` sends a broker the
     state of all its partitions; `on_pending_requests` is called with the topics whose elections,
@@ -76,21 +75,21 @@ class AdminRequests:
         self._resend = resend
         self._on_pending_requests = on_pending_requests
         self._listed: dict[Partition, tuple[int, ...]] = {}
-        """What `/admin/reassign_partitions` holds, as far as it was taken up."""
+        """The entries of `/admin/reassign_partitions` that were read."""
         self._undecided_reassignments: frozenset[Partition] = frozenset()
         self._to_check: set[Partition] = set()
-        """What of it may have ended."""
+        """Entries that may have ended."""
         self._pending_elections: frozenset[str] = frozenset()
         self._is_writing = False
 
     def serve(self, hooks: StoreHooks) -> None:
-        """Have the store hand its requests on to here."""
+        """Register for the store's requests."""
         hooks.on_reassign_request = self.reassign
         hooks.on_preferred_election = self.elect
         hooks.on_log_dir_event = self._resend
 
     def changed(self, delta: ClusterDelta) -> None:
-        """Hear of a change of the image, by which a reassignment may have ended."""
+        """Process a change of the image, by which a reassignment may have ended."""
         changed = ((each.new.name, each.partitions) for each in delta.changed_topics.values())
         deleted = ((each.name, each.partitions) for each in delta.deleted_topics.values())
         touched = {
@@ -104,7 +103,7 @@ class AdminRequests:
     # -- reassignments -------------------------------------------------------------------------
 
     def reassign(self, requested: Mapping[Partition, tuple[int, ...]]) -> None:
-        """Begin what the znode asks for."""
+        """Begin the reassignments of the znode."""
         log.info("%s requests %d partitions", paths.REASSIGN_PARTITIONS, len(requested))
         self._listed = dict(requested)
         self._undecided_reassignments = frozenset(requested)
@@ -129,7 +128,7 @@ class AdminRequests:
             context=self._context,
             check=RegistrationCheck.NONE,
         )
-        # Each partition stands by itself, and the znode says what is left.
+        # Partitions are independent, and the znode lists what is left.
         return Decision(Step(decision.step.records, atomic=False), decision.reply)
 
     def _begun(self, replies: list[tuple[Reassigned, ...] | ApiError]) -> None:
@@ -153,9 +152,9 @@ class AdminRequests:
         self._remove_ended(is_first=True)
 
     def _remove_ended(self, *, is_first: bool = False) -> None:
-        """Take out of the znode what is not under way any more; one write at a time.
+        """Remove ended reassignments from the znode; one write at a time.
 
-        `is_first`: a znode that lists nothing goes, too.
+        `is_first`: an empty znode is deleted, too.
         """
         if self._undecided_reassignments or self._is_writing:
             return
@@ -223,7 +222,7 @@ def _note_failure(outcome: Written | ZkError) -> None:
 
 
 def _moves_to(image: ClusterImage, key: Partition, target: tuple[int, ...]) -> bool:
-    """Tell whether a partition is on its way to some replicas."""
+    """Tell whether a partition is being reassigned to a target."""
     name, partition_id = key
     topic = image.topics.by_name(name)
     partition = None if topic is None else topic.partitions.get(partition_id)

@@ -1,9 +1,9 @@
-"""The broker role of a node in ZooKeeper mode: from its first look around to serving, and out.
+"""The broker role of a node in ZooKeeper mode: start, registration, controlled shutdown.
 
-It loads its logs by what is stored, leads nothing before the controller has spoken, and serves
-clients from the moment on that the controller names it among the live brokers. An expired session
-does not stop it: it goes on with the metadata that it has, and registers anew, which the controller
-treats as a death and a start.
+It loads its logs by the metadata in ZooKeeper, leads nothing before a request of the controller,
+and serves clients once the controller lists it among the live brokers. An expired session does not
+stop it: it continues with the metadata that it has and registers again, which the controller treats
+as a failure and a restart.
 
 Source: KafkaServer.startup, Kafka 3.9.
 """
@@ -43,7 +43,8 @@ from ottla.metadata.znodes.paths import LOG_DIR_EVENT
 log = logging.getLogger(__name__)
 
 SESSION_EXPIRY_SLACK_MS = 2_000
-"""How much longer than a session another broker's node of this id may stay: ZooKeeper looks at
+"""How much longer than a session the znode of another broker with this id may exist: ZooKeeper
+expires
 sessions in ticks."""
 
 
@@ -56,7 +57,7 @@ class SessionHolder(Protocol):
         ...
 
     def on_new(self, listener: Callable[[Session], None]) -> None:
-        """Tell of each session from now on, once it is connected."""
+        """Call `listener` with each new session, once it is connected."""
         ...
 
 
@@ -64,12 +65,12 @@ class Election(Protocol):
     """What is needed of `ottla.host.zookeeper.election.ControllerElection`."""
 
     def on_controller(self, listener: Callable[[int, int], None]) -> None:
-        """Call `listener` with controller and epoch, now and with each change; -1 = nobody."""
+        """Call `listener` with controller and epoch, now and with each change; -1 = none."""
         ...
 
 
 class ZooKeeperBrokerNode:
-    """One broker with its ties to ZooKeeper and to the controller. See `BrokerNode`."""
+    """One broker with its connections to ZooKeeper and the controller. See `BrokerNode`."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class ZooKeeperBrokerNode:
 
     @property
     def image(self) -> ClusterImage:
-        """Return the newest metadata that this broker was sent."""
+        """Return the newest metadata that the controller has sent."""
         return self._zk_metadata.image
 
     @property
@@ -135,7 +136,7 @@ class ZooKeeperBrokerNode:
     # -- start ---------------------------------------------------------------------------------
 
     def load(self) -> Steps[None]:
-        """Read what is stored, then load the logs. Raises: StartError."""
+        """Read the metadata in ZooKeeper, then load the logs. Raises: StartError."""
         self.state = BrokerState.RECOVERY
         session = self._keeper.session
         try:
@@ -176,7 +177,7 @@ class ZooKeeperBrokerNode:
         )
 
     def register(self, election: Election) -> Steps[None]:
-        """Register; the controller may speak from now on. Raises: StartError."""
+        """Register; the controller sends requests from now on. Raises: StartError."""
         election.on_controller(self._on_controller_change)
         session = self._keeper.session
         for session_started in (self._configs.session_started, self._registration.session_started):
@@ -196,19 +197,19 @@ class ZooKeeperBrokerNode:
         if self._registration.blocking_session:
             raise StartError(
                 f"broker.id={self._config.node_id}: a broker of this id is registered already, and"
-                f" its session (0x{self._registration.blocking_session:x}) lives on"
+                f" its session (0x{self._registration.blocking_session:x}) has not ended"
             )
         yield self._registration.registered
 
     def serve(self) -> Steps[None]:
-        """Begin with what the clock says; return once the controller has named this broker."""
+        """Start periodic work; return once the controller has listed this broker as live."""
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
         yield self._zk_metadata.listed_as_live
         self.state = BrokerState.RUNNING
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _epoch_changed(self, epoch: int) -> None:
         self.epoch = self._zk_metadata.facts.broker_epoch = epoch
@@ -226,11 +227,11 @@ class ZooKeeperBrokerNode:
             self.broker.apply(delta)
 
     def _check_unknown_topics(self) -> None:
-        """Let go what was deleted while this broker was away and did not have to be asked.
+        """Drop topics that were deleted while this broker was down, without a request to it.
 
-        It held nothing of the topic; or a reassignment had taken its replica out, and nobody
-        waited for it when the topic went. That the ledger knows the topic is proof; that the
-        controller does not is none.
+        It had no replica of the topic, or a reassignment had removed its replica and the deletion
+        did not wait for it. An entry in the deletion ledger is proof of the deletion; that the
+        controller does not list the topic is none.
         """
         session, checked = self._keeper.session, self._zk_metadata.facts.ghosts
         if session is not None:
@@ -243,7 +244,7 @@ class ZooKeeperBrokerNode:
         self, checked: frozenset[Uuid], found: frozenset[Uuid] | Exception
     ) -> None:
         if isinstance(found, Exception):
-            # After a new session the controller tells all again, and this is asked again.
+            # After a new session the controller sends everything again, and this is checked again.
             log.warning(
                 "reading the deletion ledger failed: %s; retrying after the next full "
                 "metadata update",
@@ -259,11 +260,11 @@ class ZooKeeperBrokerNode:
             )
             drop_topics(self.broker, self._zk_metadata, deleted)
             if self._zk_metadata.facts.refused:
-                # New topics of these names, of which only a change would tell it again.
+                # For new topics of these names: the controller sends them again only on a change.
                 self._request_log_dir_event()
 
     def _on_log_dir_failure(self) -> None:
-        """Let the controller ask what is still here: it learns of each replica from the answer."""
+        """Have the controller send LeaderAndIsr: the response names the offline replicas."""
         self._request_log_dir_event()
 
     def _request_log_dir_event(self) -> None:
@@ -271,7 +272,7 @@ class ZooKeeperBrokerNode:
         session = self._keeper.session
 
         def written(outcome: object) -> None:
-            # A second one does no harm; with a new session everything is sent anyway.
+            # A duplicate is harmless; after a new session everything is sent anyway.
             if isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS:
                 assert session is not None
                 session.multi((event,)).then(written)
@@ -284,9 +285,9 @@ class ZooKeeperBrokerNode:
     # -- stop ----------------------------------------------------------------------------------
 
     def controlled_shutdown(self) -> Steps[None]:
-        """Ask the controller to move away what this broker leads.
+        """Have the controller move leadership away.
 
-        controlled.shutdown.enable=false leaves as if the process had died.
+        With controlled.shutdown.enable=false the broker stops as if the process had died.
         """
         if self._config["controlled.shutdown.enable"] and self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -300,11 +301,11 @@ class ZooKeeperBrokerNode:
         self.state = BrokerState.SHUTTING_DOWN
 
     def unregister(self) -> Pending[None]:
-        """Be no broker of the cluster any more, so that no controller gives it anything to lead."""
+        """Delete the registration, so that no controller elects this broker as a leader."""
         return self._registration.unregister()
 
     def close(self) -> Steps[None]:
-        """Write the logs down, let go of the controller. The session is its keeper's to end."""
+        """Flush and close the logs, close the connections. The keeper closes the session."""
         self._zk_metadata.close()
         self._cleaner.close()
         self._registration.close()

@@ -1,16 +1,16 @@
-"""Configurations of topics and brokers, from `/config` into the broker's image.
+"""Configs of topics and brokers, from `/config` into the broker's image.
 
-Whoever changes one leaves a sequential node under `/config/changes` that names it; whoever hears of
-that reads it again. With a new session all are read: what was told meanwhile may be gone. A topic
-that is new to the broker has its configuration read before its first log is made, since no
-notification needs to tell of it.
+A config change creates a sequential znode under `/config/changes` that names it; each broker then
+reads the config again. With a new session all configs are read, because notifications may have been
+deleted meanwhile. The config of a topic that is new to the broker is read before its first log is
+created, because there may be no notification of it.
 
-That reading does not wait for others, nor they for it. Of two that were under way together, the
-one that began later counts for what both read: it has seen all that the other one was told of.
-What changes after it began is told of, or is of a topic that is new once more.
+Reads do not wait for one another. Of two concurrent reads of a config the one that began later
+counts: it has seen all changes of which the other one was notified. A change after it began has a
+notification, or is of a topic that is new again.
 
-Nodes that are older than a quarter of an hour are deleted by whoever sees them, as in Kafka.
-Users', clients' and addresses' configurations are not read: no quota is enforced.
+Notifications that are older than 15 minutes are deleted by any broker that sees them, as in Kafka.
+Configs of users, clients and addresses are not read: quotas are not enforced.
 
 Source: ZkNodeChangeNotificationListener, ZkConfigManager, Kafka 3.9.
 """
@@ -38,11 +38,11 @@ from ottla.metadata.znodes.notifications import changed_resource, decode_config_
 log = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60_000
-"""How long a notification stays for brokers that have not seen it."""
+"""How long a notification is kept for brokers that have not seen it."""
 
 
 class Target(Protocol):
-    """The image that follows."""
+    """The image that configs are applied to."""
 
     @property
     def image(self) -> ClusterImage:
@@ -50,7 +50,7 @@ class Target(Protocol):
         ...
 
     def apply(self, records: Iterable[ConfigRecord]) -> None:
-        """Bring records into the image."""
+        """Apply records to the image."""
         ...
 
 
@@ -62,16 +62,16 @@ class ConfigFollower:
         self._clock = clock
         self._session: Session | None = None
         self._seen: dict[str, int] = {}
-        """The notifications that were acted on, with when they were made (epoch milliseconds)."""
+        """The processed notifications, with their creation times (epoch milliseconds)."""
         self._readings = 0
         self._superseded: dict[int, set[Resource]] = {}
-        """The readings under way, by number, with what one that began later has read already."""
+        """The reads under way, by number, with what one that began later has read already."""
         self._is_busy = False
         self._is_wanted = False
         self._is_closed = False
 
     def session_started(self, session: Session) -> None:
-        """Follow with a new session: watch first, then read everything."""
+        """Begin with a new session: set the watch, then read everything."""
         if self._is_closed:
             return
         self._session = session
@@ -80,12 +80,12 @@ class ConfigFollower:
         self._run(session, self._read_all(session))
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop."""
         self._is_closed = True
         self._session = None
 
     def learn(self, topics: Iterable[str]) -> Pending[None]:
-        """Read the configurations of topics; the answer comes when they are in the image.
+        """Read the configs of topics; the promise is kept when they are in the image.
 
         Or when the session is over: the next one reads all.
         """
@@ -105,7 +105,7 @@ class ConfigFollower:
     # -- steps ---------------------------------------------------------------------------------
 
     def _run(self, session: Session, steps: Steps[None]) -> None:
-        """Do one thing after another: a change that comes meanwhile is looked for once more."""
+        """Run steps, one after another; a change meanwhile is processed afterwards."""
 
         def ended(result: Exception | None) -> None:
             _log_failure(result)
@@ -127,7 +127,7 @@ class ConfigFollower:
     def _read_all(self, session: Session) -> Steps[None]:
         names = yield from self._notifications(session)
         self._seen = dict.fromkeys(names, self._clock.now_ms())
-        # What is learned meanwhile may not have been listed: nobody may take it for gone.
+        # Configs learned meanwhile may not have been listed: they must not be taken as deleted.
         known = set(self._target.image.configs.resources())
         with self._reading() as number:
             found = (yield from read_once(session, Wanted(config_list=True))).configs
@@ -152,7 +152,7 @@ class ConfigFollower:
         return (yield from reading(session.children(paths.CONFIG_CHANGES, changed)))
 
     def _resources(self, notifications: dict[str, Got]) -> list[Resource]:
-        """Return what the notifications are about, each once; a bad one is told and left."""
+        """Return the resources of notifications, each once; invalid ones are logged."""
         found: dict[Resource, None] = {}
         for name, got in notifications.items():
             try:
@@ -175,7 +175,7 @@ class ConfigFollower:
 
     @contextmanager
     def _reading(self) -> Iterator[int]:
-        """Number a reading that begins now, once it is known what is to be read."""
+        """Number a read that begins now, once its resources are known."""
         self._readings += 1
         number = self._readings
         self._superseded[number] = set()
@@ -205,7 +205,7 @@ class ConfigFollower:
     def _purge(self, session: Session) -> None:
         before_ms = self._clock.now_ms() - KEPT_MS
         for name in [name for name, made_ms in self._seen.items() if made_ms < before_ms]:
-            # Another broker may be quicker; either way it is gone.
+            # Another broker may have deleted it already.
             session.multi((Delete(f"{paths.CONFIG_CHANGES}/{name}"),))
 
 

@@ -1,8 +1,8 @@
-"""What brokers answer the controller of a ZooKeeper cluster, sorted by what is to come of it.
+"""Turns brokers' responses to the controller of a ZooKeeper cluster into events.
 
-An answer decides nothing: it becomes a value, and whoever gets that puts a decision into the
-controller's queue. Answers to UpdateMetadata, and errors of single partitions that the next
-change of them puts right, are noted in the log and need nothing.
+A response decides nothing: it becomes an event, for which a decision is put into the controller's
+queue. Responses to UpdateMetadata, and errors of partitions that the next change of them corrects,
+are logged and need nothing.
 
 Source: KafkaController.{processLeaderAndIsrResponseReceived, processUpdateMetadataResponseReceived,
 processTopicDeletionStopReplicaResponseReceived}, Kafka 3.9.
@@ -30,14 +30,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ControllerMoved:
-    """A broker has heard of a later controller: somebody else rules."""
+    """A broker has a newer controller epoch: another broker is the controller."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirFailure:
-    """A broker cannot read some of its replicas: the folders that they are in have failed."""
+    """Replicas of a broker are offline: their log directories have failed."""
 
     broker_id: int
     broker_epoch: int
@@ -48,7 +48,7 @@ BrokerEvent = ControllerMoved | LogDirFailure | DeletionsAnswered | OrdersDroppe
 
 
 def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | None:
-    """Return what an answer asks for; None = nothing."""
+    """Return the event of a response; None = nothing to do."""
     sent = _without_stale_deletions(image, channel_event.sent)
     if isinstance(channel_event, Dropped):
         replicas = _ordered(image, sent)
@@ -58,7 +58,7 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
     if error is Error.STALE_CONTROLLER_EPOCH:
         return ControllerMoved(sent.broker_id)
     if error is not Error.NONE:
-        # It is another process by now, which its registration tells as well.
+        # It has restarted, which its registration shows as well.
         log.info(
             "broker %d rejected %s: %s", sent.broker_id, type(sent.request).__name__, error.name
         )
@@ -74,9 +74,9 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
 def _log_refused_topics(
     image: ClusterImage, broker_id: int, response: LeaderAndIsrResponse
 ) -> None:
-    """Name the topics that are alive and that a broker was told in this term are deleted.
+    """Log the topics that a broker rejected, since they were deleted in this term before.
 
-    A broker cannot tell one that was put back from a request of the time before its deletion.
+    A broker cannot tell a restored topic from a delayed request from before its deletion.
     """
     for topic_error in response.topics:
         topic = image.topics.by_id(topic_error.topic_id)
@@ -96,7 +96,7 @@ def _log_refused_topics(
 
 
 def _without_stale_deletions(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
-    """Return a request without deletions of topics whose names other topics have by now."""
+    """Return a request without deletions of topics whose names other topics have now."""
     current = frozenset(
         key for key in sent.deleted if image.topics.id_of(key.topic) in sent.deleted_topics
     )

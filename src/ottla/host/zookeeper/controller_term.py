@@ -1,19 +1,19 @@
-"""One term of office of a ZooKeeper cluster's controller, from its election to its end.
+"""One term of a ZooKeeper cluster's controller, from its election to its end.
 
-In the order of Kafka's failover: the image is loaded (watches first, ids written back); channels
-are opened and brokers introduced to one another; leaders are found for what has none or the wrong
-one, partitions that nobody ever led get their first, reassignments whose replicas are in sync
-end; brokers are told everything; deletions go on; what tools asked for by znodes is taken up;
-then the elections that nobody asks for begin. Requests are decided from the load on.
+In the order of Kafka's failover: the image is loaded (watches first, topic ids written back);
+channels are opened and brokers get the live brokers; leaders are elected where there is none or a
+dead one, new partitions get their first leader, reassignments whose replicas are in sync end;
+brokers get the complete state; deletions continue; requests by znode are processed; then periodic
+elections begin. API requests are decided once the image is loaded.
 
-From then on everything follows from changes of the image, whoever made them, in their order: a
-change is told to brokers at once, then the deletions and the requests by znode hear of it, then
-the elections that it asks for are put into the queue.
+After that everything follows from changes of the image, whoever made them, in their order: a change
+is sent to brokers at once, then the deletions and the requests by znode process it, then the
+elections that it requires are queued.
 
-When the term is over nothing of it is left: what waits is answered NOT_CONTROLLER, channels and
-timers stop, and what is still under way finds the store closed. A controller that slept through
-the end of its term knows nothing of it; but its writes are refused by ZooKeeper, and what it tells
-brokers by them, since both go by the epoch that the election gave it (KAFKA-1096, KAFKA-6082).
+Nothing outlives the end of the term: queued requests get NOT_CONTROLLER, channels and timers stop,
+and operations under way find the store closed. A controller that was paused over the end of its
+term does not notice it; but ZooKeeper rejects its writes and brokers reject its requests, both by
+the epoch of its election (KAFKA-1096, KAFKA-6082).
 
 Source: KafkaController.{onControllerFailover, onControllerResignation, processBrokerChange},
 Kafka 3.9.
@@ -61,10 +61,10 @@ from ottla.metadata.topics import TopicImage
 log = logging.getLogger(__name__)
 
 FIRST_BALANCE_MS = 5_000
-"""When a new controller first gives leaders back, before it does so every so often."""
+"""The delay of a new controller's first preferred leader rebalance."""
 
 RELOAD_MS = 1_000
-"""How long to wait before another attempt where the metadata could not be read."""
+"""The backoff of reading the metadata."""
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -116,12 +116,12 @@ class ControllerTerm:
 
     @property
     def in_office(self) -> bool:
-        """Tell whether it may decide: the image is loaded, the term not over."""
+        """Tell whether it is active: the image is loaded, the term not over."""
         return self.runtime is not None and self.runtime.active
 
     @property
     def is_taking_over(self) -> bool:
-        """Tell whether brokers do not know everything of this controller yet."""
+        """Tell whether brokers have not been sent the complete state yet."""
         return self._deletions is None
 
     def _periodic(self, elect: Callable[[ClusterImage, Any], Any], interval_ms: int) -> Periodic:
@@ -159,7 +159,7 @@ class ControllerTerm:
         elif failure.code is ZkCode.BAD_VERSION:
             self._environment.on_controller_moved()
         elif failure.code is ZkCode.NO_AUTH:
-            self._environment.on_failure(f"the metadata may not be read: {failure}")
+            self._environment.on_failure(f"not authorized to read the metadata: {failure}")
         elif failure.code is not ZkCode.SESSION_EXPIRED:
             log.error("reading the metadata failed: %s; retrying", failure)
             self._schedule(RELOAD_MS, self.begin)
@@ -191,7 +191,7 @@ class ControllerTerm:
 
     def _settled(self, _failure: ApiError | None) -> None:
         if self._is_over or not self._loaded_runtime.active:
-            return  # A write was refused: the end follows, and nobody is to hear this one.
+            return  # A write was fenced: the end of the term follows.
         runtime, store = self._loaded_runtime, self._store
         assert store is not None
         self._sender.send_everything(runtime.image)
@@ -255,7 +255,7 @@ class ControllerTerm:
     # -- the end -------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Leave at once: nobody waits any more, nothing is told or written any more."""
+        """End at once: requests are answered, nothing is sent or written any more."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -271,7 +271,7 @@ class ControllerTerm:
         if self.runtime is not None:
             self.runtime.resign()
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _changed(self, delta: ClusterDelta) -> None:
         if self._is_over:
@@ -300,7 +300,7 @@ class ControllerTerm:
             self._unclean_elections.now()
 
     def answered(self, channel_event: ChannelEvent) -> None:
-        """Take what a broker answered, or that it will not."""
+        """Process a broker's response, or that there will be none."""
         if self._is_over or self.runtime is None:
             return
         event = event_of(self.runtime.image, channel_event)
@@ -325,7 +325,7 @@ class ControllerTerm:
 
 
 def _brokers_changed(delta: ClusterDelta) -> bool:
-    """Tell whether brokers came, went, or are other processes now."""
+    """Tell whether brokers registered, unregistered or restarted."""
     before, after = delta.before.brokers, delta.image.brokers
     return any(
         _epoch_of(before.get(each)) != _epoch_of(after.get(each)) for each in delta.changed_brokers
@@ -337,7 +337,7 @@ def _epoch_of(broker: BrokerImage | None) -> int:
 
 
 def _has_new_partitions(delta: ClusterDelta) -> bool:
-    """Tell whether there are partitions that nobody ever led."""
+    """Tell whether there are new partitions, without a leader epoch."""
     changed: list[tuple[TopicImage, Any]] = [
         (topic, topic.partitions) for topic in delta.created_topics.values()
     ]
@@ -350,9 +350,9 @@ def _has_new_partitions(delta: ClusterDelta) -> bool:
 
 
 def _is_restored(delta: ClusterDelta) -> bool:
-    """Tell whether somebody has struck a deletion that had begun, of a topic that is there.
+    """Tell whether a deletion that had begun was removed, of a topic that exists.
 
-    Nobody led what was added to it meanwhile.
+    Partitions that were added to it meanwhile have no leader.
     """
     before, after = delta.before.deletions, delta.image.deletions
     return any(
@@ -364,7 +364,7 @@ def _is_restored(delta: ClusterDelta) -> bool:
 
 
 def _allows_unclean_elections(delta: ClusterDelta) -> bool:
-    """Tell whether a configuration, perhaps a tool's, allows elections that it did not before."""
+    """Tell whether a config change may allow unclean elections."""
     before, after = delta.before.configs, delta.image.configs
     return any(
         before.of(*each).get(UNCLEAN) != after.of(*each).get(UNCLEAN)

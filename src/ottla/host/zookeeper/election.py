@@ -1,22 +1,22 @@
-"""Who is the controller of a ZooKeeper cluster: `/controller`, which every broker watches.
+"""Controller election in a ZooKeeper cluster: `/controller`, which every broker watches.
 
-Whoever finds the node missing tries to make it, ephemeral, and to move `/controller_epoch` on in
-the same multi, guarded by the version that it read. The epoch and its znode's version are fixed in
-that moment; they never follow what is stored later, so that a controller that slept through an
-election still writes under its own epoch, and is refused.
+A broker that finds the znode missing tries to create it, ephemeral, and to increment
+`/controller_epoch` in the same multi, guarded by the version that it read. The epoch and its
+znode's version are fixed at that moment and never read again, so that a controller that was paused
+over an election still writes with its own epoch, and is fenced.
 
-After a lost connection the outcome of that multi is looked up: it was done iff `/controller` is
-this session's and the epoch is the one that was tried. A read may be behind on another server;
-then the multi is tried again, is refused, and the next read is not behind any more.
+After a lost connection the outcome of that multi is read: it succeeded if `/controller` is owned by
+this session and the epoch is the one that was tried. A read may be stale on another server; then
+the multi is retried and rejected, and the next read is not stale any more.
 
-A node that an own former session left is removed at once, without waiting for that session's end;
-guarded by the epoch, so that it cannot be a new controller's.
+A znode of a previous session of this broker is deleted at once, without waiting for that session's
+end; guarded by the epoch, so that it cannot be a new controller's.
 
-An epoch never falls while ZooKeeper keeps what it was given. Whoever finds a smaller one than it
-knows of, or none, looks at an ensemble that was emptied or put back under living brokers, or at a
-server that lags behind: it neither rules nor follows, says so once, and looks again. By itself
-that ends where the epoch has caught up; brokers refuse every controller until then. (Kafka's
-controllers stand for election there as ever, under epochs that brokers refuse.)
+The epoch never decreases while ZooKeeper keeps its data. A broker that finds a smaller epoch than
+it has seen, or none, reads from an ensemble that was emptied or restored under running brokers, or
+from a server that lags behind: it takes no part in elections and follows no controller, logs that
+once, and reads again. That ends when the epoch has caught up; brokers reject every controller until
+then. (Kafka's controllers take part in elections all the same, with epochs that brokers reject.)
 
 Source: KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch, Kafka
 3.9; KAFKA-6082.
@@ -59,11 +59,11 @@ from ottla.metadata.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""How long to wait after what should not happen, before looking again."""
+"""The backoff after unexpected errors."""
 
 
 class SessionHolder(Protocol):
-    """What keeps a session with ZooKeeper; see `ottla.host.zookeeper.session_keeper`."""
+    """What is needed of a session keeper; see `ottla.host.zookeeper.session_keeper`."""
 
     @property
     def session(self) -> Session | None:
@@ -81,19 +81,19 @@ class SessionHolder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of office. `epoch_version`: of `/controller_epoch`, which every write checks."""
+    """A controller's term. `epoch_version`: of `/controller_epoch`, which every write checks."""
 
     epoch: int
     epoch_version: int
 
 
 class ControllerElection:
-    """One broker's part in the election, and its view of who was elected.
+    """One broker's part in the election, and its view of the elected controller.
 
-    Fields: `term`: of this broker while it is the controller. `controller_id`, `epoch`: who rules,
-            as far as this broker has seen; -1 = nobody.
-    Hooks:  `on_elected(epoch, epoch_version)`; `on_resigned()`: the office is over, whoever says
-            so; no new session is made before what it returns is kept.
+    Fields: `term`: of this broker while it is the controller. `controller_id`, `epoch`: the
+            controller, as far as this broker has seen; -1 = none.
+    Hooks:  `on_elected(epoch, epoch_version)`; `on_resigned()`: the term has ended, for whatever
+            reason; no new session is opened before the promise that it returns is kept.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class ControllerElection:
         self._timer: Timer | None = None
         self._unreadable = ""
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Stand for election, with this session and every later one."""
+        """Take part in elections, with this session and every later one."""
         self._is_candidate = True
         self._keeper.on_new(self._began)
         self._keeper.on_lost(self._lost)
@@ -137,18 +137,18 @@ class ControllerElection:
             self._began(self._keeper.session)
 
     def add_previous_sessions(self, sessions: Iterable[int]) -> None:
-        """Take these sessions for this broker's own: those of a life that was killed."""
+        """Add sessions of this broker's previous process, which was killed."""
         self._previous_sessions.update(sessions)
 
     def close(self) -> Pending[None]:
-        """Stand no more; resign where this broker rules."""
+        """Take part no more; resign if this broker is the controller."""
         self._is_candidate = False
         if self._timer is not None:
             self._timer.cancel()
         return self.resign()
 
     def on_controller(self, listener: Callable[[int, int], None]) -> None:
-        """Call `listener` with controller and epoch, now and with each change; -1 = nobody."""
+        """Call `listener` with controller and epoch, now and with each change; -1 = none."""
         listener(self.controller_id, self.epoch)
         self._listeners.append(listener)
 
@@ -166,10 +166,10 @@ class ControllerElection:
         self._notify(NO_LEADER, self.epoch)
         return ended
 
-    # -- office --------------------------------------------------------------------------------
+    # -- term ----------------------------------------------------------------------------------
 
     def resign(self) -> Pending[None]:
-        """End the office, then make way: the answer comes when `/controller` is gone."""
+        """End the term; the promise is kept when `/controller` is deleted."""
         term, session = self.term, self._session
         if term is None:
             return completed(None)
@@ -198,7 +198,7 @@ class ControllerElection:
         session.multi((Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER))).then(answered)
 
     def fenced(self) -> None:
-        """End the office: a write was refused, so somebody else has moved the epoch on."""
+        """End the term: a write was fenced, so another broker has incremented the epoch."""
         self._end_term()
         self._read_controller()
 
@@ -224,10 +224,10 @@ class ControllerElection:
         for listener in tuple(self._listeners):
             listener(controller_id, epoch)
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def _read_controller(self) -> None:
-        """Read who rules, and watch. What changes meanwhile is looked at afterwards."""
+        """Read the controller, and watch. A change meanwhile is read afterwards."""
         session = self._session
         if session is None:
             return
@@ -238,8 +238,8 @@ class ControllerElection:
         if not self._is_watched:
             self._is_watched = True
             session.exists(CONTROLLER, lambda event: self._on_watch(session, event))
-        # The epoch first: whoever is found after it was not elected before it, so that a removal
-        # guarded by that epoch cannot be one of a later controller's znode.
+        # The epoch first: a controller that is read after it was not elected before, so that a
+        # deletion guarded by that epoch cannot delete a newer controller's znode.
         reads = [session.get(CONTROLLER_EPOCH), session.get(CONTROLLER)]
         gather(reads).then(lambda answers: self._on_read(session, *answers))
 
@@ -297,7 +297,7 @@ class ControllerElection:
             return
         self._end_term()
         if is_ours or owner in self._previous_sessions:
-            # Nobody rules by it: its maker has resigned, or lost the session that it goes with.
+            # It is no controller's: its creator has resigned, or its session has expired.
             log.info("deleting /controller of this broker's previous session")
             self._write(
                 session, (Check(CONTROLLER_EPOCH, current.epoch_version), Delete(CONTROLLER))
@@ -306,16 +306,16 @@ class ControllerElection:
         self._notify(decode_controller(node.data).broker_id, current.epoch)
 
     def _check_epoch(self, stored: int) -> None:
-        """Leave every office where epochs have fallen. Raises: ZnodeError."""
+        """End the term if the epoch has decreased. Raises: ZnodeError."""
         if stored < self.epoch:
             known = self.epoch
             self._end_term()
             self._notify(NO_LEADER, known)
             raise ZnodeError(
                 CONTROLLER_EPOCH,
-                f"the epoch is {stored} or none, and this broker has seen {known}: ZooKeeper has"
-                " lost what it held, and no controller can be trusted. If it was emptied on"
-                " purpose, restart all brokers",
+                f"the epoch is {stored} or missing, and this broker has seen {known}: ZooKeeper has"
+                " lost data, and no controller can be elected. If it was emptied on purpose,"
+                " restart all brokers",
             )
 
     def _elect(self, session: Session, current: Term) -> None:
@@ -343,7 +343,7 @@ class ControllerElection:
         operations: tuple[Operation, ...],
         done: Callable[[tuple[Result, ...]], None] | None = None,
     ) -> None:
-        """Write; whatever else than success comes of it, look again."""
+        """Write; read the controller again after anything but success."""
         self._is_busy = True
 
         def answered(outcome: tuple[Result, ...] | ZkError) -> None:
@@ -374,7 +374,7 @@ EXPECTED = frozenset(
         ZkCode.CONNECTION_LOSS,
     }
 )
-"""What others' elections and lost connections make of a write: looking again tells the rest."""
+"""Results of a write after other brokers' elections and lost connections: read again."""
 
 
 def _is_missing(read: Got | ZkError) -> bool:

@@ -1,14 +1,14 @@
 """A ZooKeeper session over kazoo: one client for one session, never used for another one.
 
-All state is the loop's; kazoo's thread only hands over to it, and the loop keeps the order of that.
-`RequestQueue` says in which order requests are sent and answered, also over lost connections. Each
-later connection begins with a write that changes nothing: it comes back after everything that was
-written before, wherever the session was moved to, so reads show what lost multis did. Then each
-watch is set again (see `kazoo_watches`), and then what waits is sent. `session_probe` finds out
-where a session is over and its connection is not.
+All state belongs to the loop; kazoo's thread only passes on to it, in order. `RequestQueue` defines
+the order in which requests are sent and answered, also over lost connections. Each later connection
+begins with a write that changes nothing: its response comes after all earlier writes, whatever
+server the session has moved to, so that reads show the results of lost multis. Then each watch is
+set again (see `kazoo_watches`), and then queued requests are sent. `session_probe` detects a
+session that has ended while its connection has not.
 
-Not covered: that a server reads the last bytes of a lost connection after the session's next one
-has been served. kazoo waits at least 0.06 s in between.
+Not covered: that a server reads the last bytes of a lost connection after the session's next
+connection was served. kazoo waits at least 0.06 s in between.
 
 Not done: authentication, TLS, read-only servers.
 Source: kazoo 2.11; ZooKeeper 3.9 programmer's guide; Kafka's ZooKeeperClient for the chroot.
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 1.0
 CLOSE_SECONDS_MAX: Final = 5.0
-"""How long an end in order is waited for; a server that does not answer ends the session itself."""
+"""How long closing a session is awaited; without a response the server expires the session."""
 
 EVENT_KINDS: Final = {
     EventType.CREATED: EventKind.CREATED,
@@ -84,10 +84,10 @@ def open_kazoo_session(
     connection_timeout_ms: int,
     loop: asyncio.AbstractEventLoop,
 ) -> OpenSession:
-    """Return what opens sessions with the servers of `hosts`: "host:port,host:port/chroot".
+    """Return a function that opens sessions with `hosts`: "host:port,host:port/chroot".
 
-    `connection_timeout_ms` bounds each attempt to reach one server. A chroot that is not there is
-    made at the first connection. Raises: ValueError for `hosts` that name no servers.
+    `connection_timeout_ms` bounds each attempt to reach one server. A missing chroot is created at
+    the first connection. Raises: ValueError for `hosts` without servers.
     """
     servers, chroot = collect_hosts(hosts)
     named, _, _ = hosts.partition("/")
@@ -116,7 +116,7 @@ def open_kazoo_session(
 
 
 class KazooSession:
-    """See the module, and `ottla.base.zookeeper.Session` for what is promised."""
+    """See the module, and `ottla.base.zookeeper.Session` for the guarantees."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class KazooSession:
         self._is_stopping = False
 
     def start(self) -> None:
-        """Begin to connect, on kazoo's thread."""
+        """Connect, on kazoo's thread."""
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
 
@@ -170,7 +170,7 @@ class KazooSession:
 
     @property
     def state(self) -> SessionState:
-        """Return whether it can be used."""
+        """Return the state of the session."""
         return self._state
 
     # -- requests ------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class KazooSession:
         return self._read(lambda: self._client.get_async(full, on_event), convert, path)
 
     def exists(self, path: str, watch: Watcher | None = None) -> Pending[Stat | ZkError | None]:
-        """Ask for a node; see the port."""
+        """Read a node's stat; see the port."""
 
         def convert(answer: Any) -> Stat | ZkError | None:
             if isinstance(answer, Exception):
@@ -226,7 +226,7 @@ class KazooSession:
         )
 
     def multi(self, operations: Sequence[Operation]) -> Pending[tuple[Result, ...] | ZkError]:
-        """Do all or nothing; see the port. What no server would take is BAD_ARGUMENTS."""
+        """Do all or nothing; see the port. A multi that is too large is BAD_ARGUMENTS."""
         requested = tuple(operations)
         path = requested[0].path if requested else ""
         too_large = size_of(self._root, requested) > REQUEST_BYTES_MAX
@@ -260,7 +260,7 @@ class KazooSession:
         repeats: bool = False,
         refused: bool = False,
     ) -> Pending[Any]:
-        """Queue a request; a refused one is not sent, and only waits for its turn."""
+        """Queue a request; a refused one is not sent and only answered in turn."""
         if self._state in OVER:
             return completed(ZkError(ZkCode.SESSION_EXPIRED, path))
         pending: Pending[Any] = Pending()
@@ -274,7 +274,7 @@ class KazooSession:
         request = Request(send, finish, repeats)
         if refused:
             request.stage = Stage.ANSWERED
-            # Not at once: whoever asks has not got the promise yet.
+            # Not at once: the caller does not have the promise yet.
             self._loop.call_soon(self._queue.deliver)
         self._queue.add(request)
         return pending
@@ -296,19 +296,19 @@ class KazooSession:
         undone = isinstance(answer, UNDONE_PERHAPS)
         self._queue.arrived(request, attempt, answer, undone=undone)
         if _is_expired(answer):
-            # kazoo takes it for that request's failure alone, and the server keeps the connection
-            # where the session ended just as it was moved there: nobody else will ever say so.
+            # kazoo takes it as the error of that request alone, and the server keeps the connection
+            # of a session that ended just as it moved there: nothing else reports the end.
             self._lost()
 
     # -- kazoo's thread ------------------------------------------------------------------------
 
     def _hand_over(self, function: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # The loop has ended, and with it all who would listen.
+        with suppress(RuntimeError):  # The loop has closed.
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _on_kazoo_event(self, event: WatchedEvent) -> None:
         kind = EVENT_KINDS.get(event.type)
-        if kind is not None:  # Others tell each watcher of the session's state.
+        if kind is not None:  # Others are events of the session's state.
             self._hand_over(self._fire, Event(kind, below(self._root, event.path)))
 
     def _on_kazoo_state(self, state: str) -> None:
@@ -321,13 +321,13 @@ class KazooSession:
             identity = self._client.client_id
             self._hand_over(self._connected, identity[0] if identity is not None else 0)
 
-    # -- what became of the session --------------------------------------------------------------
+    # -- states --------------------------------------------------------------------------------
 
     def _connected(self, session_id: int) -> None:
         if self._state in OVER:
             self._stop_client()
             return
-        assert self._id in (0, session_id), "a session became another one"
+        assert self._id in (0, session_id), "the session id has changed"
         self._id = session_id
         log.info("connected to ZooKeeper at %s, session 0x%x", self._servers, self._id % 2**64)
         self._probe.connected(is_first=self._state is SessionState.CONNECTING)
@@ -362,12 +362,12 @@ class KazooSession:
     def close(self) -> Pending[None]:
         """End the session; see the port. It ends within CLOSE_SECONDS_MAX, answered or not.
 
-        Where its connection is lost just now, the next one is waited for: servers would keep the
-        session's ephemeral nodes for the whole of its timeout.
+        Where the connection is lost at the moment, the next one is awaited: otherwise servers would
+        keep the session's ephemeral nodes for its whole timeout.
         """
         if self._state not in OVER:
             is_connected = self._client.connected or not self._id
-            # What is unanswered is answered here; kazoo still ends its session in order.
+            # Unanswered requests end here; kazoo still closes its session.
             self._end(SessionState.CLOSED)
             self._timer = self._loop.call_later(CLOSE_SECONDS_MAX, self._give_up)
             if is_connected:
@@ -379,7 +379,7 @@ class KazooSession:
         self._closed.complete(None)
 
     def _stop_client(self) -> None:
-        """Let kazoo end its session and its thread, which can take long where nobody answers."""
+        """Have kazoo close its session and its thread, which takes long without responses."""
         if self._is_stopping:
             return
         self._is_stopping = self._handler.session_over = True
@@ -410,10 +410,10 @@ class KazooSession:
         for watcher in self._watches.fire(event):
             safely(watcher, event)
 
-    # -- first and later connections -------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------
 
     def _make_root(self) -> Iterator[Request]:
-        """Make the chroot and what is above it, where missing."""
+        """Create the chroot and its parents, where missing."""
         if self._on_root_made is None:
             return
         names = self._root.split("/")[1:]
@@ -437,7 +437,7 @@ class KazooSession:
         return Request(lambda: transaction(self._client, "", operations).commit_async(), finish)
 
     def _restore(self) -> Iterator[Request]:
-        """Catch up with the leader, then look at everything that is watched and watch it again."""
+        """Catch up with the leader, then read all watched nodes and set their watches again."""
         if self._state is SessionState.CONNECTING:
             return
         barrier = (Check("/", ANY_VERSION),)
@@ -471,7 +471,7 @@ class KazooSession:
         if not isinstance(answer, Exception):
             version = _children_version(answer[1])
         elif not isinstance(answer, NoNodeError):
-            version = (-1,)  # Whoever watches reads again, and is told why it cannot be read.
+            version = (-1,)  # The watcher reads again, and gets the error.
         for watcher, event in self._watches.children_reread(path, version):
             safely(watcher, event)
 
@@ -485,7 +485,7 @@ def _children_version(stat: Any) -> NodeVersion:
 
 
 def _is_expired(answer: Any) -> bool:
-    """Tell whether a server refused something, or a part of it, for the session's end."""
+    """Tell whether a response, or a part of it, is that the session has expired."""
     answers = answer if isinstance(answer, list) else [answer]
     return any(isinstance(each, SessionExpiredError) for each in answers)
 
@@ -495,5 +495,5 @@ def _nothing(*_: object) -> None:
 
 
 _QUIET = logging.getLogger("ottla.kazoo")
-"""kazoo tells each attempt to connect as a warning: the session says once what became of it."""
+"""kazoo logs each attempt to connect as a warning; the session logs the result once."""
 _QUIET.setLevel(logging.ERROR)

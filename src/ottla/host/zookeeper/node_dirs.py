@@ -1,11 +1,11 @@
-"""A broker's folders in ZooKeeper mode: they need no formatting, the first start names their owner.
+"""A broker's log directories in ZooKeeper mode: the first start formats them.
 
-`meta.properties` is of version 0: cluster.id and broker.id. A folder without one is this broker's
-from its first start on; one of another cluster or broker is refused, and so is one that was
-formatted for KRaft mode, whose topics ZooKeeper does not know.
+`meta.properties` is of version 0: cluster.id and broker.id. A directory without one becomes this
+broker's at the first start; one of another cluster or broker is refused, and so is one that was
+formatted for KRaft mode, whose topics ZooKeeper does not have.
 
-Beside it lies `.ottla_zookeeper_session`, with the id of the last session that this broker began:
-see `ottla.host.zookeeper.registration`.
+Beside it is `.ottla_zookeeper_session`, with the id of this broker's last session: see
+`ottla.host.zookeeper.registration`.
 
 Source: KafkaServer (InconsistentClusterIdException, MetaPropertiesEnsemble), Kafka 3.9.
 """
@@ -43,10 +43,10 @@ class ZooKeeperNodeDirs(NodeDirs):
             for directory in log_dirs.online_dirs
             if (stored := _stored_session(ports.disk, directory.path))
         )
-        """The sessions that this broker began in former lives, as far as they were noted."""
+        """The sessions of previous processes of this broker, as far as they were stored."""
 
     def adopt(self, cluster_id: str) -> None:
-        """Make the folders those of a cluster. Blocks. Raises: StartError."""
+        """Write the cluster id into the log directories. Blocks. Raises: StartError."""
         for directory in self.log_dirs.online_dirs:
             self._adopt(directory.path, cluster_id)
         self.cluster_id = cluster_id
@@ -59,7 +59,7 @@ class ZooKeeperNodeDirs(NodeDirs):
             if found.version != VERSION:
                 raise StartError(
                     f"{path} was formatted for KRaft mode, and zookeeper.connect is set: remove"
-                    " zookeeper.connect, or give other folders (log.dirs)"
+                    " zookeeper.connect, or set other log.dirs"
                 )
             if found.cluster_id not in (None, cluster_id):
                 raise StartError(
@@ -74,7 +74,7 @@ class ZooKeeperNodeDirs(NodeDirs):
             raise StartError(f"{path}: {error}") from None
 
     def store_session(self, session_id: int) -> Pending[None]:
-        """Write a session's id into each folder that works, in a worker."""
+        """Write a session's id into each online log directory, in a worker."""
         stored: Pending[None] = Pending()
         paths = [each.path for each in self.log_dirs.online_dirs]
 
@@ -85,7 +85,6 @@ class ZooKeeperNodeDirs(NodeDirs):
 
         def written(result: BaseException | None) -> None:
             if result is not None:
-                # Then a restart after a kill waits for the session's end.
                 log.warning(
                     "writing the ZooKeeper session id failed: %s; a restart after a kill "
                     "waits for the session to expire",
@@ -98,7 +97,7 @@ class ZooKeeperNodeDirs(NodeDirs):
 
 
 def open_zookeeper_node_dirs(config: NodeConfig, ports: NodePorts) -> ZooKeeperNodeDirs:
-    """Lock the folders, and check that they are this broker's. Blocks. Raises: StartError."""
+    """Lock and check the log directories. Blocks. Raises: StartError."""
     log_dirs = make_log_dirs(
         ports.disk,
         config,
@@ -119,7 +118,7 @@ def open_zookeeper_node_dirs(config: NodeConfig, ports: NodePorts) -> ZooKeeperN
 
 
 def _stored_session(disk: Disk, path: str) -> int:
-    """Return the session that was noted; 0 = none."""
+    """Return the stored session id; 0 = none."""
     try:
         return int(disk.read_bytes(posixpath.join(path, SESSION)))
     except (OSError, ValueError):

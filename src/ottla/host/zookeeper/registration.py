@@ -1,13 +1,13 @@
 """A broker's registration: `/brokers/ids/N`, an ephemeral node of its session.
 
-With each new session it is made again; its czxid is the broker's epoch (KIP-380). A node that is
-there already is one of three: this session's (a lost answer), which is taken as it is; an own
-former session's (KAFKA-7165), which is deleted and made again in one multi; or another broker's,
-whose session's end is waited for.
+It is created again with each new session; its czxid is the broker epoch (KIP-380). An existing node
+is one of three: this session's (a lost response), which is kept; a previous session's of this
+broker (KAFKA-7165), which is deleted and created again in one multi; or another broker's, whose
+session's end is awaited.
 
-That a session was an own one, also of a life that was killed, follows from its id, which is noted
-in the data folder before anything is made with it: whoever holds the folder's lock knows that its
-former holder is dead, and need not wait for ZooKeeper to find that out.
+Sessions of this broker, also of a killed process, are known by their ids, which are stored in the
+log directories before anything is created with them: the holder of the directories' lock knows that
+the previous holder is dead, and need not wait for ZooKeeper to expire its session.
 
 Source: KafkaZkClient.registerBroker, CheckedEphemeral, Kafka 3.9.
 """
@@ -40,7 +40,7 @@ from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
 log = logging.getLogger(__name__)
 
 RETRY_MS = 500
-"""The pause after what should not happen, and the longest between looks at another's node."""
+"""The backoff after unexpected errors."""
 
 
 class Registration:
@@ -86,10 +86,10 @@ class Registration:
         self._store_session(session.id).then(lambda _: self._register(session))
 
     def unregister(self) -> Pending[None]:
-        """Register no more, and take the node away: the session may have more to do.
+        """Stop registering and delete the node: the session may still be needed.
 
-        Only this session's: whether a former one had the node says nothing, as it may be another
-        broker's by now, which would never find out that it is gone.
+        Only this session's node: a node of a previous session may be another broker's by now, which
+        would not notice the deletion.
         """
         session = self._session
         self.close()
@@ -98,20 +98,20 @@ class Registration:
         unregistered: Pending[None] = Pending()
 
         def ended(_outcome: Exception | None) -> None:
-            unregistered.complete(None)  # Whatever came of it: what is left goes with the session.
+            unregistered.complete(None)  # Whatever the outcome: the node goes with the session.
 
         drive(self._delete_own_znode(session), ended)
         return unregistered
 
     def close(self) -> None:
-        """Register no more; the node goes with its session."""
+        """Stop registering; the node goes with its session."""
         self._is_closed = True
         self._session = None
         self._cancel()
 
     @property
     def blocking_session(self) -> int:
-        """Return the session that another broker of this id holds the node with; 0 = none."""
+        """Return the session of another broker that owns the node; 0 = none."""
         return self._blocking_session
 
     # -- steps ---------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Registration:
         if isinstance(outcome, ZkError) and outcome.code not in READ_AGAIN_AFTER:
             self._failed(session, outcome)
             return
-        # Also after a success: only the node itself tells its epoch.
+        # Also after a success: the epoch is the node's czxid.
         session.get(self._path).then(lambda found: self._on_read(session, found))
 
     def _on_read(self, session: Session, found: Got | ZkError) -> None:
@@ -156,7 +156,7 @@ class Registration:
             self._wait_for(session, stat.ephemeral_owner)
 
     def _wait_for(self, session: Session, owner: int) -> None:
-        """Wait until another's node goes: a killed broker's stays until its session is over."""
+        """Wait until another broker's node is deleted, at the latest with its session."""
         if self._blocking_session != owner:
             self._blocking_session = owner
             log.warning(
@@ -170,7 +170,7 @@ class Registration:
         if found is None:
             self._register(session)
         elif isinstance(found, ZkError) and session is self._session:
-            self._failed(session, found)  # Nothing is watched, either.
+            self._failed(session, found)  # No watch is set.
 
     def _on_change(self, session: Session, event: Event) -> None:
         self._register(session)
@@ -184,7 +184,7 @@ class Registration:
         self._timer = self._timers.at(due_ms, lambda: self._register(session))
 
     def _delete_own_znode(self, session: Session) -> Steps[None]:
-        # Asked after what is under way, so that a node that is being made is seen as well.
+        # Read after requests under way, so that a node that is being created is seen as well.
         found = yield from wait(session.get(self._path))
         if isinstance(found, Got) and found.stat.ephemeral_owner == session.id:
             yield from wait(session.multi((Delete(self._path),)))
@@ -197,4 +197,4 @@ class Registration:
 READ_AGAIN_AFTER = frozenset(
     {ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION, ZkCode.CONNECTION_LOSS}
 )
-"""What another's node, or a lost answer, makes of a registration: the node itself tells more."""
+"""Errors after which the node is read: another broker's node, or a lost response."""

@@ -1,11 +1,11 @@
-"""A node of ZooKeeper mode put together: a broker, and the controller that it may be elected to be.
+"""The roles of a node in ZooKeeper mode: a broker, and a controller that may be elected.
 
-Order of a start: a session, the cluster's id, the folders; the listeners' addresses are taken; the
-broker loads what it has; requests are let in, and wait; it registers, and hears controllers from
-then on, for only now it can tell what they say to it from what they said to its former life; it
-stands for election; once the controller has named it, it serves clients. A stop goes the other
-way: the broker asks to leave, the controller resigns, the logs are written down, and the session
-ends last, which takes the registration with it.
+Order of a start: a session, the cluster id, the log directories; listeners are bound; the broker
+loads its logs; connections are accepted, and requests wait; the broker registers, and handles
+controllers' requests from then on, because only now it can tell them from requests to its previous
+process; the controller takes part in elections; once the controller has listed the broker as live,
+it serves clients. A shutdown is the reverse: controlled shutdown, the controller resigns, the logs
+are flushed and closed, and the session is closed last, with the registration.
 
 Source: KafkaServer.{startup, shutdown}, Kafka 3.9.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ZOOKEEPER_SHUTDOWN_MS = 3_000
-"""How long the last requests to ZooKeeper may take together."""
+"""How long the requests to ZooKeeper at shutdown may take together."""
 
 ZOOKEEPER_SHUTDOWN_MS_MIN = 300
 """How long each of them may take in any case."""
@@ -46,8 +46,8 @@ ZOOKEEPER_SHUTDOWN_MS_MIN = 300
 class ZooKeeperRoles:
     """One node's roles.
 
-    Fields: `registered`: kept once the broker knows its own epoch, and controllers may be heard.
-            `serving`: kept once clients may be answered. `request_latency`: of ZooKeeper.
+    Fields: `registered`: kept once the broker knows its epoch: controllers' requests are handled.
+            `serving`: kept once clients' requests are handled. `request_latency`: of ZooKeeper.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ZooKeeperRoles:
         )
 
     def join(self) -> Steps[str]:
-        """Connect, and make the folders those of the cluster; return its id. Raises: StartError."""
+        """Connect, format the log directories; return the cluster id. Raises: StartError."""
         config = self._config
         connected = yield self.keeper.start()
         session = self.keeper.session
@@ -129,13 +129,13 @@ class ZooKeeperRoles:
         self.serving.complete(None)
 
     def stop(self, listeners: "NodeListeners") -> Steps[None]:
-        """Stop serving, write all that is to be kept, end the session.
+        """Stop serving, flush everything, close the session.
 
-        ZooKeeper may be out of reach: it is not waited for long, and forgets the session itself.
+        ZooKeeper may be unreachable: it is not waited for long, and expires the session itself.
         """
         if self.broker is not None:
             yield from self.broker.controlled_shutdown()
-            # Before another controller is elected, which would not know that this broker leaves.
+            # Before another controller is elected, which would not know of the shutdown.
             yield self._within_limit(self.broker.unregister())
         if self.controller is not None:
             yield self._within_limit(self.controller.stop())
@@ -145,7 +145,7 @@ class ZooKeeperRoles:
         yield self._within_limit(self.keeper.close())
 
     def _within_limit(self, pending: Pending[None]) -> Pending[None]:
-        """Return a promise kept when `pending` is, or when ZooKeeper has been waited for enough."""
+        """Return a promise kept when `pending` is, or at the timeout."""
         finished: Pending[None] = Pending()
         began_ms = self._ports.clock.monotonic_ms()
 

@@ -1,10 +1,9 @@
 """A controller's decisions, one after another, over a back end that others write to as well.
 
-A decision rests on the back end's image and is appended before the next one is made. Where
-somebody else had changed what it touches, or where nobody can tell any more whether it was
-written, it is decided again on what is stored now; so a decider may be called several times, and
-only its last word counts. Replies and effects come once the records are facts, and after
-everybody who listens has heard of the change.
+A decision is made on the back end's image and appended before the next one is made. After a
+conflict with another writer, or where it is unknown whether it was written, it is decided again on
+what is stored now; so a decider may be called several times, and only its last decision counts.
+Replies and effects come once the records are committed, and after all listeners were called.
 
 Not done: several appends under way at once; ZooKeeper answers in a millisecond or two.
 
@@ -32,15 +31,15 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 ATTEMPTS_PER_LINE = 10
-"""How often a decision is made again before the log says so, and says so again."""
+"""A decision that is retried is logged after this many attempts each."""
 
 
 @dataclass(slots=True)
 class DecisionMetrics:
-    """What a node's controllers have done, over all their terms.
+    """The metrics of a node's controller, over all its terms.
 
-    Fields: `queue_time`: how long decisions waited for their turn; `commit_latency`: from a
-            decision to its records being facts.
+    Fields: `queue_time`: how long decisions were queued; `commit_latency`: from a decision to the
+            commit of its records.
     """
 
     records_appended: int = 0
@@ -51,7 +50,7 @@ class DecisionMetrics:
 
 @dataclass(slots=True, eq=False)
 class _QueuedDecision(Generic[R]):
-    """A decision to make, and who waits for it."""
+    """A decision to make, and its promise."""
 
     decide: Callable[[ClusterImage], Decision[R]]
     deadline_ms: int | None
@@ -62,10 +61,10 @@ class _QueuedDecision(Generic[R]):
 
 
 class DecisionRuntime:
-    """One controller in one term of office. See `ottla.broker.api.base.ControllerPort`.
+    """One controller in one term. See `ottla.broker.api.base.ControllerPort`.
 
-    Hooks: `on_fenced`: another controller rules: called once, after all who waited were told
-           NOT_CONTROLLER. `on_effect`: a decision's effect is due.
+    Hooks: `on_fenced`: another broker is the controller: called once, after queued decisions were
+           answered NOT_CONTROLLER. `on_effect`: a decision's effect is due.
     """
 
     def __init__(
@@ -93,17 +92,17 @@ class DecisionRuntime:
 
     @property
     def image(self) -> ClusterImage:
-        """Return the back end's image, on which the next decision will rest."""
+        """Return the back end's image, on which the next decision is made."""
         return self._store.image
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is under way and nothing waits."""
+        """Tell whether nothing is under way and nothing is queued."""
         return self._current is None and not self._queue
 
     @property
     def queue_size(self) -> int:
-        """Return how many decisions wait, the one under way not counted."""
+        """Return the number of queued decisions, without the one under way."""
         return len(self._queue)
 
     # -- decisions -----------------------------------------------------------------------------
@@ -111,9 +110,9 @@ class DecisionRuntime:
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide when the turn comes; answer once the decision's records are facts.
+        """Decide in turn; answer once the decision's records are committed.
 
-        `deadline_ms` is monotonic and looked at when the turn comes: REQUEST_TIMED_OUT.
+        `deadline_ms` is monotonic and checked at the turn: REQUEST_TIMED_OUT.
         """
         queued: _QueuedDecision[R] = _QueuedDecision(
             decide, deadline_ms, self._clock.monotonic_ms()
@@ -125,20 +124,20 @@ class DecisionRuntime:
         self._queue.append(queued)
         self._decide_next()
         if queued.is_queued:
-            # While nothing can be written, requests whose time is over would pile up.
+            # While nothing can be written, timed-out requests would pile up.
             queued.answer.then(lambda _: self._drop(queued))
         return queued.answer
 
     def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
-        """Decide something that nobody asked for; a failure is told to the log, too."""
+        """Decide without a request; a failure is logged."""
         answer: Pending[ApiError | None] = self.run(lambda image: Decision(decide(image), None))
         answer.then(_note_failure)
         return answer
 
     def resign(self) -> None:
-        """End the office: whoever waits is told NOT_CONTROLLER, now; nothing is decided any more.
+        """End the term: queued decisions are answered NOT_CONTROLLER; nothing is decided any more.
 
-        What is under way may still become a fact. Nobody is told that it did.
+        The append under way may still be committed. Its caller does not learn that it was.
         """
         if not self.active:
             return
@@ -157,8 +156,9 @@ class DecisionRuntime:
             self._queue.remove(queued)
 
     def _decide_next(self) -> None:
-        """Decide what waits. Not while listeners hear of a change, nor from within itself: they
-        would hear of the next change before this one, and of effects before both."""
+        """Decide what is queued. Not while listeners are called, nor recursively: they would get
+        the
+        next change before this one, and effects before both."""
         if self._hold_count:
             return
         self._hold_count += 1
@@ -200,7 +200,7 @@ class DecisionRuntime:
         started_ms: int,
     ) -> None:
         if self._current is not queued:
-            return  # The office has ended meanwhile.
+            return  # The term has ended meanwhile.
         if isinstance(outcome, Committed):
             self.metrics.records_appended += len(decision.step.records)
             self.metrics.commit_latency.observe(self._clock.monotonic_ms() - started_ms)
@@ -241,7 +241,7 @@ class DecisionRuntime:
         self._subscribers.append(listener)
 
     def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Call `listener` no more."""
+        """Remove a listener of `subscribe`."""
         self._subscribers.remove(listener)
 
     def _changed(self, delta: ClusterDelta) -> None:
@@ -261,7 +261,7 @@ def _note_failure(outcome: ApiError | None) -> None:
 
 
 def _guarded(call: Callable[[Any], object], value: Any) -> None:
-    """Keep one listener's mistake from the others."""
+    """Call a listener; log its exception."""
     try:
         call(value)
     except Exception:

@@ -1,8 +1,7 @@
-"""What a broker reads in ZooKeeper before it begins: the cluster's id, and an image to start from.
+"""Reads the cluster id, and the image with which a broker starts, from ZooKeeper.
 
-From that image it learns which of its folders are still its own, as a KRaft broker does from the
-metadata log, and with which configurations. Nothing of it is believed for longer: the controller
-tells the rest.
+From that image the broker knows which partition directories are still its own, and their configs,
+as a KRaft broker does from the metadata log. It is not used longer: the controller sends the rest.
 
 Source: KafkaServer.getOrGenerateClusterId, Kafka 3.9.
 """
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def cluster_id_of(session: Session, dice: Dice) -> Steps[str]:
-    """Return the id; the first broker of a cluster makes it. Raises: ZkError, ZnodeError."""
+    """Return the id; the first broker of a cluster creates it. Raises: ZkError, ZnodeError."""
     while True:
         found = yield from reading_or_none(session.get(paths.CLUSTER_ID))
         if found is not None:
@@ -43,7 +42,7 @@ def cluster_id_of(session: Session, dice: Dice) -> Steps[str]:
         new_id = encode_cluster_id(uuid_text(random_uuid(dice)))
         yield from make_persistent(session, (paths.CLUSTER_ID.rpartition("/")[0],))
         answer = yield from wait(session.multi((Create(paths.CLUSTER_ID, new_id),)))
-        # Whether this or another broker was first, the next look tells.
+        # The next read shows whether this or another broker was first.
         if isinstance(answer, ZkError) and answer.code not in REPEATED:
             raise answer
 
@@ -52,15 +51,15 @@ REPEATED = frozenset({ZkCode.NODE_EXISTS, ZkCode.CONNECTION_LOSS})
 
 
 def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
-    """Return the cluster as it is stored, without this broker itself. Raises: ZkError.
+    """Return the stored cluster, without this broker itself. Raises: ZkError.
 
-    Of the deletion ledger it has the entries of topics that are still there, and of those that
-    are gone that they are: their folders here go, too.
+    Of the deletion ledger it has the entries of topics that exist, and that the others are deleted:
+    their partition directories are deleted, too.
     """
     snapshot = yield from read_once(
         session, Wanted(broker_list=True, topic_list=True, config_list=True)
     )
-    # After the topics: one that goes meanwhile leaves its entry behind.
+    # After the topics: a topic that is deleted meanwhile has an entry.
     deletions, deleted = yield from _read_deletions(session, snapshot.topics)
     loaded = records_of(replace(snapshot, deletions=deletions))
     for problem in loaded.problems:
@@ -69,17 +68,17 @@ def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
     image = replay(EMPTY, (*loaded.records, *receipts), offset=0, epoch=-1).image
     own = image.brokers.get(node_id)
     if own is not None:
-        # The node of a former life, or of a broker of the same id; the registration finds out.
+        # The znode of a previous process, or of another broker with this id; see `registration`.
         previous = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
         image = replay(image, (previous,), offset=0, epoch=-1).image
     return image
 
 
 def without_deleted(image: ClusterImage) -> ClusterImage:
-    """Return an image without the topics that have begun to go, and without the ledger.
+    """Return an image without the topics whose deletion has begun, and without the ledger.
 
-    A broker that starts by it makes no empty log of what it has deleted, and perhaps confirmed,
-    before it stopped: nobody would tell it again that the topic goes.
+    A broker that starts with it creates no empty log of a replica that it has deleted, and perhaps
+    confirmed, before it stopped: no further request would delete that log.
     """
     topics = image.topics
     for entry in image.deletions:
@@ -93,7 +92,7 @@ def _read_deletions(
 ) -> Steps[tuple[Mapping[Uuid, Got | None], frozenset[Uuid]]]:
     """Return the entries of some topics, and which others have one: receipts can be many.
 
-    A topic that cannot be read may be any of these others: then none of them is taken for gone.
+    An unreadable topic may be any of these others: then none of them is taken as deleted.
     """
     listed = yield from _read_listed(session)
     ids = [_id(name, got) for name, got in topics.items() if got is not None]
@@ -104,16 +103,16 @@ def _read_deletions(
 
 
 def _read_listed(session: Session) -> Steps[frozenset[Uuid]]:
-    """Return the topics that the deletion ledger has an entry of. Raises: ZkError."""
+    """Return the topics with an entry in the deletion ledger. Raises: ZkError."""
     names = yield from reading_or_none(session.children(paths.DELETIONS))
     listed = (_listed(name) for name in names or ())
     return frozenset(topic_id for topic_id in listed if topic_id is not None)
 
 
 def read_deleted(session: Session, candidates: frozenset[Uuid]) -> Steps[frozenset[Uuid]]:
-    """Return those topics whose deletion has begun, as the ledger has it. Raises: ZkError.
+    """Return those topics whose deletion has begun, by the ledger. Raises: ZkError.
 
-    One that waits for its deletion is served until then.
+    A topic that waits for its deletion is served until then.
     """
     listed = yield from _read_listed(session)
     found = yield from read_once(session, Wanted(deletions=set(candidates & listed)))
@@ -135,11 +134,11 @@ def _listed(name: str) -> Uuid | None:
     try:
         return paths.deletion_id(name)
     except ValueError:
-        return None  # Somebody else's.
+        return None  # Not an entry.
 
 
 def _deleted_entry(topic_id: Uuid) -> DeletionImage:
-    """Return the entry of a topic of which no more is known than that it was deleted."""
+    """Return the entry of a deleted topic of which nothing else is known."""
     return DeletionImage(
         topic_id=topic_id, name="", policy=Policy.CLASSIC, asked_ms=0, finished_ms=0
     )
@@ -149,9 +148,9 @@ def _id(name: str, got: Got | None) -> Uuid | None:
     try:
         return None if got is None else decode_topic(name, got.data).topic_id
     except ZnodeError:
-        return None  # Told with the other problems.
+        return None  # Logged with the other problems.
 
 
 def topic_resource(name: str) -> Resource:
-    """Return a topic as configurations name it."""
+    """Return a topic's config resource."""
     return (int(ResourceType.TOPIC), name)

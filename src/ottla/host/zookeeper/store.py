@@ -1,19 +1,18 @@
-"""A ZooKeeper cluster's facts, behind the metadata port: one controller's, in one term of office.
+"""A ZooKeeper cluster's metadata behind the metadata port, for one controller term.
 
-`load` reads everything into the image; what others change after that is told by watches, read
-anew and told on. Several watches that fire are one reading, and a reading tells only what differs
-from the image. Every write is a multi that checks the controller's epoch (`store_writing`).
+`load` reads everything into the image; later changes of others fire watches, are read again and
+published. Several watches that fire are one read, and a read publishes only what differs from the
+image. Every write is a multi that checks the controller epoch (`store_writing`).
 
-A reading and an append may be under way together, which is where facts could go back in time:
+A read and an append may be under way together, which is where the image could go back in time:
 
 1. what was read waits until the append has ended, so that an append ends on the image on which
-   it was decided, but for its own changes;
-2. of what was read, that which an append has written since the reading began is not taken, but
-   read again;
-3. it is taken before the append is answered, so that appends that follow one another without a
-   pause keep nobody's changes waiting.
+   it was decided, except for its own changes;
+2. what an append has written since the read began is not taken from the read, but read again;
+3. the read is taken before the append is answered, so that continuous appends do not delay
+   changes of others.
 
-A fenced store, or one whose session is over, is dead: it writes nothing, and tells nothing.
+A fenced store, or one whose session has expired, is dead: it writes and publishes nothing.
 
 Not done: ZooKeeper's ACLs and TLS; several appends under way at once.
 
@@ -70,8 +69,9 @@ Listener = Callable[[ClusterDelta], None]
 class ZooKeeperStore:
     """See `ottla.controller.metadata_port.MetadataPort`.
 
-    Fields: `image`, `known`: the facts, and what is remembered of their znodes. `epoch`: of the
-            controller. `dead`: nothing is written or told any more. `hooks`: see `StoreRequests`.
+    Fields: `image`, `known`: the metadata, and the versions of its znodes. `epoch`: of the
+            controller. `dead`: nothing is written or published any more. `hooks`: see
+            `StoreRequests`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ZooKeeperStore:
         self.image: ClusterImage = EMPTY
         self.known = KnownZnodes()
         self.started_since: StartedSince = {}
-        """Which replicas had started, when this was loaded, since their partition was written."""
+        """Replicas whose broker had restarted, at the load, since their partition was written."""
         self.epoch = epoch
         self.dead = False
         self.hooks = StoreHooks() if hooks is None else hooks
@@ -116,15 +116,15 @@ class ZooKeeperStore:
         self._appended_paths: set[str] = set()
         self._overwritten: set[str] = set()
         self._removed_markers: set[str] = set()
-        """Topics whose marker was seen to be gone since the list of markers was taken."""
+        """Topics whose marker was removed since the list of markers was read."""
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def load(self) -> Pending[ZkError | None]:
-        """Read everything into the image, and watch. BAD_VERSION: somebody else was elected.
+        """Read everything into the image, and watch. BAD_VERSION: another broker was elected.
 
-        Nobody hears of it: who listens hears of what changes after it. Topics without an id get
-        theirs written.
+        Listeners are not called for it, only for changes after it. Topics without an id get one
+        written.
         """
         loaded: Pending[ZkError | None] = Pending()
 
@@ -151,21 +151,21 @@ class ZooKeeperStore:
         yield from self._rewrite_topics()
 
     def _make_feature(self) -> Steps[None]:
-        """Make `/feature` where it is missing: nothing is finalized, and something may be."""
+        """Create `/feature` where it is missing: no feature is finalized, but can be."""
         if (yield from reading(self._session.exists(paths.FEATURE))) is None:
             written = yield from self._writer.write([Create(paths.FEATURE, encode_feature({}))])
             if isinstance(written, ControllerMoved):
                 raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
 
     def _rewrite_topics(self) -> Steps[None]:
-        """Write topics' znodes that bear no id, or what nobody decided."""
+        """Write topic znodes without an id, or that were changed without a decision."""
         for write in topic_rewrites(
             self.image,
             self.known,
             controller_epoch=self.epoch,
             epoch_version=self._epoch_version,
         ):
-            # A reading that is under way may have seen them as they were, and must not undo it.
+            # A read under way may have seen them as they were, and must not undo the write.
             self._overwritten |= {operation.path for operation in write.operations}
             written = yield from self._write(write)
             if isinstance(written, ControllerMoved):
@@ -174,14 +174,14 @@ class ZooKeeperStore:
                 self._wanted.topics |= {paths.place(each).name for each in written.paths}
 
     def start_requests(self) -> None:
-        """Hand on what is asked by znodes, now and from now on; see `StoreHooks`."""
+        """Process requests by znode from now on; see `StoreHooks`."""
         self._serves_requests = True
         if self.known.marked:
             self.hooks.on_deletion_requests(tuple(sorted(self.known.marked)))
         self._requests.start()
 
     def close(self) -> None:
-        """Write and tell nothing any more. What is under way may still be done."""
+        """Stop writing and publishing. Operations under way may still succeed."""
         self.dead = True
         self._requests.close()
 
@@ -195,7 +195,7 @@ class ZooKeeperStore:
         """Write a step that was decided on `image`. Raises: ApiError where it cannot be written."""
         if self.dead or epoch != self.epoch:
             return completed(Fenced())
-        assert self._is_loaded, "decisions rest on what is stored"
+        assert self._is_loaded, "the image is loaded before decisions"
         assert not self._is_appending, "one append at a time"
         try:
             writes = writes_of(
@@ -229,7 +229,7 @@ class ZooKeeperStore:
         return Committed(tuple(deltas))
 
     def _write(self, write: Write) -> Steps[Written]:
-        # The writer puts its check before each multi; what is planned has the same one in front.
+        # The writer adds its check to each multi; the planned operations begin with the same one.
         check, *operations = write.operations
         assert check == self._writer.check
         written = yield from self._writer.write(operations)
@@ -238,11 +238,11 @@ class ZooKeeperStore:
         return written
 
     def _read_now(self, changed: Collection[str]) -> Steps[None]:
-        """Read anew what an append met in another state than it thought, and tell of it."""
+        """Read again what an append found changed, and publish it."""
         wanted = Wanted()
         for path in changed:
             wanted.add_path(path)
-        # A reading that is under way may have seen all this before, and must not undo it.
+        # A read under way may have seen all this before, and must not undo it.
         self._overwritten.update(changed, map(paths.topic, wanted.whole_topics))
         snapshot = yield from self._gathering.gather(wanted)
         self._take(snapshot)
@@ -270,9 +270,9 @@ class ZooKeeperStore:
         self._read_wanted()
 
     def change(self, operations: Sequence[Operation]) -> Pending[Written | ZkError]:
-        """Write something that is no fact of the image: markers, requests. Fenced like the rest.
+        """Write znodes that are not part of the image: markers, requests. Fenced like the rest.
 
-        What is to be deleted and is gone, or to be made without data and is there, counts as done.
+        Deleting a missing node, or creating an existing one without data, counts as done.
         """
         answer: Pending[Written | ZkError] = Pending()
         if self.dead:
@@ -290,10 +290,10 @@ class ZooKeeperStore:
         return answer
 
     def markers_gone(self, names: Iterable[str]) -> None:
-        """Hear that these topics' markers are gone, erased by us or by somebody else.
+        """Process that these topics' markers were removed, by the controller or by others.
 
-        One that is written again before the list of markers is read leaves the list as it was.
-        It is another one all the same, and is told of.
+        A marker that is written again before the list of markers is read leaves the list
+        unchanged. It is a new one all the same, and is reported.
         """
         self._removed_markers.update(names)
         self._wanted.marker_list = True
@@ -302,7 +302,7 @@ class ZooKeeperStore:
     # -- observing -----------------------------------------------------------------------------
 
     def _on_watch(self, event: Event) -> None:
-        """Note what a watch saw; it says nothing but that there is something to read."""
+        """Record what is to be read after a watch has fired."""
         if self.dead or self._requests.path_changed(event.path):
             return
         wanted, path = self._wanted, event.path
@@ -315,7 +315,7 @@ class ZooKeeperStore:
         elif path == paths.DELETE_TOPICS:
             wanted.marker_list = True
         elif paths.place(path).kind is paths.Kind.TOPIC:
-            wanted.topics.add(paths.place(path).name)  # Its states are the controller's own.
+            wanted.topics.add(paths.place(path).name)  # Only the controller writes its states.
         else:
             wanted.add_path(path)
         self._read_wanted()
@@ -325,7 +325,7 @@ class ZooKeeperStore:
         self._read_wanted()
 
     def _read_wanted(self) -> None:
-        """Read what is wanted, one reading at a time."""
+        """Read what is wanted, one read at a time."""
         if self.dead or not self._is_loaded or not self._wanted:
             return
         if self._is_reading or self._read is not None:
@@ -367,21 +367,21 @@ class ZooKeeperStore:
         if records:
             self._publish(records)
         if found.to_rewrite and self._is_loaded and not self._is_rewriting and not self.dead:
-            # Until it is written, the id goes with the controller that knows it (KAFKA-12835).
+            # Until it is written, the id would be lost with this controller (KAFKA-12835).
             self._is_rewriting = True
             drive(self._rewrite_topics(), self._rewritten)
         self._report_markers(snapshot, before)
 
     def _report_markers(self, snapshot: Snapshot, before: KnownZnodes) -> None:
-        """Tell of the markers where there are others than `before`, or new ones of old names."""
+        """Report the markers where they differ from `before`, or are new ones of the same names."""
         marked = self.known.marked
         is_changed = marked != before.marked
         if self.known.unreadable != before.unreadable:
-            # No record says so, and a marker may wait for such a topic.
+            # There is no record of it, and a marker may wait for such a topic.
             changed_unreadable = {*self.known.unreadable} ^ {*before.unreadable}
             is_changed = is_changed or not changed_unreadable.isdisjoint(marked)
         if snapshot.marked_for_deletion is not None:
-            # Of those that are not listed the next one changes the list.
+            # A marker that is not listed changes the list when it is written.
             is_changed = is_changed or not self._removed_markers.isdisjoint(marked)
             self._removed_markers = set()
         if self._serves_requests and is_changed and not self.dead:
@@ -390,13 +390,13 @@ class ZooKeeperStore:
     def _rewritten(self, outcome: Exception | None) -> None:
         self._is_rewriting = False
         if isinstance(outcome, ZkError) and outcome.code is ZkCode.BAD_VERSION:
-            return  # Deposed: whatever is decided next finds out.
+            return  # Fenced: the next append finds out.
         if outcome is not None:
             log.error("rewriting topic znodes failed: %s", outcome, exc_info=outcome)
         self._read_wanted()
 
     def _recovered_log_dirs(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return that the folders of brokers that have just started are no longer lost."""
+        """Return records by which the log directories of restarted brokers are online again."""
         epochs = {each: broker.epoch for each, broker in self.image.brokers.items()}
         started = frozenset(
             each.broker_id
@@ -410,7 +410,7 @@ class ZooKeeperStore:
         return tuple(folders_anew(after, started))
 
     def _without_touched(self, snapshot: Snapshot) -> Snapshot:
-        """Return what was read but for what was written meanwhile, which is read again."""
+        """Return what was read except for what was written meanwhile, which is read again."""
         if not self._overwritten:
             return snapshot
         untouched, again = without_touched(snapshot, self._overwritten)

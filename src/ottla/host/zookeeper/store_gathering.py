@@ -1,11 +1,11 @@
-"""What to read of a cluster's znodes, and reading it: everything, or what may have changed.
+"""Reads a cluster's znodes: everything, or what may have changed.
 
-Lists are read before what is in them, and each is watched from that read on, so that nothing that
-comes between is missed. A topic that was not known is read whole: its partitions' states, the
-nodes above them where a state is missing, and its configuration, which tools write before it.
+Lists are read before their entries, and each is watched from that read on, so that no change in
+between is missed. A new topic is read completely: its partitions' states, the parents where a state
+is missing, and its config, which tools write before it.
 
-Not done: watches on states and on configurations. Only the controller writes the former; changes
-of the latter are told under `/config/changes`.
+Not done: watches on states and on configs. Only the controller writes the former; changes of the
+latter have notifications under `/config/changes`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,7 +41,7 @@ Read = Got | None
 
 @dataclass(slots=True, kw_only=True)
 class Wanted:
-    """What is to be read anew. Lists bring what is new in them; `whole_topics` with all states."""
+    """What is to be read. Lists include their new entries; `whole_topics`: with all states."""
 
     broker_list: bool = False
     topic_list: bool = False
@@ -61,7 +61,7 @@ class Wanted:
         return self != Wanted()
 
     def add_path(self, path: str) -> None:
-        """Want what a node tells of; states and parents bring their whole topic."""
+        """Add what a node is about; states and parents add their whole topic."""
         place = paths.place(path)
         if place.kind is Kind.BROKER:
             self.brokers.add(place.number)
@@ -79,13 +79,13 @@ class Wanted:
             self.producer_ids = True
 
     def merge(self, other: "Wanted") -> None:
-        """Want what another one wants, too."""
+        """Add what another one has."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) | getattr(other, each.name))
 
 
 def everything() -> Wanted:
-    """Return what an election reads."""
+    """Return what a new controller reads."""
     return Wanted(
         broker_list=True,
         topic_list=True,
@@ -99,7 +99,7 @@ def everything() -> Wanted:
 
 
 def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snapshot, Wanted]:
-    """Return what was read without that of these paths, and what is to be read again."""
+    """Return what was read without these paths, and what is to be read again."""
     again = Wanted()
 
     def keep(read: Mapping[K, V], is_gone: Callable[[K], bool], lost: set[K]) -> dict[K, V]:
@@ -139,9 +139,9 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
 
 
 class Gathering:
-    """Reads what is wanted, over one session. `watched`: through which it watches.
+    """Reads what is wanted, over one session. `watched`: sets the watches.
 
-    What was read is against the image and the known znodes of the moment: `state` returns both.
+    `state` returns the image and the known znodes of the moment, by which new topics are found.
     """
 
     def __init__(
@@ -158,14 +158,14 @@ class Gathering:
         try:
             return (yield from self._gather(wanted))
         except ZkError:
-            self._last_change = last_change  # Nobody has taken in what came since.
+            self._last_change = last_change  # What came since was not taken.
             raise
 
     def _gather(self, wanted: Wanted) -> Steps[Snapshot]:
         brokers = yield from self._brokers(wanted)
         topics = yield from self._topics(wanted)
         states, partition_nodes, new = yield from self._below_topics(wanted, topics)
-        # After the topics: a topic that was seen had its configuration before it.
+        # After the topics: the config of a topic is written before it.
         configs = yield from self._config_names(wanted)
         if not wanted.config_list:
             configs |= {(int(ResourceType.TOPIC), name) for name in new}
@@ -201,7 +201,7 @@ class Gathering:
         found = yield from reading(read_each(listed, lambda key: get(path_of(key))))
         return {key: found.get(key) for key in listed}
 
-    # -- one noun after another ----------------------------------------------------------------
+    # -- kinds of znodes -----------------------------------------------------------------------
 
     def _brokers(self, wanted: Wanted) -> Steps[dict[int, Read]]:
         ids = set(wanted.brokers)
@@ -217,7 +217,7 @@ class Gathering:
         if wanted.topic_list:
             listed = yield from self._names(paths.TOPICS)
             _, known = self._state()
-            # One that is watched and not known was read by a reading that failed later.
+            # A topic that is watched and not known was read by a read that failed later.
             known_names = {*known.topics, *known.unreadable}
             names |= {
                 each
@@ -269,7 +269,7 @@ class Gathering:
         return resources
 
     def _changed_configs(self, all_are_read: bool) -> Steps[set[Resource]]:
-        """Return what the notifications speak of that came since the last look."""
+        """Return the resources of new notifications."""
         names = yield from self._names(paths.CONFIG_CHANGES)
         if all_are_read:
             self._last_change = max((self._last_change, *names))
@@ -281,7 +281,7 @@ class Gathering:
             try:
                 resource = changed_resource(decode_config_change(path, got.data))
             except ZnodeError:
-                continue  # Whoever follows configurations for all brokers says so.
+                continue  # The config follower logs it.
             if resource is not None:
                 changed.add(resource)
         return changed
@@ -293,7 +293,7 @@ class Gathering:
                 try:
                     ids.add(paths.deletion_id(name))
                 except ValueError:
-                    continue  # Nothing of Ottla's.
+                    continue  # Not an entry.
         found = yield from self._each(sorted(ids), paths.deletion, self._session.get)
         return found
 
@@ -310,7 +310,7 @@ class Gathering:
 
 
 def read_once(session: Session, wanted: Wanted) -> Steps[Snapshot]:
-    """Read what is wanted as if nothing were known, and watch nothing. Raises: ZkError."""
+    """Read what is wanted as if nothing were known, without watches. Raises: ZkError."""
     gathering = Gathering(Unwatched(session), lambda: (EMPTY, KnownZnodes()))
     return gathering.gather(wanted)
 
@@ -319,7 +319,7 @@ def _partitions_of(name: str, got: Got) -> list[int]:
     try:
         return list(decode_topic(name, got.data).partitions)
     except ZnodeError:
-        return []  # Whoever turns it into records says so.
+        return []  # Logged when it is turned into records.
 
 
 def _partitions_among(names: tuple[str, ...] | None) -> frozenset[int] | None:

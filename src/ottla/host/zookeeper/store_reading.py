@@ -1,8 +1,8 @@
-"""Reading a cluster's znodes: many at a time, with watches that reading re-arms.
+"""Reads znodes: many at a time, with watches that are set again by each read.
 
-What is not there is left out; any other failure ends the reading and is its outcome. Reads go out
-in order and pipelined, a bounded number at a time, so that thousands of topics load in the time of
-a few round trips.
+Missing nodes are left out; any other error ends the read and is its outcome. Reads are sent in
+order and pipelined, a bounded number at a time, so that thousands of topics load in the time of a
+few round trips.
 
 Source: KafkaZkClient (retryRequestsUntilConnected), ZooKeeperClient, Kafka 3.9, which bound the
 requests in flight in the same way (zookeeper.max.in.flight.requests).
@@ -26,12 +26,12 @@ V = TypeVar("V")
 def read_each(
     keys: Iterable[K], read: Callable[[K], Pending[V | ZkError]], limit: int = IN_FLIGHT_MAX
 ) -> Pending[dict[K, V] | ZkError]:
-    """Read many; the outcome has those that are there, in the order of `keys`."""
+    """Read many; the outcome has those that exist, in the order of `keys`."""
     return _Reads(list(keys), read, limit).start()
 
 
 class _Reads(Generic[K, V]):
-    """Reads under way. A loop sends them, not a call in a call: many may be answered at once."""
+    """Reads under way. A loop sends them, not recursion: many may be answered at once."""
 
     def __init__(
         self, keys: list[K], read: Callable[[K], Pending[V | ZkError]], limit: int
@@ -45,7 +45,7 @@ class _Reads(Generic[K, V]):
         self._is_sending = False
 
     def start(self) -> Pending[dict[K, V] | ZkError]:
-        """Send the first; return what is kept when the last is answered."""
+        """Send the first; return the promise that is kept when the last is answered."""
         self._send()
         return self._outcome
 
@@ -94,10 +94,10 @@ def reading_or_none(pending: Pending[V | ZkError]) -> Steps[V | None]:
 
 
 class Watched:
-    """A session whose reads can watch: each node at most once at a time.
+    """A session whose reads set watches: each node has at most one at a time.
 
-    `changed` hears of each watch that fired. A watch on data is there only while its node is; one
-    on a node that is not there (`exists`) fires when it comes.
+    `changed` is called for each watch that fires. A watch on data exists only while its node does;
+    one on a missing node (`exists`) fires when it is created.
     """
 
     def __init__(self, session: Session, changed: Callable[[Event], None]) -> None:
@@ -107,7 +107,7 @@ class Watched:
         self._children: set[str] = set()
 
     def get(self, path: str) -> Pending[Got | ZkError]:
-        """Read a node; hear of its next change."""
+        """Read a node; watch its next change."""
         if path in self._data:
             return self.session.get(path)
         self._data.add(path)
@@ -116,7 +116,7 @@ class Watched:
         return answer
 
     def exists(self, path: str) -> Pending[Stat | ZkError | None]:
-        """Ask for a node; hear when it comes, changes or goes."""
+        """Read a node's stat; watch when it is created, changes or is deleted."""
         if path in self._data:
             return self.session.exists(path)
         self._data.add(path)
@@ -125,7 +125,7 @@ class Watched:
         return answer
 
     def children(self, path: str) -> Pending[tuple[str, ...] | ZkError]:
-        """Read the names of a node's children; hear when they change."""
+        """Read the names of a node's children; watch their next change."""
         if path in self._children:
             return self.session.children(path)
         self._children.add(path)
@@ -134,7 +134,7 @@ class Watched:
         return answer
 
     def watches_data(self, path: str) -> bool:
-        """Tell whether a change of the node would be heard of."""
+        """Tell whether a node's data is watched."""
         return path in self._data
 
     def _disarm_on_error(self, armed: set[str], path: str, answer: object) -> None:

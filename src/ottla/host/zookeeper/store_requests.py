@@ -1,15 +1,15 @@
-"""What tools and brokers ask of the controller by writing a znode: seen, read, handed on.
+"""Requests and notifications to the controller by znode, of tools and brokers: read and passed on.
 
-    what                                  hook                    who deletes the znode
-    /admin/reassign_partitions            on_reassign_request     whoever acts on it, by `change`
-    /admin/preferred_replica_election     on_preferred_election   whoever acts on it, by `change`
-    /admin/delete_topics/T                on_deletion_requests    the deletion's end
-    /isr_change_notification/...          on_isr_notification     this, once handed on
-    /log_dir_event_notification/...       on_log_dir_event        this, once handed on
+    znode                                 hook                    deleted by
+    /admin/reassign_partitions            on_reassign_request     its handler, with `change`
+    /admin/preferred_replica_election     on_preferred_election   its handler, with `change`
+    /admin/delete_topics/T                on_deletion_requests    the end of the deletion
+    /isr_change_notification/...          on_isr_notification     this, once passed on
+    /log_dir_event_notification/...       on_log_dir_event        this, once passed on
 
-The first two are handed on once each time they are created, however quickly that follows a
-deletion; a rewrite of one by the controller itself is not a new request. What nobody can read is
-logged and deleted, as in Kafka.
+The first two are passed on once each time they are created, however soon that follows a deletion; a
+rewrite of one by the controller itself is not a new request. Invalid ones are logged and deleted,
+as in Kafka.
 
 Source: KafkaController (processZkPartitionReassignment, processReplicaLeaderElection,
 processIsrChangeNotification, processLogDirEventNotification), Kafka 3.9.
@@ -42,12 +42,12 @@ def _ignore(_value: Any) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class StoreHooks:
-    """What is done with each request; whoever decides sets them."""
+    """The handlers of requests, set by their owners."""
 
     on_reassign_request: Callable[[Mapping[Partition, tuple[int, ...]]], None] = _ignore
     on_preferred_election: Callable[[tuple[Partition, ...]], None] = _ignore
     on_deletion_requests: Callable[[tuple[str, ...]], None] = _ignore
-    """All topics that are marked, each time that the set has changed."""
+    """Called with all marked topics, each time that the set has changed."""
     on_isr_notification: Callable[[tuple[Partition, ...]], None] = _ignore
     on_log_dir_event: Callable[[int], None] = _ignore
 
@@ -57,8 +57,10 @@ NOTIFICATIONS = (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 
 
 class StoreRequests:
-    """Looks at the nodes above, one look at a time. `read_anew`: of partitions whose state
-    somebody else has written."""
+    """Reads the znodes above, one at a time.
+
+    `read_anew`: called with partitions whose state another broker has written.
+    """
 
     def __init__(
         self,
@@ -83,17 +85,17 @@ class StoreRequests:
         self._is_open = False
 
     def start(self) -> None:
-        """Look at everything, and from now on at what changes."""
+        """Read everything now, and on each change."""
         self._is_open = True
         for path in (*REQUESTS, *NOTIFICATIONS):
             self.path_changed(path)
 
     def close(self) -> None:
-        """Hand nothing on any more."""
+        """Pass nothing on any more."""
         self._is_open = False
 
     def path_changed(self, path: str) -> bool:
-        """Look at a node that changed; return whether it is one of those."""
+        """Read a node that changed; return whether it is one of these."""
         if path not in REQUESTS and path not in NOTIFICATIONS:
             return False
         self._paths_to_read[path] = None
@@ -101,7 +103,7 @@ class StoreRequests:
         return True
 
     def purge_notifications(self) -> Steps[bool]:
-        """Delete notifications of the time before: all is read anew. False = deposed."""
+        """Delete the notifications before the load; False = another broker is the controller."""
         for parent in NOTIFICATIONS:
             names = yield from reading_or_none(self._watched.children(parent))
             if not (yield from self._delete([f"{parent}/{name}" for name in names or ()])):
@@ -128,7 +130,7 @@ class StoreRequests:
         self._read_next()
 
     def _request(self, path: str) -> Steps[None]:
-        # The watch sees the node come, also when it is not there now, or goes and comes again.
+        # The watch fires when the node is created, also if it is missing now.
         stat = yield from reading(self._watched.exists(path))
         if stat is None or self._handed_on.get(path) == stat.czxid:
             return
@@ -191,4 +193,4 @@ def _flat(listed: list[tuple[Partition, ...]]) -> tuple[Partition, ...]:
 
 
 def _unused(_value: object) -> None:
-    """Drop a value that nobody needs."""
+    """Drop an unused value."""

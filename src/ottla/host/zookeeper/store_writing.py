@@ -1,16 +1,16 @@
-"""Writing znodes as the controller of one epoch: all or nothing, never twice, never once deposed.
+"""Writes znodes as the controller of one epoch: atomic, once, and fenced by the epoch.
 
-Every multi begins with the check of `/controller_epoch` at the version that the election left it
-at. Where the connection broke, the multi is tried again: writes go through ZooKeeper's leader in
-order, so a second success means that the first attempt was not done. Where the second one is
-refused, what is stored tells whether the first was done:
+Every multi begins with a check of the version of `/controller_epoch` that the election wrote. After
+a lost connection the multi is retried: writes go through ZooKeeper's leader in order, so if the
+second attempt succeeds the first one did not. If the second is rejected, the nodes show whether the
+first succeeded:
 
-1. a node that should have been set is still at the version before: it was not;
-2. a node has the data that the multi gave it, one version on: it was, for a multi is done whole;
-3. all of its nodes have been changed since by somebody else: nobody can tell.
+1. a node that the multi sets still has the version before: it did not;
+2. a node has the data of the multi at the next version: it did, because a multi is atomic;
+3. all its nodes have been changed since by others: unknown.
 
-What was to be deleted and is gone, or was to be there and is, needs no write: it is left out. What
-somebody put below a topic that goes is deleted with it.
+Deletes of missing nodes, and creates of existing parents, are left out. Nodes that others created
+below a deleted topic are deleted with it.
 
 Source: KafkaZkClient (retryRequestUntilConnected, deleteRecursive, MultiOp with the check of the
 controller's epoch), Kafka 3.9; KAFKA-6082.
@@ -44,36 +44,36 @@ from ottla.metadata.znodes.paths import CONTROLLER_EPOCH, TOPICS
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""How long to wait after a lost connection before a write is tried again."""
+"""The backoff after a lost connection before a write is retried."""
 
 DELETES_PER_MULTI = 500
 
 REFUSALS = frozenset({ZkCode.NO_NODE, ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION, ZkCode.NOT_EMPTY})
-"""What others' writes make of a write. Everything else is nobody's doing, and an exception."""
+"""Errors of a write after other writers' changes. All others are raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is written. `results`: one for each operation."""
+    """The write succeeded. `results`: one for each operation."""
 
     results: tuple[Result, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerMoved:
-    """Another controller rules, or the session is over: nothing is written any more."""
+    """Another broker is the controller, or the session has expired: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Nothing is written: these nodes are not as the writer thought."""
+    """Nothing was written: these nodes have other versions than expected."""
 
     paths: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownOutcome:
-    """Whether it was written cannot be told: others have changed all of these nodes since."""
+    """It is unknown whether it was written: others have changed all these nodes since."""
 
     paths: frozenset[str]
 
@@ -93,7 +93,7 @@ class Writer:
         self._timers = timers
 
     def write(self, operations: Sequence[Operation]) -> Steps[Written]:
-        """Write all or nothing. Raises: ZkError where ZooKeeper refuses for other reasons."""
+        """Write all or nothing. Raises: ZkError for other errors of ZooKeeper."""
         pending = dict(enumerate((self.check, *operations)))
         results: list[Result] = [None] * len(pending)
         was_lost = False
@@ -138,7 +138,7 @@ class Writer:
     def _needless(
         self, failed: Operation, code: ZkCode, pending: dict[int, Operation]
     ) -> Steps[list[int]]:
-        """Return the operations that what is there already makes needless, if `failed` is one."""
+        """Return the operations that have no effect any more, if `failed` is one of them."""
         if isinstance(failed, Delete) and code is ZkCode.NO_NODE:
             deletes = {n: op.path for n, op in pending.items() if isinstance(op, Delete)}
             existing = yield from self._which_exist(deletes.values())
@@ -174,7 +174,7 @@ class Writer:
         return found[::-1]
 
     def _look_up(self, operations: Sequence[Operation]) -> Steps[Written]:
-        """Tell from what is stored whether a multi was done whose answer was lost."""
+        """Read whether a multi succeeded whose response was lost."""
         evident = [op for op in operations if _is_evident(op)]
         nodes = yield from reading(read_each((op.path for op in evident), self._session.get))
         evidence = [_evidence(op, nodes.get(op.path)) for op in evident]
@@ -191,7 +191,7 @@ def _complete(pending: Pending[None]) -> None:
 
 
 def _is_parent(operation: Operation) -> bool:
-    """Tell whether an operation makes a node that says nothing but that it is there."""
+    """Tell whether an operation creates a node without data."""
     is_plain = isinstance(operation, Create) and not operation.sequential
     return is_plain and isinstance(operation, Create) and not operation.data
 
@@ -205,14 +205,14 @@ def _written_paths(operations: Iterable[Operation]) -> Iterable[str]:
 
 
 def _is_evident(operation: Operation) -> bool:
-    """Tell whether what is stored shows that an operation was done."""
+    """Tell whether an operation changes a node such that its success can be read."""
     if isinstance(operation, Create):
         return bool(operation.data) and not operation.sequential
     return isinstance(operation, SetData) and operation.version != ANY_VERSION
 
 
 def _evidence(operation: Operation, node: Got | None) -> bool | None:
-    """Tell whether a node shows that its operation was done, or was not; None = neither."""
+    """Tell whether a node shows that its operation succeeded, or not; None = neither."""
     assert isinstance(operation, Create | SetData)
     before = operation.version if isinstance(operation, SetData) else -1
     if node is None:
@@ -224,7 +224,7 @@ def _evidence(operation: Operation, node: Got | None) -> bool | None:
 
 
 def _result(operation: Operation, node: Got | None) -> Result:
-    """Return what an operation answered, or would have: the node may have changed since."""
+    """Return the result that an operation had: the node may have changed since."""
     if isinstance(operation, Create):
         return operation.path
     if not isinstance(operation, SetData):

@@ -128,7 +128,7 @@ class Desk:
 # -- registration ------------------------------------------------------------------------------
 
 
-def test_the_registration_says_all_that_the_controller_asks() -> None:
+def test_the_registration_request_has_all_fields() -> None:
     desk = Desk()
     desk.lifecycle.start()
     request = desk.waiting
@@ -155,7 +155,7 @@ def test_the_registration_says_all_that_the_controller_asks() -> None:
     ],
     ids=["no answer", "duplicate", "unknown"],
 )
-def test_a_failed_registration_is_tried_again_ever_more_slowly(failure: Any) -> None:
+def test_a_failed_registration_is_retried_with_backoff(failure: Any) -> None:
     desk = Desk()
     desk.lifecycle.start()
     waits = []
@@ -196,7 +196,7 @@ def test_the_time_limit_does_not_matter_once_registered() -> None:
 # -- catching up and unfencing -----------------------------------------------------------------
 
 
-def test_logs_may_load_only_when_the_own_image_has_the_registration() -> None:
+def test_logs_may_load_once_the_image_has_the_registration() -> None:
     desk = Desk()
     desk.register(epoch=30)
     assert desk.lifecycle.milestones.registered.value == 30
@@ -211,7 +211,7 @@ def test_logs_may_load_only_when_the_own_image_has_the_registration() -> None:
     assert desk.lifecycle.state is BrokerState.RECOVERY
 
 
-def test_heartbeats_carry_offset_epoch_and_the_wish_to_stay_fenced() -> None:
+def test_heartbeats_have_offset_epoch_and_want_fence() -> None:
     desk = Desk()
     desk.register(epoch=30)
     desk.follower.grow(22)
@@ -230,7 +230,7 @@ def test_a_start_does_not_wait_out_heartbeat_intervals() -> None:
     assert desk.harness.clock.elapsed_ms < 100
 
 
-def test_loading_logs_for_long_keeps_the_usual_rhythm() -> None:
+def test_loading_logs_for_long_keeps_the_heartbeat_interval() -> None:
     desk = Desk()
     desk.register()
     desk.follower.grow(30)
@@ -247,7 +247,7 @@ def test_loading_logs_for_long_keeps_the_usual_rhythm() -> None:
     assert not desk.lifecycle.milestones.unfenced.done
 
 
-def test_what_comes_while_a_heartbeat_is_under_way_is_said_right_after_it() -> None:
+def test_a_change_while_a_heartbeat_is_in_flight_is_sent_right_after_it() -> None:
     desk = Desk()
     desk.run()
     desk.next_call()
@@ -272,7 +272,7 @@ def test_a_running_broker_reports_every_interval() -> None:
     assert waits == [2_000] * 4
 
 
-def test_lost_heartbeats_are_repeated_and_forgiven() -> None:
+def test_lost_heartbeats_are_retried() -> None:
     desk = Desk()
     desk.run()
     desk.next_call()
@@ -287,7 +287,7 @@ def test_lost_heartbeats_are_repeated_and_forgiven() -> None:
     assert desk.next_call()[0] == 100
 
 
-def test_heartbeats_back_off_to_a_session_at_most() -> None:
+def test_the_backoff_of_heartbeats_is_a_session_at_most() -> None:
     desk = Desk()
     desk.run()
     desk.next_call()
@@ -299,7 +299,7 @@ def test_heartbeats_back_off_to_a_session_at_most() -> None:
 
 
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
-def test_a_forgotten_broker_registers_again_and_takes_the_new_epoch(error: Error) -> None:
+def test_an_unregistered_broker_registers_again_and_takes_the_new_epoch(error: Error) -> None:
     desk = Desk()
     desk.run()
     desk.beat(error=error)
@@ -319,7 +319,7 @@ def test_other_refusals_do_not_lead_to_a_registration() -> None:
     assert isinstance(desk.next_call()[1], BrokerHeartbeatRequest)
 
 
-def test_a_fenced_running_broker_asks_again_soon() -> None:
+def test_a_fenced_running_broker_sends_the_next_heartbeat_soon() -> None:
     desk = Desk()
     desk.run()
     desk.beat(fenced=True)
@@ -329,7 +329,7 @@ def test_a_fenced_running_broker_asks_again_soon() -> None:
 # -- leaving -----------------------------------------------------------------------------------
 
 
-def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
+def test_controlled_shutdown_polls_until_it_is_granted() -> None:
     desk = Desk()
     desk.run()
     controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
@@ -349,7 +349,7 @@ def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
     assert desk.waiting is None
 
 
-def test_controlled_shutdown_ends_when_its_time_is_over() -> None:
+def test_controlled_shutdown_ends_at_its_timeout() -> None:
     desk = Desk()
     desk.run()
     controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
@@ -360,7 +360,7 @@ def test_controlled_shutdown_ends_when_its_time_is_over() -> None:
     assert CONFIG.shutdown_timeout_ms <= desk.harness.clock.elapsed_ms < 310_000
 
 
-def test_controlled_shutdown_ends_where_no_controller_is_left() -> None:
+def test_controlled_shutdown_ends_without_a_controller() -> None:
     desk = Desk()
     desk.run()
     controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
@@ -377,7 +377,7 @@ def test_controlled_shutdown_ends_where_no_controller_is_left() -> None:
     assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_new_controller_is_asked_at_once() -> None:
+def test_a_new_controller_gets_the_request_at_once() -> None:
     desk = Desk()
     desk.run()
     desk.lifecycle.controller_changed()
@@ -390,14 +390,14 @@ def test_a_new_controller_is_asked_at_once() -> None:
     assert desk.next_call()[0] <= 1
 
 
-def test_asking_twice_is_one_shutdown() -> None:
+def test_two_requests_are_one_shutdown() -> None:
     desk = Desk()
     desk.run()
     assert desk.lifecycle.begin_controlled_shutdown() is desk.lifecycle.begin_controlled_shutdown()
 
 
 @pytest.mark.parametrize("when", ["before", "starting", "recovery"])
-def test_a_broker_that_does_not_serve_yet_leaves_without_asking(when: str) -> None:
+def test_a_broker_that_does_not_serve_yet_stops_without_controlled_shutdown(when: str) -> None:
     desk = Desk()
     if when != "before":
         desk.register()
@@ -409,7 +409,7 @@ def test_a_broker_that_does_not_serve_yet_leaves_without_asking(when: str) -> No
     assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
-def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
+def test_a_response_after_the_end_is_ignored() -> None:
     desk = Desk()
     desk.lifecycle.start()
     desk.lifecycle.close()
@@ -427,7 +427,7 @@ def test_states_only_go_forward_and_all_end_in_shutting_down() -> None:
         assert not following or BrokerState.SHUTTING_DOWN in following
 
 
-def test_an_illegal_move_is_our_mistake() -> None:
+def test_an_illegal_transition_is_an_assertion() -> None:
     desk = Desk()
     desk.run()
     start: Callable[[], None] = desk.lifecycle.start
@@ -467,7 +467,7 @@ def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -
         (17, a_registration(20, b"\1", DIRECTORIES), (17, -1)),
     ],
 )
-def test_what_a_registration_says_of_the_one_before(
+def test_previous_and_superseded_epochs_of_a_registration(
     previous: int, registered: BrokerImage | None, expected: tuple[int, int]
 ) -> None:
     desk = Desk(replace(CONFIG, previous_broker_epoch=previous))
@@ -477,7 +477,7 @@ def test_what_a_registration_says_of_the_one_before(
     assert (request.previous_broker_epoch, request.superseded_broker_epoch) == expected
 
 
-def test_each_attempt_names_what_the_image_says_by_then() -> None:
+def test_each_attempt_names_the_registration_in_the_image() -> None:
     """A dead process's registration reached the controller between two attempts of this one."""
     desk = Desk()
     desk.lifecycle.start()
@@ -490,7 +490,7 @@ def test_each_attempt_names_what_the_image_says_by_then() -> None:
     assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (25, 25)
 
 
-def test_a_broker_whose_place_was_taken_has_lost_nothing_since_its_own_registration() -> None:
+def test_a_broker_whose_id_was_taken_has_lost_nothing_since_its_own_registration() -> None:
     desk = Desk(replace(CONFIG, previous_broker_epoch=-1))
     desk.run()
     desk.image = a_registration(40, b"x", DIRECTORIES)
@@ -500,7 +500,7 @@ def test_a_broker_whose_place_was_taken_has_lost_nothing_since_its_own_registrat
     assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (40, 40)
 
 
-def test_a_broker_that_finds_that_it_lost_something_registers_as_another_process() -> None:
+def test_a_broker_that_finds_data_loss_registers_as_another_process() -> None:
     desk = Desk()
     desk.register()
     desk.follower.grow(30)
@@ -524,7 +524,7 @@ def test_a_broker_that_finds_that_it_lost_something_registers_as_another_process
     assert desk.lifecycle.state is BrokerState.RUNNING
 
 
-def test_the_answer_to_what_the_clean_process_asked_does_not_count_for_the_unclean_one() -> None:
+def test_a_response_to_the_clean_registration_does_not_count_for_the_unclean_one() -> None:
     desk = Desk()
     desk.register()
     desk.follower.grow(30)

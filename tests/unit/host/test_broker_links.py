@@ -58,7 +58,7 @@ class Surroundings:
         return self.image
 
 
-def test_each_broker_and_lane_has_a_connection_made_once() -> None:
+def test_each_broker_and_fetcher_has_a_connection_made_once() -> None:
     harness = Surroundings()
     assert harness.links.to(2) is harness.links.to(2, 0)
     assert harness.links.to(2, 1) is not harness.links.to(2)
@@ -70,7 +70,7 @@ def test_each_broker_and_lane_has_a_connection_made_once() -> None:
     ]
 
 
-def test_the_address_is_that_of_the_inter_broker_listener_at_each_look() -> None:
+def test_the_address_is_that_of_the_inter_broker_listener_at_each_connect() -> None:
     harness = Surroundings()
     harness.links.to(2)
     (link,) = harness.made

@@ -143,7 +143,7 @@ def test_time_runs_out_with_no_peer_and_with_a_silent_one() -> None:
     run(test)
 
 
-def test_what_waits_for_a_connection_can_be_taken_back_and_nothing_else() -> None:
+def test_only_a_request_that_waits_for_a_connection_can_be_cancelled() -> None:
     """Else a request would be done long after its asker was told that its time is over."""
 
     async def test() -> None:
@@ -228,7 +228,7 @@ def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) 
     run(test)
 
 
-def test_an_impatient_asker_learns_at_once_that_nobody_is_there() -> None:
+def test_an_impatient_channel_fails_at_once_without_a_peer() -> None:
     """Of several controllers the next one can be asked; waiting for a dead one helps nobody."""
 
     async def test() -> None:

@@ -65,7 +65,7 @@ async def results_of(job: CleaningJob) -> list[Result]:
     return found
 
 
-def test_a_cleaning_tells_its_segments_and_its_end(tmp_path: Path) -> None:
+def test_a_cleaning_reports_its_segments_and_its_end(tmp_path: Path) -> None:
     segment, end = asyncio.run(results_of(make_job(tmp_path)))
     assert isinstance(segment, CleanedSegment)
     assert isinstance(end, CleaningEnd)

@@ -147,7 +147,7 @@ def test_brokers_do_not_wait_for_one_another() -> None:
 
 
 @pytest.mark.parametrize("failure", [BROKEN, LATE])
-def test_what_is_not_answered_is_sent_again_for_ever_and_in_its_place(failure: ApiError) -> None:
+def test_an_unanswered_request_is_retried_for_ever_and_stays_first(failure: ApiError) -> None:
     room, link = a_room()
     room.send("a", "b")
     for count in range(1, 50):
@@ -182,7 +182,7 @@ def test_kafka_1305_a_queue_has_no_bound_and_a_long_one_no_depth() -> None:
     assert [body for body, _ in room.told()] == bodies
 
 
-def test_a_broker_that_goes_takes_no_answer_with_it() -> None:
+def test_requests_to_a_removed_broker_are_dropped() -> None:
     room, link = a_room()
     room.send("a", "b", "c")
     room.channels.remove_broker(1)
@@ -197,7 +197,7 @@ def test_a_broker_that_goes_takes_no_answer_with_it() -> None:
     room.channels.remove_broker(1)
 
 
-def test_a_broker_that_goes_while_its_request_waits_to_be_repeated() -> None:
+def test_a_broker_that_is_removed_while_its_request_is_in_backoff() -> None:
     room, link = a_room()
     room.send("a")
     link.answer(BROKEN)
@@ -233,7 +233,7 @@ def test_an_older_registration_changes_nothing() -> None:
     assert room.told() == [("a", "done")]
 
 
-def test_kafka_6082_a_new_term_drops_what_the_old_one_wanted() -> None:
+def test_kafka_6082_a_new_epoch_drops_the_requests_of_the_old_one() -> None:
     room, old = a_room()
     room.send("a", "b")
     room.channels.begin_epoch(2)
@@ -248,7 +248,7 @@ def test_kafka_6082_a_new_term_drops_what_the_old_one_wanted() -> None:
     assert len(room.links) == 2
 
 
-def test_a_late_answer_of_an_old_link_is_not_heard() -> None:
+def test_a_late_response_of_an_old_link_is_ignored() -> None:
     room, old = a_room()
     room.send("a")
     [late] = old.open
@@ -287,7 +287,7 @@ def test_a_term_that_ends_answers_everything() -> None:
     assert all(each.closed for each in room.links)
 
 
-def test_following_the_cluster() -> None:
+def test_set_brokers_opens_and_closes_channels() -> None:
     room, link = a_room()
     room.channels.add_broker(2, 20)
     room.channels.set_brokers([(1, 12), (3, 30)])
@@ -299,7 +299,7 @@ def test_following_the_cluster() -> None:
     ]
 
 
-def test_whoever_listens_badly_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_the_callback_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     room, link = a_room()
 
     def fail(event: ChannelEvent) -> None:
@@ -344,7 +344,7 @@ def test_a_listener_may_send_and_close() -> None:
     ]
 
 
-def test_metrics_tell_sizes_and_waits() -> None:
+def test_metrics_have_queue_sizes_and_times() -> None:
     room, link = a_room()
     room.send("a", "b", "c")
     room.harness.advance(7)

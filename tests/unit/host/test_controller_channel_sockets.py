@@ -232,7 +232,7 @@ def test_replicas_are_deleted_and_confirmed() -> None:
     run(test)
 
 
-def test_a_lost_answer_is_asked_for_again() -> None:
+def test_a_request_with_a_lost_response_is_retried() -> None:
     """The broker has done it; only its word was lost, thrice. The order stays."""
 
     async def test(broker: Broker, controller: Controller) -> None:
@@ -249,7 +249,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
     run(test)
 
 
-def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back() -> None:
+def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic(partitions=2)
         await broker.kill()
@@ -281,7 +281,7 @@ def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back(
     run(test)
 
 
-def test_a_broker_that_was_away_for_a_while_answers_what_waited() -> None:
+def test_a_broker_that_was_unreachable_answers_queued_requests() -> None:
     """Its port was closed and opened again by the same process: nobody noticed a bounce."""
 
     async def test(broker: Broker, controller: Controller) -> None:
@@ -298,7 +298,7 @@ def test_a_broker_that_was_away_for_a_while_answers_what_waited() -> None:
     run(test)
 
 
-def test_a_deposed_controller_is_told_so() -> None:
+def test_a_fenced_controller_gets_the_error() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic()
         broker.world.commit(*deletion())

@@ -113,7 +113,7 @@ def test_each_broker_is_fenced_at_the_end_of_its_own_session() -> None:
     assert fenced(controller) == [11, 12, 13]
 
 
-def test_many_that_go_silent_together_are_all_fenced() -> None:
+def test_many_brokers_without_heartbeats_are_all_fenced() -> None:
     harness = Harness()
     controller = running(harness)
     for broker_id in range(11, 61):
@@ -122,7 +122,7 @@ def test_many_that_go_silent_together_are_all_fenced() -> None:
     assert fenced(controller) == list(range(11, 61))
 
 
-def test_a_controller_that_was_stopped_fences_nobody_for_its_own_silence() -> None:
+def test_a_controller_that_was_paused_fences_no_broker_for_its_own_pause() -> None:
     harness = Harness()
     controller = running(harness)
     add_broker(harness, controller, 11)
@@ -149,7 +149,7 @@ class ConfusedLiveness(BrokerLiveness):
         return super().stalest(image) if self.sane else (0, 99)
 
 
-def test_a_decision_that_fails_is_tried_again_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_decision_that_fails_is_retried_later(caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness()
     controller = running(harness)
     liveness = ConfusedLiveness(SESSION_MS)
@@ -163,7 +163,7 @@ def test_a_decision_that_fails_is_tried_again_later(caplog: pytest.LogCaptureFix
     assert fenced(controller) == [11]
 
 
-def test_after_a_stop_nobody_is_looked_at() -> None:
+def test_after_a_stop_no_session_is_checked() -> None:
     harness = Harness()
     controller = running(harness)
     add_broker(harness, controller, 11)
@@ -239,7 +239,7 @@ def test_permission_for_unclean_elections_is_acted_upon_at_once() -> None:
     assert leader(controller) == 12
 
 
-def test_what_the_controller_before_left_half_done_is_settled() -> None:
+def test_elections_that_the_previous_controller_left_undone_are_held() -> None:
     harness = Harness()
     controller = running(harness)
     add_broker(harness, controller, 11)

@@ -155,7 +155,7 @@ def test_a_refusal_answers_and_writes_nothing() -> None:
     assert controller.storage.log.end_offset == 2
 
 
-def test_a_decider_that_breaks_is_answered_and_the_loop_lives_on() -> None:
+def test_an_exception_of_a_decider_is_answered_and_the_loop_continues() -> None:
     controller = running()
 
     def broken(image: ClusterImage) -> Decision[None]:
@@ -230,7 +230,7 @@ def test_a_splittable_step_becomes_several_batches_and_one_answer() -> None:
     assert controller.runtime.committed_image.position == (1 + count, 1)
 
 
-def test_stopping_answers_who_waits_and_forgets_what_was_not_committed() -> None:
+def test_stopping_answers_callers_and_drops_what_was_not_committed() -> None:
     controller = running()
     answer = controller.write(a_topic(1))
     controller.runtime.stop()
@@ -434,7 +434,7 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing() -> None:
     assert len(snapshot_files(harness)) >= 1, "the next one worked"
 
 
-def test_a_damaged_snapshot_is_set_aside_where_the_log_is_whole() -> None:
+def test_a_damaged_snapshot_is_renamed_where_the_log_is_complete() -> None:
     harness = Harness()
     controller = running(harness)
     controller.write(a_topic(1))

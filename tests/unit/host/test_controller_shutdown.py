@@ -54,13 +54,13 @@ class Cluster:
         self.image = replace(self.image, brokers=self.image.brokers.set(broker_id, broker))
 
 
-def test_a_controller_alone_goes_at_once() -> None:
+def test_a_single_controller_stops_at_once() -> None:
     assert Cluster().finished.done
     assert Cluster(broker_1="leaving").finished.done, "its own broker has left as well as it could"
     assert Cluster(broker_1="gone", broker_2="gone").finished.done
 
 
-def test_one_of_several_gives_the_others_a_moment_to_say_that_they_leave_too() -> None:
+def test_one_of_several_waits_for_others_to_begin_their_controlled_shutdown() -> None:
     cluster = Cluster(broker_1="gone", broker_2="staying")
     cluster.harness.advance(GRACE_MS - 1)
     assert not cluster.finished.done
@@ -68,7 +68,7 @@ def test_one_of_several_gives_the_others_a_moment_to_say_that_they_leave_too() -
     assert cluster.finished.done
 
 
-def test_whoever_leaves_is_waited_for() -> None:
+def test_a_controller_waits_for_controlled_shutdowns_of_others() -> None:
     cluster = Cluster(broker_1="gone", broker_2="staying", broker_3="staying")
     cluster.harness.advance(GRACE_MS // 2)
     cluster.become(2, "leaving")
@@ -80,7 +80,7 @@ def test_whoever_leaves_is_waited_for() -> None:
     assert cluster.finished.done
 
 
-def test_who_dies_on_the_way_is_not_waited_for_for_ever() -> None:
+def test_the_wait_for_a_broker_that_dies_is_limited() -> None:
     cluster = Cluster(broker_1="gone", broker_2="leaving")
     cluster.work(OTHER_SHUTDOWNS_MS_MAX - 100)
     assert not cluster.finished.done
@@ -88,7 +88,7 @@ def test_who_dies_on_the_way_is_not_waited_for_for_ever() -> None:
     assert cluster.finished.done
 
 
-def test_nobody_waits_where_the_quorum_is_gone() -> None:
+def test_there_is_no_wait_without_a_quorum() -> None:
     """A standby may not have heard of the last one's end when that one took its vote away."""
     cluster = Cluster(broker_1="gone", broker_2="leaving")
     cluster.harness.advance(STALLED_MS - 1)

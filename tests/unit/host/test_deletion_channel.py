@@ -162,7 +162,7 @@ def test_a_deletion_is_finished_once_every_broker_has_answered() -> None:
     assert len(cluster.brokers.orders) == 2
 
 
-def test_a_broker_that_is_down_is_not_asked_until_it_is_back() -> None:
+def test_a_broker_that_is_down_gets_no_request_until_it_is_back() -> None:
     cluster = Cluster()
     cluster.fence(12)
     cluster.delete()
@@ -178,7 +178,7 @@ def test_a_broker_that_is_down_is_not_asked_until_it_is_back() -> None:
     assert is_finished(cluster)
 
 
-def test_a_broker_that_dies_while_it_is_asked_is_asked_anew() -> None:
+def test_a_broker_that_dies_during_a_request_gets_it_again() -> None:
     cluster = Cluster()
     cluster.delete()
     cluster.harness.workers.run()
@@ -201,7 +201,7 @@ def test_a_broker_that_dies_while_it_is_asked_is_asked_anew() -> None:
         {"whole": Error.STALE_BROKER_EPOCH},
     ],
 )
-def test_what_says_nothing_of_the_replica_is_asked_again_after_a_pause(
+def test_a_response_without_the_replica_is_retried_after_a_backoff(
     answer: dict[str, Error],
 ) -> None:
     cluster = Cluster()
@@ -299,7 +299,7 @@ def test_a_topic_of_the_same_name_is_none_of_its_business() -> None:
     assert [each.replicas for each in cluster.brokers.orders] == [[(TOPIC, 0)]] * 2
 
 
-def test_a_receipt_is_forgotten_after_its_time() -> None:
+def test_a_receipt_is_deleted_after_its_retention() -> None:
     cluster = Cluster()
     cluster.delete()
     cluster.harness.workers.run()
@@ -328,7 +328,7 @@ def test_a_ledger_that_is_switched_on_is_driven_from_then_on() -> None:
     assert is_finished(cluster)
 
 
-def test_a_mistake_in_here_keeps_no_controller_from_its_office(
+def test_an_exception_does_not_keep_a_controller_from_becoming_active(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster()
@@ -345,7 +345,7 @@ def test_a_mistake_in_here_keeps_no_controller_from_its_office(
     assert is_finished(cluster)
 
 
-def test_a_change_that_was_not_followed_is_made_up_for_with_the_next_one(
+def test_a_change_that_was_missed_is_processed_with_the_next_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster()

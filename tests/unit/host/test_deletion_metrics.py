@@ -95,7 +95,7 @@ def gauges(cluster: Cluster) -> tuple[float, ...]:
     return tuple(found.value(f"{PREFIX}_{name}_count") for name in NAMES)
 
 
-def test_a_controller_tells_what_is_not_proved_yet() -> None:
+def test_a_controller_counts_replicas_that_are_not_confirmed_yet() -> None:
     cluster = Cluster()
     assert gauges(cluster) == (0, 0, 0, 0)
     cluster.delete()

@@ -108,7 +108,7 @@ class Controller:
         return {each.topic_id for each in self.image.deletions.receipts()}
 
 
-def test_what_is_heard_during_a_decision_is_decided_at_once_after_it() -> None:
+def test_events_during_a_decision_are_decided_at_once_after_it() -> None:
     controller = Controller(*TOPICS)
     for topic_id in TOPICS:
         controller.answer(topic_id)
@@ -122,7 +122,7 @@ def test_what_is_heard_during_a_decision_is_decided_at_once_after_it() -> None:
     assert controller.finished() == set(TOPICS)
 
 
-def test_orders_are_given_with_the_change_that_they_rest_on() -> None:
+def test_orders_are_sent_with_the_change_that_they_rest_on() -> None:
     controller = Controller()
     delta = controller.appended(*deletion_records(entry(TOPICS[0])))
     controller.driver.changed(delta)
@@ -131,7 +131,7 @@ def test_orders_are_given_with_the_change_that_they_rest_on() -> None:
     assert [each.topic_id for each in order.replicas()] == [TOPICS[0]]
 
 
-def test_what_cannot_be_written_is_logged_and_tried_again_after_a_pause(
+def test_a_failed_write_is_logged_and_retried_after_a_backoff(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     controller = Controller(*TOPICS[:1])
@@ -146,7 +146,7 @@ def test_what_cannot_be_written_is_logged_and_tried_again_after_a_pause(
     assert controller.finished() == {TOPICS[0]}
 
 
-def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
+def test_one_topic_that_cannot_be_written_does_not_block_others() -> None:
     controller = Controller(*TOPICS)
     controller.answer(TOPICS[0])
     for topic_id in TOPICS[1:]:
@@ -178,14 +178,14 @@ def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
     assert turns == [1, 1, 1, 1, 0], "the last one is of receipts"
 
 
-def test_that_another_one_rules_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_not_controller_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller(TOPICS[0])
     controller.refusal = ApiError(Error.NOT_CONTROLLER)
     controller.answer(TOPICS[0])
     assert caplog.text == ""
 
 
-def test_a_mistake_by_the_clock_is_logged_and_the_clock_goes_on(
+def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     controller = Controller(TOPICS[0])

@@ -76,7 +76,7 @@ def uses(disk: OsDisk, folder: str) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("name", ["open", "read", "write", "sync", "lock"])
-def test_the_disk_has_descriptors_when_nobody_else_has(name: str, tmp_path: Path) -> None:
+def test_the_disk_has_spare_descriptors(name: str, tmp_path: Path) -> None:
     disk = OsDisk()
     disk.write_atomic(f"{tmp_path}/old", b"x")
     act = uses(disk, str(tmp_path))[name]

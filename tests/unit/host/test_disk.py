@@ -114,7 +114,7 @@ def test_missing_files_are_file_not_found(place: tuple[Disk, str]) -> None:
     assert not disk.is_dir(f"{folder}/none")
 
 
-def test_a_file_in_a_folder_s_place_is_not_a_directory(place: tuple[Disk, str]) -> None:
+def test_a_file_in_place_of_a_directory_is_not_a_directory(place: tuple[Disk, str]) -> None:
     disk, folder = place
     disk.open(f"{folder}/a", create=True).close()
     disk.mkdir(f"{folder}/b/c")
@@ -151,7 +151,7 @@ def test_a_file_in_a_folder_s_place_is_not_a_directory(place: tuple[Disk, str]) 
     assert disk.listdir(folder) == ["a", "b"]
 
 
-def test_folders(place: tuple[Disk, str]) -> None:
+def test_directories(place: tuple[Disk, str]) -> None:
     disk, folder = place
     disk.mkdir(f"{folder}/b/c")
     disk.mkdir(f"{folder}/b/c")

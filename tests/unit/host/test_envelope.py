@@ -64,7 +64,7 @@ def test_the_request_inside_is_handled_as_its_clients() -> None:
     assert ctx.connection.client_host == "10.1.2.3"
 
 
-def test_the_answer_says_how_far_the_metadata_was_committed() -> None:
+def test_the_response_has_the_committed_metadata_offset() -> None:
     harness = Harness()
     ctx = harness.context(version=0, key=58, quorum_or_none=Quorum())
     ctx.node = cast(Any, Controller())
@@ -85,7 +85,7 @@ class Quorum:
     committed_offset = 41
 
 
-def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> None:
+def test_an_elected_controller_that_is_not_active_yet_has_the_broker_retry() -> None:
     node = Controller()
     harness = Harness()
     ctx = harness.context(version=0, key=58, controller_or_none=Elected())
@@ -103,7 +103,7 @@ class Elected:
     in_office = False
 
 
-def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done() -> None:
+def test_a_controller_that_resigned_during_a_request_does_not_mark_it_untouched() -> None:
     """What he wrote may be committed by the next controller."""
     controller = Elected()
     controller.in_office = True
@@ -125,7 +125,7 @@ def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done()
     assert answer.value == MOVED
 
 
-def test_that_nothing_was_done_goes_over_the_wire() -> None:
+def test_the_untouched_mark_goes_over_the_wire() -> None:
     for told in (UNTOUCHED, MOVED):
         assert decode(EnvelopeResponse, encode(told, 0), 0) == told
 

@@ -168,7 +168,7 @@ def test_repetition_ends_with_the_time() -> None:
 
 
 @pytest.mark.parametrize("lost", [LOST, MOVED], ids=["broken connection", "not in office any more"])
-def test_what_may_have_been_done_is_not_done_twice(lost: Any) -> None:
+def test_a_request_that_may_have_been_processed_is_not_repeated(lost: Any) -> None:
     """A second creation would bring back a topic whose deletion was acknowledged meanwhile."""
     harness = Harness()
     channel = Channel(lost, YES)
@@ -179,7 +179,7 @@ def test_what_may_have_been_done_is_not_done_twice(lost: Any) -> None:
     assert len(channel.sent) == 1
 
 
-def test_what_was_surely_not_done_is_sent_again() -> None:
+def test_an_untouched_request_is_retried() -> None:
     """A change asked for while a controller is being elected would fail for nothing."""
     harness = Harness()
     channel = Channel(UNTOUCHED, UNTOUCHED, YES)
@@ -226,7 +226,7 @@ def test_an_answer_to_a_repeated_deletion_that_is_none_ends_the_client() -> None
 
 
 @pytest.mark.parametrize("channel", [Unconnected(), Channel(*[UNTOUCHED] * 100)], ids=["0", "1"])
-def test_nothing_is_sent_after_its_own_time(channel: Channel) -> None:
+def test_nothing_is_sent_after_its_timeout(channel: Channel) -> None:
     """Who was told that his time is over may have done something else since."""
     harness = Harness()
     answer = forward(harness, channel, CREATE)
@@ -241,7 +241,7 @@ def test_nothing_is_sent_after_its_own_time(channel: Channel) -> None:
 @pytest.mark.parametrize(
     ("frame", "limit_ms"), [(CREATE, 400), (FRAME, 1_000)], ids=["its own", "the default"]
 )
-def test_what_is_on_its_way_is_answered_within_its_limit(frame: bytes, limit_ms: int) -> None:
+def test_a_request_in_flight_is_answered_within_its_timeout(frame: bytes, limit_ms: int) -> None:
     """A controller that hangs keeps nobody waiting; its own answer at the limit comes through."""
     harness = Harness()
     channel = Channel()
@@ -277,7 +277,7 @@ class ControllerSender(Channel):
         return answer
 
 
-def test_what_waits_behind_another_request_is_not_done_after_its_time() -> None:
+def test_a_queued_request_is_not_sent_after_its_timeout() -> None:
     """A creation that reached the controller when its client had given up would bring back a topic
     that was made and deleted since."""
     harness = Harness()
@@ -293,7 +293,7 @@ def test_what_waits_behind_another_request_is_not_done_after_its_time() -> None:
     assert [request.request_data for request, _, _ in line.sent] == [FRAME]
 
 
-def test_what_waits_behind_another_request_is_sent_in_turn() -> None:
+def test_a_queued_request_is_sent_in_turn() -> None:
     harness = Harness()
     line = ControllerSender()
     forwarder = a_forwarder(harness, line)
@@ -370,7 +370,7 @@ def test_the_wait_for_metadata_keeps_within_the_limit() -> None:
 
 
 @pytest.mark.parametrize("channel", [Unconnected(), Channel(UNTOUCHED)], ids=["0", "1"])
-def test_nothing_is_sent_for_a_client_that_has_gone(channel: Channel) -> None:
+def test_nothing_is_sent_for_a_client_that_has_disconnected(channel: Channel) -> None:
     harness = Harness()
     ctx = broker_context(harness)
     answer = a_forwarder(harness, channel).forward(ctx, FRAME)
@@ -383,7 +383,7 @@ def test_nothing_is_sent_for_a_client_that_has_gone(channel: Channel) -> None:
     assert late.sent == []
 
 
-def test_an_answered_request_leaves_nothing_at_its_connection() -> None:
+def test_an_answered_request_leaves_no_listener_at_its_connection() -> None:
     """A client that asks for years over one connection would fill the broker's memory."""
     harness = Harness()
     ctx = broker_context(harness)
@@ -400,7 +400,7 @@ def test_an_answered_request_leaves_nothing_at_its_connection() -> None:
     ],
     ids=str,
 )
-def test_what_the_controller_cannot_answer_is_not_repeated(refusal: Any) -> None:
+def test_an_unanswerable_request_is_not_retried(refusal: Any) -> None:
     harness = Harness()
     channel = Channel(refusal)
     assert forward(harness, channel).value is None
@@ -419,7 +419,7 @@ def test_own_requests_are_answered_as_messages_or_errors() -> None:
     assert failed.value.error is Error.REQUEST_TIMED_OUT
 
 
-def test_own_requests_look_further_when_this_is_not_the_controller() -> None:
+def test_own_requests_are_retried_after_not_controller() -> None:
     harness = Harness()
     refused = AllocateProducerIdsResponse(
         error_code=Error.NOT_CONTROLLER, producer_id_start=0, producer_id_len=0
@@ -430,7 +430,7 @@ def test_own_requests_look_further_when_this_is_not_the_controller() -> None:
     assert answer.value is ANSWER
 
 
-def test_topics_are_not_made_twice_for_a_broker_either() -> None:
+def test_topics_are_not_created_twice_for_a_broker_either() -> None:
     harness = Harness()
     channel = Channel(LOST, ANSWER)
     request = CreateTopicsRequest(topics=(), timeout_ms=500)
@@ -440,7 +440,7 @@ def test_topics_are_not_made_twice_for_a_broker_either() -> None:
     assert len(channel.sent) == 1
 
 
-def test_a_closed_forwarder_sends_nothing_again() -> None:
+def test_a_closed_forwarder_retries_nothing() -> None:
     harness = Harness()
     channel = Channel(ApiError(Error.NETWORK_EXCEPTION))
     forwarder = a_forwarder(harness, channel)
@@ -451,7 +451,7 @@ def test_a_closed_forwarder_sends_nothing_again() -> None:
     assert len(channel.sent) == 1
 
 
-def test_an_answer_waits_until_this_broker_knows_what_the_controller_knew() -> None:
+def test_a_response_waits_until_this_broker_has_the_controllers_offset() -> None:
     harness = Harness()
     waited: list[int] = []
     knows: Pending[None] = Pending()
@@ -475,7 +475,7 @@ def test_an_answer_waits_until_this_broker_knows_what_the_controller_knew() -> N
     harness.advance(METADATA_WAIT_MS)
 
 
-def test_an_answer_does_not_wait_long_for_a_broker_that_hears_nothing() -> None:
+def test_a_response_does_not_wait_long_for_a_broker_without_metadata() -> None:
     harness = Harness()
     channel = Channel(EnvelopeResponse(response_data=b"done", error_code=0, committed_offset=41))
     never: Pending[None] = Pending()

@@ -98,7 +98,7 @@ def test_a_request_goes_in_steps_and_each_topic_with_its_entry(harness: Harness)
     assert len(dict.fromkeys(seen)) == 1 + TOPICS // 5
 
 
-def test_what_is_asked_meanwhile_is_decided_between_two_steps(harness: Harness) -> None:
+def test_requests_meanwhile_are_decided_between_two_steps(harness: Harness) -> None:
     controller = a_controller(harness)
     answer = delete_all(harness, controller)
     met: list[int] = []

@@ -71,7 +71,7 @@ def test_a_broker_that_cannot_load_a_committed_batch_ends_with_the_reason(
     assert not broker.follower._driver.alive
 
 
-def test_a_broker_whose_copy_holds_such_a_batch_does_not_start() -> None:
+def test_a_broker_whose_log_has_such_a_batch_does_not_start() -> None:
     harness, controller, broker = a_pair()
     controller.runtime._driver.propose((UNKNOWN_TYPE,))
     harness.advance(10)
@@ -191,7 +191,7 @@ def creates(name: str) -> Callable[[ClusterDelta], bool]:
     return lambda delta: name in {topic.name for topic in delta.created_topics.values()}
 
 
-def test_a_change_that_cannot_be_applied_is_counted_and_tried_again_with_backoff() -> None:
+def test_a_change_that_cannot_be_applied_is_counted_and_retried_with_backoff() -> None:
     at = Applying()
     at.broken = creates("topic-1")
     at.publish(a_topic(1))
@@ -208,7 +208,7 @@ def test_a_change_that_cannot_be_applied_is_counted_and_tried_again_with_backoff
     assert len(at.tried) == tried, "what is applied is not applied again"
 
 
-def test_what_follows_is_applied_at_once_and_what_is_gone_meanwhile_does_not_come_back() -> None:
+def test_later_changes_are_applied_at_once_and_deleted_topics_do_not_come_back() -> None:
     at = Applying()
     at.broken = creates("topic-1")
     at.publish(a_topic(1))
@@ -234,7 +234,7 @@ def test_the_wait_is_short_again_for_the_next_failure() -> None:
     assert at.names == {"topic-1", "topic-2"}
 
 
-def test_a_publisher_that_is_closed_tries_nothing_again() -> None:
+def test_a_closed_publisher_retries_nothing() -> None:
     at = Applying()
     at.broken = creates("topic-1")
     at.publish(a_topic(1))

@@ -118,7 +118,7 @@ def test_nothing_uncommitted_is_ever_seen() -> None:
     assert cluster.broker.storage.log.end_offset == position[0] + 1
 
 
-def test_one_request_is_under_way_and_it_is_parked_at_the_leader() -> None:
+def test_one_fetch_is_in_flight_and_waits_at_the_leader() -> None:
     cluster = Cluster()
     asked = len(cluster.broker.sender.sent)
     cluster.harness.advance(5_000)
@@ -138,7 +138,7 @@ def test_many_changes_in_one_answer_are_one_delta() -> None:
     assert len(cluster.broker.deltas) == deltas + 1
 
 
-def test_waiters_are_told_once_the_image_has_come_so_far_and_after_the_broker() -> None:
+def test_waiters_are_called_once_the_image_has_the_offset_and_after_the_broker() -> None:
     cluster = Cluster()
     offset = cluster.broker.follower.offset
     order: list[str] = []
@@ -179,7 +179,7 @@ def test_a_change_that_the_broker_cannot_apply_does_not_end_following() -> None:
 # -- restarts ----------------------------------------------------------------------------------
 
 
-def test_a_restarted_broker_starts_from_its_own_copy() -> None:
+def test_a_restarted_broker_starts_from_its_own_log() -> None:
     cluster = Cluster()
     cluster.write(1, 2, 3)
     cluster.restart_broker()
@@ -193,7 +193,7 @@ def test_a_restarted_broker_starts_from_its_own_copy() -> None:
     assert len(cluster.broker.deltas[0].created_topics) == 3
 
 
-def test_a_broker_publishes_nothing_before_the_leader_confirms_its_copy() -> None:
+def test_a_broker_publishes_nothing_before_the_leader_confirms_its_log() -> None:
     cluster = Cluster()
     cluster.write(1)
     cluster.broker.follower.stop()
@@ -208,7 +208,7 @@ def test_a_broker_publishes_nothing_before_the_leader_confirms_its_copy() -> Non
     cluster.check_equal()
 
 
-def test_a_broker_that_lost_power_fetches_what_its_copy_lost() -> None:
+def test_a_broker_that_lost_power_fetches_what_its_log_lost() -> None:
     cluster = Cluster()
     cluster.write(1, 2, 3)
     cluster.controller.runtime.stop()

@@ -80,7 +80,7 @@ def test_a_change_that_waited_is_prepared_in_its_turn() -> None:
     assert followed.heard == [first, second]
 
 
-def test_a_broker_that_stops_hears_of_nothing_more() -> None:
+def test_a_broker_that_stops_gets_no_more_changes() -> None:
     followed = Followed()
     followed.ready = Pending()
     followed.commit(topic(1))

@@ -51,7 +51,7 @@ def test_the_process(tmp_path: Path) -> None:
     assert found.value("process_max_fds") >= 3
 
 
-def test_without_proc_the_rest_is_told(tmp_path: Path) -> None:
+def test_without_proc_the_other_metrics_remain(tmp_path: Path) -> None:
     found = scrape(process_families(0, tmp_path / "nothing"))
     assert set(found.families) == {
         "process_cpu_seconds_total",

@@ -108,7 +108,7 @@ def test_a_scrape() -> None:
         (b"a" * (METRICS_REQUEST_BYTES_MAX + 1), 400),
     ],
 )
-def test_what_is_asked_otherwise(request_head: bytes, status: int) -> None:
+def test_other_requests(request_head: bytes, status: int) -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         found, headers, _ = await say(port, request_head)
         assert found == status
@@ -178,7 +178,7 @@ def test_slow_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
-def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
+def test_a_scrape_while_all_others_are_rendered_is_refused() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         made = asyncio.Event()
         text = server.text
@@ -201,7 +201,7 @@ def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
     run(test)
 
 
-def test_who_comes_while_a_text_is_made_gets_the_same() -> None:
+def test_simultaneous_scrapes_share_a_text() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         texts = await asyncio.gather(server.text(), server.text(), server.text())
         assert len({*texts}) == 1
@@ -213,7 +213,7 @@ def test_who_comes_while_a_text_is_made_gets_the_same() -> None:
     run(test, samples=5_000)
 
 
-def test_others_have_the_loop_while_a_long_text_is_made() -> None:
+def test_the_loop_serves_others_while_a_long_text_is_rendered() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         text = asyncio.ensure_future(server.text())
         turns = 0
@@ -225,7 +225,7 @@ def test_others_have_the_loop_while_a_long_text_is_made() -> None:
     run(test, samples=5_000)
 
 
-def test_a_scraper_that_leaves_disturbs_nobody() -> None:
+def test_a_scraper_that_disconnects_does_not_affect_others() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         other = asyncio.ensure_future(server.text())
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -240,7 +240,7 @@ def test_a_scraper_that_leaves_disturbs_nobody() -> None:
     run(test, samples=50_000)
 
 
-def test_what_cannot_be_collected_is_the_servers_fault() -> None:
+def test_a_failed_collection_is_a_server_error() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         source.samples = None  # type: ignore[assignment]
         assert (await say(port, GET))[0] == 500

@@ -112,7 +112,7 @@ def creation(*names: str) -> CreateTopicsRequest:
     )
 
 
-def test_a_node_tells_others_the_port_that_it_got(tmp_path: Path) -> None:
+def test_a_node_advertises_the_port_that_it_got(tmp_path: Path) -> None:
     async def test() -> None:
         node = await started(free_node(tmp_path))
         (endpoint,) = node.image.brokers[1].endpoints
@@ -129,7 +129,7 @@ def test_a_node_tells_others_the_port_that_it_got(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_topic_made_deleted_and_made_again_at_once_is_the_new_one(tmp_path: Path) -> None:
+def test_a_topic_created_deleted_and_created_again_is_the_new_one(tmp_path: Path) -> None:
     async def test() -> None:
         node = await started(free_node(tmp_path))
         channel = channel_to(node)
@@ -163,7 +163,7 @@ def test_a_topic_made_deleted_and_made_again_at_once_is_the_new_one(tmp_path: Pa
     run(test)
 
 
-def test_a_failed_folder_is_reported_and_the_last_one_ends_the_node(
+def test_a_failed_log_directory_is_reported_and_the_last_one_ends_the_node(
     tmp_path: Path,
 ) -> None:
     async def test() -> None:
@@ -221,7 +221,7 @@ def test_connection_limits_change_while_the_node_runs(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_forwarded_request_that_fails_ends_nobody_elses(tmp_path: Path) -> None:
+def test_a_forwarded_request_that_fails_does_not_affect_others(tmp_path: Path) -> None:
     def broken(_ctx: Any, _request: Any) -> Any:
         raise RuntimeError("a bug in a handler")
 
@@ -286,7 +286,7 @@ def test_a_start_that_takes_too_long_ends(
     assert "server.max.startup.time.ms=50" in capsys.readouterr().err
 
 
-def test_a_taken_port_and_a_folder_in_use_are_one_line(tmp_path: Path) -> None:
+def test_a_used_port_and_a_locked_log_directory_are_one_line(tmp_path: Path) -> None:
     async def test() -> None:
         config = free_node(tmp_path / "one")
         node = await started(config)
@@ -326,7 +326,7 @@ def test_requests_in_flight_do_not_hold_up_a_stop(tmp_path: Path) -> None:
     run(test)
 
 
-def test_only_what_the_file_says_of_sockets_is_set(tmp_path: Path) -> None:
+def test_only_configured_socket_options_are_set(tmp_path: Path) -> None:
     plain = socket_options(free_node(tmp_path))
     assert (plain.backlog, plain.send_buffer_bytes, plain.receive_buffer_bytes) == (50, -1, -1)
     said = socket_options(

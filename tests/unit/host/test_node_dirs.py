@@ -283,7 +283,7 @@ def test_what_may_be_a_replica_on_a_disk_that_is_not_mounted_is_told(
     assert harness.disk.is_link("/a/kept-0")
 
 
-def test_a_stray_of_a_living_topic_is_kept_where_its_replica_may_be() -> None:
+def test_a_stray_of_an_existing_topic_is_kept_where_its_replica_may_be() -> None:
     harness = Harness()
     config = formatted(harness)
     stray = f"kept-0.{KEPT.hex()}-stray"
@@ -341,14 +341,14 @@ def test_a_process_that_died_has_lost_nothing_while_the_machine_is_up() -> None:
     assert previous_epoch(harness, config, "") == -1
 
 
-def test_a_machine_that_cannot_tell_its_boots_apart_trusts_none() -> None:
+def test_a_machine_without_a_boot_id_trusts_no_previous_epoch() -> None:
     harness = Harness()
     config = formatted(harness)
     run_and_die(harness, config, 41, "")
     assert previous_epoch(harness, config, "") == -1
 
 
-def test_a_folder_whose_disk_failed_may_have_lost_something() -> None:
+def test_a_log_directory_that_failed_may_have_lost_something() -> None:
     """After a failed sync the system may have dropped pages that were never written."""
     harness = Harness()
     config = formatted(harness)
@@ -373,7 +373,7 @@ def test_a_clean_stop_counts_in_every_boot() -> None:
     assert previous_epoch(harness, config, "tuesday") == 42
 
 
-def test_a_spoilt_note_of_the_last_life_is_no_note() -> None:
+def test_a_damaged_epoch_file_is_ignored() -> None:
     harness = Harness()
     config = formatted(harness)
     run_and_die(harness, config, 41, "monday")
@@ -397,7 +397,7 @@ def test_nothing_is_lost_since_the_epoch_of_this_boot_whatever_was_registered_la
     assert left_by_the_last_life(harness, config, "tuesday").previous_broker_epoch == -1
 
 
-def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
+def test_the_epoch_of_a_clean_shutdown_counts_from_the_next_start_on() -> None:
     """That start may be registered and die before it notes anything itself."""
     harness = Harness()
     config = formatted(harness)
@@ -413,7 +413,9 @@ def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
     assert left_by_the_last_life(harness, config, "tuesday").previous_broker_epoch == -1
 
 
-def test_a_replica_whose_metadata_file_is_damaged_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replica_whose_metadata_file_is_damaged_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     harness = Harness()
     config = formatted(harness)
     harness.disk.mkdir("/a/kept-0")

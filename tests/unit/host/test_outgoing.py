@@ -175,7 +175,7 @@ def test_the_transport_is_closed_after_the_last_byte() -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 100])
-def test_a_cut_file_breaks_the_connection_and_unpins_the_rest(tmp_path: Path, missing: int) -> None:
+def test_a_truncated_file_breaks_the_connection(tmp_path: Path, missing: int) -> None:
     async def test(sender: Sender) -> None:
         with slices(tmp_path / "log", 1_000, 1_000) as (_content, pieces):
             os.truncate(tmp_path / "log", 1_000 - missing)

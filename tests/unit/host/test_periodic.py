@@ -64,7 +64,7 @@ def test_a_pass_that_failed_is_made_again_at_the_usual_time() -> None:
     assert len(work.passes) == 2
 
 
-def test_a_pass_is_asked_for() -> None:
+def test_a_pass_is_requested() -> None:
     harness, work, periodic = started()
     periodic.now()
     assert len(work.passes) == 1
@@ -75,7 +75,7 @@ def test_a_pass_is_asked_for() -> None:
     assert len(work.passes) == 2, "what was asked for meanwhile is not forgotten"
 
 
-def test_who_stopped_makes_no_pass_until_started_again() -> None:
+def test_a_stopped_one_makes_no_pass_until_started_again() -> None:
     harness, work, periodic = started()
     periodic.now()
     periodic.stop()

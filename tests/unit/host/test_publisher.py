@@ -17,7 +17,7 @@ def publish(publisher: Publisher, number: int) -> None:
     publisher.publish(replay(publisher.image, [a_topic(number)], offset=number, epoch=1))
 
 
-def test_who_waits_no_longer_is_forgotten_at_once() -> None:
+def test_a_waiter_that_gives_up_is_removed_at_once() -> None:
     """The image of a broker that hears nothing does not grow: nothing else would forget him."""
     publisher = Publisher(lambda delta: None, clock=FakeClock(), timers=Timers())
     looked: list[int] = []
@@ -35,7 +35,7 @@ def test_who_waits_no_longer_is_forgotten_at_once() -> None:
     assert (looked, waits[2].done) == ([1], False)
 
 
-def test_who_is_told_may_end_the_waits_of_others() -> None:
+def test_a_waiter_may_complete_others() -> None:
     publisher = Publisher(lambda delta: None, clock=FakeClock(), timers=Timers())
     looked: list[int] = []
 

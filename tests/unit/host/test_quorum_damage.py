@@ -105,7 +105,9 @@ def a_point(harness: Harness) -> RecoveryPoint:
     return RecoveryPoint(harness.disk, "/meta", clock=harness.clock, workers=harness.workers)
 
 
-def test_the_note_survives_the_process_at_once_and_a_power_loss_as_of_the_last_sync() -> None:
+def test_the_recovery_point_survives_the_process_and_is_synced_for_a_power_loss() -> (
+    None
+):
     harness = Harness()
     point = a_point(harness)
     for offset in (1, 5, 9):
@@ -120,7 +122,7 @@ def test_the_note_survives_the_process_at_once_and_a_power_loss_as_of_the_last_s
     assert a_point(harness).offset == 9
 
 
-def test_the_note_is_synced_once_a_second_at_most() -> None:
+def test_the_recovery_point_is_synced_once_a_second_at_most() -> None:
     harness = Harness()
     point = a_point(harness)
     point.raised(1)
@@ -133,7 +135,7 @@ def test_the_note_is_synced_once_a_second_at_most() -> None:
 
 
 @pytest.mark.parametrize("offsets", [(1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)])
-def test_a_torn_write_of_the_note_leaves_the_one_before(offsets: tuple[int, ...]) -> None:
+def test_a_torn_write_of_the_recovery_point_leaves_the_one_before(offsets: tuple[int, ...]) -> None:
     """Whichever slot is written next, also by the next process, the newest one is in the other."""
     harness = Harness()
     point = a_point(harness)
@@ -224,7 +226,7 @@ def torn_point(harness: Harness, path: str) -> int:
     return read_recovery_point(other.disk, "/meta")
 
 
-def test_a_lowered_note_is_durable_before_the_log_is_cut() -> None:
+def test_a_lowered_recovery_point_is_durable_before_the_log_is_truncated() -> None:
     harness = Harness()
     point = a_point(harness)
     for offset in (3, 6, 9):
@@ -236,7 +238,7 @@ def test_a_lowered_note_is_durable_before_the_log_is_cut() -> None:
     assert read_recovery_point(harness.disk, "/meta") == 4
 
 
-def test_a_note_that_says_nothing_sound_is_damage() -> None:
+def test_a_recovery_point_without_a_valid_slot_is_damage() -> None:
     harness = Harness()
     point = a_point(harness)
     point.raised(3)
@@ -278,7 +280,7 @@ def test_a_log_that_ends_early_is_refused() -> None:
     refused(harness, "/meta", rf"^{METADATA_DIR}/{FIRST}: .* offset 7, .* durable up to offset 9; ")
 
 
-def test_a_log_whose_files_are_gone_is_refused() -> None:
+def test_a_log_whose_files_are_missing_is_refused() -> None:
     harness = Harness()
     stopped(harness)
     for name in harness.disk.listdir(METADATA_DIR):
@@ -309,7 +311,7 @@ def test_a_missing_segment_is_refused() -> None:
     refused(harness, "/meta", rf"offset {int(logs[1][:20])}, .* durable up to offset 9; ")
 
 
-def test_a_damaged_note_is_refused_too() -> None:
+def test_a_damaged_recovery_point_is_refused_too() -> None:
     harness = Harness()
     stopped(harness)
     file = harness.disk.open(f"{METADATA_DIR}/{FILE_NAME}")
@@ -335,7 +337,7 @@ def test_a_batch_whose_offset_is_damaged_is_a_hole() -> None:
 # -- after a crash -----------------------------------------------------------------------------
 
 
-def test_a_torn_end_that_was_not_durable_is_cut_with_a_warning(
+def test_a_torn_end_that_was_not_durable_is_truncated_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     harness = Harness()
@@ -354,7 +356,7 @@ def test_a_torn_end_that_was_not_durable_is_cut_with_a_warning(
     assert line.startswith(f"metadata log {METADATA_DIR}: cut {cut} bytes from offset 10 on; ")
 
 
-def test_what_was_durable_before_the_process_was_killed_is_not_cut() -> None:
+def test_what_was_durable_before_the_process_was_killed_is_not_truncated() -> None:
     harness = Harness()
     storage = filled(harness)
     storage.flushed(9)
@@ -485,7 +487,7 @@ def test_more_damage_than_a_snapshot_has_changes_nothing() -> None:
 # -- the histories of members ------------------------------------------------------------------
 
 
-def test_a_controller_that_stops_cleanly_notes_all_that_it_has() -> None:
+def test_a_controller_that_stops_cleanly_raises_the_recovery_point_to_its_end() -> None:
     harness = Harness()
     controller = Controller(harness)
     harness.workers.run()
@@ -497,7 +499,7 @@ def test_a_controller_that_stops_cleanly_notes_all_that_it_has() -> None:
     refused(harness, CONTROLLER_DIR, f"offset {end - 1}, ")
 
 
-def test_a_controller_that_is_killed_has_noted_all_that_it_acknowledged() -> None:
+def test_the_recovery_point_of_a_killed_controller_has_all_that_it_acknowledged() -> None:
     harness = Harness()
     controller = Controller(harness)
     harness.workers.run()
@@ -515,7 +517,7 @@ def test_a_controller_that_is_killed_has_noted_all_that_it_acknowledged() -> Non
     refused(harness, CONTROLLER_DIR, f"offset {end - 1}, .* durable up to offset {end}; ")
 
 
-def test_a_broker_that_stops_cleanly_notes_its_copy() -> None:
+def test_a_broker_that_stops_cleanly_raises_the_recovery_point_to_its_end() -> None:
     harness = Harness()
     controller = Controller(harness)
     harness.workers.run()
@@ -554,7 +556,7 @@ def test_a_follower_that_a_leader_truncates_starts_again() -> None:
     assert room.runtimes[leader.node_id].raft.log.end_offset >= durable
 
 
-def test_the_note_goes_down_before_the_log_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lower_recovery_point_precedes_the_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness()
     storage = filled(harness)
     storage.flushed(9)
@@ -584,7 +586,7 @@ def test_a_crash_between_an_adopted_snapshot_and_the_end_of_the_old_log_is_no_da
         again.close()
 
 
-def test_a_note_that_cannot_be_written_ends_the_controller() -> None:
+def test_a_recovery_point_that_cannot_be_written_ends_the_controller() -> None:
     harness = Harness()
     controller = Controller(harness)
     harness.workers.run()
@@ -598,7 +600,7 @@ def test_a_note_that_cannot_be_written_ends_the_controller() -> None:
     assert not controller.runtime._driver.alive
 
 
-def test_a_note_that_cannot_be_synced_ends_the_controller() -> None:
+def test_a_recovery_point_that_cannot_be_synced_ends_the_controller() -> None:
     harness = Harness()
     controller = Controller(harness)
     harness.workers.run()

@@ -160,7 +160,7 @@ def test_one_of_three_leads_and_all_publish_what_it_commits() -> None:
     assert room.failures == []
 
 
-def test_a_standby_refuses_decisions_and_tells_who_leads() -> None:
+def test_a_standby_rejects_decisions_and_returns_the_leader() -> None:
     room = Room()
     leader = room.elected()
     standby = next(each for each in room.runtimes.values() if each is not leader)

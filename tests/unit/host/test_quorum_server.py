@@ -87,7 +87,7 @@ def partition_of(response: fetch_wire.FetchResponse) -> fetch_wire.PartitionData
 
 
 @pytest.mark.parametrize("version", [12, 13, 15, 17])
-def test_records_in_every_version_that_kraft_speaks(version: int) -> None:
+def test_records_in_every_version_of_kraft(version: int) -> None:
     controller = running(topics=2)
     response = fetched(controller, version)
     partition = partition_of(response)
@@ -146,14 +146,14 @@ def test_a_client_without_cluster_id_is_served() -> None:
     assert partition_of(fetched(running(), cluster_id=None)).error_code == 0
 
 
-def test_a_diverging_log_is_told_where() -> None:
+def test_a_diverging_log_gets_the_end_offset() -> None:
     partition = partition_of(fetched(running(topics=1), offset=9, epoch=1))
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (1, 3)
     assert partition.snapshot_id.end_offset == -1
     assert bytes(partition.records) == b""  # type: ignore[arg-type]
 
 
-def test_a_parked_fetch_is_answered_by_the_next_commit_or_its_deadline() -> None:
+def test_a_delayed_fetch_is_answered_by_the_next_commit_or_its_deadline() -> None:
     controller = running()
     first = controller.serve(fetch_request(2, 1, wait_ms=500), 17)
     assert isinstance(first, Pending)
@@ -169,7 +169,7 @@ def test_a_parked_fetch_is_answered_by_the_next_commit_or_its_deadline() -> None
     assert bytes(partition_of(second.value).records) == b""  # type: ignore[arg-type]
 
 
-def test_a_closed_connection_leaves_nothing_parked() -> None:
+def test_a_closed_connection_leaves_no_delayed_fetch() -> None:
     controller = running()
     connection = a_connection()
     answers = [controller.serve(fetch_request(2, 1, wait_ms=500), 17, connection) for _ in range(3)]
@@ -182,7 +182,7 @@ def test_a_closed_connection_leaves_nothing_parked() -> None:
     assert not any(answer.done for answer in answers)
 
 
-def test_a_long_connection_is_listened_to_once() -> None:
+def test_a_long_connection_has_one_listener() -> None:
     controller = running()
     connection = a_connection()
     for _ in range(50):
@@ -191,7 +191,7 @@ def test_a_long_connection_is_listened_to_once() -> None:
     assert len(connection.closed._listeners) == 1
 
 
-def test_a_stopped_controller_says_so() -> None:
+def test_a_stopped_controller_answers_broker_not_available() -> None:
     controller = running()
     parked = controller.serve(fetch_request(2, 1, wait_ms=500), 17)
     controller.runtime.stop()
@@ -357,7 +357,7 @@ def test_nodes_come_with_version_2() -> None:
     assert described(controller, version=1).nodes == ()
 
 
-def test_every_partition_asked_for_is_answered() -> None:
+def test_every_requested_partition_is_answered() -> None:
     response = described(running(), ("orders", 0), (METADATA_TOPIC, 1), (METADATA_TOPIC, 0))
     errors = [topic.partitions[0].error_code for topic in response.topics]
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -365,7 +365,7 @@ def test_every_partition_asked_for_is_answered() -> None:
     assert response.topics[0].partitions[0].error_message == unknown.message
 
 
-def test_who_does_not_lead_cannot_describe() -> None:
+def test_only_the_leader_describes_the_quorum() -> None:
     controller = running()
     controller.runtime.stop()
     ((partition,),) = [topic.partitions for topic in described(controller).topics]

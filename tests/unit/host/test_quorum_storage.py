@@ -54,7 +54,7 @@ def a_snapshot(storage: QuorumStorage, snapshot: OffsetAndEpoch) -> None:
     storage.snapshot_created(storage.create_snapshot(snapshot, chunks))
 
 
-def test_a_new_folder_has_kafkas_files() -> None:
+def test_a_new_directory_has_kafkas_files() -> None:
     harness = Harness()
     storage = filled(harness)
     storage.store_election(ElectionState(epoch=1, leader_id=1, voters=(1,)))
@@ -106,7 +106,7 @@ def test_reads_respect_both_ends_and_the_size() -> None:
     assert storage.log.read(9, 9, 100) == b""
 
 
-def test_unfinished_outgrown_and_empty_snapshots_are_dealt_with() -> None:
+def test_incomplete_outdated_and_empty_snapshots_are_removed() -> None:
     harness = Harness()
     storage = filled(harness, segment_bytes=200)
     a_snapshot(storage, OffsetAndEpoch(3, 1))

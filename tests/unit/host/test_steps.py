@@ -22,7 +22,7 @@ def dialogue(first: Pending[int], said: list[str]) -> Steps[int]:
     return value * 2
 
 
-def test_steps_are_followed_by_callbacks() -> None:
+def test_steps_are_driven_by_callbacks() -> None:
     first: Pending[int] = Pending()
     said: list[str] = []
     ends: list[int | Exception] = []
@@ -32,7 +32,7 @@ def test_steps_are_followed_by_callbacks() -> None:
     assert (said, ends) == (["first 21", "end"], [42])
 
 
-def test_what_a_step_raises_is_told() -> None:
+def test_an_exception_of_a_step_is_reported() -> None:
     ends: list[int | Exception] = []
     drive(dialogue(completed(-1), []), ends.append)
     assert isinstance(ends[0], ValueError)
@@ -40,7 +40,7 @@ def test_what_a_step_raises_is_told() -> None:
         asyncio.run(drive_async(dialogue(completed(-1), [])))
 
 
-def test_steps_that_are_left_go_no_further() -> None:
+def test_abandoned_steps_go_no_further() -> None:
     first: Pending[int] = Pending()
     said: list[str] = []
     ends: list[int | Exception] = []
@@ -50,13 +50,13 @@ def test_steps_that_are_left_go_no_further() -> None:
     assert (said, ends) == ([], [])
 
 
-def test_steps_that_have_ended_are_left_without_harm() -> None:
+def test_abandoning_steps_that_have_ended_has_no_effect() -> None:
     ends: list[int | Exception] = []
     drive(dialogue(completed(1), []), ends.append)()
     assert ends == [2]
 
 
-def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
+def test_steps_are_driven_on_a_loop_and_may_wait_for_coroutines() -> None:
     def steps() -> Steps[int]:
         doubled = yield from dialogue(completed(1), [])
         yield asyncio.sleep(0)
@@ -72,7 +72,7 @@ def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
     assert asyncio.run(drive_async(steps())) == 3
 
 
-def test_a_walk_that_is_cancelled_stands_still() -> None:
+def test_steps_that_are_cancelled_stand_still() -> None:
     first: Pending[int] = Pending()
     said: list[str] = []
 

@@ -36,7 +36,7 @@ def formatted(harness: Harness, **options: object) -> FormatResult:
     return format_storage(harness.disk, **(arguments | options))  # type: ignore[arg-type]
 
 
-def test_every_folder_gets_its_own_id_and_the_same_cluster_and_node() -> None:
+def test_every_log_directory_gets_its_own_id_and_the_same_cluster_and_node() -> None:
     harness = Harness()
     result = formatted(harness)
     assert [each.path for each in result.dirs] == ["/a", "/b"]
@@ -49,7 +49,7 @@ def test_every_folder_gets_its_own_id_and_the_same_cluster_and_node() -> None:
     assert len({each.directory_id for each in result.dirs}) == 2
 
 
-def test_a_metadata_folder_of_its_own_is_formatted_too() -> None:
+def test_a_separate_metadata_log_directory_is_formatted_too() -> None:
     harness = Harness()
     result = formatted(harness, metadata_log_dir="/meta")
     assert [each.path for each in result.dirs] == ["/a", "/b", "/meta"]
@@ -68,7 +68,7 @@ def test_the_bootstrap_file_holds_the_levels_between_header_and_footer() -> None
     assert [(batch.base_offset, batch.epoch) for batch in batches] == [(0, 0), (1, 0), (4, 0)]
 
 
-def test_a_feature_may_be_left_off() -> None:
+def test_a_feature_may_be_disabled() -> None:
     harness = Harness()
     formatted(harness, features={"eligible.leader.replicas.version": 0, "ottla.version": 0})
     assert read_bootstrap(harness.disk, "/a") == (
@@ -106,14 +106,14 @@ def test_a_damaged_bootstrap_file_is_refused() -> None:
         read_bootstrap(harness.disk, "/a")
 
 
-def test_a_formatted_folder_is_refused() -> None:
+def test_a_formatted_log_directory_is_refused() -> None:
     harness = Harness()
     formatted(harness)
     with pytest.raises(StorageError, match="Log directory /a is already formatted"):
         formatted(harness)
 
 
-def test_ignoring_formatted_folders_formats_the_others() -> None:
+def test_ignoring_formatted_log_directories_formats_the_others() -> None:
     harness = Harness()
     first = formatted(harness, log_dirs=("/a",))
     result = formatted(harness, ignore_formatted=True, dice=Dice(2))
@@ -130,7 +130,7 @@ def test_ignoring_formatted_folders_formats_the_others() -> None:
         ({"node_id": 4}, "Stored node id 3 doesn't match the configured node id 4"),
     ],
 )
-def test_folders_of_another_cluster_or_node_are_refused(
+def test_log_directories_of_another_cluster_or_node_are_refused(
     options: dict[str, object], message: str
 ) -> None:
     harness = Harness()
@@ -157,7 +157,7 @@ def test_without_a_cluster_id_one_is_made_or_taken_from_what_is_formatted() -> N
 
 
 @pytest.mark.parametrize("operation", range(12))
-def test_a_crash_while_formatting_leaves_whole_or_unformatted_folders(operation: int) -> None:
+def test_a_crash_while_formatting_leaves_no_half_formatted_directory(operation: int) -> None:
     harness = Harness()
     harness.disk.fail(None, skip=operation, times=None)
     try:
@@ -181,7 +181,7 @@ def test_random_ids_are_version_4_and_never_look_like_an_option() -> None:
         assert not uuid_text(uuid).startswith("-")
 
 
-def test_info_tells_what_is_there() -> None:
+def test_info_lists_the_directories() -> None:
     harness = Harness()
     formatted(harness)
     info = storage_info(harness.disk, DIRS, "/a")
@@ -190,7 +190,7 @@ def test_info_tells_what_is_there() -> None:
     assert info.problems == ()
 
 
-def test_info_tells_what_is_wrong() -> None:
+def test_info_lists_problems() -> None:
     harness = Harness()
     formatted(harness, log_dirs=("/a",))
     formatted(harness, log_dirs=("/b",), metadata_log_dir="/b", node_id=5, dice=Dice(4))

@@ -51,7 +51,7 @@ def test_results_and_failures_come_back_on_the_loop() -> None:
     run(test)
 
 
-def test_a_failure_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_without_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         workers = ThreadWorkers(asyncio.get_running_loop(), 1)
 
@@ -66,7 +66,7 @@ def test_a_failure_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixtur
     assert "a task of a worker thread failed" in caplog.text
 
 
-def test_work_that_ends_after_the_loop_hurts_nobody() -> None:
+def test_work_that_ends_after_the_loop_is_dropped() -> None:
     gate = threading.Event()
     workers: list[ThreadWorkers] = []
     heard: list[object] = []

@@ -69,7 +69,7 @@ def test_a_reassignment_that_lists_nothing_is_removed(harness: Requests) -> None
     assert harness.written == [Delete(paths.REASSIGN_PARTITIONS)]
 
 
-def test_deletions_hear_of_what_is_not_decided_yet(harness: Requests) -> None:
+def test_pending_requests_are_reported_until_decided(harness: Requests) -> None:
     harness.requests.reassign({("t", 0): (1,)})
     nobody: frozenset[str] = frozenset()
     assert harness.halts == [(nobody, frozenset({"t"})), (nobody, nobody)]

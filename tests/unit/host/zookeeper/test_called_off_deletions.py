@@ -85,7 +85,7 @@ def halt(sim: ControllerHarness) -> None:
 
 
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_a_halted_deletion_is_called_off_at_once(sim: ControllerHarness, fails_over: bool) -> None:
+def test_a_halted_deletion_is_cancelled_at_once(sim: ControllerHarness, fails_over: bool) -> None:
     halt(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
@@ -107,7 +107,7 @@ def test_a_halted_deletion_keeps_others_markers(sim: ControllerHarness) -> None:
     assert sim.image.is_queued_for_deletion("t")
 
 
-def test_a_marker_taken_away_just_before_the_deletion_begins_calls_it_off(
+def test_removing_a_marker_just_before_the_deletion_begins_cancels_it(
     sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
@@ -124,7 +124,7 @@ def test_a_marker_taken_away_just_before_the_deletion_begins_calls_it_off(
     assert len(sim.image.deletions) == 0
 
 
-def test_what_was_called_off_can_be_asked_for_again(sim: ControllerHarness) -> None:
+def test_a_cancelled_deletion_can_be_requested_again(sim: ControllerHarness) -> None:
     halt(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
@@ -147,7 +147,7 @@ def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerHar
     sim.until(lambda: sim.data(paths.topic("t")) is None)
 
 
-def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
+def test_removing_a_marker_while_there_is_no_controller_cancels_the_deletion(
     sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
@@ -163,7 +163,7 @@ def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
     assert len(sim.image.deletions) == 0
 
 
-def test_a_deletion_that_is_struck_from_the_ledger_leaves_no_partition_without_a_leader(
+def test_a_deletion_that_is_removed_from_the_ledger_leaves_no_partition_without_a_leader(
     sim: ControllerHarness,
 ) -> None:
     """Nobody leads what a tool adds to a topic that goes; no broker has to come or go for it."""
@@ -210,7 +210,7 @@ def half_deleted(sim: ControllerHarness) -> None:
 
 
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_a_marker_does_not_hit_a_topic_that_is_made_later(
+def test_a_marker_does_not_delete_a_topic_that_is_created_later(
     sim: ControllerHarness, fails_over: bool
 ) -> None:
     sim.create("other", (1, 2))
@@ -233,7 +233,7 @@ def test_a_marker_does_not_hit_a_topic_that_is_made_later(
     assert not sim.image.is_queued_for_deletion("t")
 
 
-def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerHarness) -> None:
+def test_the_topic_that_was_created_later_can_be_deleted(sim: ControllerHarness) -> None:
     half_deleted(sim)
     make_anew(sim, "t")
     sim.write_marker("t")
@@ -243,7 +243,7 @@ def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerHarness) ->
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_a_topic_that_the_controller_has_not_heard_of_yet_is_safe(
+def test_a_topic_that_is_not_in_the_image_yet_is_not_deleted(
     sim: ControllerHarness, has_begun: bool
 ) -> None:
     sim.create("t", (1, 2))

@@ -91,7 +91,7 @@ def test_each_change_is_followed_also_when_several_come_at_once() -> None:
     assert made.values() == {"segment.ms": "3"}
 
 
-def test_a_configuration_whose_node_is_gone_has_no_values() -> None:
+def test_a_config_whose_znode_is_deleted_has_no_values() -> None:
     made = Following().start()
     made.put(T, retention_ms="1")
     assert made.values() == {"retention.ms": "1"}
@@ -119,7 +119,7 @@ def test_garbage_is_passed_over() -> None:
     assert made.values(ONE) == {}
 
 
-def test_a_new_session_reads_what_was_told_while_there_was_none() -> None:
+def test_a_new_session_reads_changes_of_the_time_without_a_session() -> None:
     """The notification may be gone by then."""
     made = Following().start()
     made.put(T, retention_ms="1")
@@ -147,7 +147,7 @@ def test_a_connection_that_breaks_within_the_session_loses_nothing() -> None:
         assert made.values() == {"retention.ms": str(number + 1)}
 
 
-def test_the_configuration_of_a_new_topic_is_learnt_without_a_notification() -> None:
+def test_the_config_of_a_new_topic_is_read_without_a_notification() -> None:
     made = Following().start()
     made.put(T, tell=False, retention_ms="7")
     assert made.values() == {}
@@ -155,7 +155,7 @@ def test_the_configuration_of_a_new_topic_is_learnt_without_a_notification() -> 
     assert dict(made.target.image.configs.of(*T)) == {"retention.ms": "7"}
 
 
-def test_learning_ends_when_the_session_does() -> None:
+def test_reading_topic_configs_ends_with_the_session() -> None:
     made = Following().start()
     session = made.client.keeper.session
     assert session is not None
@@ -166,12 +166,12 @@ def test_learning_ends_when_the_session_does() -> None:
     made.sim.wait(learning)
 
 
-def test_without_a_session_nothing_is_learnt() -> None:
+def test_without_a_session_no_topic_config_is_read() -> None:
     made = Following()
     assert made.follower.learn(["t"]).done
 
 
-def test_old_notifications_are_deleted_once_somebody_sees_them() -> None:
+def test_old_notifications_are_deleted_by_a_broker_that_sees_them() -> None:
     made = Following().start()
     made.put(T, retention_ms="1")
     made.sim.settle()
@@ -222,7 +222,7 @@ def slow(made: Following, path: str, *, is_sent: bool = False) -> Slow:
     return given
 
 
-def test_what_is_learnt_while_all_is_read_is_kept() -> None:
+def test_a_topic_config_read_during_a_full_read_is_kept() -> None:
     """The topic came after the names were listed; it is not one that is gone."""
     made = Following().start()
     made.put(ONE, log_cleaner_threads="4")
@@ -236,7 +236,7 @@ def test_what_is_learnt_while_all_is_read_is_kept() -> None:
     assert made.values(ONE) == {"log.cleaner.threads": "4"}
 
 
-def test_what_was_learnt_before_a_change_does_not_undo_it() -> None:
+def test_a_topic_config_read_before_a_change_does_not_undo_it() -> None:
     """To read many new topics takes long; meanwhile a tool changes what was read first."""
     made = Following().start()
     made.put(T, tell=False, retention_ms="1")
@@ -253,7 +253,7 @@ def test_what_was_learnt_before_a_change_does_not_undo_it() -> None:
     assert made.values() == {"retention.ms": "2"}
 
 
-def test_what_was_read_of_a_former_topic_does_not_undo_what_is_learnt_of_the_new_one() -> None:
+def test_a_config_of_a_previous_topic_does_not_replace_that_of_the_new_one() -> None:
     """A change of the old one was told of; how the new one is configured is not."""
     made = Following().start()
     session = slow(made, paths.config(T), is_sent=True)
@@ -267,7 +267,7 @@ def test_what_was_read_of_a_former_topic_does_not_undo_what_is_learnt_of_the_new
     assert made.values() == {"retention.ms": "2"}
 
 
-def test_what_is_learnt_late_of_many_does_not_wait_for_what_others_read_of_one() -> None:
+def test_concurrent_reads_of_topic_configs_do_not_wait_for_one_another() -> None:
     """Only what both read is left to the later one."""
     made = Following().start()
     made.put(T, tell=False, retention_ms="1")

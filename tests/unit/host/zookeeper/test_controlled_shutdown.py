@@ -76,14 +76,14 @@ class Leaving:
         self.now = end
 
 
-def test_it_goes_at_once_where_nothing_is_left_to_move() -> None:
+def test_it_stops_at_once_where_nothing_is_left_to_move() -> None:
     leaving = Leaving(FREE)
     assert leaving.ended == [True]
     [request] = leaving.asked
     assert (request.broker_id, request.broker_epoch) == (1, 40)
 
 
-def test_it_asks_again_after_a_pause() -> None:
+def test_it_retries_after_a_backoff() -> None:
     leaving = Leaving(BUSY, SILENT, FREE)
     leaving.wait(699)
     assert len(leaving.asked) == 1
@@ -93,7 +93,7 @@ def test_it_asks_again_after_a_pause() -> None:
     assert leaving.ended == [True]
 
 
-def test_it_goes_anyway_after_a_few_times() -> None:
+def test_it_stops_anyway_after_the_last_attempt() -> None:
     leaving = Leaving(BUSY, STALE, BUSY)
     leaving.wait(700)
     leaving.wait(700)
@@ -102,7 +102,7 @@ def test_it_goes_anyway_after_a_few_times() -> None:
 
 
 @pytest.mark.parametrize("retries", ["1", "3", "50"])
-def test_without_a_controller_it_goes_within_its_own_limit(retries: str) -> None:
+def test_without_a_controller_it_stops_within_its_own_limit(retries: str) -> None:
     leaving = Leaving(controlled_shutdown_max_retries=retries)
     leaving.wait(UNANSWERED_MS_MAX - 1)
     assert leaving.ended == []
@@ -110,7 +110,7 @@ def test_without_a_controller_it_goes_within_its_own_limit(retries: str) -> None
     assert leaving.ended == [False]
 
 
-def test_silences_between_answers_count_together() -> None:
+def test_unanswered_times_add_up() -> None:
     """Its controller may die again and again under the question."""
     leaving = Leaving(BUSY, controlled_shutdown_max_retries="50")
     leaving.wait(700)
@@ -123,7 +123,7 @@ def test_silences_between_answers_count_together() -> None:
     ("pause_ms", "retries", "asked", "took_ms"),
     [(5_000, 3, 3, 10_000), (5_000, 9, 3, 10_000), (10_000, 9, 2, 10_000), (60_000, 3, 1, 0)],
 )
-def test_however_long_the_properties_say_a_stop_is_short(
+def test_the_time_is_limited_whatever_the_properties(
     pause_ms: int, retries: int, asked: int, took_ms: int
 ) -> None:
     leaving = Leaving(

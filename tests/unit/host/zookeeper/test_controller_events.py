@@ -63,13 +63,13 @@ def test_an_answer_counts_for_no_other_topic_of_the_same_name() -> None:
     assert event_of(going(NEW), answer) is None
 
 
-def test_what_is_dropped_is_no_other_topics_either() -> None:
+def test_a_dropped_request_counts_for_no_other_topic_of_the_same_name() -> None:
     dropped = Dropped(sent=order(going(OLD), OLD), error=Error.BROKER_NOT_AVAILABLE)
     assert event_of(going(OLD), dropped) == OrdersDropped(1, 101, (Replica(1, OLD, 0),))
     assert event_of(going(NEW), dropped) is None
 
 
-def test_a_topic_that_lives_and_is_refused_as_deleted_is_named(
+def test_an_existing_topic_that_is_rejected_as_deleted_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its znode was put back by hand; nothing else tells why nobody serves it."""

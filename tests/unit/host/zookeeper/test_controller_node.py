@@ -26,7 +26,7 @@ def sim() -> ControllerHarness:
     return made
 
 
-def test_the_first_broker_is_elected_and_tells_all_of_all(sim: ControllerHarness) -> None:
+def test_the_first_broker_is_elected_and_sends_the_complete_state(sim: ControllerHarness) -> None:
     assert sim.controller.id == 1
     assert sim.data(paths.CONTROLLER_EPOCH) == b"1"
     for node in sim.nodes.values():
@@ -35,7 +35,7 @@ def test_the_first_broker_is_elected_and_tells_all_of_all(sim: ControllerHarness
         assert node.failures == []
 
 
-def test_a_topic_that_a_tool_wrote_is_brought_online_and_told(sim: ControllerHarness) -> None:
+def test_a_topic_of_a_tool_is_brought_online_and_sent_to_brokers(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2), (2, 3))
     partition = sim.partition("t", 1)
     assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2, 3), 0)
@@ -77,7 +77,7 @@ def test_kafka_7235_a_fast_bounce_is_noticed(sim: ControllerHarness) -> None:
     assert sim.nodes[2].knows_brokers() == [1, 2, 3]
 
 
-def test_a_bounce_while_a_controller_takes_over_ends_what_the_former_life_led(
+def test_a_restart_while_a_controller_takes_over_ends_the_previous_leaderships(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between the load and the first word there are elections to write, which take their time."""
@@ -105,7 +105,7 @@ def test_a_bounce_while_a_controller_takes_over_ends_what_the_former_life_led(
         assert sim.nodes[2].led("t").leader == 3
 
 
-def test_another_broker_takes_over_and_goes_on(sim: ControllerHarness) -> None:
+def test_another_broker_takes_over(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2, 3))
     sim.nodes[1].kill()
     sim.until(lambda: bool(sim.ruling()))
@@ -119,7 +119,7 @@ def test_another_broker_takes_over_and_goes_on(sim: ControllerHarness) -> None:
     assert sim.nodes[2].knows("u").leader == 3
 
 
-def test_kafka_4443_a_new_controller_introduces_brokers_before_it_speaks_of_leaders() -> None:
+def test_kafka_4443_a_new_controller_sends_live_brokers_before_leaders() -> None:
     sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
@@ -144,7 +144,7 @@ def test_a_controller_that_stops_makes_way_at_once(sim: ControllerHarness) -> No
     assert not sim.nodes[1].controller.in_office
 
 
-def test_an_expired_session_answers_all_who_wait(sim: ControllerHarness) -> None:
+def test_an_expired_session_answers_queued_requests(sim: ControllerHarness) -> None:
     node = sim.nodes[1]
     sim.model.cut(node.client.name)
     answers = [node.controller.run(lambda image: Decision(_touch(image), "done")) for _ in range(3)]
@@ -159,7 +159,7 @@ def test_an_expired_session_answers_all_who_wait(sim: ControllerHarness) -> None
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
-def test_kafka_1096_a_controller_that_slept_neither_writes_nor_rules(
+def test_kafka_1096_a_paused_controller_neither_writes_nor_is_obeyed(
     sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
@@ -178,7 +178,7 @@ def test_kafka_1096_a_controller_that_slept_neither_writes_nor_rules(
     assert len(sim.ruling()) == 1
 
 
-def test_a_broker_that_has_heard_of_a_later_controller_ends_the_office(
+def test_a_broker_with_a_newer_controller_epoch_ends_the_term(
     sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
@@ -190,7 +190,7 @@ def test_a_broker_that_has_heard_of_a_later_controller_ends_the_office(
     assert len(sim.ruling()) == 1
 
 
-def test_a_broker_that_asks_to_go_is_let_go(sim: ControllerHarness) -> None:
+def test_a_controlled_shutdown_is_granted(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.create("alone", (2,))
     epoch, config = sim.image.brokers[2].epoch, sim.controller.controller.context.config
@@ -204,7 +204,7 @@ def test_a_broker_that_asks_to_go_is_let_go(sim: ControllerHarness) -> None:
     assert not sim.nodes[2].stopped("t").delete_partition
 
 
-def test_a_lost_folder_moves_leaders_away(sim: ControllerHarness) -> None:
+def test_a_failed_log_directory_moves_leaders_away(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     node = sim.nodes[2]
     node.storage_errors.add(("t", 0))
@@ -255,7 +255,7 @@ def _join_isr(sim: ControllerHarness, topic: str, broker_id: int) -> None:
     sim.run_on(sim.controller, lambda image: Decision(Step((record,)), None))
 
 
-def test_a_controller_that_is_fenced_as_it_takes_over_says_nothing_of_leaders(
+def test_a_controller_that_is_fenced_as_it_takes_over_sends_no_leaders(
     sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))

@@ -148,7 +148,7 @@ def test_a_request_may_keep_a_broker_that_is_down_and_add_none(sim: ControllerHa
     assert sim.partition("t").replicas == (4, 2)
 
 
-def test_a_move_that_adds_nobody_begins_an_epoch_too(sim: ControllerHarness) -> None:
+def test_a_reassignment_that_adds_no_replica_begins_an_epoch_too(sim: ControllerHarness) -> None:
     sim.revive(4)
     sim.create("t", (1, 2, 4))
     sim.nodes[4].kill()
@@ -198,7 +198,7 @@ def test_a_partition_whose_replicas_are_all_down_gets_its_leader_later(
     assert sim.nodes[4].led("t").leader == 4
 
 
-def test_validation_says_nothing_of_leaders(sim: ControllerHarness) -> None:
+def test_validation_does_not_check_leaders(sim: ControllerHarness) -> None:
     context = sim.controller.controller.context
     wanted = NewTopic(name="t", assignments=((0, (4,)),))
     [answer] = sim.run_on(

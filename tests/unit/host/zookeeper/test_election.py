@@ -111,7 +111,7 @@ def test_resigning_makes_way_at_once(sim: ZooKeeperHarness) -> None:
     assert first.seen[-1][1] == 2  # It does not stand any more, but it sees who rules.
 
 
-def test_an_expired_session_ends_the_office_and_the_next_one_stands_again(
+def test_an_expired_session_ends_the_term_and_the_next_one_is_a_candidate_again(
     sim: ZooKeeperHarness,
 ) -> None:
     first, second, third = three(sim)
@@ -123,7 +123,7 @@ def test_an_expired_session_ends_the_office_and_the_next_one_stands_again(
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
-def test_no_new_session_before_the_office_is_wound_up(sim: ZooKeeperHarness) -> None:
+def test_no_new_session_before_the_term_has_ended(sim: ZooKeeperHarness) -> None:
     broker = Broker(sim, 1).start()
     sim.settle()
     broker.to_wind_up = Pending()
@@ -145,7 +145,7 @@ def test_deleting_the_controllers_znode_forces_an_election(sim: ZooKeeperHarness
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
-def test_kafka_6082_a_controller_that_slept_rules_no_more_when_it_wakes(
+def test_kafka_6082_a_paused_controller_is_fenced_when_it_resumes(
     sim: ZooKeeperHarness,
 ) -> None:
     first, second, third = three(sim)
@@ -161,7 +161,7 @@ def test_kafka_6082_a_controller_that_slept_rules_no_more_when_it_wakes(
     assert first.seen[-1] == second.seen[-1]
 
 
-def test_a_fenced_controller_looks_and_follows(sim: ZooKeeperHarness) -> None:
+def test_a_fenced_controller_reads_the_new_controller(sim: ZooKeeperHarness) -> None:
     first, *_ = three(sim)
     epoch_before = first.election.epoch
     # Somebody moves the epoch on by hand: the office is lost, and with it the znode.
@@ -173,7 +173,7 @@ def test_a_fenced_controller_looks_and_follows(sim: ZooKeeperHarness) -> None:
     assert first.election.epoch == 11 > epoch_before
 
 
-def test_nobody_fights_a_controller_that_stays(sim: ZooKeeperHarness) -> None:
+def test_there_is_no_election_while_the_controller_lives(sim: ZooKeeperHarness) -> None:
     kraft = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}'
     sim.write(Create(paths.CONTROLLER, kraft), Create(paths.CONTROLLER_EPOCH, b"8"))
     broker = Broker(sim, 1).start()
@@ -182,7 +182,7 @@ def test_nobody_fights_a_controller_that_stays(sim: ZooKeeperHarness) -> None:
     assert broker.seen[-1] == (3000, 8)
 
 
-def test_an_unreadable_epoch_is_said_and_waited_for(
+def test_an_unreadable_epoch_is_logged_and_read_again(
     sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim.write(Create(paths.CONTROLLER_EPOCH, b"seven"))
@@ -248,7 +248,7 @@ def test_closing_while_an_election_is_under_way_leaves_no_controller_behind(
     assert sim.data(paths.CONTROLLER) is None
 
 
-def test_a_znode_of_an_own_former_session_is_removed_at_once(sim: ZooKeeperHarness) -> None:
+def test_a_znode_of_a_previous_session_is_deleted_at_once(sim: ZooKeeperHarness) -> None:
     broker = Broker(sim, 1)
     session = broker.client.start()
     broker.election.start()
@@ -302,7 +302,7 @@ class OneSession:
         """It is not lost."""
 
 
-def test_removing_an_own_former_znode_never_takes_that_of_a_later_controller(
+def test_deleting_a_previous_znode_never_deletes_a_newer_controllers(
     sim: ZooKeeperHarness,
 ) -> None:
     former = sim.client("broker 1, killed").session()
@@ -334,7 +334,7 @@ def test_removing_an_own_former_znode_never_takes_that_of_a_later_controller(
 
 
 @pytest.mark.parametrize("is_emptied", [False, True], ids=["put back", "emptied"])
-def test_nobody_rules_an_ensemble_that_has_lost_its_epochs(
+def test_there_is_no_election_in_an_ensemble_that_has_lost_its_epochs(
     sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture, is_emptied: bool
 ) -> None:
     """Brokers refuse what is told in smaller epochs, and the facts may be of another time."""

@@ -11,7 +11,7 @@ from ottla.host.zookeeper.kazoo_handler import DirectHandler
 from ottla.host.zookeeper.request_queue import SENT_MAX
 
 
-def test_a_result_tells_who_listened_when_it_was_asked_for_and_at_once() -> None:
+def test_a_result_calls_the_listener_of_its_request_at_once() -> None:
     handler = DirectHandler(1.0)
     told: list[Any] = []
     handler.start()

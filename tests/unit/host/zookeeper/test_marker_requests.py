@@ -107,7 +107,7 @@ def harness() -> Markers:
     return Markers()
 
 
-def test_a_marker_of_nothing_is_erased(harness: Markers) -> None:
+def test_a_marker_of_an_unknown_topic_is_deleted(harness: Markers) -> None:
     harness.requests.process_markers(("t",))
     assert harness.erased == []
     harness.found(topic=None, marker=7)
@@ -124,7 +124,7 @@ def test_a_marker_waits_for_a_topic_that_is_stored_already(harness: Markers) -> 
     assert harness.is_queued()
 
 
-def test_a_topic_may_come_while_it_is_looked_for(harness: Markers) -> None:
+def test_a_topic_may_be_created_while_its_marker_is_processed(harness: Markers) -> None:
     harness.requests.process_markers(("t",))
     harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     harness.found(topic=6, marker=7)
@@ -146,7 +146,7 @@ def test_a_marker_that_came_with_the_topic_is_for_it(harness: Markers) -> None:
     assert harness.is_queued()
 
 
-def test_a_topic_that_was_made_again_while_its_marker_was_looked_at_is_another(
+def test_a_topic_re_created_while_its_marker_was_processed_is_another(
     harness: Markers,
 ) -> None:
     harness.stored.observe(TopicRecord(name="t", topic_id=OLD))
@@ -157,7 +157,7 @@ def test_a_topic_that_was_made_again_while_its_marker_was_looked_at_is_another(
     assert harness.erased == [Delete(paths.marker("t"))]
 
 
-def test_a_marker_that_is_gone_by_now_asks_for_nothing(harness: Markers) -> None:
+def test_a_marker_that_was_removed_meanwhile_has_no_effect(harness: Markers) -> None:
     harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     harness.found(topic=6, marker=None)
     assert not harness.is_queued()
@@ -165,7 +165,7 @@ def test_a_marker_that_is_gone_by_now_asks_for_nothing(harness: Markers) -> None
 
 
 @pytest.mark.parametrize("marker", [None, 7])
-def test_that_a_marker_went_is_told_once_it_is_certain(
+def test_a_removed_marker_is_reported_once_it_is_certain(
     harness: Markers, marker: int | None
 ) -> None:
     """Who writes it again at once is not heard otherwise: the set of markers is the same."""
@@ -182,14 +182,14 @@ def test_that_a_marker_went_is_told_once_it_is_certain(
     assert harness.sought == {}
 
 
-def test_a_marker_that_is_still_there_is_not_said_to_be_gone(harness: Markers) -> None:
+def test_an_existing_marker_is_not_reported_as_removed(harness: Markers) -> None:
     harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     harness.found(topic=6, marker=7)
     assert harness.is_queued()
     assert harness.removed == []
 
 
-def test_a_marker_is_looked_at_when_the_deletion_that_had_it_ends(harness: Markers) -> None:
+def test_a_marker_is_processed_when_its_previous_deletion_ends(harness: Markers) -> None:
     begun = DeletionImage(topic_id=OLD, name="t", policy=Policy.CLASSIC, asked_ms=5)
     begun = begun.with_standing(1, STARTED, (0,))
     harness.stored.observe(TopicRecord(name="t", topic_id=OLD), *deletion_records(begun))
@@ -216,7 +216,7 @@ def test_many_markers_are_one_decision(harness: Markers) -> None:
     assert len(step.records) == len(names)
 
 
-def test_a_look_that_fails_is_taken_again_after_a_pause(harness: Markers) -> None:
+def test_a_failure_is_retried_after_a_backoff(harness: Markers) -> None:
     harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     harness.fail(ZkCode.SYSTEM_ERROR)
     harness.wait(RETRY_FIRST_MS - 1)
@@ -231,7 +231,7 @@ def test_a_look_that_fails_is_taken_again_after_a_pause(harness: Markers) -> Non
     assert len(harness.timers) == 0
 
 
-def test_our_own_mistake_is_tried_again_as_well(
+def test_an_unexpected_exception_is_retried_too(
     harness: Markers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_arguments: object, **_named: object) -> Any:
@@ -245,7 +245,7 @@ def test_our_own_mistake_is_tried_again_as_well(
     assert harness.is_queued()
 
 
-def test_a_marker_with_a_pause_is_not_looked_at_before_its_end(harness: Markers) -> None:
+def test_a_marker_in_backoff_is_not_processed_before_its_end(harness: Markers) -> None:
     harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     harness.fail(ZkCode.SYSTEM_ERROR)
     harness.requests.process_markers(("t", "u"))
@@ -275,7 +275,7 @@ def test_a_marker_that_could_not_be_erased_is_erased_later(
     assert len(harness.timers) == 0
 
 
-def test_one_that_was_taken_away_in_the_pause_is_forgotten(harness: Markers) -> None:
+def test_a_marker_removed_during_the_backoff_is_dropped(harness: Markers) -> None:
     harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     harness.fail(ZkCode.SYSTEM_ERROR)
     harness.wait(RETRY_FIRST_MS)
@@ -285,7 +285,7 @@ def test_one_that_was_taken_away_in_the_pause_is_forgotten(harness: Markers) -> 
     assert not harness.is_queued()
 
 
-def test_nothing_is_looked_at_once_the_office_is_over(harness: Markers) -> None:
+def test_nothing_is_processed_once_the_term_is_over(harness: Markers) -> None:
     harness.requests.process_markers(("t",))
     harness.fail(ZkCode.SYSTEM_ERROR)
     harness.requests.stop()
@@ -294,7 +294,7 @@ def test_nothing_is_looked_at_once_the_office_is_over(harness: Markers) -> None:
     assert harness.sought == {}
 
 
-def test_a_look_that_fails_as_the_office_ends_sets_no_timer(harness: Markers) -> None:
+def test_a_failure_as_the_term_ends_sets_no_timer(harness: Markers) -> None:
     harness.requests.process_markers(("t",))
     harness.requests.stop()
     harness.fail(ZkCode.SYSTEM_ERROR)

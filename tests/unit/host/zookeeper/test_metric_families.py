@@ -73,7 +73,7 @@ class Watched:
         return tuple(found.value(f"{CONTROLLER}_{name}_count") for name in names)
 
 
-def test_the_docs_list_what_is_told_here() -> None:
+def test_the_docs_list_all_metrics() -> None:
     found = set(Watched(1).scrape(1).families)
     listed = documented(besides="KRaft mode") - documented(besides="ZooKeeper mode")
     assert listed <= found
@@ -88,7 +88,7 @@ def test_the_docs_list_what_is_told_here() -> None:
     }
 
 
-def test_before_there_is_a_controller_the_session_is_told() -> None:
+def test_session_metrics_exist_without_a_controller() -> None:
     keeper = Watched(1).sim.nodes[1].client.keeper
     families = ZooKeeperFamilies(Roles(keeper, None, latency_ns()))
     found = Scrape("".join(render(families.collect())))
@@ -105,7 +105,7 @@ def test_before_there_is_a_controller_the_session_is_told() -> None:
 # -- the cluster -------------------------------------------------------------------------------
 
 
-def test_only_the_elected_one_tells_of_the_cluster() -> None:
+def test_only_the_elected_controller_has_cluster_gauges() -> None:
     watched = Watched(1, 2, 3)
     watched.sim.create("t", (1, 2), (2, 3))
     watched.sim.create("u", (3,))
@@ -120,7 +120,7 @@ def test_only_the_elected_one_tells_of_the_cluster() -> None:
     assert watched.scrape(ruling).value(f"{CONTROLLER}_new_active_controllers_total") == 2
 
 
-def test_a_controller_that_stops_tells_nothing_of_the_cluster() -> None:
+def test_a_controller_that_stops_has_no_cluster_gauges() -> None:
     watched = Watched(1, 2)
     watched.sim.create("t", (1, 2))
     watched.sim.wait(watched.sim.nodes[1].controller.stop())
@@ -234,7 +234,7 @@ def test_kafka_13572_a_topic_that_is_queued_again_counts_once() -> None:
 # -- the controller's work ---------------------------------------------------------------------
 
 
-def test_taking_over_is_a_state_until_all_have_been_told() -> None:
+def test_taking_over_is_a_state_until_brokers_have_the_complete_state() -> None:
     watched = Watched()
     watched.sim.revive(1)
     node = watched.sim.nodes[1]

@@ -39,7 +39,7 @@ def opened(disk: MemoryDisk, broker_id: int = 1, node_dirs: str = "/a,/b") -> Zo
     return open_zookeeper_node_dirs(config, cast(Any, ports))
 
 
-def test_the_first_start_names_the_owner_in_every_folder() -> None:
+def test_the_first_start_writes_the_owner_into_every_log_directory() -> None:
     disk = MemoryDisk()
     node_dirs = opened(disk)
     node_dirs.adopt(CLUSTER)
@@ -49,7 +49,7 @@ def test_the_first_start_names_the_owner_in_every_folder() -> None:
         assert said == f"#\nbroker.id=1\ncluster.id={CLUSTER}\nversion=0\n".encode()
 
 
-def test_the_next_start_finds_it_its_own_and_a_new_folder_is_taken_too() -> None:
+def test_the_next_start_finds_its_directories_and_adopts_a_new_one() -> None:
     disk = MemoryDisk()
     first = opened(disk, node_dirs="/a")
     first.adopt(CLUSTER)
@@ -65,7 +65,7 @@ def test_the_next_start_finds_it_its_own_and_a_new_folder_is_taken_too() -> None
         (b"version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n", "formatted for KRaft mode"),
     ],
 )
-def test_what_is_another_s_is_refused(content: bytes, reason: str) -> None:
+def test_a_directory_of_another_cluster_is_refused(content: bytes, reason: str) -> None:
     disk = MemoryDisk()
     disk.mkdir("/a")
     disk.write_atomic("/a/meta.properties", content)
@@ -73,7 +73,7 @@ def test_what_is_another_s_is_refused(content: bytes, reason: str) -> None:
         opened(disk, node_dirs="/a").adopt(CLUSTER)
 
 
-def test_another_broker_s_folder_is_refused() -> None:
+def test_a_directory_of_another_broker_is_refused() -> None:
     disk = MemoryDisk()
     first = opened(disk)
     first.adopt(CLUSTER)
@@ -82,7 +82,7 @@ def test_another_broker_s_folder_is_refused() -> None:
         opened(disk, broker_id=2)
 
 
-def test_the_last_session_is_remembered_over_a_kill() -> None:
+def test_the_last_session_is_stored_over_a_kill() -> None:
     disk = MemoryDisk()
     first = opened(disk)
     assert first.previous_sessions == ()
@@ -92,7 +92,7 @@ def test_the_last_session_is_remembered_over_a_kill() -> None:
     assert set(opened(disk).previous_sessions) == {-0x1000_0000_0001}
 
 
-def test_a_note_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_session_file_is_ignored() -> None:
     disk = MemoryDisk()
     disk.mkdir("/a")
     disk.write_atomic("/a/.ottla_zookeeper_session", b"what?")

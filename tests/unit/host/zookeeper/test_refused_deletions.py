@@ -46,7 +46,7 @@ def with_two_deletions_that_wait() -> Refusing:
     return sim
 
 
-def test_a_topic_whose_znodes_may_not_be_removed_holds_up_no_other() -> None:
+def test_a_topic_whose_znodes_cannot_be_removed_does_not_block_others() -> None:
     sim = with_two_deletions_that_wait()
     sim.refused = paths.state("bad", 0)
     sim.start(3)
@@ -86,7 +86,7 @@ def mark(sim: Refusing, *names: str) -> None:
     sim.write(*(Create(paths.marker(each), b"") for each in names))
 
 
-def test_a_marked_topic_that_cannot_be_queued_holds_up_no_other() -> None:
+def test_a_marked_topic_that_cannot_be_queued_does_not_block_others() -> None:
     names = ("bad", *(f"good-{number}" for number in range(5)))
     sim = with_topics(*names)
     mark(sim, *names)

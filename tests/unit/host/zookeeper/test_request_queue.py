@@ -116,7 +116,7 @@ def test_a_write_that_stayed_with_the_sender_keeps_its_one_chance() -> None:
     assert harness.answers == [("write", "done")]
 
 
-def test_what_sets_watches_anew_goes_first_and_holds_all_answers() -> None:
+def test_requests_that_set_watches_again_go_first_and_hold_all_responses() -> None:
     harness = Harness()
     harness.line.connected(())
     harness.add("write", repeats=False)
@@ -133,7 +133,7 @@ def test_what_sets_watches_anew_goes_first_and_holds_all_answers() -> None:
     assert harness.answers[-1] == ("read", "r")
 
 
-def test_a_connection_that_ends_while_watches_are_set_anew() -> None:
+def test_a_connection_that_ends_while_watches_are_set_again() -> None:
     harness = Harness()
     harness.add("read")
     harness.line.connected([harness.request("first"), harness.request("second")])
@@ -148,7 +148,7 @@ def test_a_connection_that_ends_while_watches_are_set_anew() -> None:
     assert harness.answers == [("first again", 1), ("read", 2)]
 
 
-def test_the_end_returns_what_was_never_answered() -> None:
+def test_the_end_returns_unanswered_requests() -> None:
     harness = Harness()
     harness.line.connected([harness.request("watch")])
     asked = [harness.add("a"), harness.add("b")]

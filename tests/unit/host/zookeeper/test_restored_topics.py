@@ -9,7 +9,7 @@ from ottla.metadata.znodes import paths
 from .controller_harness import ControllerHarness
 
 
-def test_its_brokers_are_told_and_its_name_waits_for_the_one_that_is_down() -> None:
+def test_its_brokers_get_requests_and_its_name_waits_for_the_one_that_is_down() -> None:
     sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))

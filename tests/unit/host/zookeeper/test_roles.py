@@ -102,7 +102,7 @@ def error_of(said: Pending[object]) -> int:
 
 
 @pytest.mark.parametrize("key", [4, 5, 6])
-def test_a_word_to_the_former_life_waits_and_is_stale(key: int) -> None:
+def test_a_request_to_the_previous_registration_waits_and_is_stale(key: int) -> None:
     cluster = Cluster()
     sender = {
         "controller_id": cluster.ruler,
@@ -124,7 +124,7 @@ def test_a_word_to_the_former_life_waits_and_is_stale(key: int) -> None:
     assert cluster.sim.problems == []
 
 
-def test_a_word_to_the_new_life_waits_and_counts() -> None:
+def test_a_request_to_the_new_registration_waits_and_is_handled() -> None:
     """The controller may see the new registration first, and says nothing twice."""
     cluster = Cluster()
     said = cluster.say(cluster.lead(NEWEST), 7)
@@ -136,7 +136,7 @@ def test_a_word_to_the_new_life_waits_and_counts() -> None:
     assert cluster.leads()
 
 
-def test_what_waits_is_handled_in_the_order_in_which_it_came() -> None:
+def test_delayed_requests_are_handled_in_order() -> None:
     cluster = Cluster()
     said = [
         cluster.say(cluster.lead(cluster.former_epoch, "a"), 7),
@@ -150,7 +150,7 @@ def test_what_waits_is_handled_in_the_order_in_which_it_came() -> None:
     assert [cluster.leads(each) for each in "abc"] == [False, True, False]
 
 
-def test_of_a_connection_that_has_ended_nothing_waits() -> None:
+def test_requests_of_a_closed_connection_are_dropped() -> None:
     """Who gave up says it again on another one."""
     cluster = Cluster()
     said = cluster.say(cluster.lead(NEWEST), 7, timeout_ms=50)
@@ -160,7 +160,7 @@ def test_of_a_connection_that_has_ended_nothing_waits() -> None:
     assert not cluster.leads()
 
 
-def test_a_node_that_stops_before_it_is_registered_hears_nothing() -> None:
+def test_a_node_that_stops_before_it_is_registered_handles_no_request() -> None:
     cluster = Cluster()
     said = cluster.say(cluster.lead(NEWEST), 7)
     parts = cluster.parts

@@ -86,7 +86,7 @@ def harness() -> Harness:
     return Harness()
 
 
-def test_listeners_hear_before_effects_run_and_before_the_answer(harness: Harness) -> None:
+def test_listeners_are_called_before_effects_and_before_the_answer(harness: Harness) -> None:
     harness.run(take_ten)
     assert harness.seen == [10, "effect", ("answer", 0)]
     assert harness.runtime.metrics.records_appended == 1
@@ -116,7 +116,7 @@ def test_a_refusal_is_the_answer(harness: Harness) -> None:
     assert harness.seen == [("answer", "INVALID_REQUEST"), 10, "effect", ("answer", 0)]
 
 
-def test_a_deciders_mistake_harms_nobody_else(harness: Harness) -> None:
+def test_an_exception_of_a_decider_does_not_affect_others(harness: Harness) -> None:
     harness.run(lambda image: 1 // 0)  # type: ignore[arg-type, return-value]
     assert harness.run(take_ten).value == 0
     assert harness.seen[0] == ("answer", "UNKNOWN_SERVER_ERROR")
@@ -147,7 +147,7 @@ def test_an_unknown_outcome_is_decided_again_whatever_was_written(
     assert ids(harness.stored.image) == parts + 2 == ids(harness.runtime.image)
 
 
-def test_a_fenced_controller_tells_all_who_wait_and_stops(harness: Harness) -> None:
+def test_a_fenced_controller_answers_queued_decisions_and_stops(harness: Harness) -> None:
     harness.store.hold()
     harness.store.faults.append(Fault(answer=Fenced()))
     harness.run(take_ten)
@@ -160,7 +160,7 @@ def test_a_fenced_controller_tells_all_who_wait_and_stops(harness: Harness) -> N
     assert ids(harness.stored.image) == 0
 
 
-def test_kafka_1096_a_controller_that_slept_through_an_election_writes_nothing(
+def test_kafka_1096_a_controller_that_was_paused_over_an_election_writes_nothing(
     harness: Harness,
 ) -> None:
     newer = harness.stored.elect()
@@ -171,7 +171,7 @@ def test_kafka_1096_a_controller_that_slept_through_an_election_writes_nothing(
     assert ids(harness.stored.image) == 10
 
 
-def test_a_pre_empted_queue_is_answered_at_once(harness: Harness) -> None:
+def test_the_queue_is_answered_at_once_on_resign(harness: Harness) -> None:
     harness.store.hold()
     harness.run(take_ten)
     harness.run(take_ten)
@@ -194,7 +194,7 @@ def test_a_deadline_counts_when_the_turn_comes(harness: Harness) -> None:
     assert in_time.value == 10
 
 
-def test_who_gave_up_waits_in_the_queue_no_more(harness: Harness) -> None:
+def test_a_caller_that_gave_up_is_removed_from_the_queue(harness: Harness) -> None:
     """Clients that ask again and again while nothing can be written would fill the memory."""
     harness.store.hold()
     harness.run(take_ten)
@@ -208,7 +208,7 @@ def test_who_gave_up_waits_in_the_queue_no_more(harness: Harness) -> None:
     assert ids(harness.stored.image) == 20
 
 
-def test_who_gave_up_on_a_write_of_unknown_outcome_is_not_decided_for_again(
+def test_a_write_of_unknown_outcome_is_not_retried_for_a_caller_that_gave_up(
     harness: Harness,
 ) -> None:
     harness.store.faults.append(Fault(answer=Unknown()))
@@ -222,7 +222,7 @@ def test_who_gave_up_on_a_write_of_unknown_outcome_is_not_decided_for_again(
     assert harness.run(take_ten).value == ids(harness.stored.image) - 10
 
 
-def test_what_a_listener_asks_for_is_decided_once_all_have_heard(harness: Harness) -> None:
+def test_a_listeners_decision_is_made_once_all_listeners_were_called(harness: Harness) -> None:
     heard: list[tuple[str, int]] = []
 
     def first(delta: ClusterDelta) -> None:
@@ -236,7 +236,7 @@ def test_what_a_listener_asks_for_is_decided_once_all_have_heard(harness: Harnes
     assert heard == [(who, count) for count in (10, 20, 30) for who in ("first", "second")]
 
 
-def test_what_others_wrote_is_heard_and_decided_on(harness: Harness) -> None:
+def test_changes_of_others_are_published_and_decided_on(harness: Harness) -> None:
     def drive(delta: ClusterDelta) -> None:
         if delta.changed_configs:
             harness.run(take_ten)
@@ -247,7 +247,7 @@ def test_what_others_wrote_is_heard_and_decided_on(harness: Harness) -> None:
     assert harness.seen == [0, 10, "effect", ("answer", 0)]
 
 
-def test_a_listeners_mistake_harms_nobody_else(harness: Harness) -> None:
+def test_an_exception_of_a_listener_does_not_affect_others(harness: Harness) -> None:
     harness.runtime.subscribe(lambda delta: 1 // 0)
     heard: list[ClusterDelta] = []
     harness.runtime.subscribe(heard.append)
@@ -262,7 +262,7 @@ def test_run_step_answers_none(harness: Harness) -> None:
     assert harness.runtime.run_step(lambda image: take_ten(image).step).value is None
 
 
-def test_a_step_that_nobody_asked_for_and_that_fails_is_told_to_the_log(
+def test_a_failed_background_step_is_logged(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(image: ClusterImage) -> Step:

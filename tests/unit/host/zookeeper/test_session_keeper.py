@@ -69,7 +69,7 @@ class Harness:
         return heard
 
 
-def test_listeners_hear_of_a_session_once_it_is_connected_for_the_first_time() -> None:
+def test_listeners_are_called_when_a_session_is_first_connected() -> None:
     harness = Harness()
     started = harness.keeper.start()
     (session,) = harness.sessions
@@ -98,7 +98,7 @@ def test_no_session_is_opened_before_the_lost_ones_heirs_are_done() -> None:
     assert harness.said()[:2] == [("first", harness.sessions[1]), ("second", harness.sessions[1])]
 
 
-def test_a_session_that_nobody_heard_of_is_not_mourned() -> None:
+def test_the_loss_of_a_session_that_was_never_connected_is_not_reported() -> None:
     harness = Harness()
     harness.keeper.start()
     harness.sessions[0].become(SessionState.EXPIRED)
@@ -106,7 +106,7 @@ def test_a_session_that_nobody_heard_of_is_not_mourned() -> None:
     assert len(harness.sessions) == 2
 
 
-def test_states_of_a_session_of_before_change_nothing() -> None:
+def test_states_of_a_previous_session_are_ignored() -> None:
     harness = Harness()
     harness.wound_up.complete(None)
     harness.keeper.start()
@@ -138,7 +138,7 @@ def test_closing_while_the_heirs_are_at_it() -> None:
     assert len(harness.sessions) == 1
 
 
-def test_a_start_without_a_server_says_so_in_time_and_goes_on_trying() -> None:
+def test_a_start_without_a_server_times_out_and_keeps_trying() -> None:
     harness = Harness(connection_timeout_ms=6_000)
     started = harness.keeper.start()
     harness.timers.run_due(5_999)
@@ -149,7 +149,7 @@ def test_a_start_without_a_server_says_so_in_time_and_goes_on_trying() -> None:
     assert harness.keeper.session is not None
 
 
-def test_a_start_that_is_connected_forgets_its_time() -> None:
+def test_a_start_that_is_connected_cancels_its_timeout() -> None:
     harness = Harness(connection_timeout_ms=6_000)
     started = harness.keeper.start()
     harness.sessions[0].become(SessionState.CONNECTED)

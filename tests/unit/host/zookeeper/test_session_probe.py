@@ -51,7 +51,7 @@ class Scene:
         handle.callback()
 
 
-def test_it_asks_once_in_a_timeout() -> None:
+def test_it_probes_once_per_session_timeout() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     for count in range(1, 4):
@@ -61,7 +61,7 @@ def test_it_asks_once_in_a_timeout() -> None:
         scene.asked[-1].complete(None)
 
 
-def test_it_asks_soon_where_the_session_has_moved() -> None:
+def test_it_probes_soon_after_the_session_has_moved() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     scene.probe.stop()
@@ -73,7 +73,7 @@ def test_it_asks_soon_where_the_session_has_moved() -> None:
     assert scene.pauses() == [TIMEOUT]
 
 
-def test_what_was_asked_over_a_former_connection_changes_nothing() -> None:
+def test_a_response_over_a_previous_connection_changes_nothing() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     scene.pass_pause()
@@ -83,7 +83,7 @@ def test_what_was_asked_over_a_former_connection_changes_nothing() -> None:
     assert scene.pauses() == [SOON_SECONDS]
 
 
-def test_it_asks_no_more_once_the_session_is_over() -> None:
+def test_it_stops_once_the_session_is_over() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     scene.pass_pause()

@@ -30,7 +30,7 @@ SPOILED = [
 
 
 @pytest.mark.parametrize(("path", "data"), SPOILED)
-def test_a_controller_begins_beside_it(path: str, data: bytes) -> None:
+def test_a_controller_starts_with_an_invalid_znode(path: str, data: bytes) -> None:
     sim = ControllerHarness()
     sim.put(path, data)
     sim.start(1, 2)
@@ -38,7 +38,7 @@ def test_a_controller_begins_beside_it(path: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("path", "data"), SPOILED)
-def test_a_controller_that_rules_goes_on_beside_it_and_so_does_the_next(
+def test_a_controller_continues_with_an_invalid_znode_and_so_does_the_next(
     path: str, data: bytes
 ) -> None:
     sim = ControllerHarness()
@@ -60,7 +60,7 @@ def waiting(sim: ControllerHarness, caplog: pytest.LogCaptureFixture) -> list[st
 
 
 @pytest.mark.parametrize("comes_first", ["topic", "marker", "neither"])
-def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
+def test_a_marker_of_an_unreadable_topic_waits_and_is_logged_once(
     comes_first: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody is deleted on a guess; whoever wrote the marker finds out why nothing happens."""
@@ -86,7 +86,9 @@ def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
 
 
 @pytest.mark.parametrize("is_mended", [False, True])
-def test_a_marker_that_waited_ends_when_its_topic_is_mended_or_removed(is_mended: bool) -> None:
+def test_a_waiting_marker_is_processed_when_its_topic_is_repaired_or_removed(
+    is_mended: bool,
+) -> None:
     sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.put(paths.topic("t"), NESTED)

@@ -87,7 +87,7 @@ def test_kafka_12835_a_topic_gets_an_id_and_loses_no_unknown_field(
     assert second.store.image.topics.id_of("old") == given
 
 
-def test_features_are_enabled_where_nobody_has_done_it(sim: ZooKeeperHarness) -> None:
+def test_features_are_enabled_where_they_are_missing(sim: ZooKeeperHarness) -> None:
     """As Kafka's controller does: no znode would be a cluster from before there were any."""
     sim.elect(sim.client("controller")).load()
     assert sim.data("/feature") == b'{"version":2,"status":1,"features":{}}'
@@ -108,7 +108,7 @@ def test_notifications_of_the_time_before_are_purged(sim: ZooKeeperHarness) -> N
     assert sim.names(paths.ISR_CHANGES) == sim.names(paths.LOG_DIR_EVENTS) == []
 
 
-def test_garbage_harms_nothing_else(
+def test_invalid_znodes_do_not_affect_others(
     sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim.put_topic("good", [(1,)], TOPIC_ID)
@@ -121,7 +121,7 @@ def test_garbage_harms_nothing_else(
     assert controller.store.image.topics.names() == ["another", "good"]
 
 
-def test_loading_as_a_deposed_controller_fails(sim: ZooKeeperHarness) -> None:
+def test_loading_as_a_fenced_controller_fails(sim: ZooKeeperHarness) -> None:
     sim.put("/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]}}')
     old = sim.elect(sim.client("old"))
     sim.elect(sim.client("new"))
@@ -132,7 +132,9 @@ def test_loading_as_a_deposed_controller_fails(sim: ZooKeeperHarness) -> None:
 # -- appending ---------------------------------------------------------------------------------
 
 
-def test_a_topic_is_created_grown_and_led(sim: ZooKeeperHarness, controller: Controller) -> None:
+def test_a_topic_is_created_with_leaders_and_gets_partitions(
+    sim: ZooKeeperHarness, controller: Controller
+) -> None:
     create(controller, "t")
     grown = Growth(name="t", count=5)
     controller.run(lambda image: GROW(image, [grown]))
@@ -165,7 +167,7 @@ def test_configs_and_producer_ids_are_written(
     check_stored(controller)
 
 
-def test_kafka_1096_a_deposed_controller_writes_nothing(
+def test_kafka_1096_a_fenced_controller_writes_nothing(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t")
@@ -200,7 +202,7 @@ def test_an_expired_session_fences(sim: ZooKeeperHarness, controller: Controller
     assert controller.store.dead
 
 
-def test_another_epoch_is_fenced_without_asking(
+def test_another_epoch_is_fenced_without_a_write(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     zxid = sim.model.zxid
@@ -233,7 +235,7 @@ def test_a_conflict_is_read_and_decided_again(
     check_stored(controller)
 
 
-def test_a_topic_that_a_tool_made_first_is_a_conflict(
+def test_a_topic_that_a_tool_created_first_is_a_conflict(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     seen: list[ClusterImage] = []
@@ -306,7 +308,7 @@ def test_offline_partition_to_online_partition_transition_error_from_state_looku
 # -- deletes -----------------------------------------------------------------------------------
 
 
-def test_kafka_6650_what_is_left_of_a_topic_goes_and_what_nobody_knew_of(
+def test_kafka_6650_unknown_znodes_of_a_deleted_topic_are_deleted(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t", partitions=3)

@@ -47,7 +47,9 @@ def controller(sim: ZooKeeperHarness) -> Controller:
     return ruled(sim)
 
 
-def test_brokers_come_go_and_come_again(sim: ZooKeeperHarness, controller: Controller) -> None:
+def test_brokers_register_unregister_and_register_again(
+    sim: ZooKeeperHarness, controller: Controller
+) -> None:
     session = sim.register(4)
     sim.settle()
     first = controller.store.image.brokers[4].epoch
@@ -142,9 +144,7 @@ def test_replicas_that_a_tool_changes_past_the_controller_are_put_back(
     check_stored(controller)
 
 
-def test_a_topic_that_was_made_anew_is_another_topic(
-    sim: ZooKeeperHarness, controller: Controller
-) -> None:
+def test_a_re_created_topic_is_another_topic(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
     sim.settle()
     first = controller.store.image.topics.id_of("t")
@@ -184,9 +184,7 @@ def test_features_that_appear_are_seen(sim: ZooKeeperHarness, controller: Contro
     assert dict(controller.store.image.features) == {"f": 2}
 
 
-def test_producer_ids_that_somebody_mends_are_seen(
-    sim: ZooKeeperHarness, controller: Controller
-) -> None:
+def test_repaired_producer_ids_are_seen(sim: ZooKeeperHarness, controller: Controller) -> None:
     path = "/latest_producer_id_block"
     sim.put(path, b"?")
     sim.settle()
@@ -199,7 +197,7 @@ def test_producer_ids_that_somebody_mends_are_seen(
     assert isinstance(controller.append(NEXT_IDS), Committed)
 
 
-def test_own_writes_are_told_once(sim: ZooKeeperHarness, controller: Controller) -> None:
+def test_own_writes_are_published_once(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
     told = len(controller.deltas)
     sim.settle()  # Watches fire for them, and what is read differs in nothing.
@@ -216,7 +214,7 @@ def test_many_changes_are_one_reading(sim: ZooKeeperHarness, controller: Control
     assert len(controller.deltas) <= 3
 
 
-def test_a_reading_that_an_append_overtook_does_not_go_back(
+def test_a_read_that_an_append_overtook_does_not_undo_it(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t", partitions=1)
@@ -241,7 +239,7 @@ def test_a_reading_that_an_append_overtook_does_not_go_back(
     check_stored(controller)
 
 
-def test_a_broker_that_starts_anew_has_its_folders_back(
+def test_the_log_directories_of_a_restarted_broker_are_online_again(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     session = sim.register(4)
@@ -290,7 +288,7 @@ def test_an_append_ends_on_the_image_on_which_it_was_decided(
     check_stored(controller)
 
 
-def test_a_reading_that_failed_on_its_way_is_made_again_whole(
+def test_a_failed_read_is_repeated_completely(
     sim: ZooKeeperHarness, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it had read and watched already is not taken for known: nobody was told of it."""

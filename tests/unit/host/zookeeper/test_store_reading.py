@@ -95,7 +95,7 @@ def test_a_node_that_is_not_there_is_watched_only_by_exists(sim: ZooKeeperHarnes
     assert events == [Event(EventKind.CREATED, "/a")]
 
 
-def test_what_must_be_there_is_made_once_by_whoever_comes_first(sim: ZooKeeperHarness) -> None:
+def test_persistent_znodes_are_created_once(sim: ZooKeeperHarness) -> None:
     sim.put("/brokers", b"")
     sim.make_cluster()
     assert all(sim.data(path) == b"" for path in PERSISTENT)
@@ -105,7 +105,7 @@ def test_what_must_be_there_is_made_once_by_whoever_comes_first(sim: ZooKeeperHa
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_must_be_there_is_made_over_a_bad_network(seed: int) -> None:
+def test_persistent_znodes_are_created_over_a_bad_network(seed: int) -> None:
     sim = ZooKeeperHarness(seed)
     sim.model.faults.broken = 0.05
     sim.drive(make_persistent(sim.client("a").session()))

@@ -1,7 +1,7 @@
-"""A broker registers, catches up, is unfenced, keeps in touch and leaves, in that order.
+"""A broker registers, catches up, is unfenced, sends heartbeats and shuts down, in that order.
 
 Method: a controller that answers by hand and a follower whose offset the test sets; every request
-is looked at, and when it was sent.
+and its time are checked.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ CONFIG = LifecycleConfig(
 
 
 class Follower:
-    """An image that grows when told."""
+    """An image whose offset the test sets."""
 
     def __init__(self) -> None:
         self.offset = -1
@@ -55,7 +55,7 @@ class Follower:
                 pending.complete(None)
 
 
-class Desk:
+class Bench:
     """The broker, and the controller's side of its calls."""
 
     def __init__(self, config: LifecycleConfig = CONFIG) -> None:
@@ -129,9 +129,9 @@ class Desk:
 
 
 def test_the_registration_request_has_all_fields() -> None:
-    desk = Desk()
-    desk.lifecycle.start()
-    request = desk.waiting
+    bench = Bench()
+    bench.lifecycle.start()
+    request = bench.waiting
     assert isinstance(request, BrokerRegistrationRequest)
     assert (request.broker_id, request.cluster_id) == (4, CLUSTER_ID)
     assert (request.incarnation_id, request.previous_broker_epoch) == (INCARNATION, 17)
@@ -156,105 +156,105 @@ def test_the_registration_request_has_all_fields() -> None:
     ids=["no answer", "duplicate", "unknown"],
 )
 def test_a_failed_registration_is_retried_with_backoff(failure: Any) -> None:
-    desk = Desk()
-    desk.lifecycle.start()
+    bench = Bench()
+    bench.lifecycle.start()
     waits = []
     for _ in range(9):
-        desk.answer(failure)
-        waits.append(desk.next_call()[0])
+        bench.answer(failure)
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000, 1_000]
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
-    assert desk.epochs == [3]
-    assert desk.next_call()[0] <= 1, "the first heartbeat comes at once"
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
+    assert bench.epochs == [3]
+    assert bench.next_call()[0] <= 1, "the first heartbeat comes at once"
 
 
 def test_the_start_ends_when_no_registration_succeeds_in_time() -> None:
-    desk = Desk()
-    desk.lifecycle.start()
-    desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
+    bench = Bench()
+    bench.lifecycle.start()
+    bench.answer(ApiError(Error.REQUEST_TIMED_OUT))
     for _ in range(100):
-        desk.harness.advance(1_000)
-        if desk.waiting:
-            desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
-    outcome = desk.lifecycle.milestones.registered.value
+        bench.harness.advance(1_000)
+        if bench.waiting:
+            bench.answer(ApiError(Error.REQUEST_TIMED_OUT))
+    outcome = bench.lifecycle.milestones.registered.value
     assert isinstance(outcome, ApiError)
     assert "60000 ms" in outcome.message
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
-    assert desk.lifecycle.milestones.controlled_shutdown.done
-    assert all(moment <= 60_000 for moment, _, _ in desk.calls)
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert bench.lifecycle.milestones.controlled_shutdown.done
+    assert all(moment <= 60_000 for moment, _, _ in bench.calls)
 
 
 def test_the_time_limit_does_not_matter_once_registered() -> None:
-    desk = Desk()
-    desk.run()
+    bench = Bench()
+    bench.run()
     for _ in range(100):
-        desk.beat(fenced=False)
-    assert desk.harness.clock.elapsed_ms > 60_000
-    assert desk.lifecycle.state is BrokerState.RUNNING
+        bench.beat(fenced=False)
+    assert bench.harness.clock.elapsed_ms > 60_000
+    assert bench.lifecycle.state is BrokerState.RUNNING
 
 
 # -- catching up and unfencing -----------------------------------------------------------------
 
 
 def test_logs_may_load_once_the_image_has_the_registration() -> None:
-    desk = Desk()
-    desk.register(epoch=30)
-    assert desk.lifecycle.milestones.registered.value == 30
-    assert [offset for offset, _ in desk.follower.waiting] == [30]
+    bench = Bench()
+    bench.register(epoch=30)
+    assert bench.lifecycle.milestones.registered.value == 30
+    assert [offset for offset, _ in bench.follower.waiting] == [30]
     # The controller may think so first; that is not enough.
-    desk.beat(caught_up=True)
-    assert not desk.lifecycle.milestones.caught_up.done
-    assert desk.lifecycle.state is BrokerState.STARTING
-    desk.follower.grow(30)
-    assert desk.lifecycle.milestones.caught_up.done
-    desk.beat(caught_up=True)
-    assert desk.lifecycle.state is BrokerState.RECOVERY
+    bench.beat(caught_up=True)
+    assert not bench.lifecycle.milestones.caught_up.done
+    assert bench.lifecycle.state is BrokerState.STARTING
+    bench.follower.grow(30)
+    assert bench.lifecycle.milestones.caught_up.done
+    bench.beat(caught_up=True)
+    assert bench.lifecycle.state is BrokerState.RECOVERY
 
 
 def test_heartbeats_have_offset_epoch_and_want_fence() -> None:
-    desk = Desk()
-    desk.register(epoch=30)
-    desk.follower.grow(22)
-    request = desk.beat(caught_up=False)
+    bench = Bench()
+    bench.register(epoch=30)
+    bench.follower.grow(22)
+    request = bench.beat(caught_up=False)
     assert (request.broker_epoch, request.current_metadata_offset) == (30, 22)
     assert (request.want_fence, request.want_shut_down) == (True, False)
-    desk.follower.grow(31)
-    desk.lifecycle.ready_to_unfence()
-    request = desk.beat()
+    bench.follower.grow(31)
+    bench.lifecycle.ready_to_unfence()
+    request = bench.beat()
     assert (request.current_metadata_offset, request.want_fence) == (31, False)
 
 
 def test_a_start_does_not_wait_out_heartbeat_intervals() -> None:
-    desk = Desk()
-    desk.run()
-    assert desk.harness.clock.elapsed_ms < 100
+    bench = Bench()
+    bench.run()
+    assert bench.harness.clock.elapsed_ms < 100
 
 
 def test_loading_logs_for_long_keeps_the_heartbeat_interval() -> None:
-    desk = Desk()
-    desk.register()
-    desk.follower.grow(30)
-    desk.beat()
-    assert desk.lifecycle.state is BrokerState.RECOVERY
-    desk.beat()
+    bench = Bench()
+    bench.register()
+    bench.follower.grow(30)
+    bench.beat()
+    assert bench.lifecycle.state is BrokerState.RECOVERY
+    bench.beat()
     moments = []
     for _ in range(3):
-        moments.append(desk.next_call()[0])
-        desk.answer(
+        moments.append(bench.next_call()[0])
+        bench.answer(
             BrokerHeartbeatResponse(error_code=0, is_caught_up=True, should_shut_down=False)
         )
     assert moments == [2_000] * 3
-    assert not desk.lifecycle.milestones.unfenced.done
+    assert not bench.lifecycle.milestones.unfenced.done
 
 
 def test_a_change_while_a_heartbeat_is_in_flight_is_sent_right_after_it() -> None:
-    desk = Desk()
-    desk.run()
-    desk.next_call()
-    desk.lifecycle.propagate_dir_failure(DIRECTORIES[0])
-    assert len(desk.calls) == len({id(request) for _, request, _ in desk.calls})
-    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-    waited, request = desk.next_call()
+    bench = Bench()
+    bench.run()
+    bench.next_call()
+    bench.lifecycle.propagate_dir_failure(DIRECTORIES[0])
+    assert len(bench.calls) == len({id(request) for _, request, _ in bench.calls})
+    bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    waited, request = bench.next_call()
     assert waited <= 1
     assert request.offline_log_dirs == (DIRECTORIES[0],)
 
@@ -263,179 +263,181 @@ def test_a_change_while_a_heartbeat_is_in_flight_is_sent_right_after_it() -> Non
 
 
 def test_a_running_broker_reports_every_interval() -> None:
-    desk = Desk()
-    desk.run()
+    bench = Bench()
+    bench.run()
     waits = []
     for _ in range(4):
-        waits.append(desk.next_call()[0])
-        desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+        waits.append(bench.next_call()[0])
+        bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
     assert waits == [2_000] * 4
 
 
 def test_lost_heartbeats_are_retried() -> None:
-    desk = Desk()
-    desk.run()
-    desk.next_call()
+    bench = Bench()
+    bench.run()
+    bench.next_call()
     waits = []
     for _ in range(3):
-        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        waits.append(desk.next_call()[0])
+        bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400]
-    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-    desk.next_call()
-    desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-    assert desk.next_call()[0] == 100
+    bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    bench.next_call()
+    bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+    assert bench.next_call()[0] == 100
 
 
 def test_the_backoff_of_heartbeats_is_a_session_at_most() -> None:
-    desk = Desk()
-    desk.run()
-    desk.next_call()
+    bench = Bench()
+    bench.run()
+    bench.next_call()
     waits = []
     for _ in range(9):
-        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        waits.append(desk.next_call()[0])
+        bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_600, 3_200, 6_400, 9_000, 9_000]
 
 
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
 def test_an_unregistered_broker_registers_again_and_takes_the_new_epoch(error: Error) -> None:
-    desk = Desk()
-    desk.run()
-    desk.beat(error=error)
-    _, request = desk.next_call()
+    bench = Bench()
+    bench.run()
+    bench.beat(error=error)
+    _, request = bench.next_call()
     assert isinstance(request, BrokerRegistrationRequest)
     assert request.incarnation_id == INCARNATION
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=90))
-    assert desk.epochs == [30, 90]
-    assert desk.beat(fenced=False).broker_epoch == 90
-    assert desk.lifecycle.state is BrokerState.RUNNING
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=90))
+    assert bench.epochs == [30, 90]
+    assert bench.beat(fenced=False).broker_epoch == 90
+    assert bench.lifecycle.state is BrokerState.RUNNING
 
 
 def test_other_refusals_do_not_lead_to_a_registration() -> None:
-    desk = Desk()
-    desk.run()
-    desk.beat(error=Error.UNKNOWN_SERVER_ERROR)
-    assert isinstance(desk.next_call()[1], BrokerHeartbeatRequest)
+    bench = Bench()
+    bench.run()
+    bench.beat(error=Error.UNKNOWN_SERVER_ERROR)
+    assert isinstance(bench.next_call()[1], BrokerHeartbeatRequest)
 
 
 def test_a_fenced_running_broker_sends_the_next_heartbeat_soon() -> None:
-    desk = Desk()
-    desk.run()
-    desk.beat(fenced=True)
-    assert desk.next_call()[0] == 100
+    bench = Bench()
+    bench.run()
+    bench.beat(fenced=True)
+    assert bench.next_call()[0] == 100
 
 
 # -- leaving -----------------------------------------------------------------------------------
 
 
 def test_controlled_shutdown_polls_until_it_is_granted() -> None:
-    desk = Desk()
-    desk.run()
-    controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
-    assert desk.beat(fenced=False).want_shut_down
-    waited, _ = desk.next_call()
+    bench = Bench()
+    bench.run()
+    controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
+    assert bench.beat(fenced=False).want_shut_down
+    waited, _ = bench.next_call()
     assert waited == 50, "a broker that led little goes at once"
     waits = []
     for _ in range(7):
-        desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-        waits.append(desk.next_call()[0])
+        bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_600, 2_000, 2_000]
     assert not controlled_shutdown.done
-    desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
+    bench.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
     assert controlled_shutdown.done
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
-    desk.harness.advance(60_000)
-    assert desk.waiting is None
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
+    bench.harness.advance(60_000)
+    assert bench.waiting is None
 
 
 def test_controlled_shutdown_ends_at_its_timeout() -> None:
-    desk = Desk()
-    desk.run()
-    controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
+    bench = Bench()
+    bench.run()
+    controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
     while not controlled_shutdown.done:
-        if desk.waiting is not None:
-            desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=False))
-        desk.harness.advance(1_000)
-    assert CONFIG.shutdown_timeout_ms <= desk.harness.clock.elapsed_ms < 310_000
+        if bench.waiting is not None:
+            bench.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=False))
+        bench.harness.advance(1_000)
+    assert CONFIG.shutdown_timeout_ms <= bench.harness.clock.elapsed_ms < 310_000
 
 
 def test_controlled_shutdown_ends_without_a_controller() -> None:
-    desk = Desk()
-    desk.run()
-    controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
-    desk.beat(fenced=False)
-    heard_ms = desk.harness.clock.elapsed_ms
+    bench = Bench()
+    bench.run()
+    controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
+    bench.beat(fenced=False)
+    heard_ms = bench.harness.clock.elapsed_ms
     while not controlled_shutdown.done:
-        if desk.waiting is not None:
-            desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        desk.harness.advance(10)
-    silence_ms = desk.harness.clock.elapsed_ms - heard_ms
+        if bench.waiting is not None:
+            bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        bench.harness.advance(10)
+    silence_ms = bench.harness.clock.elapsed_ms - heard_ms
     assert (
         CONFIG.shutdown_response_timeout_ms <= silence_ms < CONFIG.shutdown_response_timeout_ms + 20
     )
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
 def test_a_new_controller_gets_the_request_at_once() -> None:
-    desk = Desk()
-    desk.run()
-    desk.lifecycle.controller_changed()
-    desk.next_call()
+    bench = Bench()
+    bench.run()
+    bench.lifecycle.controller_changed()
+    bench.next_call()
     for _ in range(6):
-        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        desk.next_call()
-    desk.answer(ApiError(Error.NETWORK_EXCEPTION))  # The next wait is 6.4 s.
-    desk.lifecycle.controller_changed()
-    assert desk.next_call()[0] <= 1
+        bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        bench.next_call()
+    bench.answer(ApiError(Error.NETWORK_EXCEPTION))  # The next wait is 6.4 s.
+    bench.lifecycle.controller_changed()
+    assert bench.next_call()[0] <= 1
 
 
 def test_two_requests_are_one_shutdown() -> None:
-    desk = Desk()
-    desk.run()
-    assert desk.lifecycle.begin_controlled_shutdown() is desk.lifecycle.begin_controlled_shutdown()
+    bench = Bench()
+    bench.run()
+    assert (
+        bench.lifecycle.begin_controlled_shutdown() is bench.lifecycle.begin_controlled_shutdown()
+    )
 
 
 @pytest.mark.parametrize("when", ["before", "starting", "recovery"])
 def test_a_broker_that_does_not_serve_yet_stops_without_controlled_shutdown(when: str) -> None:
-    desk = Desk()
+    bench = Bench()
     if when != "before":
-        desk.register()
+        bench.register()
     if when == "recovery":
-        desk.follower.grow(30)
-        desk.beat()
-    assert desk.lifecycle.begin_controlled_shutdown().done
-    desk.harness.advance(60_000)
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+        bench.follower.grow(30)
+        bench.beat()
+    assert bench.lifecycle.begin_controlled_shutdown().done
+    bench.harness.advance(60_000)
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
 def test_a_response_after_the_end_is_ignored() -> None:
-    desk = Desk()
-    desk.lifecycle.start()
-    desk.lifecycle.close()
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
-    assert desk.epochs == []
-    assert desk.lifecycle.epoch == -1
+    bench = Bench()
+    bench.lifecycle.start()
+    bench.lifecycle.close()
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
+    assert bench.epochs == []
+    assert bench.lifecycle.epoch == -1
 
 
 # -- states ------------------------------------------------------------------------------------
 
 
 def test_states_only_go_forward_and_all_end_in_shutting_down() -> None:
-    for state, following in NEXT.items():
-        assert all(after > state for after in following)
-        assert not following or BrokerState.SHUTTING_DOWN in following
+    for state, followed in NEXT.items():
+        assert all(after > state for after in followed)
+        assert not followed or BrokerState.SHUTTING_DOWN in followed
 
 
 def test_an_illegal_transition_is_an_assertion() -> None:
-    desk = Desk()
-    desk.run()
-    start: Callable[[], None] = desk.lifecycle.start
+    bench = Bench()
+    bench.run()
+    start: Callable[[], None] = bench.lifecycle.start
     with pytest.raises(AssertionError, match="RUNNING to STARTING"):
         start()
 
 
-# -- other lives -------------------------------------------------------------------------------
+# -- restarts ----------------------------------------------------------------------------------
 
 
 def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -> BrokerImage:
@@ -470,73 +472,73 @@ def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -
 def test_previous_and_superseded_epochs_of_a_registration(
     previous: int, registered: BrokerImage | None, expected: tuple[int, int]
 ) -> None:
-    desk = Desk(replace(CONFIG, previous_broker_epoch=previous))
-    desk.image = registered
-    desk.lifecycle.start()
-    request = desk.waiting
+    bench = Bench(replace(CONFIG, previous_broker_epoch=previous))
+    bench.image = registered
+    bench.lifecycle.start()
+    request = bench.waiting
     assert (request.previous_broker_epoch, request.superseded_broker_epoch) == expected
 
 
 def test_each_attempt_names_the_registration_in_the_image() -> None:
     """A dead process's registration reached the controller between two attempts of this one."""
-    desk = Desk()
-    desk.lifecycle.start()
-    assert desk.waiting.superseded_broker_epoch == -1
-    desk.image = a_registration(25, b"x", DIRECTORIES)
-    desk.answer(
+    bench = Bench()
+    bench.lifecycle.start()
+    assert bench.waiting.superseded_broker_epoch == -1
+    bench.image = a_registration(25, b"x", DIRECTORIES)
+    bench.answer(
         BrokerRegistrationResponse(error_code=Error.DUPLICATE_BROKER_REGISTRATION, broker_epoch=-1)
     )
-    _, again = desk.next_call()
+    _, again = bench.next_call()
     assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (25, 25)
 
 
 def test_a_broker_whose_id_was_taken_has_lost_nothing_since_its_own_registration() -> None:
-    desk = Desk(replace(CONFIG, previous_broker_epoch=-1))
-    desk.run()
-    desk.image = a_registration(40, b"x", DIRECTORIES)
-    desk.beat(error=Error.STALE_BROKER_EPOCH)
-    _, again = desk.next_call()
+    bench = Bench(replace(CONFIG, previous_broker_epoch=-1))
+    bench.run()
+    bench.image = a_registration(40, b"x", DIRECTORIES)
+    bench.beat(error=Error.STALE_BROKER_EPOCH)
+    _, again = bench.next_call()
     assert isinstance(again, BrokerRegistrationRequest)
     assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (40, 40)
 
 
 def test_a_broker_that_finds_data_loss_registers_as_another_process() -> None:
-    desk = Desk()
-    desk.register()
-    desk.follower.grow(30)
-    desk.beat()
-    desk.image = a_registration(30, b"\1", DIRECTORIES)
+    bench = Bench()
+    bench.register()
+    bench.follower.grow(30)
+    bench.beat()
+    bench.image = a_registration(30, b"\1", DIRECTORIES)
     another = Uuid(b"\5" * 16)
-    desk.next_call()
-    unclean = desk.lifecycle.register_as_unclean(another)
-    desk.beat()
-    _, request = desk.next_call()
+    bench.next_call()
+    unclean = bench.lifecycle.register_as_unclean(another)
+    bench.beat()
+    _, request = bench.next_call()
     assert isinstance(request, BrokerRegistrationRequest)
     assert request.incarnation_id == another
     assert (request.previous_broker_epoch, request.superseded_broker_epoch) == (-1, 30)
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
     assert not unclean.done
-    desk.follower.grow(50)
+    bench.follower.grow(50)
     assert unclean.done
-    assert (desk.epochs, desk.lifecycle.epoch) == ([30, 50], 50)
-    desk.lifecycle.ready_to_unfence()
-    assert desk.beat(fenced=False).broker_epoch == 50
-    assert desk.lifecycle.state is BrokerState.RUNNING
+    assert (bench.epochs, bench.lifecycle.epoch) == ([30, 50], 50)
+    bench.lifecycle.ready_to_unfence()
+    assert bench.beat(fenced=False).broker_epoch == 50
+    assert bench.lifecycle.state is BrokerState.RUNNING
 
 
 def test_a_response_to_the_clean_registration_does_not_count_for_the_unclean_one() -> None:
-    desk = Desk()
-    desk.register()
-    desk.follower.grow(30)
-    desk.beat(error=Error.STALE_BROKER_EPOCH)
-    _, previous = desk.next_call()
+    bench = Bench()
+    bench.register()
+    bench.follower.grow(30)
+    bench.beat(error=Error.STALE_BROKER_EPOCH)
+    _, previous = bench.next_call()
     assert isinstance(previous, BrokerRegistrationRequest)
-    unclean = desk.lifecycle.register_as_unclean(Uuid(b"\5" * 16))
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=45))
-    _, request = desk.next_call()
+    unclean = bench.lifecycle.register_as_unclean(Uuid(b"\5" * 16))
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=45))
+    _, request = bench.next_call()
     assert isinstance(request, BrokerRegistrationRequest)
     assert (request.incarnation_id, request.previous_broker_epoch) == (Uuid(b"\5" * 16), -1)
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
-    desk.follower.grow(50)
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
+    bench.follower.grow(50)
     assert unclean.done
-    assert desk.epochs == [30, 50]
+    assert bench.epochs == [30, 50]

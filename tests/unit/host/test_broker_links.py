@@ -1,6 +1,6 @@
-"""A broker finds the others where the newest metadata says that they are.
+"""A broker connects to the others at their addresses in the newest metadata.
 
-Method: the links are fakes that remember what they were made with.
+Method: the links are fakes that record their parameters.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class FakeLink:
         self.closed = True
 
 
-class Surroundings:
+class Cluster:
     """Metadata that changes, and the links that were made."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Surroundings:
 
 
 def test_each_broker_and_fetcher_has_a_connection_made_once() -> None:
-    harness = Surroundings()
+    harness = Cluster()
     assert harness.links.to(2) is harness.links.to(2, 0)
     assert harness.links.to(2, 1) is not harness.links.to(2)
     assert harness.links.to(3) is not harness.links.to(2)
@@ -71,7 +71,7 @@ def test_each_broker_and_fetcher_has_a_connection_made_once() -> None:
 
 
 def test_the_address_is_that_of_the_inter_broker_listener_at_each_connect() -> None:
-    harness = Surroundings()
+    harness = Cluster()
     harness.links.to(2)
     (link,) = harness.made
     assert link.choose() is None  # Not registered yet: there is nowhere to go.
@@ -86,7 +86,7 @@ def test_the_address_is_that_of_the_inter_broker_listener_at_each_connect() -> N
 
 
 def test_closing_closes_all() -> None:
-    harness = Surroundings()
+    harness = Cluster()
     harness.links.to(2)
     harness.links.to(3)
     harness.links.close()

@@ -1,6 +1,7 @@
-"""Cleanings in processes of their own: results, failures, ends before their time.
+"""Log cleanings in child processes: results, failures, early ends.
 
-Method: a real log in a folder, real child processes, an event loop that the results come back to.
+Method: a real log in a directory, real child processes, an event loop that the results come back
+to.
 """
 
 import asyncio

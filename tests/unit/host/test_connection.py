@@ -1,4 +1,4 @@
-"""Frames come out as they went in, however the bytes were cut; answers keep their order.
+"""Frames come out as they went in, however the bytes were cut; responses keep their order.
 
 Method: a real server on a free port with a scripted handler, and plain sockets as peers.
 """

@@ -233,7 +233,7 @@ def test_replicas_are_deleted_and_confirmed() -> None:
 
 
 def test_a_request_with_a_lost_response_is_retried() -> None:
-    """The broker has done it; only its word was lost, thrice. The order stays."""
+    """The broker has done it; only its response was lost, three times. The request is retried."""
 
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic(partitions=2)
@@ -260,7 +260,7 @@ def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> N
         assert controller.events == []
         assert controller.channels.queue_size(1) == 1
 
-        # It returns as another process, whose logs nobody knows: they are set aside and kept.
+        # It restarts, and its logs are not in its metadata: they are renamed to strays and kept.
         broker.start(41)
         assert sorted(broker.node_dirs()) == [
             f"t-{number}.{TOPIC_ID.hex()}-stray" for number in range(2)
@@ -270,7 +270,7 @@ def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> N
         stale = Error.STALE_BROKER_EPOCH
         assert controller.errors() == [stale, stale]
 
-        # Asked again, under its new epoch, it lets them go once it knows of the deletion.
+        # On a request with its new epoch, it deletes them once it knows of the deletion.
         broker.world.commit(entry(TOPIC_ID))
         controller.delete(41, 0, 1)
         await controller.until(lambda: len(controller.events) == 3)
@@ -282,7 +282,7 @@ def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> N
 
 
 def test_a_broker_that_was_unreachable_answers_queued_requests() -> None:
-    """Its port was closed and opened again by the same process: nobody noticed a bounce."""
+    """Its port was closed and opened again by the same process, without a new registration."""
 
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic(partitions=2)

@@ -1,6 +1,6 @@
-"""A silent broker is fenced when its session ends, whoever else is late, and whatever fails.
+"""A broker without heartbeats is fenced when its session ends, whatever else is late or fails.
 
-Method: the controller role on a disk in memory; time by hand. Brokers are their records.
+Method: the controller role on a disk in memory; manual time. Brokers are their records.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ def running(
 def add_broker(
     harness: Harness, controller: ControllerNode, broker_id: int, *, epoch: int = -1
 ) -> None:
-    """Make an unfenced broker that is heard of now; its epoch is its id unless said."""
+    """Make an unfenced broker with a heartbeat now; its epoch is its id by default."""
     broker = BrokerImage(
         id=broker_id,
         epoch=broker_id if epoch < 0 else epoch,
@@ -137,7 +137,7 @@ def test_a_controller_that_was_paused_fences_no_broker_for_its_own_pause() -> No
 
 
 class ConfusedLiveness(BrokerLiveness):
-    """Names a broker that does not exist, until it is told to be sane."""
+    """Names a broker that does not exist, until it is set right."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         super().__init__(session_timeout_ms)
@@ -172,7 +172,7 @@ def test_after_a_stop_no_session_is_checked() -> None:
     assert fenced(controller) == []
 
 
-# -- elections that nobody asked for -------------------------------------------------------------
+# -- periodic elections --------------------------------------------------------------------------
 
 TOPIC = Uuid(b"topic-----------")
 
@@ -202,7 +202,7 @@ def leader(controller: ControllerNode) -> int:
 
 
 def keep_alive(harness: Harness, controller: ControllerNode, *brokers: int, ms: int) -> None:
-    """Let time pass in which brokers are heard of."""
+    """Let time pass in which brokers send heartbeats."""
     for _ in range(ms // RECHECK_MS):
         for broker_id in brokers:
             controller.context.liveness.touch(broker_id, harness.clock.monotonic_ms())

@@ -1,7 +1,7 @@
 """The controller decides, commits, answers, and never acknowledges what a crash can take away.
 
-Method: a real metadata log on a disk in memory that forgets what was not synced and fails where
-told; threads run when the test says so, so every moment between append and commit can be seen.
+Method: a real metadata log on a disk in memory that forgets what was not synced and fails on
+request; threads run when the test says so, so every moment between append and commit can be seen.
 """
 
 import errno
@@ -178,18 +178,18 @@ def test_a_record_that_the_image_cannot_take_is_never_written() -> None:
 
 def test_a_listener_that_breaks_does_not_stop_the_others() -> None:
     controller = running()
-    heard: list[int] = []
+    published: list[int] = []
 
     def broken(delta: ClusterDelta) -> None:
         raise ZeroDivisionError
 
-    controller.runtime.subscribe(lambda delta: heard.append(delta.image.position[0]))
+    controller.runtime.subscribe(lambda delta: published.append(delta.image.position[0]))
     with pytest.raises(ZeroDivisionError):
         controller.runtime.subscribe(broken)
     controller.runtime._subscribers.insert(0, broken)
     answer = controller.write(a_topic(1))
     controller.harness.workers.run()
-    assert heard == [1, 2]
+    assert published == [1, 2]
     assert answer.value == "done"
 
 
@@ -247,15 +247,15 @@ def test_a_subscriber_gets_the_state_and_then_each_change() -> None:
     controller = running()
     controller.write(a_topic(1))
     controller.harness.workers.run()
-    heard: list[ClusterDelta] = []
-    controller.runtime.subscribe(heard.append)
-    assert [next(iter(delta.created_topics.values())).name for delta in heard] == ["topic-1"]
+    published: list[ClusterDelta] = []
+    controller.runtime.subscribe(published.append)
+    assert [next(iter(delta.created_topics.values())).name for delta in published] == ["topic-1"]
     controller.write(a_topic(2))
-    assert len(heard) == 1, "not committed"
+    assert len(published) == 1, "not committed"
     controller.harness.workers.run()
-    assert heard[1].before is heard[0].image
-    assert heard[1].image is controller.runtime.committed_image
-    controller.runtime.unsubscribe(heard.append)
+    assert published[1].before is published[0].image
+    assert published[1].image is controller.runtime.committed_image
+    controller.runtime.unsubscribe(published.append)
 
 
 # -- time --------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A controller stays until the brokers that leave have left, and not a moment longer.
+"""A controller waits for the controlled shutdowns of other brokers, and not longer.
 
-Method: an image that the test changes; time by hand.
+Method: an image that the test changes; manual time.
 """
 
 from dataclasses import replace
@@ -89,7 +89,7 @@ def test_the_wait_for_a_broker_that_dies_is_limited() -> None:
 
 
 def test_there_is_no_wait_without_a_quorum() -> None:
-    """A standby may not have heard of the last one's end when that one took its vote away."""
+    """A standby may not know of the last shutdown when that broker's vote is lost."""
     cluster = Cluster(broker_1="gone", broker_2="leaving")
     cluster.harness.advance(STALLED_MS - 1)
     assert not cluster.finished.done

@@ -1,7 +1,7 @@
-"""A KRaft controller has every deletion proved by every broker, in each of its terms.
+"""A KRaft controller has every deletion confirmed by every broker, in each of its terms.
 
 Method: the controller role on a disk in memory, brokers that are records, and links whose other
-ends are the test; time by hand. What is decided is the deletion policy's matter and tested there.
+ends are the test; manual time. Decisions are tested with the deletion policy.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Cluster:
         self.create(TOPIC)
 
     def start(self) -> ControllerNode:
-        """Let the next controller take office."""
+        """Let the next controller begin its term."""
         retention = {"ottla.deletion.receipt.retention.ms": str(RETENTION_MS)}
         self.controller = running(
             self.harness,
@@ -112,7 +112,7 @@ class Cluster:
         )
 
     def wait(self, ms: int) -> None:
-        """Let time pass; all brokers that are not fenced are heard of meanwhile."""
+        """Let time pass; all brokers that are not fenced send heartbeats meanwhile."""
         while ms > 0:
             for broker_id in self.controller.image.brokers:
                 self.controller.context.liveness.touch(broker_id, self.harness.clock.monotonic_ms())
@@ -127,7 +127,7 @@ class Cluster:
 
     @property
     def rows(self) -> dict[int, str]:
-        """How far each broker's replica is, in words."""
+        """Return the state of each broker's replica."""
         entry = self.entry
         assert entry is not None
         return {

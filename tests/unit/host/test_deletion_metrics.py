@@ -1,6 +1,6 @@
-"""What is counted of deletions, in either mode.
+"""The metrics of deletions, in either mode.
 
-Method: images written out; a controller whose gauges are scraped as a deletion goes on.
+Method: images written out; a controller whose gauges are scraped during a deletion.
 """
 
 import pytest

@@ -1,7 +1,7 @@
-"""The driver of deletions: one decision at a time, orders that rest on facts, a timer that stays.
+"""The driver of deletions: one decision at a time, orders after commits, a reliable timer.
 
-Method: the real manager, a controller that decides at once or when told, time by hand. What is
-decided is the policy's matter and tested there; the two modes' offices have tests of their own.
+Method: the real manager, a controller that decides at once or on request, manual time. Decisions
+are tested with the policy; the drivers' owners in the two modes have tests of their own.
 """
 
 from collections import deque

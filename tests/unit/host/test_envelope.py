@@ -1,6 +1,6 @@
 """The controller's side of envelopes, and both sides together.
 
-Method: the envelope's handler is the real one; what it hands requests to remembers them.
+Method: the envelope's handler is the real one; its dispatcher is a fake that records requests.
 """
 
 from typing import Any, cast
@@ -98,7 +98,7 @@ def test_an_elected_controller_that_is_not_active_yet_has_the_broker_retry() -> 
 
 
 class Elected:
-    """A controller whose office is not certain."""
+    """An elected controller that is not active yet."""
 
     in_office = False
 
@@ -126,8 +126,8 @@ def test_a_controller_that_resigned_during_a_request_does_not_mark_it_untouched(
 
 
 def test_the_untouched_mark_goes_over_the_wire() -> None:
-    for told in (UNTOUCHED, MOVED):
-        assert decode(EnvelopeResponse, encode(told, 0), 0) == told
+    for response in (UNTOUCHED, MOVED):
+        assert decode(EnvelopeResponse, encode(response, 0), 0) == response
 
 
 def test_a_request_goes_there_and_back() -> None:

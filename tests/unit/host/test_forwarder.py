@@ -1,4 +1,4 @@
-"""Requests reach the controller inside envelopes, are repeated where that is right, and come back.
+"""Requests reach the controller in envelopes, are retried where that is safe, and are answered.
 
 Method: a channel that answers from a list.
 """
@@ -44,7 +44,7 @@ from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from .harness import Harness, a_connection
 
 FRAME = encode_request(DescribeQuorumRequest(topics=()), 1, 77, "a client")[4:]
-"""A question, which may be asked twice."""
+"""A request that may be repeated."""
 
 CREATE = encode_request(CreateTopicsRequest(topics=(), timeout_ms=400), 5, 77, "a client")[4:]
 DELETE = encode_request(DeleteTopicsRequest(topic_names=("t",), timeout_ms=0), 5, 77, "me")[4:]
@@ -99,9 +99,9 @@ class Broker:
         topic = TopicRecord(name="t", topic_id=TOPIC_ID)
         self.image = replay(EMPTY, [topic], offset=0, epoch=1).image
 
-    def hear_of_its_end(self) -> None:
-        gone = RemoveTopicRecord(topic_id=TOPIC_ID)
-        self.image = replay(self.image, [gone], offset=1, epoch=1).image
+    def listeners_of_its_close(self) -> None:
+        deletion = RemoveTopicRecord(topic_id=TOPIC_ID)
+        self.image = replay(self.image, [deletion], offset=1, epoch=1).image
 
 
 def forward(harness: Harness, channel: Any, frame: bytes = FRAME) -> Pending[Forwarded]:
@@ -180,7 +180,7 @@ def test_a_request_that_may_have_been_processed_is_not_repeated(lost: Any) -> No
 
 
 def test_an_untouched_request_is_retried() -> None:
-    """A change asked for while a controller is being elected would fail for nothing."""
+    """A change during a controller election would fail needlessly."""
     harness = Harness()
     channel = Channel(UNTOUCHED, UNTOUCHED, YES)
     answer = forward(harness, channel, CREATE)
@@ -192,13 +192,13 @@ def test_an_untouched_request_is_retried() -> None:
 def test_a_deletion_is_sent_again_by_ids_and_answered_by_names() -> None:
     harness = Harness()
     ctx = broker_context(harness)
-    gone = DeleteTopicsResponse(
+    deletion = DeleteTopicsResponse(
         responses=(DeletableTopicResult(name=None, topic_id=TOPIC_ID, error_code=100),)
     )
-    data = b"".join(encode_response(gone, 6, 77))[4:]
+    data = b"".join(encode_response(deletion, 6, 77))[4:]
     channel = Channel(LOST, UNTOUCHED, EnvelopeResponse(response_data=data, error_code=0))
     answer = a_forwarder(harness, channel).forward(ctx, DELETE)
-    cast(Any, ctx.broker).hear_of_its_end()
+    cast(Any, ctx.broker).listeners_of_its_close()
     harness.advance(100)
     first, *others = [request.request_data for request, _, _ in channel.sent]
     assert first == DELETE
@@ -208,8 +208,8 @@ def test_a_deletion_is_sent_again_by_ids_and_answered_by_names() -> None:
         assert (sent.name, sent.topic_id) == (None, TOPIC_ID)
     assert len(others) == 2
     response = cast(Any, answer.value)
-    _, told = decode_response(DeleteTopicsResponse, response, 5)
-    assert [(each.name, each.error_code) for each in told.responses] == [("t", 0)]
+    _, answer = decode_response(DeleteTopicsResponse, response, 5)
+    assert [(each.name, each.error_code) for each in answer.responses] == [("t", 0)]
 
 
 def test_a_deletion_that_got_through_is_passed_on_as_it_is() -> None:
@@ -227,7 +227,7 @@ def test_an_answer_to_a_repeated_deletion_that_is_none_ends_the_client() -> None
 
 @pytest.mark.parametrize("channel", [Unconnected(), Channel(*[UNTOUCHED] * 100)], ids=["0", "1"])
 def test_nothing_is_sent_after_its_timeout(channel: Channel) -> None:
-    """Who was told that his time is over may have done something else since."""
+    """A client that got a timeout may have done something else since."""
     harness = Harness()
     answer = forward(harness, channel, CREATE)
     harness.advance(399)
@@ -242,7 +242,7 @@ def test_nothing_is_sent_after_its_timeout(channel: Channel) -> None:
     ("frame", "limit_ms"), [(CREATE, 400), (FRAME, 1_000)], ids=["its own", "the default"]
 )
 def test_a_request_in_flight_is_answered_within_its_timeout(frame: bytes, limit_ms: int) -> None:
-    """A controller that hangs keeps nobody waiting; its own answer at the limit comes through."""
+    """A controller that hangs delays no client; its own response at the timeout is passed on."""
     harness = Harness()
     channel = Channel()
     answer = forward(harness, channel, frame)
@@ -265,7 +265,7 @@ def test_and_its_connection_is_kept_for_others() -> None:
 
 
 class ControllerSender(Channel):
-    """Answers when told."""
+    """Answers on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -491,5 +491,5 @@ def test_a_response_does_not_wait_long_for_a_broker_without_metadata() -> None:
     assert not answer.done
     harness.advance(1)
     assert answer.value == b"done"
-    assert never.done  # Whoever keeps the wait may let it go.
+    assert never.done  # The wait is completed, so that it can be removed.
     never.complete(None)

@@ -1,6 +1,6 @@
-"""What has survived a long collection is not looked at again, until much more has been set aside.
+"""Objects that survive a long collection are not traversed again, until many more are frozen.
 
-Method: a collector that the test plays; and the real one, of which nothing must be lost.
+Method: a fake collector; and the real one, with which nothing must leak.
 """
 
 import gc

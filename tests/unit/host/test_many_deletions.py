@@ -1,7 +1,7 @@
-"""A request that deletes more topics than one batch may is served, and the loop has others' turns.
+"""A request that deletes more topics than fit a batch is served, without blocking the loop.
 
-Method: the controller role on a disk in memory, which runs its threads when told; the limits of a
-batch and of a step are made small. The request passes the handler.
+Method: the controller role on a disk in memory, whose threads run on request; the limits of a batch
+and of a step are small. The request passes the handler.
 """
 
 from types import SimpleNamespace
@@ -78,7 +78,7 @@ def delete_all(harness: Harness, controller: ControllerNode) -> Pending[Any]:
     return answer
 
 
-def left(controller: ControllerNode) -> tuple[int, int]:
+def remaining(controller: ControllerNode) -> tuple[int, int]:
     """Return how many topics are there, and how many are in the ledger; committed."""
     image = controller.runtime.committed_image
     return len(image.topics), image.deletions.pending_count()
@@ -87,11 +87,11 @@ def left(controller: ControllerNode) -> tuple[int, int]:
 def test_a_request_goes_in_steps_and_each_topic_with_its_entry(harness: Harness) -> None:
     controller = a_controller(harness)
     answer = delete_all(harness, controller)
-    seen = [left(controller)]
+    seen = [remaining(controller)]
     while harness.workers.waiting:
         assert not answer.done
         harness.workers.run(1)
-        seen.append(left(controller))
+        seen.append(remaining(controller))
     assert {each.error_code for each in answer.value.responses} == {Error.NONE}
     assert seen[-1] == (0, TOPICS)
     assert all(topics + entries == TOPICS for topics, entries in seen)

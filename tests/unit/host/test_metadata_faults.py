@@ -1,7 +1,7 @@
 """Metadata that cannot be loaded ends the node with the reason; what fails to apply is retried.
 
 Method: real controllers and followers over disks in memory. A leader's log gets a batch that only
-a broken leader writes: its image lacks it, so it goes on, and everybody else meets the batch.
+a broken leader writes: its image lacks it, so it continues, and all others read the batch.
 """
 
 import re

@@ -65,7 +65,7 @@ class Cluster:
     def restart_controller(self) -> None:
         self.broker.sender.down = True
         self.controller.runtime.stop()
-        # What the old process had parked is answered by nobody.
+        # The delayed fetch of the old process is not answered.
         self.settle(100)
         self.controller = Controller(self.harness, **self.options)
         self.harness.workers.run()
@@ -122,7 +122,7 @@ def test_one_fetch_is_in_flight_and_waits_at_the_leader() -> None:
     cluster = Cluster()
     asked = len(cluster.broker.sender.sent)
     cluster.harness.advance(5_000)
-    # 500 ms each, parked.
+    # 500 ms each, in purgatory.
     assert 9 <= len(cluster.broker.sender.sent) - asked <= 11
 
 
@@ -471,8 +471,8 @@ def test_any_history_ends_with_equal_images(actions: list[str], snapshots: bool)
                 cluster.controller.write(a_config(f"name-{number}", str(number)))
                 cluster.harness.workers.run()
             case "remove" if live:
-                gone = a_topic(live.pop(0)).topic_id
-                cluster.controller.write(RemoveTopicRecord(topic_id=gone))
+                deleted_topic = a_topic(live.pop(0)).topic_id
+                cluster.controller.write(RemoveTopicRecord(topic_id=deleted_topic))
                 cluster.harness.workers.run()
             case "restart controller":
                 cluster.restart_controller()

@@ -1,6 +1,6 @@
-"""What a node tells of its process, its sockets and its controller.
+"""The metrics of a node's process, sockets and controller.
 
-Method: the families are rendered and read back strictly. /proc is a folder of the test. The
+Method: the families are rendered and parsed strictly. /proc is a directory of the test. The
 controller is a real one over a disk in memory.
 """
 

@@ -1,6 +1,6 @@
-"""The metrics port answers GET /metrics, refuses the rest by its right number, and holds little.
+"""The metrics port answers GET /metrics, rejects the rest with the right status, bounds resources.
 
-Method: real sockets on the loop of the test; each test says its bytes and reads to the end.
+Method: real sockets on the loop of the test; each test sends its bytes and reads to the end.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n"
 
 
 class Source:
-    """Families whose one number is how often they were asked for."""
+    """Families whose one value is how often they were collected."""
 
     def __init__(self, samples: int = 1) -> None:
         self.scrapes = 0

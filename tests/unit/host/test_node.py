@@ -1,7 +1,7 @@
 """A whole node in this process: it starts, serves, reports what breaks, and stops from anywhere.
 
-Method: a combined node on real folders and free ports, asked over real sockets. `free_node`
-makes one that listens on port 0, so what it tells others must be what it got.
+Method: a combined node on real directories and free ports, with requests over real sockets.
+`free_node` makes one that listens on port 0, so that it must advertise the port it got.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from .harness import CLUSTER_ID
 
 
-def free_node(folder: Path, **properties: str) -> NodeConfig:
+def free_node(directory: Path, **properties: str) -> NodeConfig:
     """Return the configuration of a formatted combined node; underscores stand for dots."""
     (controller_port,) = free_ports(1)
     given = {
@@ -48,7 +48,7 @@ def free_node(folder: Path, **properties: str) -> NodeConfig:
         "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "log.dirs": f"{folder}/a,{folder}/b",
+        "log.dirs": f"{directory}/a,{directory}/b",
         "broker.heartbeat.interval.ms": "50",
     }
     config = NodeConfig.parse(given | {k.replace("_", "."): v for k, v in properties.items()})
@@ -85,7 +85,7 @@ async def started(config: NodeConfig) -> Node:
 
 
 def channel_to(node: Node) -> Channel:
-    """Return a channel to the address that the node told the cluster."""
+    """Return a channel to the address that the node advertised."""
     (endpoint,) = node.image.brokers[1].endpoints
     return Channel(
         AsyncioDialer(asyncio.get_running_loop()),
@@ -265,7 +265,7 @@ def test_a_stop_in_the_middle_of_a_start(tmp_path: Path, turns: int) -> None:
         await node.stop()
         await asyncio.sleep(0.05)
         assert trouble == []
-        # Nothing is locked or half made: the same folders start.
+        # Nothing is locked or half made: the same log directories start.
         await (await started(config)).stop()
 
     run(test)
@@ -329,7 +329,7 @@ def test_requests_in_flight_do_not_hold_up_a_stop(tmp_path: Path) -> None:
 def test_only_configured_socket_options_are_set(tmp_path: Path) -> None:
     plain = socket_options(free_node(tmp_path))
     assert (plain.backlog, plain.send_buffer_bytes, plain.receive_buffer_bytes) == (50, -1, -1)
-    said = socket_options(
+    options = socket_options(
         free_node(
             tmp_path,
             socket_listen_backlog_size="7",
@@ -337,4 +337,8 @@ def test_only_configured_socket_options_are_set(tmp_path: Path) -> None:
             socket_receive_buffer_bytes="2000",
         )
     )
-    assert (said.backlog, said.send_buffer_bytes, said.receive_buffer_bytes) == (7, 1000, 2000)
+    assert (options.backlog, options.send_buffer_bytes, options.receive_buffer_bytes) == (
+        7,
+        1000,
+        2000,
+    )

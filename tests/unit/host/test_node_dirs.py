@@ -1,6 +1,6 @@
-"""A node opens folders that are its own and free, and keeps or deletes on evidence only.
+"""A node opens log directories that are its own and not locked, and deletes on evidence only.
 
-Method: a disk in memory with formatted folders; images made from records.
+Method: a disk in memory with formatted log directories; images made from records.
 """
 
 import asyncio
@@ -315,10 +315,10 @@ def run_and_die(harness: Harness, config: NodeConfig, epoch: int, boot_id: str) 
 
 
 def previous_epoch(harness: Harness, config: NodeConfig, boot_id: str) -> int:
-    return left_by_the_last_life(harness, config, boot_id).previous_broker_epoch
+    return after_the_last_process(harness, config, boot_id).previous_broker_epoch
 
 
-def left_by_the_last_life(harness: Harness, config: NodeConfig, boot_id: str) -> NodeDirs:
+def after_the_last_process(harness: Harness, config: NodeConfig, boot_id: str) -> NodeDirs:
     node_dirs = open_node_dirs(
         harness.disk,
         config,
@@ -377,24 +377,24 @@ def test_a_damaged_epoch_file_is_ignored() -> None:
     harness = Harness()
     config = formatted(harness)
     run_and_die(harness, config, 41, "monday")
-    for spoilt in (
+    for damaged in (
         b"",
         b"[]",
         b"{",
         b'{"bootId":"monday"}',
         b'{"bootId":"monday","brokerEpoch":"x"}',
     ):
-        harness.disk.write_atomic(f"/a/{names.RUNNING}", spoilt)
+        harness.disk.write_atomic(f"/a/{names.RUNNING}", damaged)
         assert previous_epoch(harness, config, "monday") == -1
 
 
 def test_nothing_is_lost_since_the_epoch_of_this_boot_whatever_was_registered_later() -> None:
     harness = Harness()
     config = formatted(harness)
-    assert left_by_the_last_life(harness, config, "monday").previous_broker_epoch == -1
+    assert after_the_last_process(harness, config, "monday").previous_broker_epoch == -1
     run_and_die(harness, config, 41, "monday")
-    assert left_by_the_last_life(harness, config, "monday").previous_broker_epoch == 41
-    assert left_by_the_last_life(harness, config, "tuesday").previous_broker_epoch == -1
+    assert after_the_last_process(harness, config, "monday").previous_broker_epoch == 41
+    assert after_the_last_process(harness, config, "tuesday").previous_broker_epoch == -1
 
 
 def test_the_epoch_of_a_clean_shutdown_counts_from_the_next_start_on() -> None:
@@ -403,14 +403,14 @@ def test_the_epoch_of_a_clean_shutdown_counts_from_the_next_start_on() -> None:
     config = formatted(harness)
     for path in ("/a", "/b"):
         harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
-    first = left_by_the_last_life(harness, config, "monday")
+    first = after_the_last_process(harness, config, "monday")
     assert first.previous_broker_epoch == 42
     harness.disk.kill()
     for path in ("/a", "/b"):
         harness.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
-    second = left_by_the_last_life(harness, config, "monday")
+    second = after_the_last_process(harness, config, "monday")
     assert second.previous_broker_epoch == 42
-    assert left_by_the_last_life(harness, config, "tuesday").previous_broker_epoch == -1
+    assert after_the_last_process(harness, config, "tuesday").previous_broker_epoch == -1
 
 
 def test_a_replica_whose_metadata_file_is_damaged_is_logged(

@@ -1,6 +1,6 @@
-"""A whole node's metrics, scraped over HTTP: they say what was asked of it.
+"""A whole node's metrics, scraped over HTTP: they count its requests.
 
-Method: a combined node in this process, on real folders and free ports; every text is read
+Method: a combined node in this process, on real directories and free ports; every text is parsed
 strictly. Numbers are compared with what the test itself did.
 """
 

@@ -1,6 +1,6 @@
-"""Answers leave in order, whatever is bytes and whatever is a slice of a file.
+"""Responses are sent in order, whether they are bytes or slices of files.
 
-Method: a transport in memory that fills up when told, real files, a loop that runs by hand;
+Method: a transport in memory that fills up on request, real files, a loop that runs by hand;
 sending over real sockets is the subject of `test_connection`.
 """
 

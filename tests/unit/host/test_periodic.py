@@ -1,6 +1,6 @@
-"""Passes come every so often, one at a time, and follow each other while more waits.
+"""Passes run at an interval, one at a time, and follow each other while more is left.
 
-Method: a clock by hand; work whose answers are given by the test.
+Method: a manual clock; work whose answers are given by the test.
 """
 
 from ottla.base.errors import ApiError, Error

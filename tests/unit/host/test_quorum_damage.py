@@ -1,4 +1,4 @@
-"""A damaged metadata log is refused where it was durable, and cut where a crash may have torn it.
+"""A metadata log damaged below the recovery point is refused; a torn end is truncated.
 
 Method: real storages, controllers and followers over a disk in memory; bytes are flipped between
 two starts. `refused` also checks that the refusal changes nothing on the disk.
@@ -77,7 +77,7 @@ def contents(harness: Harness, directory: str) -> dict[str, bytes]:
 
 
 def refused(harness: Harness, directory: str, match: str, remedy: str = "from a backup") -> None:
-    """Check that the folder is refused, again and again, and that nothing in it changes."""
+    """Check that the directory is refused, again and again, and that nothing in it changes."""
     before = contents(harness, f"{directory}/__cluster_metadata-0")
     for _ in range(2):
         with pytest.raises(MetadataDamaged, match=match) as refusal:
@@ -105,9 +105,7 @@ def a_point(harness: Harness) -> RecoveryPoint:
     return RecoveryPoint(harness.disk, "/meta", clock=harness.clock, workers=harness.workers)
 
 
-def test_the_recovery_point_survives_the_process_and_is_synced_for_a_power_loss() -> (
-    None
-):
+def test_the_recovery_point_survives_the_process_and_is_synced_for_a_power_loss() -> None:
     harness = Harness()
     point = a_point(harness)
     for offset in (1, 5, 9):
@@ -251,7 +249,7 @@ def test_a_recovery_point_without_a_valid_slot_is_damage() -> None:
 
 
 def stopped(harness: Harness) -> None:
-    """Leave a folder with topics 1-9 at offsets 0-8, as a clean stop does."""
+    """Leave a directory with topics 1-9 at offsets 0-8, as a clean stop does."""
     storage = filled(harness)
     storage.seal()
     storage.close()

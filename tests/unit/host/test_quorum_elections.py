@@ -1,4 +1,4 @@
-"""Three controllers in one room: elections on the wire, standbys, a leader that is cut off.
+"""Three controllers: elections on the wire, standbys, a leader that is cut off.
 
 Method: real runtimes, drivers, storages and codecs on fake disks and time; a request is answered
 at once, or not at all where the link is cut.

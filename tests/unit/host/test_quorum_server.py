@@ -1,4 +1,4 @@
-"""What the quorum tells on the wire: Fetch, FetchSnapshot and DescribeQuorum, field by field.
+"""The quorum's responses on the wire: Fetch, FetchSnapshot and DescribeQuorum, field by field.
 
 Method: a real controller over a disk in memory; requests as other implementations send them,
 wrong ones included, each through the codec.
@@ -47,7 +47,7 @@ def fetch_request(
     version: int = 17,
     bytes_max: int = 1 << 20,
 ) -> fetch_wire.FetchRequest:
-    asked = fetch_wire.FetchPartition(
+    requested = fetch_wire.FetchPartition(
         partition=partition,
         current_leader_epoch=leader_epoch,
         fetch_offset=offset,
@@ -64,7 +64,7 @@ def fetch_request(
         cluster_id=cluster_id,
         max_wait_ms=wait_ms,
         min_bytes=0,
-        topics=(fetch_wire.FetchTopic(partitions=(asked,), **named),),
+        topics=(fetch_wire.FetchTopic(partitions=(requested,), **named),),
         **replica_fields,
     )
 
@@ -208,8 +208,10 @@ def with_snapshot() -> tuple[Controller, snapshot_wire.SnapshotId]:
     controller.harness.workers.run()
     partition = partition_of(fetched(controller))
     assert bytes(partition.records) == b""  # type: ignore[arg-type]
-    told = partition.snapshot_id
-    return controller, snapshot_wire.SnapshotId(end_offset=told.end_offset, epoch=told.epoch)
+    response = partition.snapshot_id
+    return controller, snapshot_wire.SnapshotId(
+        end_offset=response.end_offset, epoch=response.epoch
+    )
 
 
 def piece(
@@ -223,7 +225,7 @@ def piece(
     partition: int = 0,
     cluster_id: str | None = CLUSTER_ID,
 ) -> snapshot_wire.FetchSnapshotResponse:
-    asked = snapshot_wire.RequestPartitionSnapshot(
+    requested = snapshot_wire.RequestPartitionSnapshot(
         partition=partition,
         current_leader_epoch=leader_epoch,
         snapshot_id=snapshot,
@@ -233,7 +235,7 @@ def piece(
         cluster_id=cluster_id,
         replica_id=5,
         max_bytes=bytes_max,
-        topics=(snapshot_wire.RequestTopicSnapshot(name=topic, partitions=(asked,)),),
+        topics=(snapshot_wire.RequestTopicSnapshot(name=topic, partitions=(requested,)),),
     )
     request = decode(type(request), encode(request, 1), 1)
     ctx = controller.harness.context(version=1, key=59, quorum_or_none=controller.runtime.quorum)

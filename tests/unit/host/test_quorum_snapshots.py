@@ -1,4 +1,4 @@
-"""A snapshot that is finished after a newer one was adopted does not count.
+"""A snapshot that is completed after a newer one was fetched is deleted.
 
 Method: the real follower and controllers over one disk in memory; the thread that writes the
 snapshot runs when the test lets it.

@@ -1,6 +1,6 @@
-"""The metadata folder: what is on disk, what a start finds there, what it puts right.
+"""The metadata partition directory: its files, what a start finds there, what it repairs.
 
-Method: a disk in memory; folders as Kafka or a crash may leave them.
+Method: a disk in memory; directories as Kafka or a crash may leave them.
 """
 
 import pytest
@@ -39,7 +39,7 @@ def batch(offset: int, *numbers: int, epoch: int = 1) -> bytes:
 
 
 def filled(harness: Harness, *, segment_bytes: int = 1 << 30) -> QuorumStorage:
-    """Return a folder with topics 1-9 at offsets 0-8, epoch 2 from offset 6 on, flushed."""
+    """Return a directory with topics 1-9 at offsets 0-8, epoch 2 from offset 6 on, flushed."""
     storage = opened(harness, segment_bytes=segment_bytes)
     for offset in range(9):
         storage.log.append(batch(offset, offset + 1, epoch=1 if offset < 6 else 2))
@@ -133,7 +133,7 @@ def test_a_snapshot_that_was_adopted_before_a_crash_wins_over_the_old_log() -> N
     storage = filled(harness)
     values = [encode_record(a_topic(number)) for number in range(50, 60)]
     chunks = encode_snapshot(values, epoch=3, timestamp=9, last_contained_ms=8)
-    # The snapshot is durable; the process died before the log was started anew.
+    # The snapshot is durable; the process died before the log was started again.
     storage.create_snapshot(OffsetAndEpoch(40, 3), chunks)
     storage.close()
     again = opened(harness)
@@ -200,8 +200,8 @@ def test_a_record_that_cannot_be_replayed_is_reported_with_file_offset_and_type(
     harness = Harness()
     storage = opened(harness)
     storage.log.append(batch(0, 1))
-    gone = [encode_record(RemoveTopicRecord(topic_id=a_topic(n).topic_id)) for n in (1, 2)]
-    storage.log.append(records_batch(gone, base_offset=1, epoch=1, timestamp=1))
+    removed = [encode_record(RemoveTopicRecord(topic_id=a_topic(n).topic_id)) for n in (1, 2)]
+    storage.log.append(records_batch(removed, base_offset=1, epoch=1, timestamp=1))
     with pytest.raises(
         MetadataDamaged,
         match=rf"{METADATA_DIR}/0{{20}}\.log: the RemoveTopicRecord at offset 2 cannot be replayed",

@@ -1,4 +1,4 @@
-"""A node's output moves to the next file when one is full, whoever of the process writes.
+"""A node's output continues in the next file when one is full, also that of child processes.
 
 Method: a child process logs, prints and has a child of its own, with small files.
 """

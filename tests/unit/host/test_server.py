@@ -1,4 +1,4 @@
-"""A node bounds what peers may hold, and tells others addresses that they can use.
+"""A node bounds the resources of peers, and advertises addresses that others can use.
 
 Method: a real server on a free port, plain sockets as peers; addresses by table.
 """
@@ -120,7 +120,7 @@ def test_a_connection_that_comes_while_the_server_closes_is_closed(turns: int) -
                 await asyncio.sleep(0)
             await server.close()
             await eventually(lambda: not server.connections)
-            gc.collect()  # A socket that nobody closed would say so here.
+            gc.collect()  # A leaked socket would warn here.
             peer.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
                 assert peer.recv(1) == b""
@@ -140,7 +140,7 @@ def test_sockets_get_the_configured_buffers() -> None:
                 accepted.getsockopt(socket.SOL_SOCKET, name)
                 for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)
             ]
-            # Linux reserves twice of what is asked.
+            # Linux reserves twice the requested size.
             assert sizes in ([50_000, 40_000], [100_000, 80_000])
             writer.close()
 
@@ -192,7 +192,7 @@ def test_an_address_that_another_process_accepts_on_first_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reachable_endpoint"),
     [
         (Endpoint("A", "", 9092), Endpoint("A", "here.example", 9092)),
         (Endpoint("A", "", 0), Endpoint("A", "here.example", 4001)),
@@ -200,9 +200,9 @@ def test_an_address_that_another_process_accepts_on_first_is_named() -> None:
         (Endpoint("B", "10.0.0.1", 9092), Endpoint("B", "10.0.0.1", 9092)),
     ],
 )
-def test_reachable_endpoints(written: Endpoint, told: Endpoint) -> None:
+def test_reachable_endpoints(written: Endpoint, reachable_endpoint: Endpoint) -> None:
     bound = {"A": 4001, "B": 4002}
-    assert reachable([written], bound, lambda: "here.example") == (told,)
+    assert reachable([written], bound, lambda: "here.example") == (reachable_endpoint,)
 
 
 def test_no_name_is_looked_up_that_is_not_needed() -> None:
@@ -338,7 +338,7 @@ def test_a_large_frame_at_a_fair_rate_may_take_longer() -> None:
 
 
 async def connect_small(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect with a receive buffer that takes in little of an answer that nobody reads."""
+    """Connect with a small receive buffer, and do not read."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     sock.setblocking(False)

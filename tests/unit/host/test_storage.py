@@ -1,4 +1,4 @@
-"""Formatting folders as Kafka's tool does, refusing what it refuses, and telling what is there.
+"""Formats log directories as Kafka's tool does, refuses what it refuses, and describes them.
 
 Method: a disk in memory; files are read back with the readers that a starting node uses.
 """
@@ -77,16 +77,16 @@ def test_a_feature_may_be_disabled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "said"),
+    ("features", "output"),
     [
         ({"group.version": 1}, "Unknown feature group.version"),
         ({"metadata.version": 24}, "Unsupported level 24 of metadata.version: expected 25 to 25"),
         ({"eligible.leader.replicas.version": 2}, "expected 0 to 1"),
     ],
 )
-def test_levels_that_there_are_not_are_refused(features: dict[str, int], said: str) -> None:
+def test_levels_that_there_are_not_are_refused(features: dict[str, int], output: str) -> None:
     harness = Harness()
-    with pytest.raises(StorageError, match=said):
+    with pytest.raises(StorageError, match=output):
         formatted(harness, features=features)
     assert not harness.disk.exists("/a")
 

@@ -1,8 +1,8 @@
-"""A broker trusts its copy of the metadata once a record of the leader's own epoch is in it.
+"""A broker's metadata is up to date once it has a record of the leader's own epoch.
 
 Method: three real controllers and an observer. A registration is committed, and its leader dies
-before anybody hears how far it had committed. The next leader, which has the record, answers with
-the high watermark that it knows: the observer's whole copy lies below that, and lacks the record.
+before any other replica gets its high watermark. The next leader, which has the record, answers
+with the high watermark that it knows: the observer's log ends there, and lacks the record.
 """
 
 from itertools import cycle

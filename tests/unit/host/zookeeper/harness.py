@@ -57,7 +57,7 @@ class Client:
 
 
 class ZooKeeperHarness:
-    """The ensemble, and the passing of time. `tool`: a session of somebody who is no node."""
+    """The ensemble, and the passing of time. `tool`: a session of an operator's tool."""
 
     def __init__(self, seed: int = 0) -> None:
         self.failures: list[BaseException] = []
@@ -94,7 +94,7 @@ class ZooKeeperHarness:
         self.run(1_000)
 
     def drive(self, steps: Any) -> Any:
-        """Let a dialogue end; return its result."""
+        """Run steps to their end; return the result."""
         ended: Pending[Any] = Pending()
         drive(steps, lambda outcome: _unused(ended.complete(outcome)))
         outcome = self.wait(ended)
@@ -164,8 +164,8 @@ class ZooKeeperHarness:
     # -- controllers ---------------------------------------------------------------------------
 
     def elect(self, client: Client, *, rules: bool = True) -> "Controller":
-        """Let a client's controller rule, without an election; `rules` False = only look, with
-        the powers of whoever rules."""
+        """Make a client's controller active, without an election; `rules` False = only read, with
+        the epoch of the active one."""
         if self.data(paths.CONTROLLER_EPOCH) is None:
             self.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(0))
         stored = self.data(paths.CONTROLLER_EPOCH)
@@ -177,7 +177,7 @@ class ZooKeeperHarness:
 
 
 class Controller:
-    """A store and its runtime in one term of office."""
+    """A store and its runtime in one term."""
 
     def __init__(self, sim: ZooKeeperHarness, client: Client, epoch: int, version: int) -> None:
         self.sim = sim
@@ -224,4 +224,4 @@ class Controller:
 
 
 def _unused(_value: object) -> None:
-    """Drop a value that nobody needs."""
+    """Drop an unused value."""

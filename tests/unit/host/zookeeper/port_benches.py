@@ -1,4 +1,4 @@
-"""The three back ends behind one face, for `tests.metadata_port_checks`."""
+"""The three back ends behind one interface, for `tests.metadata_port_checks`."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -85,8 +85,8 @@ class MemoryBench:
 class KraftPort:
     """A KRaft controller as a metadata port: its log answers only committed or fenced.
 
-    What is appended when an office ends may be committed by the next one or not; whoever waits is
-    told that this is not the controller, so that to the port it is fenced.
+    What is appended when a leader resigns may be committed by the next one or not; its caller gets
+    NOT_CONTROLLER, so that to the port it is fenced.
     """
 
     def __init__(self, runtime: ControllerRuntime) -> None:

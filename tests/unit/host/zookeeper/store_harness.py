@@ -30,7 +30,7 @@ def ruled(sim: ZooKeeperHarness) -> Controller:
 
 
 def check_stored(controller: Controller) -> None:
-    """The image is what is stored, and everybody who listened was told of all of it."""
+    """The image is what is stored, and listeners got all of it."""
     assert facts(controller.reloaded().image) == facts(controller.store.image)
     if controller.deltas:
         assert controller.deltas[-1].image is controller.store.image

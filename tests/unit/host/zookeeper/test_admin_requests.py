@@ -1,6 +1,6 @@
-"""A request by znode is never taken for something else because it is seen early or late.
+"""Requests by znode are processed correctly, whether they are read early or late.
 
-Method: the requests alone, over a back end in memory; what they write is noted.
+Method: the requests over a back end in memory; their writes are recorded.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ class FakeClock:
 
 
 class Requests:
-    """The requests of one office. `written`: znodes."""
+    """The requests of one term. `written`: znodes."""
 
     def __init__(self) -> None:
         nothing: Any = None
         self.stored = MemoryMetadata()
         self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=FakeClock())
         self.written: list[Operation] = []
-        self.halts: list[Any] = []
+        self.pending: list[Any] = []
         config = a_config(1, {})
         self.requests = AdminRequests(
             self.runtime,
@@ -48,7 +48,7 @@ class Requests:
             ),
             change=self._change,
             resend=nothing,
-            on_pending_requests=lambda electing, reassigning: self.halts.append(
+            on_pending_requests=lambda electing, reassigning: self.pending.append(
                 (electing, reassigning)
             ),
         )
@@ -71,9 +71,9 @@ def test_a_reassignment_that_lists_nothing_is_removed(harness: Requests) -> None
 
 def test_pending_requests_are_reported_until_decided(harness: Requests) -> None:
     harness.requests.reassign({("t", 0): (1,)})
-    nobody: frozenset[str] = frozenset()
-    assert harness.halts == [(nobody, frozenset({"t"})), (nobody, nobody)]
+    none: frozenset[str] = frozenset()
+    assert harness.pending == [(none, frozenset({"t"})), (none, none)]
     harness.requests.elect((("t", 0),))
-    assert harness.halts[2:] == [(frozenset({"t"}), nobody), (nobody, nobody)]
+    assert harness.pending[2:] == [(frozenset({"t"}), none), (none, none)]
     assert not any(isinstance(each, SetData) for each in harness.written)
     assert Delete(paths.PREFERRED_ELECTION) in harness.written

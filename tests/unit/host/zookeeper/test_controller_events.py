@@ -1,6 +1,6 @@
-"""An answer counts for the very topic that its request was about, whatever bears its name by then.
+"""A response counts for the topic of its request, not for a later one of the same name.
 
-Method: a request as it is made where a topic goes, its answer, and the image when that comes.
+Method: a StopReplica request of a deletion, its response, and the image when that arrives.
 """
 
 import pytest
@@ -72,7 +72,7 @@ def test_a_dropped_request_counts_for_no_other_topic_of_the_same_name() -> None:
 def test_an_existing_topic_that_is_rejected_as_deleted_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its znode was put back by hand; nothing else tells why nobody serves it."""
+    """Its znode was restored by hand; only the log says why it is not served."""
 
     def living(topic_id: Uuid) -> ClusterImage:
         image = going(topic_id)

@@ -1,6 +1,6 @@
-"""One controller rules a ZooKeeper cluster, tells its brokers, and is followed by another one.
+"""One controller controls a ZooKeeper cluster, sends requests to brokers, and is replaced.
 
-Method: real controllers on a simulated ZooKeeper, fake brokers that note what they are told.
+Method: real controllers on a simulated ZooKeeper, fake brokers that record requests.
 """
 
 import pytest
@@ -80,7 +80,7 @@ def test_kafka_7235_a_fast_bounce_is_noticed(sim: ControllerHarness) -> None:
 def test_a_restart_while_a_controller_takes_over_ends_the_previous_leaderships(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between the load and the first word there are elections to write, which take their time."""
+    """Between the load and the first request there are elections to write, which take time."""
     monkeypatch.setattr(multis, "ZOOKEEPER_MULTI_OPERATIONS_MAX", 5)
 
     def orphaned() -> ControllerHarness:
@@ -93,22 +93,22 @@ def test_a_restart_while_a_controller_takes_over_ends_the_previous_leaderships(
         return sim
 
     sim = orphaned()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     loaded_us = sim.scheduler.now_us
     for later_ms in range(-4, 12, 2):
         sim = orphaned()
         sim.scheduler.run_until(loaded_us + 1_000 * later_ms)
         sim.nodes[2].bounce()
-        sim.until(lambda sim=sim: bool(sim.ruling()) and sim.partition("t").leader == 3)
+        sim.until(lambda sim=sim: bool(sim.active_controllers()) and sim.partition("t").leader == 3)
         sim.settle()
-        assert sim.leader_epochs.told_too_early == []
+        assert sim.leader_epochs.sent_too_early == []
         assert sim.nodes[2].led("t").leader == 3
 
 
 def test_another_broker_takes_over(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2, 3))
     sim.nodes[1].kill()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     assert sim.controller.id in (2, 3)
     sim.until(lambda: sim.partition("t").leader == 2)
     sim.settle()
@@ -124,21 +124,21 @@ def test_kafka_4443_a_new_controller_sends_live_brokers_before_leaders() -> None
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
     for node in sim.nodes.values():
-        node.told.clear()
+        node.requests.clear()
     sim.nodes[1].kill()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     for node in (sim.nodes[2], sim.nodes[3]):
-        kinds = [type(each) for each in node.told]
+        kinds = [type(each) for each in node.requests]
         assert kinds[0] is update.UpdateMetadataRequest
-        assert node.told[0].topic_states == ()
+        assert node.requests[0].topic_states == ()
         assert lai.LeaderAndIsrRequest in kinds
 
 
 def test_a_controller_that_stops_makes_way_at_once(sim: ControllerHarness) -> None:
     began_us = sim.scheduler.now_us
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     assert sim.scheduler.now_us - began_us < 1_000_000
     assert sim.controller.id in (2, 3)
     assert not sim.nodes[1].controller.in_office
@@ -148,14 +148,14 @@ def test_an_expired_session_answers_queued_requests(sim: ControllerHarness) -> N
     node = sim.nodes[1]
     sim.model.cut(node.client.name)
     answers = [node.controller.run(lambda image: Decision(_touch(image), "done")) for _ in range(3)]
-    sim.until(lambda: bool({2, 3} & {each.id for each in sim.ruling()}))
+    sim.until(lambda: bool({2, 3} & {each.id for each in sim.active_controllers()}))
     sim.model.heal(node.client.name)
     sim.until(lambda: not node.controller.in_office)
     assert [sim.wait(each) for each in answers] == [_IS_NOT_CONTROLLER] * 3
     late = sim.wait(node.controller.run(lambda image: Decision(Step(), "late")))
     assert late == _IS_NOT_CONTROLLER
     sim.settle()
-    assert [each.id for each in sim.ruling()] == [sim.controller.id]
+    assert [each.id for each in sim.active_controllers()] == [sim.controller.id]
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
@@ -165,7 +165,7 @@ def test_kafka_1096_a_paused_controller_neither_writes_nor_is_obeyed(
     sim.create("t", (2, 3))
     sleeper = sim.nodes[1]
     sleeper.client.process.paused = True
-    sim.until(lambda: any(each.id != 1 for each in sim.ruling()))
+    sim.until(lambda: any(each.id != 1 for each in sim.active_controllers()))
     sim.settle()
     version = sim.version(paths.state("t", 0))
     answer = sleeper.controller.run(lambda image: Decision(_touch(image), "done"))
@@ -175,7 +175,7 @@ def test_kafka_1096_a_paused_controller_neither_writes_nor_is_obeyed(
     sim.settle()
     assert not sleeper.controller.in_office
     assert sim.version(paths.state("t", 0)) == version
-    assert len(sim.ruling()) == 1
+    assert len(sim.active_controllers()) == 1
 
 
 def test_a_broker_with_a_newer_controller_epoch_ends_the_term(
@@ -184,10 +184,10 @@ def test_a_broker_with_a_newer_controller_epoch_ends_the_term(
     sim.create("t", (2, 3))
     sim.nodes[2].controller_epoch = 9
     sim.put(paths.topic("u"), sim.data(paths.topic("t")) or b"")
-    # It is elected anew, as often as it takes: somebody must rule.
+    # It is elected again, as often as it takes.
     sim.until(lambda: int(sim.data(paths.CONTROLLER_EPOCH) or b"0") >= 9)
     sim.settle()
-    assert len(sim.ruling()) == 1
+    assert len(sim.active_controllers()) == 1
 
 
 def test_a_controlled_shutdown_is_granted(sim: ControllerHarness) -> None:
@@ -224,7 +224,7 @@ def test_leaders_are_balanced_soon_after_an_election(sim: ControllerHarness) -> 
     sim.start(2)
     _join_isr(sim, "t", 2)
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.until(lambda: sim.partition("t").leader == 2, limit_ms=10_000)
 
 
@@ -265,12 +265,12 @@ def test_a_controller_that_is_fenced_as_it_takes_over_sends_no_leaders(
     last = sim.nodes[3]
     while not last.controller.in_office:
         sim.scheduler.run_until(sim.scheduler.now_us + 20)
-    # It has just asked to write who leads instead of broker 2, and is refused.
+    # Its write of the new leader instead of broker 2 is in flight, and is rejected.
     sim.model.cut(last.client.name)
     sim.put(paths.CONTROLLER_EPOCH, b"5")
     sim.model.heal(last.client.name)
     sim.until(lambda: sim.data(paths.CONTROLLER_EPOCH) == b"6")
     sim.settle()
     assert sim.partition("t").leader == 3
-    requests = [each for each in sim.nodes[3].told if isinstance(each, lai.LeaderAndIsrRequest)]
+    requests = [each for each in sim.nodes[3].requests if isinstance(each, lai.LeaderAndIsrRequest)]
     assert {each.controller_epoch for each in requests} == {1, 6}

@@ -1,6 +1,6 @@
-"""What operators do by writing znodes is done, and their znodes go when it is.
+"""Requests of operators by znode are processed, and their znodes are deleted then.
 
-Method: real controllers on a simulated ZooKeeper; a tool's session writes and looks.
+Method: real controllers on a simulated ZooKeeper; a tool's session writes and reads.
 """
 
 import json
@@ -103,7 +103,7 @@ def test_a_new_controller_goes_on_with_a_reassignment(sim: ControllerHarness) ->
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (3, 1)}))
     sim.until(lambda: sim.partition("t").adding_replicas == (1,))
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert sim.data(paths.REASSIGN_PARTITIONS) is not None
     set_isr(sim, "t", (2, 3, 1))
@@ -116,7 +116,7 @@ def test_a_request_written_while_nobody_rules_is_taken_up(sim: ControllerHarness
     sim.create("t", (2, 3))
     sim.nodes[1].kill()
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (3, 2)}))
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert sim.partition("t").replicas == (3, 2)
     assert sim.data(paths.REASSIGN_PARTITIONS) is None
@@ -191,7 +191,7 @@ def test_kafka_1681_a_new_controller_finishes_a_deletion(sim: ControllerHarness)
     sim.write_marker("t")
     sim.settle()
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     sim.start(3)
     sim.until(lambda: sim.data(paths.topic("t")) is None)

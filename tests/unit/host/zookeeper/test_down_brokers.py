@@ -1,4 +1,4 @@
-"""What names brokers that are down is taken, and done once they are up.
+"""Requests that name brokers that are down are accepted, and completed once they are up.
 
 Method: real controllers on a simulated ZooKeeper, brokers that are fakes; a tool's session writes
 `/admin/reassign_partitions`, topics are created by the decider of CreateTopics.
@@ -116,7 +116,7 @@ def test_the_next_controller_goes_on_with_it(sim: ControllerHarness) -> None:
     sim.until(lambda: sim.partition("t").adding_replicas == (4,))
     moving = sim.partition("t")
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert sim.partition("t") == moving
     assert sim.data(paths.REASSIGN_PARTITIONS) == znode

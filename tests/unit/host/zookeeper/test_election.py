@@ -1,4 +1,4 @@
-"""One controller at a time, whoever comes, goes, sleeps or loses its connection.
+"""One controller at a time, whichever brokers start, stop, pause or lose their connections.
 
 Method: several brokers' elections over a simulated ZooKeeper in virtual time; sessions expire,
 connections are cut and broken, and multis are lost before or after they were done.
@@ -24,7 +24,7 @@ from .harness import SESSION_MS, Client, ZooKeeperHarness
 
 
 class Broker:
-    """One broker's election, and what it was told."""
+    """One broker's election, and the calls of its listeners."""
 
     def __init__(self, sim: ZooKeeperHarness, broker_id: int) -> None:
         self.sim = sim
@@ -69,7 +69,7 @@ def sim() -> ZooKeeperHarness:
 
 
 def three(sim: ZooKeeperHarness) -> list[Broker]:
-    """Return three brokers, of which the first rules."""
+    """Return three brokers, of which the first is the controller."""
     first = Broker(sim, 1).start()
     sim.settle()
     others = [Broker(sim, number).start() for number in (2, 3)]
@@ -108,7 +108,7 @@ def test_resigning_makes_way_at_once(sim: ZooKeeperHarness) -> None:
     sim.settle()
     assert not first.rules
     assert second.rules != third.rules
-    assert first.seen[-1][1] == 2  # It does not stand any more, but it sees who rules.
+    assert first.seen[-1][1] == 2  # It takes no part any more, but it sees the controller.
 
 
 def test_an_expired_session_ends_the_term_and_the_next_one_is_a_candidate_again(
@@ -164,7 +164,7 @@ def test_kafka_6082_a_paused_controller_is_fenced_when_it_resumes(
 def test_a_fenced_controller_reads_the_new_controller(sim: ZooKeeperHarness) -> None:
     first, *_ = three(sim)
     epoch_before = first.election.epoch
-    # Somebody moves the epoch on by hand: the office is lost, and with it the znode.
+    # The epoch is incremented by hand: the term ends, and the znode is deleted.
     sim.write(SetData(paths.CONTROLLER_EPOCH, b"10"))
     first.election.fenced()
     assert first.resigned == 1
@@ -218,7 +218,7 @@ def test_a_lost_answer_never_makes_two_controllers_nor_none(seed: int) -> None:
     assert str(term.epoch).encode() == sim.data(paths.CONTROLLER_EPOCH)
     assert term.epoch_version == sim.version(paths.CONTROLLER_EPOCH)
     epochs = [epoch for broker in brokers for epoch, _ in broker.elected]
-    assert len(set(epochs)) == len(epochs)  # No epoch is ruled twice.
+    assert len(set(epochs)) == len(epochs)  # No epoch has two controllers.
 
 
 def test_a_cut_off_controller_is_succeeded_and_comes_back_as_a_follower(
@@ -253,17 +253,17 @@ def test_a_znode_of_a_previous_session_is_deleted_at_once(sim: ZooKeeperHarness)
     session = broker.client.start()
     broker.election.start()
     sim.settle()
-    former = session.id
+    previous = session.id
     # The keeper buries a session that the servers have not given up: the znode is still there.
     broker.client.keeper._on_expired(session)
     sim.settle()
     assert broker.client.keeper.session is not None
-    assert broker.client.keeper.session.id != former
+    assert broker.client.keeper.session.id != previous
     assert broker.elected == [(1, 1), (2, 2)]
 
 
 def unused(_value: object) -> None:
-    """Drop a value that nobody needs."""
+    """Drop an unused value."""
 
 
 class SlowSecondRead:
@@ -305,10 +305,10 @@ class OneSession:
 def test_deleting_a_previous_znode_never_deletes_a_newer_controllers(
     sim: ZooKeeperHarness,
 ) -> None:
-    former = sim.client("broker 1, killed").session()
+    previous = sim.client("broker 1, killed").session()
     sim.write(Create(paths.CONTROLLER_EPOCH, b"1"))
     node = encode_controller(ControllerZnode(broker_id=1, timestamp_ms=1))
-    sim.wait(former.multi((Create(paths.CONTROLLER, node, ephemeral=True),)))
+    sim.wait(previous.multi((Create(paths.CONTROLLER, node, ephemeral=True),)))
     second = Broker(sim, 2).start()
     client = sim.client("broker 1")
     slow = SlowSecondRead(client.session())
@@ -320,11 +320,11 @@ def test_deleting_a_previous_znode_never_deletes_a_newer_controllers(
         on_elected=lambda epoch, version: None,
         on_resigned=lambda: None,
     )
-    election.add_previous_sessions([former.id])
+    election.add_previous_sessions([previous.id])
     election.start()
     sim.settle()
-    # Between the two reads the former session ends, and another broker is elected.
-    sim.model.expire(former.id)
+    # Between the two reads the previous session ends, and another broker is elected.
+    sim.model.expire(previous.id)
     sim.settle()
     assert second.rules
     slow.send_second()
@@ -337,7 +337,7 @@ def test_deleting_a_previous_znode_never_deletes_a_newer_controllers(
 def test_there_is_no_election_in_an_ensemble_that_has_lost_its_epochs(
     sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture, is_emptied: bool
 ) -> None:
-    """Brokers refuse what is told in smaller epochs, and the facts may be of another time."""
+    """Brokers reject requests of smaller epochs, and the stored metadata may be old."""
     first = Broker(sim, 1).start()
     sim.until(lambda: first.rules)
     second = Broker(sim, 2).start()
@@ -353,8 +353,8 @@ def test_there_is_no_election_in_an_ensemble_that_has_lost_its_epochs(
     assert not first.rules
     assert not second.rules
     assert [each.election.controller_id for each in (first, second)] == [NO_LEADER] * 2
-    told = [each.getMessage() for each in caplog.records if "has seen 8" in each.getMessage()]
-    assert len(told) == 2, "once for each broker"
+    lines = [each.getMessage() for each in caplog.records if "has seen 8" in each.getMessage()]
+    assert len(lines) == 2, "once for each broker"
 
     newcomer = Broker(sim, 3).start()
     sim.until(lambda: newcomer.rules)

@@ -1,8 +1,8 @@
-"""A deletion waits for the preferred election of its topic that was asked for before it begins.
+"""A deletion waits for a preferred election of its topic that was requested before.
 
-Method: a real controller on a simulated ZooKeeper, which has so much to write that it hears of the
-election while the deletion is being noted. It writes one decision after another, so what the
-ledger says is looked at write by write: to real processes such a halt shows for one write at most.
+Method: a real controller on a simulated ZooKeeper, which has so much to write that it reads the
+election while the deletion is being written. It writes one decision after another, so the ledger is
+checked write by write: in real processes such a halt is visible for one write at most.
 """
 
 from functools import partial

@@ -1,6 +1,6 @@
 """A session of kazoo's ends when a server says so, also where kazoo itself does not notice.
 
-Method: a session that never connects is handed what kazoo's thread would hand over.
+Method: a session that never connects is passed what kazoo's thread would pass on.
 """
 
 import asyncio

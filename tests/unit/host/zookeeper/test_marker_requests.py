@@ -1,7 +1,6 @@
-"""A marker deletes the topic that it was written for, and no other; one of nothing is erased.
+"""A marker deletes the topic that it was written for, and no other.
 
-Method: the markers alone, over a back end in memory; what is looked for is answered by the test,
-and time passes when the test says so.
+Method: the markers over a back end in memory; reads are answered by the test; manual time.
 """
 
 from collections.abc import Sequence
@@ -43,8 +42,8 @@ class FakeClock:
 
 
 class Markers:
-    """The markers of one office. `erased`: topics whose marker was; `sought`: asked for;
-    `gone`: told to be there no more. `refusal`: what erasing is answered, None = it is done."""
+    """The markers of one term. `erased`: topics whose marker was deleted; `sought`: read;
+    `removed`: reported as removed. `refusal`: the error of a deletion, None = it succeeds."""
 
     def __init__(self) -> None:
         nothing: Any = None
@@ -168,7 +167,7 @@ def test_a_marker_that_was_removed_meanwhile_has_no_effect(harness: Markers) -> 
 def test_a_removed_marker_is_reported_once_it_is_certain(
     harness: Markers, marker: int | None
 ) -> None:
-    """Who writes it again at once is not heard otherwise: the set of markers is the same."""
+    """A marker that is written again at once would be missed: the set of markers is the same."""
     harness.refusal = ZkError(ZkCode.NO_AUTH)
     harness.requests.process_markers(("t",))
     assert harness.removed == []

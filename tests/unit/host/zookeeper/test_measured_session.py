@@ -1,4 +1,4 @@
-"""Answers of a measured session are those of the session within, and how long they took is noted.
+"""A measured session returns the results of its session, and observes their latency.
 
 Method: a session on a simulated ZooKeeper in virtual time, wrapped.
 """

@@ -1,7 +1,7 @@
-"""What a node in ZooKeeper mode tells of its session and of the cluster, if it rules it.
+"""The metrics of a node in ZooKeeper mode: its session and, on the controller, the cluster.
 
-Method: real controllers on a simulated ZooKeeper, fake brokers; the families are rendered and read
-back strictly.
+Method: real controllers on a simulated ZooKeeper, fake brokers; the families are rendered and
+parsed strictly.
 """
 
 from dataclasses import dataclass
@@ -112,12 +112,14 @@ def test_only_the_elected_controller_has_cluster_gauges() -> None:
     assert watched.counts(1, CLUSTER) == (1, 3, 2, 3)
     assert watched.counts(2, CLUSTER) == watched.counts(3, CLUSTER) == (0, 0, 0, 0)
     watched.sim.nodes[1].kill()
-    watched.sim.until(lambda: bool(watched.sim.ruling()))
+    watched.sim.until(lambda: bool(watched.sim.active_controllers()))
     watched.sim.settle()
-    ruling = watched.sim.controller.id
-    assert watched.counts(ruling, CLUSTER) == (1, 2, 2, 3)
-    assert watched.counts(5 - ruling, CLUSTER) == (0, 0, 0, 0)
-    assert watched.scrape(ruling).value(f"{CONTROLLER}_new_active_controllers_total") == 2
+    active_controllers = watched.sim.controller.id
+    assert watched.counts(active_controllers, CLUSTER) == (1, 2, 2, 3)
+    assert watched.counts(5 - active_controllers, CLUSTER) == (0, 0, 0, 0)
+    assert (
+        watched.scrape(active_controllers).value(f"{CONTROLLER}_new_active_controllers_total") == 2
+    )
 
 
 def test_a_controller_that_stops_has_no_cluster_gauges() -> None:
@@ -209,7 +211,7 @@ def test_the_next_controller_counts_the_same_deletions() -> None:
     sim.write_marker("t")
     sim.until(lambda: watched.counts(1, DELETIONS) == (1, 1, 1, 1))
     sim.nodes[1].kill()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert watched.counts(2, DELETIONS) == (1, 1, 1, 1)
 

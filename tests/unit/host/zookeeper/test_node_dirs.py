@@ -1,4 +1,4 @@
-"""A folder is the first broker's that starts in it, and nobody else's after that.
+"""A log directory belongs to the first broker that starts with it.
 
 Method: a disk in memory.
 """

@@ -1,4 +1,4 @@
-"""A write that ZooKeeper refuses holds up the deletion that it is of, and no other.
+"""A write that ZooKeeper rejects blocks its own deletion, and no other.
 
 Method: a cluster on the model of ZooKeeper, which refuses to remove one topic's znodes, or to make
 its entry in the ledger.
@@ -126,7 +126,7 @@ def test_what_could_not_be_queued_is_left_to_the_next_controller() -> None:
     sim.refused = ""
     sim.wait(deposed.controller.stop())
     assert len(deposed.client.timers) == 0
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.run(2 * RETRY_FIRST_MS)
     assert sim.refusals == refusals
     assert sim.data(paths.topic("bad")) is None

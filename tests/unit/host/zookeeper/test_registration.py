@@ -1,4 +1,4 @@
-"""A broker is registered with each of its sessions, and takes over only what was its own.
+"""A broker registers with each of its sessions, and replaces only its own registrations.
 
 Method: the simulator's model of ZooKeeper in virtual time.
 """
@@ -60,10 +60,10 @@ def test_it_registers_as_kafka_s_brokers_do_and_its_epoch_is_the_czxid() -> None
     broker.wait()
     data = sim.data(NODE)
     assert data is not None
-    said = json.loads(data)
-    assert said["version"] == 5
-    assert said["endpoints"] == ["PLAINTEXT://here:9092"]
-    assert (said["host"], said["port"], said["rack"]) == ("here", 9092, "r")
+    znode = json.loads(data)
+    assert znode["version"] == 5
+    assert znode["endpoints"] == ["PLAINTEXT://here:9092"]
+    assert (znode["host"], znode["port"], znode["rack"]) == ("here", 9092, "r")
     assert broker.epochs == [sim.model.tree.nodes[NODE].czxid]
     assert owner(sim) == broker.session.id
 
@@ -108,7 +108,7 @@ def test_a_new_session_registers_anew_with_a_larger_epoch() -> None:
 
 
 def test_kafka_7165_what_an_own_former_session_left_is_made_anew_at_once() -> None:
-    """The process was killed: ZooKeeper does not know that yet, the broker's folder does."""
+    """The process was killed: the session has not expired, but its id is stored."""
     sim = started()
     killed = Broker(sim)
     killed.wait()

@@ -1,6 +1,6 @@
-"""A marker that is written again the moment it went is a request like any other.
+"""A marker that is written again as soon as it was removed is a new request.
 
-Method: real controllers on a simulated ZooKeeper. The controller's process is held up for the
+Method: real controllers on a simulated ZooKeeper. The controller's process is paused for the
 moment in which the tool writes, so that what it reads next is the second marker, as if the first
 had stayed.
 """
@@ -15,7 +15,7 @@ TICK_US = 100
 
 
 def write_again(sim: ControllerHarness) -> None:
-    """Mark `t` before the controller hears that its marker went."""
+    """Mark `t` before the controller sees that its marker was removed."""
     process = sim.controller.client.process
     process.paused = True
     sim.write_marker("t")
@@ -50,7 +50,7 @@ def test_a_marker_of_no_topic_is_erased_again() -> None:
 
 
 def test_who_takes_a_marker_away_and_writes_it_again_has_the_topic_deleted() -> None:
-    """Whenever that is: the last word counts."""
+    """Whenever that is: the last write counts."""
     ends = []
     for wait in range(60):
         sim = ControllerHarness()

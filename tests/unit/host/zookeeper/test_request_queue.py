@@ -1,7 +1,7 @@
 """Goal: requests are answered once each, in their order, whatever becomes of connections.
 
-Method: a line whose sender only notes what it was given; the test plays the connection. One test
-plays random histories against what every history must satisfy.
+Method: a queue whose sender only records requests; the test plays the connection. One test plays
+random histories and checks invariants.
 """
 
 from typing import Any
@@ -151,9 +151,9 @@ def test_a_connection_that_ends_while_watches_are_set_again() -> None:
 def test_the_end_returns_unanswered_requests() -> None:
     harness = Harness()
     harness.line.connected([harness.request("watch")])
-    asked = [harness.add("a"), harness.add("b")]
+    added = [harness.add("a"), harness.add("b")]
     harness.arrive(1, index=1)
-    assert harness.line.end() == asked
+    assert harness.line.end() == added
     harness.line.connected(())
     assert harness.answers == []
 
@@ -178,7 +178,7 @@ def test_any_history(acts: list[str], dice: Any) -> None:
     """
     harness = Harness()
     connected = False
-    asked = 0
+    added = 0
     sendings: dict[int, int] = {}
 
     def settle(break_rate: float) -> None:
@@ -190,8 +190,8 @@ def test_any_history(acts: list[str], dice: Any) -> None:
 
     for act in acts:
         if act in "rw":
-            harness.add((asked, act), repeats=act == "r")
-            asked += 1
+            harness.add((added, act), repeats=act == "r")
+            added += 1
         elif act == "a" and connected and harness.sent:
             harness.arrive("answer")
         elif act in "bk" and connected:
@@ -208,6 +208,6 @@ def test_any_history(acts: list[str], dice: Any) -> None:
         sendings[id(request)] = sendings.get(id(request), 0) + 1
         harness.arrive("answer")
     numbers = [name[0] for name, _ in harness.answers if name != "watch"]
-    assert numbers == list(range(asked))
+    assert numbers == list(range(added))
     for name, answer in harness.answers:
         assert answer == "answer" or name[1] == "w", "a read is answered by a server"

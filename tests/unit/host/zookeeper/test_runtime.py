@@ -1,7 +1,7 @@
-"""Decisions are made one after another, again where they must be, and answered when they are facts.
+"""Decisions are made one after another, retried after conflicts, and answered when committed.
 
-Method: the runtime over a back end in memory that gives each of the four answers when told, and
-holds answers back. Deciders are written out; the image says what became of them.
+Method: the runtime over a back end in memory that gives each of the four answers on request, and
+holds answers back. Deciders are written out; the image shows their results.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from ottla.testing.memory_store import Fault, MemoryMetadata
 
 
 class FakeClock:
-    """A clock that stands still until told."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -177,7 +177,7 @@ def test_the_queue_is_answered_at_once_on_resign(harness: Harness) -> None:
     harness.run(take_ten)
     harness.runtime.resign()
     assert harness.seen == [("answer", "NOT_CONTROLLER")] * 2
-    harness.store.release()  # What was under way became a fact; nobody is told that it did.
+    harness.store.release()  # The append under way is committed; its caller does not learn of it.
     assert "effect" not in harness.seen
     harness.runtime.resign()
     assert harness.runtime.idle
@@ -223,17 +223,17 @@ def test_a_write_of_unknown_outcome_is_not_retried_for_a_caller_that_gave_up(
 
 
 def test_a_listeners_decision_is_made_once_all_listeners_were_called(harness: Harness) -> None:
-    heard: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
     def first(delta: ClusterDelta) -> None:
-        heard.append(("first", ids(delta.image)))
+        calls.append(("first", ids(delta.image)))
         if ids(delta.image) < 30:
             harness.runtime.run(take_ten)
 
     harness.runtime.subscribe(first)
-    harness.runtime.subscribe(lambda delta: heard.append(("second", ids(delta.image))))
+    harness.runtime.subscribe(lambda delta: calls.append(("second", ids(delta.image))))
     harness.run(take_ten)
-    assert heard == [(who, count) for count in (10, 20, 30) for who in ("first", "second")]
+    assert calls == [(who, count) for count in (10, 20, 30) for who in ("first", "second")]
 
 
 def test_changes_of_others_are_published_and_decided_on(harness: Harness) -> None:
@@ -249,13 +249,13 @@ def test_changes_of_others_are_published_and_decided_on(harness: Harness) -> Non
 
 def test_an_exception_of_a_listener_does_not_affect_others(harness: Harness) -> None:
     harness.runtime.subscribe(lambda delta: 1 // 0)
-    heard: list[ClusterDelta] = []
-    harness.runtime.subscribe(heard.append)
+    calls: list[ClusterDelta] = []
+    harness.runtime.subscribe(calls.append)
     assert harness.run(take_ten).value == 0
-    assert len(heard) == 1
-    harness.runtime.unsubscribe(heard.append)
+    assert len(calls) == 1
+    harness.runtime.unsubscribe(calls.append)
     harness.run(take_ten)
-    assert len(heard) == 1
+    assert len(calls) == 1
 
 
 def test_run_step_answers_none(harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Goal: there is one session at a time, and none before the last one's heirs are done.
+"""Goal: there is one session at a time, and no new one before listeners of a loss are done.
 
 Method: sessions that the test connects and ends.
 """
@@ -30,13 +30,13 @@ class FakeSession:
 
 
 class Harness:
-    """A keeper, the sessions that it opened, and what its listeners heard."""
+    """A keeper, the sessions that it opened, and the calls of its listeners."""
 
     def __init__(self, connection_timeout_ms: int | None = None) -> None:
         self.now_ms = 0
         self.timers = Timers()
         self.sessions: list[FakeSession] = []
-        self.heard: list[Any] = []
+        self.calls: list[Any] = []
         self.wound_up: Pending[None] = Pending()
         self.keeper = SessionKeeper(
             self._open,  # type: ignore[arg-type]
@@ -45,10 +45,10 @@ class Harness:
             connection_timeout_ms=connection_timeout_ms,
         )
         for name in ("first", "second"):
-            self.keeper.on_new(lambda session, name=name: self.heard.append((name, session)))
+            self.keeper.on_new(lambda session, name=name: self.calls.append((name, session)))
         self.keeper.on_lost(self._lost)
-        self.keeper.on_lost(lambda: self.heard.append("lost too"))  # type: ignore[func-returns-value]
-        self.keeper.on_state(lambda state: self.heard.append(state))
+        self.keeper.on_lost(lambda: self.calls.append("lost too"))  # type: ignore[func-returns-value]
+        self.keeper.on_state(lambda state: self.calls.append(state))
 
     def monotonic_ms(self) -> int:
         return self.now_ms
@@ -61,12 +61,12 @@ class Harness:
         return self.sessions[-1]
 
     def _lost(self) -> Pending[None]:
-        self.heard.append(("lost", self.keeper.session))
+        self.calls.append(("lost", self.keeper.session))
         return self.wound_up
 
-    def said(self) -> list[Any]:
-        heard, self.heard = self.heard, []
-        return heard
+    def take_calls(self) -> list[Any]:
+        calls, self.calls = self.calls, []
+        return calls
 
 
 def test_listeners_are_called_when_a_session_is_first_connected() -> None:
@@ -77,32 +77,35 @@ def test_listeners_are_called_when_a_session_is_first_connected() -> None:
     session.become(SessionState.CONNECTED)
     assert started.value
     assert harness.keeper.session is session  # type: ignore[comparison-overlap]
-    assert harness.said() == [("first", session), ("second", session), SessionState.CONNECTED]
+    assert harness.take_calls() == [("first", session), ("second", session), SessionState.CONNECTED]
     session.become(SessionState.SUSPENDED)
     session.become(SessionState.CONNECTED)
-    assert harness.said() == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert harness.take_calls() == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
 
 def test_no_session_is_opened_before_the_lost_ones_heirs_are_done() -> None:
     harness = Harness()
     harness.keeper.start()
     harness.sessions[0].become(SessionState.CONNECTED)
-    harness.said()
+    harness.take_calls()
     harness.sessions[0].become(SessionState.EXPIRED)
-    assert harness.said() == [("lost", None), "lost too", SessionState.EXPIRED]
+    assert harness.take_calls() == [("lost", None), "lost too", SessionState.EXPIRED]
     assert len(harness.sessions) == 1
     harness.wound_up.complete(None)
     assert len(harness.sessions) == 2
     assert harness.keeper.session is None
     harness.sessions[1].become(SessionState.CONNECTED)
-    assert harness.said()[:2] == [("first", harness.sessions[1]), ("second", harness.sessions[1])]
+    assert harness.take_calls()[:2] == [
+        ("first", harness.sessions[1]),
+        ("second", harness.sessions[1]),
+    ]
 
 
 def test_the_loss_of_a_session_that_was_never_connected_is_not_reported() -> None:
     harness = Harness()
     harness.keeper.start()
     harness.sessions[0].become(SessionState.EXPIRED)
-    assert harness.said() == [SessionState.EXPIRED]
+    assert harness.take_calls() == [SessionState.EXPIRED]
     assert len(harness.sessions) == 2
 
 
@@ -112,19 +115,19 @@ def test_states_of_a_previous_session_are_ignored() -> None:
     harness.keeper.start()
     harness.sessions[0].become(SessionState.CONNECTED)
     harness.sessions[0].become(SessionState.EXPIRED)
-    harness.said()
+    harness.take_calls()
     harness.sessions[0].become(SessionState.CLOSED)
-    assert (harness.said(), len(harness.sessions)) == ([], 2)
+    assert (harness.take_calls(), len(harness.sessions)) == ([], 2)
 
 
 def test_a_closed_keeper_opens_no_more() -> None:
     harness = Harness()
     harness.keeper.start()
     harness.sessions[0].become(SessionState.CONNECTED)
-    harness.said()
+    harness.take_calls()
     assert harness.keeper.close().done
     assert (harness.keeper.session, harness.keeper.state) == (None, SessionState.CLOSED)
-    assert harness.said() == [SessionState.CLOSED]
+    assert harness.take_calls() == [SessionState.CLOSED]
     assert len(harness.sessions) == 1
 
 
@@ -165,7 +168,7 @@ def test_states_are_counted_over_all_sessions() -> None:
     for state in (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED):
         first.become(state)
     first.become(SessionState.EXPIRED)
-    first.become(SessionState.CONNECTED)  # Nobody is told what a buried session says.
+    first.become(SessionState.CONNECTED)  # States of an expired session are ignored.
     harness.sessions[1].become(SessionState.CONNECTED)
     assert harness.keeper.state_counts == {
         SessionState.CONNECTED: 3,

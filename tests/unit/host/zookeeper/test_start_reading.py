@@ -1,4 +1,4 @@
-"""The first look into ZooKeeper: one id for the cluster, and an image without this broker.
+"""The first read from ZooKeeper: one id for the cluster, and an image without this broker.
 
 Method: the simulator's model of ZooKeeper in virtual time.
 """
@@ -27,7 +27,7 @@ from ottla.metadata.znodes.partition_state import StateZnode
 from .harness import Client, ZooKeeperHarness
 
 TOPIC_ID = Uuid(b"t" * 16)
-GONE_ID = Uuid(b"g" * 16)
+DELETED_ID = Uuid(b"g" * 16)
 
 
 class Dice:
@@ -92,7 +92,7 @@ def test_what_is_stored_is_what_a_broker_starts_from_but_for_itself() -> None:
 
 
 def test_nothing_is_led_before_the_controller_has_spoken() -> None:
-    """Its word may be the epoch that is stored, which must count as a newer one then."""
+    """Its request may have the stored epoch, which must count as a newer one then."""
     sim = stored()
     image = sim.drive(read_image(sim.tool, 1))
     begun = replay(image, without_own_leadership(image, 1), offset=1, epoch=-1).image
@@ -111,7 +111,7 @@ def with_receipts(*, garbage: bool) -> ZooKeeperHarness:
     sim = stored()
     if not garbage:
         sim.delete("/brokers/topics/garbage")
-    for topic_id in (TOPIC_ID, GONE_ID):
+    for topic_id in (TOPIC_ID, DELETED_ID):
         entry = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5)
         sim.put(paths.deletion(topic_id), encode_deletion(entry))
     sim.put(f"{paths.DELETIONS}/rubbish", b"")
@@ -126,7 +126,7 @@ def read_by_1(sim: ZooKeeperHarness) -> ClusterImage:
 def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> None:
     """Whatever the entry says: a topic with an entry that is not there any more does not return."""
     image = read_by_1(with_receipts(garbage=False))
-    assert verdict_on(image, 1, GONE_ID, 0) is Verdict.DELETE
+    assert verdict_on(image, 1, DELETED_ID, 0) is Verdict.DELETE
     assert verdict_on(image, 1, Uuid(b"u" * 16), 0) is Verdict.STRAY
     kept = image.deletions.of(TOPIC_ID)
     assert kept is not None
@@ -138,21 +138,21 @@ def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> No
 def test_of_topics_in_doubt_those_are_gone_whose_deletion_has_begun() -> None:
     """One that waits for its deletion is served, and its mark may yet be taken away."""
     sim = with_receipts(garbage=False)
-    suspects = frozenset({TOPIC_ID, GONE_ID, Uuid(b"u" * 16)})
+    suspects = frozenset({TOPIC_ID, DELETED_ID, Uuid(b"u" * 16)})
     assert sim.drive(read_deleted(sim.tool, suspects)) == frozenset()
-    entry = DeletionImage(topic_id=GONE_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
+    entry = DeletionImage(topic_id=DELETED_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
     begun = entry.with_standing(1, Standing(DeletionState.STARTED), (0,))
     for each in (begun, replace(entry, finished_ms=6)):
-        sim.delete(paths.deletion(GONE_ID))
-        sim.put(paths.deletion(GONE_ID), encode_deletion(each))
-        assert sim.drive(read_deleted(sim.tool, suspects)) == {GONE_ID}
+        sim.delete(paths.deletion(DELETED_ID))
+        sim.put(paths.deletion(DELETED_ID), encode_deletion(each))
+        assert sim.drive(read_deleted(sim.tool, suspects)) == {DELETED_ID}
         assert sim.drive(read_deleted(sim.tool, frozenset({TOPIC_ID}))) == frozenset()
-    sim.delete(paths.deletion(GONE_ID))
-    sim.put(paths.deletion(GONE_ID), b"[")
+    sim.delete(paths.deletion(DELETED_ID))
+    sim.put(paths.deletion(DELETED_ID), b"[")
     assert sim.drive(read_deleted(sim.tool, suspects)) == frozenset()
 
 
 def test_a_topic_that_cannot_be_read_may_be_the_one_that_looks_deleted() -> None:
     image = read_by_1(with_receipts(garbage=True))
-    assert verdict_on(image, 1, GONE_ID, 0) is Verdict.STRAY
+    assert verdict_on(image, 1, DELETED_ID, 0) is Verdict.STRAY
     assert image.deletions.of(TOPIC_ID) is not None

@@ -1,4 +1,4 @@
-"""What is stored becomes the image, what is decided is stored, and what others write is seen.
+"""What is stored becomes the image, decisions are stored, and what others write is seen.
 
 Method: the store over a simulated ZooKeeper in virtual time; tools write znodes beside it. After
 most things a second store loads from nothing: its image must be the first one's.
@@ -182,7 +182,7 @@ def test_kafka_1096_a_fenced_controller_writes_nothing(
     assert after.keys() == before.keys()
     create(newer, "rightful")
     assert newer.store.image.topics.names() == ["rightful", "t"]
-    assert controller.store.image.topics.names() == ["t"]  # It is told of nothing any more.
+    assert controller.store.image.topics.names() == ["t"]  # It gets no more changes.
 
 
 def test_kafka_6082_the_epoch_is_the_elections_and_never_read_again(
@@ -219,7 +219,7 @@ def test_a_conflict_is_read_and_decided_again(
 ) -> None:
     create(controller, "t")
     state = paths.state("t", 0)
-    # A tool has written the state, of which nobody is told.
+    # A tool has written the state, which no watch reports.
     by_hand = b'{"version":1,"leader":-1,"leader_epoch":7,"controller_epoch":1,"isr":[1]}'
     sim.write(SetData(state, by_hand))
     topic = controller.store.image.topics.by_name("t")
@@ -272,7 +272,7 @@ def test_a_vanished_topic_is_a_conflict(sim: ZooKeeperHarness, controller: Contr
 def test_new_partition_to_online_partition_transition_error_from_create_states(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
-    """Somebody made the first state meanwhile: it stands, and the other partition proceeds."""
+    """A tool created the first state meanwhile: it is kept, and the other partition proceeds."""
     sim.put_topic("t", [(1, 2), (2, 1)], TOPIC_ID)
     sim.settle()
     first = bring_online(controller.store.image, CONTEXT.config)
@@ -292,7 +292,7 @@ def test_new_partition_to_online_partition_transition_error_from_create_states(
 def test_offline_partition_to_online_partition_transition_error_from_state_lookup(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
-    """Somebody took the state away: no election is held on what is not known."""
+    """A tool deleted the state: there is no election without it."""
     create(controller, "t")
     topic = controller.store.image.topics.by_name("t")
     assert topic is not None

@@ -1,7 +1,8 @@
-"""What others write is seen, told once and in order, and never undoes what the controller wrote.
+"""What others write is published once and in order, and never undoes the controller's writes.
 
 Method: the store over a simulated ZooKeeper in virtual time; tools write znodes beside it, brokers
-come and go. After most things a second store loads from nothing: its image must be the first one's.
+start and stop. After most things a second store loads from nothing: its image must be the first
+one's.
 """
 
 from dataclasses import replace
@@ -199,9 +200,9 @@ def test_repaired_producer_ids_are_seen(sim: ZooKeeperHarness, controller: Contr
 
 def test_own_writes_are_published_once(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
-    told = len(controller.deltas)
+    published = len(controller.deltas)
     sim.settle()  # Watches fire for them, and what is read differs in nothing.
-    assert len(controller.deltas) == told
+    assert len(controller.deltas) == published
 
 
 def test_many_changes_are_one_reading(sim: ZooKeeperHarness, controller: Controller) -> None:
@@ -266,7 +267,7 @@ def test_an_append_ends_on_the_image_on_which_it_was_decided(
     sim.settle()
     store = controller.store
     epoch = store.image.brokers[4].epoch
-    leaving = BrokerRegistrationChangeRecord(
+    shutting_down = BrokerRegistrationChangeRecord(
         broker_id=4, broker_epoch=epoch, in_controlled_shutdown=1
     )
     on_read = store._on_read
@@ -275,7 +276,7 @@ def test_an_append_ends_on_the_image_on_which_it_was_decided(
     def append_first(*read: Any) -> None:
         """Begin to append in the moment in which what was read has arrived."""
         store._on_read = on_read  # type: ignore[method-assign]
-        answers.append(store.append(Step((leaving, NEXT_IDS)), controller.epoch))
+        answers.append(store.append(Step((shutting_down, NEXT_IDS)), controller.epoch))
         on_read(*read)
 
     store._on_read = append_first  # type: ignore[assignment]
@@ -291,7 +292,7 @@ def test_an_append_ends_on_the_image_on_which_it_was_decided(
 def test_a_failed_read_is_repeated_completely(
     sim: ZooKeeperHarness, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had read and watched already is not taken for known: nobody was told of it."""
+    """What the failed read had read and watched is not known: it was not published."""
     create(controller, "t")
     get, failing = controller.session.get, {paths.state("u", 0), "/config/topics/t"}
 

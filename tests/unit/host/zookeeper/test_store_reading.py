@@ -1,4 +1,4 @@
-"""Many reads go out bounded and come back in order; a node is watched once at a time.
+"""Many reads are sent, a bounded number at a time; a node has one watch at a time.
 
 Method: promises that the test keeps by hand; a simulated ZooKeeper for the watches.
 """

@@ -1,7 +1,7 @@
-"""A multi whose answer is lost is done once, however often it is tried, and never wrongly believed.
+"""A multi whose response is lost is done once, however often it is tried, with the right outcome.
 
 Method: a scripted session over a real tree of znodes: each multi can be lost before it is done or
-after, with somebody else's writes in between; the writer's answer is compared with the tree.
+after, with other writes in between; the writer's outcome is compared with the tree.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class ScriptedSession:
         self.multis = 0
 
     def others(self, *operations: Operation) -> None:
-        """Write as somebody else."""
+        """Write as another client."""
         self.zxid += 1
         done = self.tree.apply(operations, Author(2, self.zxid, 0))
         assert not isinstance(done, ZkError), done

@@ -1,7 +1,7 @@
-"""Who takes a marker away before the deletion has begun calls it off, whoever rules, and for good.
+"""Removing a marker before the deletion has begun cancels it, also over controller changes.
 
-Method: real controllers on a simulated ZooKeeper; a tool's session writes markers and takes them
-away. What is true with one controller is true when another one takes over in between.
+Method: real controllers on a simulated ZooKeeper; a tool's session writes and removes markers. What
+is true with one controller is true when another one takes over in between.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def sim() -> ControllerHarness:
 
 
 def kill_all(sim: ControllerHarness) -> None:
-    """Have nobody rule."""
+    """Have no controller."""
     for broker_id in (1, 2, 3):
         sim.nodes[broker_id].kill()
     sim.until(lambda: not sim.names(paths.BROKER_IDS))
@@ -43,14 +43,14 @@ def revive_all(sim: ControllerHarness) -> None:
     """Have all brokers up again, and one of them rule."""
     for broker_id in (1, 2, 3):
         sim.revive(broker_id)
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.run(5_000)
 
 
 def fail_over(sim: ControllerHarness) -> None:
     """Have another controller rule."""
     sim.wait(sim.controller.controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
 
 
@@ -63,18 +63,18 @@ def asking(node: Node) -> Callable[[ClusterImage], Decision[Any]]:
     return lambda image: delete_topics(image, wanted, context=context, wall_ms=5, queue=True)
 
 
-def lives(sim: ControllerHarness, name: str = "t") -> bool:
-    """Tell whether a topic is there, is not to go, and no broker was told to delete it."""
+def is_kept(sim: ControllerHarness, name: str = "t") -> bool:
+    """Tell whether a topic exists, is not queued, and no broker was sent its deletion."""
     is_there = sim.data(paths.topic(name)) is not None and sim.data(paths.marker(name)) is None
-    told = [sim.nodes[each].stopped(name) for each in (1, 2, 3)]
-    is_ordered = any(each is not None and each.delete_partition for each in told)
+    requests = [sim.nodes[each].stopped(name) for each in (1, 2, 3)]
+    is_ordered = any(each is not None and each.delete_partition for each in requests)
     return is_there and not sim.image.is_queued_for_deletion(name) and not is_ordered
 
 
 # -- called off --------------------------------------------------------------------------------
 
 
-def halt(sim: ControllerHarness) -> None:
+def halt_deletion(sim: ControllerHarness) -> None:
     """Have a deletion wait for a reassignment."""
     sim.create("t", (2, 3))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (2, 1)}))
@@ -86,7 +86,7 @@ def halt(sim: ControllerHarness) -> None:
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_a_halted_deletion_is_cancelled_at_once(sim: ControllerHarness, fails_over: bool) -> None:
-    halt(sim)
+    halt_deletion(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
     assert len(sim.image.deletions) == 0
@@ -100,7 +100,7 @@ def test_a_halted_deletion_is_cancelled_at_once(sim: ControllerHarness, fails_ov
 
 
 def test_a_halted_deletion_keeps_others_markers(sim: ControllerHarness) -> None:
-    halt(sim)
+    halt_deletion(sim)
     sim.create("other", (1, 2))
     sim.write_marker("other")
     sim.until(lambda: sim.data(paths.topic("other")) is None)
@@ -114,18 +114,18 @@ def test_removing_a_marker_just_before_the_deletion_begins_cancels_it(
     sim.write_marker("t")
     while not sim.names(paths.DELETIONS):
         sim.scheduler.run_until(sim.scheduler.now_us + 100)
-    # It is queued, which the controller hears before it hears of the marker.
+    # It is queued, which the controller sees before the removal of the marker.
     process = sim.controller.client.process
     process.paused = True
     sim.delete(paths.marker("t"))
     sim.scheduler.resume(process)
     sim.settle()
-    assert lives(sim)
+    assert is_kept(sim)
     assert len(sim.image.deletions) == 0
 
 
 def test_a_cancelled_deletion_can_be_requested_again(sim: ControllerHarness) -> None:
-    halt(sim)
+    halt_deletion(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
     sim.write_marker("t")
@@ -159,14 +159,14 @@ def test_removing_a_marker_while_there_is_no_controller_cancels_the_deletion(
     kill_all(sim)
     sim.delete(paths.marker("t"))
     revive_all(sim)
-    assert lives(sim)
+    assert is_kept(sim)
     assert len(sim.image.deletions) == 0
 
 
 def test_a_deletion_that_is_removed_from_the_ledger_leaves_no_partition_without_a_leader(
     sim: ControllerHarness,
 ) -> None:
-    """Nobody leads what a tool adds to a topic that goes; no broker has to come or go for it."""
+    """Partitions that a tool adds to a deleted topic get no leader until it is removed."""
     sim.create("t", (2, 3))
     sim.nodes[3].deletion_errors["t", 0] = Error.FENCED_LEADER_EPOCH
     sim.write_marker("t")
@@ -254,7 +254,7 @@ def test_a_topic_that_is_not_in_the_image_yet_is_not_deleted(
         sim.settle()
     node.client.process.paused = True
     make_anew(sim, "t")
-    # The first that it does is to end the deletion, or to write that it is asked for.
+    # Its first write ends the deletion, or queues it.
     if has_begun:
         sim.net.cut.clear()
     else:

@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 
+# Tests and benchmarks start some thousand processes. Compiled modules are kept, also where the
+# environment says otherwise: else each process spends half a second on compiling the same sources.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-unit test-cluster test-sim test-spark soak check bench clean
 
 help:
@@ -22,8 +26,7 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo
 
-# What bears a busy machine shares it: simulated clusters, and the real ones that wait most. Clients
-# with clocks of their own run alone.
+# What bears a busy machine shares it. Tests that judge latencies, and Spark, run alone.
 test: test-unit
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m beside tests/cluster tests/sim
 	@$(BIN)/python -m pytest -m "not beside" tests/sim tests/cluster tests/spark

@@ -18,9 +18,9 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.controller.broker_changes import follow
+from ottla.controller.broker_changes import process_broker_change
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import Growth, create_partitions
+from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.leader_rebalance import balance
 from ottla.controller.metadata_port import Committed, Fenced, MetadataPort
@@ -39,7 +39,7 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
-from tests.unit.controller.world import CountingDice, context
+from tests.unit.controller.builders import CountingDice, context
 
 T = TypeVar("T")
 
@@ -183,7 +183,9 @@ class ControllerTerm:
         before = self.image
         self.bench.set_brokers(live)
         delta = delta_between(before, self.image)
-        self.run(lambda image: Decision(follow(image, self.context.config, delta), None))
+        self.run(
+            lambda image: Decision(process_broker_change(image, self.context.config, delta), None)
+        )
 
     def alter(self, topic: str, number: int, isr: Collection[int]) -> Any:
         """Let a partition's leader say who is in sync."""
@@ -195,7 +197,7 @@ class ControllerTerm:
         listed = sorted({*isr, partition.leader} & set(self.image.brokers))
         change = IsrChange(
             topic_id=found.id,
-            number=number,
+            partition_id=number,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((each, self.image.brokers[each].epoch) for each in listed),
@@ -253,7 +255,7 @@ class History(ControllerTerm):
         self.create(name, self.random.randint(1, 4), self.random.randint(1, 3))
 
     def _grow(self) -> None:
-        wanted = [Growth(name=self.random.choice(TOPICS), count=self.random.randint(2, 7))]
+        wanted = [NewPartitions(name=self.random.choice(TOPICS), count=self.random.randint(2, 7))]
         self.run(
             lambda image: create_partitions(
                 image, wanted, validate_only=False, context=self.context

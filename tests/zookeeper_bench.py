@@ -6,12 +6,12 @@ from typing import Any, Protocol, TypeVar
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import (
     Event,
-    Got,
     Operation,
     Session,
     SessionState,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def code_of(value: object) -> ZkCode | None:
     return value.code if isinstance(value, ZkError) else None
 
 
-def got(bench: Bench, session: Session, path: str) -> Got:
+def got(bench: Bench, session: Session, path: str) -> ZnodeData:
     return done(bench, session.get(path))
 
 

@@ -14,11 +14,11 @@ from ottla.base.zookeeper import (
     Create,
     Delete,
     EventKind,
-    Got,
     SessionState,
     SetData,
     Stat,
     ZkCode,
+    ZnodeData,
 )
 from tests.zookeeper_bench import Bench, Log, code_of, done, got, refusal, wait, write
 from tests.zookeeper_watch_checks import WATCH_CHECKS
@@ -37,7 +37,7 @@ def check_a_node_is_created_read_changed_and_deleted(bench: Bench) -> None:
     assert stat.czxid == stat.mzxid > 0
     (changed,) = write(bench, session, SetData("/a", b"two", 0))
     assert isinstance(changed, Stat)
-    assert got(bench, session, "/a") == Got(b"two", changed)
+    assert got(bench, session, "/a") == ZnodeData(b"two", changed)
     assert (changed.version, changed.czxid) == (1, stat.czxid)
     assert changed.mzxid > stat.mzxid
     assert done(bench, session.exists("/a")) == changed
@@ -222,7 +222,7 @@ def check_answers_come_in_the_order_of_the_questions(bench: Bench) -> None:
     asked = [f"{what} {number}" for number in range(20) for what in ("create", "get", "none")]
     bench.until(lambda: len(log.said) == 61)
     assert log.names == [*asked, "children"]
-    assert all(isinstance(value, Got) for name, value in log.said if name.startswith("get"))
+    assert all(isinstance(value, ZnodeData) for name, value in log.said if name.startswith("get"))
 
 
 # -- connections that break --------------------------------------------------------------------

@@ -3,8 +3,8 @@
     python tools/diagrams.py            writes the page
     python tools/diagrams.py --check    exit code 1 where the page is not what it would write
 
-The diagrams are Mermaid, which code hosts draw. Transitions come from the tables alone; the words
-on what a state is are here, and a state without its words stops the tool.
+The diagrams are Mermaid, which code hosts draw. Transitions come from the tables; the descriptions
+of states are here, and a state without a description stops the tool.
 """
 
 import sys
@@ -20,11 +20,11 @@ from ottla.controller.replica_states import ReplicaState
 S = TypeVar("S", bound=Enum)
 
 
-class Words(NamedTuple):
-    """What a state is in the metadata, and what brokers are told of it by requests."""
+class Description(NamedTuple):
+    """A state in the metadata, and the requests that brokers are sent for it."""
 
-    what: str
-    told: str
+    meaning: str
+    requests: str
 
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "state-machines.md"
@@ -33,69 +33,72 @@ INTRODUCTION: Final = """\
 # The controller's state machines
 
 Written by `tools/diagrams.py` from `controller/partition_states.py` and
-`controller/replica_states.py`; a test fails where it is not current. The names are Kafka's, the
-ids those of its metrics.
+`controller/replica_states.py`; a test fails if it is not current. The names are Kafka's, the ids
+those of its metrics.
 
-In both modes one controller decides on the metadata, and which state a partition or a replica is in
-follows from that at any moment (`partition_state_of`, `replica_state_of`). Nobody walks these
-tables on the way to a decision: what is decided at once is one change, though it takes several
-steps here, as where a topic is made with its leaders. Brokers learn of a change from the metadata
-log in KRaft, and act on it by themselves; in clusters over ZooKeeper they are sent requests
-(`controller/broker_requests.py`).
+In both modes one controller decides on the metadata. The state of a partition or a replica is
+derived from the metadata at any time (`partition_state_of`, `replica_state_of`). Decisions do not
+step through these tables: a decision is one change, even if it takes several steps here, as when a
+topic is created with its leaders. In KRaft mode brokers receive a change with the metadata log and
+act on it; in ZooKeeper mode the controller sends them requests (`controller/broker_requests.py`).
 
-Deletions do walk the replicas' table (`controller/deletion_policy.py`), and the ledger of deletions
-keeps how far each replica is. A transition that is not drawn is refused, for that replica alone,
-and logged; all others proceed. This is seen over ZooKeeper, where a topic stays until all its
-replicas have gone. In KRaft the topic leaves the metadata at once, and with it its replicas do.
+Deletions do step through the replicas' table (`controller/deletion_policy.py`), and the deletion
+ledger stores the state of each replica. A transition that is not drawn is refused for that replica
+only, and logged; all others proceed. These states are visible in ZooKeeper mode, where a topic
+stays until all its replicas are deleted. In KRaft mode the topic and its replicas leave the
+metadata at once.
 """
 
 PARTITION_WORK: Final = {
-    PartitionState.NEW: Words(
-        "It is assigned, and nobody ever led it: over ZooKeeper it has no state yet. In KRaft"
-        " never, since partitions are made with their leaders.",
+    PartitionState.NEW: Description(
+        "It is assigned and never had a leader: in ZooKeeper mode it has no state yet. Never in"
+        " KRaft mode, where partitions are created with their leaders.",
         "Nothing.",
     ),
-    PartitionState.ONLINE: Words(
+    PartitionState.ONLINE: Description(
         "It has a leader.",
-        "UpdateMetadata to all, of any change. LeaderAndIsr to its replicas where they have to act"
-        " on it, as new to those that did not hold it before.",
+        "UpdateMetadata to all brokers for any change. LeaderAndIsr to its replicas if they have to"
+        " act on it, as new to those that did not have it before.",
     ),
-    PartitionState.OFFLINE: Words(
-        "Somebody led it, and nobody does: no replica that may lead is there.",
+    PartitionState.OFFLINE: Description(
+        "It had a leader and has none: no replica that may lead is online.",
         "The same, with the leader -1.",
     ),
-    PartitionState.NON_EXISTENT: Words(
-        "It is not there. Over ZooKeeper also: the deletion of its topic has begun.",
-        "UpdateMetadata with the leader -2 to all when the deletion begins; nothing after that.",
+    PartitionState.NON_EXISTENT: Description(
+        "It does not exist. In ZooKeeper mode also: the deletion of its topic has started.",
+        "UpdateMetadata with the leader -2 to all brokers when the deletion starts; nothing later.",
     ),
 }
 
 REPLICA_WORK: Final = {
-    ReplicaState.NEW: Words(
+    ReplicaState.NEW: Description(
         "A reassignment adds it, and it is not in sync yet.", "LeaderAndIsr as new."
     ),
-    ReplicaState.ONLINE: Words(
-        "Its broker is there and stays, and its folder works.",
-        "LeaderAndIsr of what changes; of all that it hosts when its broker comes.",
+    ReplicaState.ONLINE: Description(
+        "Its broker is online and not shutting down, and its log directory is online.",
+        "LeaderAndIsr for what changes; for all its replicas when its broker registers.",
     ),
-    ReplicaState.OFFLINE: Words(
-        "Its broker is gone, fenced or about to go, or its folder has failed.",
-        "All hear by UpdateMetadata that it is offline. A broker that is about to go gets"
-        " StopReplica without deletion for what it follows, where there are other replicas.",
+    ReplicaState.OFFLINE: Description(
+        "Its broker is offline, fenced or shutting down, or its log directory is offline.",
+        "UpdateMetadata to all brokers says that it is offline. A broker that shuts down gets"
+        " StopReplica without deletion for its follower replicas, if there are other replicas.",
     ),
-    ReplicaState.DELETION_STARTED: Words(
-        "In the ledger: its broker was ordered to delete it.",
-        "StopReplica with deletion, until there is an answer.",
+    ReplicaState.DELETION_STARTED: Description(
+        "In the ledger: its broker was requested to delete it.",
+        "StopReplica with deletion, until there is a response.",
     ),
-    ReplicaState.DELETION_SUCCESSFUL: Words("In the ledger: its broker has confirmed.", "Nothing."),
-    ReplicaState.DELETION_INELIGIBLE: Words(
-        "In the ledger: its broker is gone, its folder has failed, or it was refused. It goes on"
-        " from OfflineReplica when its broker is back, or says that it is gone.",
-        "StopReplica with deletion now and then, where its broker is there.",
+    ReplicaState.DELETION_SUCCESSFUL: Description(
+        "In the ledger: its broker has confirmed.", "Nothing."
     ),
-    ReplicaState.NON_EXISTENT: Words(
+    ReplicaState.DELETION_INELIGIBLE: Description(
+        "In the ledger: its broker is offline, its log directory has failed, or the broker returned"
+        " an error. It continues from OfflineReplica when its broker is back, or confirms the"
+        " deletion.",
+        "StopReplica with deletion at intervals, while its broker is online.",
+    ),
+    ReplicaState.NON_EXISTENT: Description(
         "It is not assigned.",
-        "StopReplica with deletion, where a reassignment took it out.",
+        "StopReplica with deletion, if a reassignment removed it.",
     ),
 }
 
@@ -108,9 +111,9 @@ def page() -> str:
 
 
 def _machine(
-    title: str, previous: Mapping[S, frozenset[S]], work: Mapping[S, Words]
+    title: str, previous: Mapping[S, frozenset[S]], work: Mapping[S, Description]
 ) -> Iterator[str]:
-    assert set(work) == set(previous), f"a state of {title} has no words"
+    assert set(work) == set(previous), f"a state of {title} has no description"
     yield f"## {title}"
     yield ""
     yield "```mermaid"
@@ -119,12 +122,12 @@ def _machine(
         yield f"    {_name(source)} --> {_name(target)}"
     yield "```"
     yield ""
-    yield "| State | Id | Entered from | In the metadata | Told over ZooKeeper |"
+    yield "| State | Id | Entered from | In the metadata | Requests in ZooKeeper mode |"
     yield "|---|---|---|---|---|"
     for state in previous:
         sources = ", ".join(_name(each) for each in _in_order(previous[state]))
-        what, told = work[state]
-        yield f"| {_name(state)} | {state.value} | {sources} | {what} | {told} |"
+        meaning, requests = work[state]
+        yield f"| {_name(state)} | {state.value} | {sources} | {meaning} | {requests} |"
 
 
 def _transitions(previous: Mapping[S, frozenset[S]]) -> Iterator[tuple[S, S]]:

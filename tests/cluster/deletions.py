@@ -20,12 +20,12 @@ from kazoo.client import KazooClient
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
-from ottla.cli.deletions_client import told_deletion
+from ottla.cli.deletions_client import deletion_image
 from ottla.client.connection import Connection
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.metadata.properties import read_properties
 from ottla.records.batch import iter_headers
@@ -240,7 +240,7 @@ class Site:
         request = ledger_wire.DescribeDeletionsRequest(topics=(named,))
         answer = self.ask(request, ledger_wire.DescribeDeletionsResponse)
         assert answer.error_code in (Error.NONE, Error.NOT_CONTROLLER), answer.error_message
-        return told_deletion(answer.deletions[0]) if answer.deletions else None
+        return deletion_image(answer.deletions[0]) if answer.deletions else None
 
     def entry_with(
         self, made: Made, holds: Callable[[DeletionImage], bool], what: str
@@ -359,7 +359,7 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def ineligible(entry: DeletionImage) -> list[tuple[int, Standing, tuple[int, ...]]]:
+def ineligible(entry: DeletionImage) -> list[tuple[int, ReplicaStatus, tuple[int, ...]]]:
     """Return the rows of replicas that cannot go at the moment."""
     return [row for row in entry.rows() if row[1].state is DeletionState.INELIGIBLE]
 

@@ -126,7 +126,7 @@ def test_three_brokers_that_are_killed_started_paused_and_resumed(local: Local) 
     assert states(local) == {1: "running", 2: "dead", 3: "paused"}
     dead = local("kill", "2")
     assert (dead.code, dead.err) == (1, "ottla kill: node 2 does not run: it is dead\n")
-    assert local("resume", "3") == (0, "node 3 goes on\n", "")
+    assert local("resume", "3") == (0, "node 3 is resumed\n", "")
     assert local("start", "2").out == "node 2 is running\n"
     assert set(states(local).values()) == {"running"}
     unknown = local("pause", "9")

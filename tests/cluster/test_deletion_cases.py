@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from ottla.base.errors import Error
-from ottla.metadata.deletions import BROKER_DOWN, Halt
+from ottla.metadata.deletions import BROKER_DOWN, HaltReason
 from ottla.metadata.znodes import paths
 
 from .clients import Closing, Refused, client_of, eventually
@@ -238,7 +238,9 @@ def test_a_reassignment_is_under_way(site: Site) -> None:
     assert move(site, "moved", (first, controller, target)) is Error.NONE
     if site.is_classic:
         assert site.delete("moved", timeout_ms=0) is Error.REQUEST_TIMED_OUT
-        entry = site.entry_with(made, lambda entry: entry.halted is Halt.REASSIGNMENT, "halted")
+        entry = site.entry_with(
+            made, lambda entry: entry.halted is HaltReason.REASSIGNMENT, "halted"
+        )
         assert not entry.has_begun
         site.write(made, 0)
         assert moves(site) == {"moved"}
@@ -246,7 +248,7 @@ def test_a_reassignment_is_under_way(site: Site) -> None:
         assert site.delete("moved") is Error.NONE
         assert moves(site) == set()
         entry = site.wait_successful(made, 2)
-        assert entry.standing(target, 0) is not None
+        assert entry.status(target, 0) is not None
         assert not entry.is_finished
     site.cluster.resume(target)
     site.wait_receipt(made, 3)

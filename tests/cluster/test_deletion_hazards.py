@@ -13,7 +13,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.metadata.deletions import DeletionImage, DeletionState, Reason, Standing
+from ottla.metadata.deletions import DeletionImage, DeletionState, Reason, ReplicaStatus
 from ottla.metadata.znodes import paths
 from ottla.testing import cluster_facts
 from ottla.wire.messages import delete_replicas as order_wire
@@ -309,7 +309,7 @@ def unregistered(site: Site, made: Made, lost: int) -> DeletionImage:
     answer = site.ask(request, unregister_wire.UnregisterBrokerResponse)
     assert answer.error_code == Error.NONE
     receipt = site.entry_with(made, lambda entry: entry.is_finished, "a receipt")
-    abandoned = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
+    abandoned = ReplicaStatus(DeletionState.ABANDONED, Reason.UNREGISTERED)
     assert [row for row in receipt.rows() if row[1] == abandoned] == [(lost, abandoned, (0, 1))]
     assert receipt.count(DeletionState.SUCCESSFUL) == 4
     return receipt

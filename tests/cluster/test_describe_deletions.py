@@ -170,7 +170,7 @@ def test_a_mark_in_zookeeper_is_waited_for_as_well(trio: Cluster) -> None:
 
 def test_what_was_never_deleted_is_no_receipt(trio: Cluster) -> None:
     topic = new_replicated_topic(trio, "alive", PARTITIONS)
-    for name, why in ((topic, "there is such a topic"), ("nobody", "it never was")):
+    for name, why in ((topic, "the topic exists"), ("nobody", "it was never deleted")):
         ran = topics(trio, "--describe-deletions", "--topic", name)
         assert (ran.code, ran.out) == (1, "")
         assert why in ran.err

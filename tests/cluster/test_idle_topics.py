@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.idle import Why
+from ottla.controller.idle import IdleReason
 from ottla.metadata.topic_config import TTL
 from ottla.wire.messages import describe_idle_topics as idle_wire
 from ottla.wire.messages import find_coordinator as find_wire
@@ -172,7 +172,7 @@ def counted(site: Site, made: Made, holds: Callable[[int], bool] = lambda _: Tru
         ask,
         lambda said: (
             said is not None
-            and (said.reason, said.brokers) == (Why.TOO_YOUNG, (1, 2))
+            and (said.reason, said.brokers) == (IdleReason.TOO_YOUNG, (1, 2))
             and holds(said.idle_ms)
         ),
         within=PATIENCE_SECONDS,

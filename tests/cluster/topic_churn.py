@@ -64,7 +64,11 @@ class Churn(Background):
         assert self.errors == [], self.errors
         assert self.deleted, "nothing was deleted whose id is known"
         for port in self._ports:
-            eventually(partial(self._wrong, port), lambda found: not found, what="topics")
+            try:
+                eventually(partial(self._wrong, port), lambda found: not found, what="topics")
+            except AssertionError:
+                self._print_logs(self._wrong(port))
+                raise
 
     def _wrong(self, port: int) -> list[str]:
         """Return what one broker says that contradicts an acknowledgement."""
@@ -83,6 +87,14 @@ class Churn(Background):
             if (len(partitions), led) != (PARTITIONS, PARTITIONS):
                 wrong.append(f"{name} has {len(partitions)} partitions, {led} led")
         return wrong
+
+    def _print_logs(self, wrong: list[str]) -> None:
+        """Print what the nodes' logs say of the topics in question, and of terms and sessions."""
+        words = {*(line.split()[0] for line in wrong), "controller", "session", "deleted while"}
+        for plan in self._cluster.nodes:
+            for line in self._cluster.logs(plan.id).splitlines():
+                if any(word in line for word in words):
+                    print(f"node {plan.id}: {line}")
 
     def _work(self, index: int) -> None:
         for number in itertools.count():

@@ -16,7 +16,7 @@ from ottla.log.async_delete import AsyncDelete
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
 from ottla.log.replica_deletion import Removed
-from ottla.metadata.deletions import SUCCESSFUL, Standing
+from ottla.metadata.deletions import SUCCESSFUL, ReplicaStatus
 from ottla.metadata.image import ClusterImage
 
 from .replaced import replaced
@@ -41,18 +41,18 @@ def confirms_what_it_has_not_deleted() -> Iterator[None]:
 @contextmanager
 def counts_orders_as_done() -> Iterator[None]:
     """The controller calls a replica deleted before its broker has answered."""
-    take_answers = deletion_policy._Look._take_answers
+    apply_results = deletion_policy._Evaluation._apply_results
 
     def at_once(
-        self: Any, broker_id: int, standing: Standing, partitions: Collection[int]
+        self: Any, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> list[int]:
         replicas = [
             deletion_policy.Replica(broker_id, self._deletion.topic_id, each) for each in partitions
         ]
-        self._answers = {**self._answers, **dict.fromkeys(replicas, Error.NONE)}
-        return take_answers(self, broker_id, standing, partitions)
+        self._results = {**self._results, **dict.fromkeys(replicas, Error.NONE)}
+        return apply_results(self, broker_id, standing, partitions)
 
-    with replaced(deletion_policy._Look, "_take_answers", at_once):
+    with replaced(deletion_policy._Evaluation, "_apply_results", at_once):
         yield
 
 

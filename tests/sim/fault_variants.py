@@ -34,6 +34,7 @@ from ottla.host.zookeeper.store_writing import Done, Writer
 from ottla.log import truncation
 from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher
+from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_deletion import _ReplicaDeletion
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
@@ -101,10 +102,10 @@ def counts_flushes_as_done() -> Iterator[None]:
     """The recovery point moves when a flush begins."""
     start = Flusher._start
 
-    def early(self: Flusher) -> None:
-        start(self)
+    def early(self: Flusher, log: PartitionLog) -> None:
+        start(self, log)
         if self.job is not None:
-            self._log.flushed(self.job)
+            log.flushed(self.job)
 
     with replaced(Flusher, "_start", early):
         yield
@@ -112,12 +113,12 @@ def counts_flushes_as_done() -> Iterator[None]:
 
 @contextmanager
 def confirms_before_the_rename_is_durable() -> Iterator[None]:
-    """A deletion is confirmed when the folder has its new name, durable or not."""
+    """A deletion is confirmed when the directory has its new name, durable or not."""
 
-    def looked(self: Any, directory: Any, result: Any) -> None:
+    def scanned(self: Any, directory: Any, result: Any) -> None:
         self._ended(directory, result if isinstance(result, OSError) else None)
 
-    with replaced(_ReplicaDeletion, "_looked", looked):
+    with replaced(_ReplicaDeletion, "_scanned", scanned):
         yield
 
 

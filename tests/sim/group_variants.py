@@ -365,7 +365,7 @@ def assigns_before_the_generation_is_stored() -> Iterator[None]:
 def keeps_assignments_of_members_not_named() -> Iterator[None]:
     """A member that its leader gives nothing keeps what it had."""
 
-    def sync_answer(self: Group, member: Member) -> Any:
+    def sync_response(self: Group, member: Member) -> Any:
         answer = plain(self, member)
         held: dict[str, bytes] = self.__dict__.setdefault("held", {})
         who = member.instance_id or member.client_id
@@ -374,8 +374,8 @@ def keeps_assignments_of_members_not_named() -> Iterator[None]:
         held[who] = answer.assignment
         return answer
 
-    plain = Group.sync_answer
-    with replaced(Group, "sync_answer", sync_answer):
+    plain = Group.sync_response
+    with replaced(Group, "sync_response", sync_response):
         yield
 
 

@@ -109,14 +109,14 @@ def forgets_to_store_epochs_that_are_cut_off() -> Iterator[None]:
 @contextmanager
 def keeps_producers_of_what_it_cut_off() -> Iterator[None]:
     """After a truncation the log still knows the producers' batches that are gone."""
-    follow = truncation._follow_end
+    follow = truncation._apply_new_end
 
     def keeping(log: PartitionLog) -> None:
         before = log.producers
         follow(log)
         log.producers = before
 
-    with replaced(truncation, "_follow_end", keeping):
+    with replaced(truncation, "_apply_new_end", keeping):
         yield
 
 
@@ -137,7 +137,7 @@ def recovers_no_producers() -> Iterator[None]:
     """A start knows no producers but those of the batches that it reads."""
 
     def none(self: _Loader, end: int) -> ProducerState:
-        return ProducerState(self.where)
+        return ProducerState(self.log_name)
 
     with replaced(_Loader, "_producers_at", none):
         yield
@@ -291,32 +291,32 @@ def answers_deletions_before_the_followers() -> Iterator[None]:
 @contextmanager
 def cleans_what_is_not_committed() -> Iterator[None]:
     """A cleaning takes records for newer that may be cut off yet."""
-    look_at = cleaner.look_at
+    find_cleanable = cleaner.find_cleanable
 
     def lax(log: PartitionLog, now_ms: int) -> Any:
         before, log.high_watermark = log.high_watermark, log.log_end_offset
         try:
-            return look_at(log, now_ms)
+            return find_cleanable(log, now_ms)
         finally:
             log.high_watermark = before
 
-    with replaced(cleaner, "look_at", lax):
+    with replaced(cleaner, "find_cleanable", lax):
         yield
 
 
 @contextmanager
 def cleans_what_is_not_durable() -> Iterator[None]:
     """A cleaning takes records for newer that a loss of power may take."""
-    look_at = cleaner.look_at
+    find_cleanable = cleaner.find_cleanable
 
     def lax(log: PartitionLog, now_ms: int) -> Any:
         before, log.recovery_point = log.recovery_point, log.log_end_offset
         try:
-            return look_at(log, now_ms)
+            return find_cleanable(log, now_ms)
         finally:
             log.recovery_point = before
 
-    with replaced(cleaner, "look_at", lax):
+    with replaced(cleaner, "find_cleanable", lax):
         yield
 
 

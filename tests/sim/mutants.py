@@ -142,7 +142,7 @@ QUORUM = (
         "votes_by_length",
         "a voter compares how long logs are, not in which epoch they end",
         (
-            "raft.electing:Electing.grants",
+            "raft.candidate:Candidate.grants",
             "event.log_end.rank >= node.log.end.rank",
             "event.log_end.offset >= node.log.end.offset",
         ),
@@ -160,7 +160,7 @@ QUORUM = (
         "counts_unflushed",
         "a leader counts its own copy before it is durable",
         (
-            "raft.leading:Leading.propose",
+            "raft.leader:Leader.propose",
             "node.flushing.begin()",
             "self.progress.flushed_to(node.log.end_offset); node.flushing.begin()",
         ),
@@ -169,7 +169,7 @@ QUORUM = (
         "fetches_unflushed",
         "a voter's fetch says that it has what is not durable yet",
         (
-            "raft.following:Following._ask",
+            "raft.follower:Follower._send_fetch",
             "node.elects and not node.flushing.is_done",
             "False",
         ),
@@ -178,7 +178,7 @@ QUORUM = (
         "compares_only_ends",
         "a leader tells only those whose log is longer than their epoch that they diverge",
         (
-            "raft.log_view:LogView.judge",
+            "raft.log_view:LogView.validate_offset_and_epoch",
             "if end.epoch != epoch or end.offset < offset:",
             "if end.offset < offset:",
         ),
@@ -235,13 +235,13 @@ CONTROLLER = (
     mutant(
         "keeps_unclean_eligible",
         "a replica that lost its unflushed records stays an eligible leader replica",
-        (f"{CHANGE}:_eligible", "(goal.isr, wish.unclean_shutdown)", "(goal.isr)"),
+        (f"{CHANGE}:_with_elr", "(goal.isr, target.unclean_shutdown)", "(goal.isr)"),
     ),
     mutant(
         "unclean_leaves_only_isr",
         "a registration after an unclean stop leaves the eligible replicas of others alone",
         (
-            "controller.elections:leave",
+            "controller.elections:remove_from_isrs",
             "broker_id in partition.isr or (unclean and broker_id in partition.elr)",
             "broker_id in partition.isr",
         ),
@@ -249,12 +249,16 @@ CONTROLLER = (
     mutant(
         "finishes_moves_early",
         "a reassignment ends when one of its target replicas is in sync",
-        (f"{CHANGE}:_reassigned", "not set(staying) <= set(isr)", "not set(staying) & set(isr)"),
+        (
+            f"{CHANGE}:_complete_reassignment",
+            "not set(staying) <= set(isr)",
+            "not set(staying) & set(isr)",
+        ),
     ),
     mutant(
         "removes_without_epoch",
         "a replica is taken out of the assignment without a new leader epoch",
-        (f"{CHANGE}:_record", "begins = not before <= after or (", "begins = bool("),
+        (f"{CHANGE}:_record", "bumps_epoch = not before <= after or (", "bumps_epoch = bool("),
     ),
     mutant(
         "any_epoch_is_clean",
@@ -270,8 +274,8 @@ CONTROLLER = (
         "replicas that leave an in-sync set one above the minimum are not remembered",
         (
             f"{CHANGE}:_is_large_enough",
-            "len(isr) >= min(around.min_isr, len(goal.replicas))",
-            "len(isr) >= min(around.min_isr, len(goal.replicas)) - 1",
+            "len(isr) >= min(context.min_isr, len(goal.replicas))",
+            "len(isr) >= min(context.min_isr, len(goal.replicas)) - 1",
         ),
     ),
 )

@@ -20,9 +20,9 @@ from ottla.controller.request_batch import BrokerRequest
 from ottla.host import node_dirs
 from ottla.host.controller_channel import Answered, ChannelEvent, ControllerChannels
 from ottla.host.node_dirs import verdict_on
-from ottla.log.dir_loading import Verdict, find_folders
+from ottla.log.dir_loading import Verdict, find_partition_dirs
 from ottla.log.log_dirs import LogDirs
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.replica_deletion import Removed
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Faults, Sim
@@ -184,14 +184,14 @@ def is_whole(sim: Sim) -> bool:
     return all(sim.is_whole(node_id, since_life=0) for node_id in brokers)
 
 
-def folders(sim: Sim) -> list[tuple[Replica, FolderKind]]:
+def folders(sim: Sim) -> list[tuple[Replica, PartitionDirKind]]:
     """Return all replicas that any broker's disk holds."""
     return [
         ((node.id, folder.topic_id, folder.partition), folder.kind)
         for node in sim.nodes.values()
         if node.is_broker
         for path in node.config.log_dirs
-        for folder in find_folders(node.disk, path)
+        for folder in find_partition_dirs(node.disk, path)
         if folder.topic_id is not None
     ]
 
@@ -215,7 +215,9 @@ def play(seed: int) -> tuple[Sim, Ledger]:
             for number, partition in kept.partitions.items()
             for each in partition.replicas
         }
-        assert wanted <= {replica for replica, kind in folders(sim) if kind is FolderKind.LIVE}
+        assert wanted <= {
+            replica for replica, kind in folders(sim) if kind is PartitionDirKind.LIVE
+        }
         for node in sim.nodes.values():
             node.crash(lose_unflushed=True)
     return sim, ledger
@@ -223,7 +225,7 @@ def play(seed: int) -> tuple[Sim, Ledger]:
 
 def came_back(sim: Sim, ledger: Ledger) -> set[Replica]:
     """Return the replicas that were confirmed as deleted, and that a start would find."""
-    found = {replica for replica, kind in folders(sim) if kind is not FolderKind.DELETE}
+    found = {replica for replica, kind in folders(sim) if kind is not PartitionDirKind.DELETE}
     return found & ledger.confirmed
 
 

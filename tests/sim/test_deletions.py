@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from ottla.metadata.deletions import Halt
+from ottla.metadata.deletions import HaltReason
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults
@@ -130,6 +130,8 @@ def test_a_deletion_waits_for_the_elections_that_a_tool_asks_for() -> None:
     assert report.is_proof, "\n".join(report.lines(full=True))
     assert [name for name in ZOOKEEPER_REACHED if not report.marks[name]] == []
     assert report.marks["deletion-finished"] == len(HALTED)
-    halted = [each.after for each in heard if each.after and each.after.halted is not Halt.NONE]
-    assert {each.halted for each in halted} == {Halt.PREFERRED_ELECTION}
+    halted = [
+        each.after for each in heard if each.after and each.after.halted is not HaltReason.NONE
+    ]
+    assert {each.halted for each in halted} == {HaltReason.PREFERRED_ELECTION}
     assert not any(each.has_begun for each in halted), "what has begun is not halted any more"

@@ -77,7 +77,7 @@ def test_a_move_that_ends_before_its_targets_are_in_sync_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else the story above would prove nothing. One seed is enough."""
-    monkeypatch.setattr(partition_change, "_reassigned", ended_early)
+    monkeypatch.setattr(partition_change, "_complete_reassignment", ended_early)
     report = play_scenario(1, SCENARIO)
     found = {each.checker for each in report.judgement.violations}
     assert "acknowledged write lost" in found

@@ -44,7 +44,7 @@ def truncations(story: Story, node_id: int) -> int:
     """Return how often a broker's log of the topic was shortened in this life; -1 = not known."""
     broker = dict(brokers_of(story.sim)).get(node_id)
     logs = [] if broker is None else [each.log for each in broker.replicas.hosted()]
-    counts = [log.shortened for log in logs if log is not None and log.topic == ORDERS.name]
+    counts = [log.truncation_count for log in logs if log is not None and log.topic == ORDERS.name]
     return counts[0] if counts else -1
 
 

@@ -21,9 +21,9 @@ from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.log import appending
 from ottla.metadata.image import PartitionImage
-from ottla.raft.electing import Electing
-from ottla.raft.events import VoteAsked
-from ottla.raft.following import Following
+from ottla.raft.candidate import Candidate
+from ottla.raft.events import VoteRequestReceived
+from ottla.raft.follower import Follower
 from ottla.raft.roles import Role
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.workload import Workload
@@ -49,14 +49,14 @@ from .replaced import replaced
 def votes_twice() -> Iterator[None]:
     """A voter gives its vote in one epoch to whoever asks."""
 
-    def grants(self: Electing, event: VoteAsked) -> bool:
+    def grants(self: Candidate, event: VoteRequestReceived) -> bool:
         node = self._node
         up_to_date = event.log_end.rank >= node.log.end.rank
         if event.pre_vote:
-            return up_to_date and not self.hears_leader
+            return up_to_date and not self.has_fetched_from_leader
         return up_to_date and node.role is not Role.LEADER
 
-    with replaced(Electing, "grants", grants):
+    with replaced(Candidate, "grants", grants):
         yield
 
 
@@ -70,20 +70,20 @@ def forgets_its_vote() -> Iterator[None]:
 @contextmanager
 def compares_no_logs() -> Iterator[None]:
     """A voter votes for candidates that lack what it has."""
-    grants = Electing.grants
+    grants = Candidate.grants
 
-    def generous(self: Electing, event: VoteAsked) -> bool:
+    def generous(self: Candidate, event: VoteRequestReceived) -> bool:
         end = max(event.log_end, self._node.log.end, key=lambda each: each.rank)
         return grants(self, replace(event, log_end=end))
 
-    with replaced(Electing, "grants", generous):
+    with replaced(Candidate, "grants", generous):
         yield
 
 
 @contextmanager
 def skips_truncation_of_metadata() -> Iterator[None]:
     """A member keeps what its leader does not have."""
-    with replaced(Following, "_truncate", lambda self, leader_end: None):
+    with replaced(Follower, "_truncate", lambda self, leader_end: None):
         yield
 
 
@@ -106,20 +106,20 @@ def answers_before_the_commit() -> Iterator[None]:
 @contextmanager
 def elects_outside_the_isr() -> Iterator[None]:
     """Whatever replica is alive may lead."""
-    led = partition_change._led
+    led = partition_change._with_leader
 
     def anyone(goal: PartitionImage, *rest: Any) -> Any:
-        around = rest[-1]
+        context = rest[-1]
         alive = [
             each
-            for each, folder in zip(goal.replicas, goal.directories, strict=True)
-            if around.is_acceptable(each, folder)
+            for each, directory in zip(goal.replicas, goal.directories, strict=True)
+            if context.is_acceptable(each, directory)
         ]
         if alive and goal.leader not in alive:
             return replace(goal, leader=alive[0], isr=(alive[0],), elr=()), False
         return led(goal, *rest)
 
-    with replaced(partition_change, "_led", anyone):
+    with replaced(partition_change, "_with_leader", anyone):
         yield
 
 
@@ -127,8 +127,8 @@ def elects_outside_the_isr() -> Iterator[None]:
 def forgets_the_last_members() -> Iterator[None]:
     """An in-sync set runs empty without a note of who was in it."""
     with (
-        replaced(partition_change, "_eligible", lambda partition, goal, *rest: goal),
-        replaced(partition_change, "_remembering", lambda partition, goal, *rest: goal),
+        replaced(partition_change, "_with_elr", lambda partition, goal, *rest: goal),
+        replaced(partition_change, "_with_last_known_elr", lambda partition, goal, *rest: goal),
     ):
         yield
 
@@ -147,12 +147,12 @@ def ignores_the_leader_epoch() -> Iterator[None]:
 @contextmanager
 def takes_every_start_for_clean() -> Iterator[None]:
     """A broker that lost its unflushed data stays eligible to lead."""
-    leave = brokers_module.leave
+    leave = brokers_module.remove_from_isrs
 
     def clean(*arguments: Any, unclean: bool) -> Any:
         return leave(*arguments, unclean=False)
 
-    with replaced(brokers_module, "leave", clean):
+    with replaced(brokers_module, "remove_from_isrs", clean):
         yield
 
 

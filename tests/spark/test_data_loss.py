@@ -1,6 +1,6 @@
 """Records that are gone must fail a query, or be left out where the query says so.
 
-Method: DeleteRecords and topics deleted and created anew, before and after planning.
+Method: DeleteRecords and topics deleted and re-created, before and after planning.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def test_before_planning(load: Callable[..., Any], admin: AdminClient, hundred: 
     delete_before(admin, hundred, 30)
     assert load(hundred).agg({"offset": "min"}).first()[0] == 30
     explicit = {"startingOffsets": f'{{"{hundred}":{{"0":0}}}}'}
-    with pytest.raises(Exception, match="offsets 0 to 29 are no longer there"):
+    with pytest.raises(Exception, match="offsets 0 to 29 are no longer available"):
         load(hundred, **explicit).count()
     assert load(hundred, failOnDataLoss="false", **explicit).count() == 70
 
@@ -47,7 +47,7 @@ def test_after_planning(load: Callable[..., Any], admin: AdminClient, hundred: s
     strict, lenient = load(hundred), load(hundred, failOnDataLoss="false")
     assert (strict.count(), lenient.count()) == (100, 100)
     delete_before(admin, hundred, 60)
-    with pytest.raises(Exception, match="offsets 0 to 59 are no longer there"):
+    with pytest.raises(Exception, match="offsets 0 to 59 are no longer available"):
         strict.count()
     assert lenient.count() == 40
 
@@ -66,7 +66,7 @@ def test_a_topic_created_anew(
     admin.create_topics([NewTopic(hundred, 1, 1)])[hundred].result(30)
     # Longer than before: offsets alone would not tell.
     produce(hundred, [(None, b"new %d" % number) for number in range(150)])
-    with pytest.raises(Exception, match="deleted and created anew"):
+    with pytest.raises(Exception, match="deleted and re-created"):
         strict.count()
     assert lenient.count() == 0
     assert load(hundred).count() == 150

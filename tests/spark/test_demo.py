@@ -27,10 +27,10 @@ def test_the_demo_agrees_with_the_source_file_and_leaves_nothing(tmp_path: Path)
         "records read: 336,776",
         "records after the restart: 336,776",
         "flights that Spark counted: 336,776",
-        "Every answer agrees with the source file.",
+        "Every result agrees with the source file.",
     ):
         assert line in ran.stdout
-    assert not list(tmp_path.glob("ottla-demo-*")), "the data folder is removed"
+    assert not list(tmp_path.glob("ottla-demo-*")), "the data directory is removed"
     left = [
         process.info["cmdline"]
         for process in psutil.process_iter(["cmdline"])

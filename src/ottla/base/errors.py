@@ -1,7 +1,7 @@
-"""Kafka's error codes, each with what clients are told where no better message is at hand.
+"""Kafka's error codes, each with its default message for clients.
 
 Source: the protocol guide's table of error codes; 1071 is Ottla's own and always comes with a
-message. A handler that has more to say passes its own sentence beside the code.
+message. A handler may pass a more specific message beside the code.
 """
 
 from enum import IntEnum
@@ -149,12 +149,12 @@ class Error(IntEnum):
 
     @property
     def message(self) -> str:
-        """Return one sentence for people."""
+        """Return the default message."""
         return MESSAGES[self]
 
     @property
     def retriable(self) -> bool:
-        """Tell whether a client may succeed by trying again."""
+        """Return whether a retry of the client may succeed."""
         return self in RETRIABLE
 
 
@@ -175,7 +175,7 @@ MESSAGES: dict[Error, str] = {
     Error.BROKER_NOT_AVAILABLE: "The broker is not available.",
     Error.REPLICA_NOT_AVAILABLE: "The replica is not available on this broker.",
     Error.MESSAGE_TOO_LARGE: "The batch is larger than the topic allows (max.message.bytes).",
-    Error.STALE_CONTROLLER_EPOCH: "A newer controller has spoken already.",
+    Error.STALE_CONTROLLER_EPOCH: "The controller epoch is older than the broker's.",
     Error.OFFSET_METADATA_TOO_LARGE: "The metadata string of the offset is too long.",
     Error.NETWORK_EXCEPTION: "The connection broke before a response came.",
     Error.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and cannot answer yet.",
@@ -190,7 +190,7 @@ MESSAGES: dict[Error, str] = {
         "The batch was written, but to fewer in-sync replicas than required."
     ),
     Error.INVALID_REQUIRED_ACKS: "The acks of a produce request must be -1, 0 or 1.",
-    Error.ILLEGAL_GENERATION: "The group's generation has moved on.",
+    Error.ILLEGAL_GENERATION: "The generation id is not the group's current one.",
     Error.INCONSISTENT_GROUP_PROTOCOL: "The member's protocols do not match those of the group.",
     Error.INVALID_GROUP_ID: "The group id is not valid.",
     Error.UNKNOWN_MEMBER_ID: "The coordinator does not know this member.",
@@ -228,8 +228,8 @@ MESSAGES: dict[Error, str] = {
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Access to the transactional id is denied.",
     Error.SECURITY_DISABLED: "Security features are disabled.",
     Error.OPERATION_NOT_ATTEMPTED: "The operation was not tried.",
-    Error.KAFKA_STORAGE_ERROR: "The broker's disk failed under this partition.",
-    Error.LOG_DIR_NOT_FOUND: "The log folder is not one of this broker's.",
+    Error.KAFKA_STORAGE_ERROR: "The log directory of this partition is offline.",
+    Error.LOG_DIR_NOT_FOUND: "The log directory is not one of this broker's.",
     Error.SASL_AUTHENTICATION_FAILED: "SASL authentication failed.",
     Error.UNKNOWN_PRODUCER_ID: "The broker has no state of this producer any more.",
     Error.REASSIGNMENT_IN_PROGRESS: "A reassignment of the partition is going on.",
@@ -273,7 +273,7 @@ MESSAGES: dict[Error, str] = {
     Error.DUPLICATE_RESOURCE: "The request names a resource twice.",
     Error.UNACCEPTABLE_CREDENTIAL: "The credential does not meet the criteria.",
     Error.INCONSISTENT_VOTER_SET: "The voters named are not those of the quorum.",
-    Error.INVALID_UPDATE_VERSION: "The version that the update rests on is old.",
+    Error.INVALID_UPDATE_VERSION: "The version that the update is based on is old.",
     Error.FEATURE_UPDATE_FAILED: "The features could not be updated.",
     Error.PRINCIPAL_DESERIALIZATION_FAILURE: "The principal of a forwarded request is unreadable.",
     Error.SNAPSHOT_NOT_FOUND: "There is no such snapshot.",
@@ -362,7 +362,7 @@ RETRIABLE = frozenset(
 
 
 class ApiError(Exception):
-    """A refusal that a peer is told: an error code and a sentence.
+    """An error for the peer: an error code and a message.
 
     Raised inside deciders' helpers and turned into a response by the handler that called them.
     """
@@ -374,7 +374,7 @@ class ApiError(Exception):
 
 
 def error_of(code: int) -> Error:
-    """Return the error of a code that a peer sent; one that this table lacks is not known."""
+    """Return the error of a peer's code; UNKNOWN_SERVER_ERROR for one not in this table."""
     try:
         return Error(code)
     except ValueError:
@@ -382,7 +382,7 @@ def error_of(code: int) -> Error:
 
 
 def error_name(code: int) -> str:
-    """Return the name of a code, or the number itself where this table lacks it."""
+    """Return the name of a code; "error N" for one not in this table."""
     try:
         return Error(code).name
     except ValueError:

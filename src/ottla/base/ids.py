@@ -1,8 +1,8 @@
-"""Identifiers of the cluster's nouns, and the text form of Kafka's UUIDs.
+"""Ids and reserved names, and the text form of Kafka's UUIDs.
 
-A UUID stays the 16 bytes that travel on the wire: hashing and comparing bytes costs a fraction
-of what `uuid.UUID` objects cost, and every fetch does it. Text is base64url without padding, as
-every Kafka tool prints it.
+A UUID is its 16 bytes on the wire: hashing and comparing bytes costs a fraction of what `uuid.UUID`
+objects cost, and every fetch does it. Text is base64url without padding, as every Kafka tool
+prints it.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -28,7 +28,7 @@ NO_EPOCH = -1
 NO_PRODUCER_ID = -1
 
 EPOCH_MAX = 2**31 - 1
-"""The largest leader epoch there can be: a bound that bounds nothing."""
+"""The largest possible leader epoch, for a bound that excludes nothing."""
 
 
 def uuid_text(uuid: Uuid) -> str:

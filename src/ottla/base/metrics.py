@@ -1,7 +1,7 @@
-"""Numbers that a node keeps of itself, and their text for Prometheus.
+"""A node's metrics, and their text for Prometheus.
 
-Counting must cost next to nothing: a counter is an int in a slotted object that its owner bumps
-in place, and only a scrape makes families, labels and text of them. Nothing here knows a clock.
+Counting must cost next to nothing: a counter is an int in a slotted object, incremented in place by
+its owner; families, labels and text are made by a scrape only. Nothing here reads a clock.
 
 Source: Prometheus' text exposition format 0.0.4.
 """
@@ -22,15 +22,15 @@ LATENCY_BOUNDS_US: Final = (
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000,
     100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000,
 )  # fmt: skip
-"""From the fastest answer of a loop to the longest wait that Kafka's defaults allow."""
+"""From the fastest response to the longest wait that Kafka's defaults allow."""
 LATENCY_BOUNDS_NS: Final = tuple(each * 1_000 for each in LATENCY_BOUNDS_US)
 LATENCY_BOUNDS_MS: Final = tuple(each // 1_000 for each in LATENCY_BOUNDS_US if each >= 1_000)
 
 
 class Histogram:
-    """How often values of each size came. Bounds are inclusive, as Prometheus' `le`.
+    """Counts of values by bucket. Bounds are inclusive, as Prometheus' `le`.
 
-    Fields: `counts`: one for each bound, and one for what is beyond the last; `total`: the sum
+    Fields: `counts`: one for each bound, and one for values beyond the last; `total`: the sum
             of the values; `per_unit`: how many of the values' unit make one of the metric's.
     """
 
@@ -49,22 +49,22 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Return how many values came."""
+        """Return the number of values."""
         return sum(self.counts)
 
 
 def latency_ns() -> Histogram:
-    """Return a histogram of times in nanoseconds, told in seconds."""
+    """Return a histogram of times in nanoseconds, exported in seconds."""
     return Histogram(LATENCY_BOUNDS_NS, NS_PER_SECOND)
 
 
 def latency_ms() -> Histogram:
-    """Return a histogram of times in milliseconds, told in seconds."""
+    """Return a histogram of times in milliseconds, exported in seconds."""
     return Histogram(LATENCY_BOUNDS_MS, MS_PER_SECOND)
 
 
 class Kind(Enum):
-    """What a family's numbers do: only grow, go both ways, or spread over buckets."""
+    """A family's Prometheus type."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -79,7 +79,7 @@ Sample = tuple[Labels, int | float | Histogram]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with all its samples, as of a scrape. `samples` may be made while it is read."""
+    """One metric with all its samples, as of a scrape. `samples` may be a generator."""
 
     name: str
     kind: Kind
@@ -108,7 +108,7 @@ def histogram(name: str, help: str, value: Histogram | Iterable[Sample]) -> Fami
 
 
 def render(families: Iterable[Family]) -> Iterator[str]:
-    """Yield the text of families piece by piece, so that whoever sends it may pause between."""
+    """Yield the text of families in pieces, so that the sender may pause in between."""
     for family in families:
         yield (
             f"# HELP {family.name} {_escaped_help(family.help)}\n"
@@ -122,7 +122,7 @@ def render(families: Iterable[Family]) -> Iterator[str]:
 
 
 def _histogram_lines(name: str, labels: Labels, value: Histogram) -> Iterator[str]:
-    # Read once: what is counted while the text is made must not tear its parts.
+    # Read once: values counted while the text is made must not make its parts inconsistent.
     counts, total = tuple(value.counts), value.total
     bounds = [_number(bound / value.per_unit) for bound in value.bounds]
     for bound, count in zip((*bounds, "+Inf"), accumulate(counts), strict=True):

@@ -1,7 +1,7 @@
-"""A value that comes later, without a loop: the promise that parked requests hold.
+"""A value that comes later, without a loop: the promise of a delayed result.
 
-Completed at most once; listeners run in the order of their registration, at once when the
-value is already there. No thread, no task: whoever completes it runs the listeners.
+Completed at most once; listeners run in the order of their registration, at once when the value is
+already set. No thread, no task: `complete` runs the listeners.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ class Pending(Generic[T]):
         self._listeners: list[Callable[[T], None]] = []
 
     def complete(self, value: T) -> bool:
-        """Set the value and tell the listeners; return False where it was set before.
+        """Set the value and call the listeners; return False where it was set before.
 
-        Every listener is told, also after one that raised; the first exception is raised then.
+        Every listener is called, also after one that raised; the first exception is raised then.
         """
         if self.done:
             return False
@@ -48,9 +48,9 @@ class Pending(Generic[T]):
             self._listeners.append(listener)
 
     def forget(self, listener: Callable[[T], None]) -> None:
-        """Tell `listener` no more; harmless where it was told, or never asked.
+        """Remove `listener`; harmless where it was called before, or never added.
 
-        What lives long and is listened to for short times would gather listeners otherwise.
+        A long-lived promise with short-lived listeners would collect them otherwise.
         """
         if listener in self._listeners:
             self._listeners.remove(listener)
@@ -67,13 +67,13 @@ class Pending(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Return the value; the caller knows that it is there."""
+        """Return the value, which must be set."""
         assert self.done
         return self._value
 
 
 def completed(value: T) -> Pending[T]:
-    """Return a promise that is kept already."""
+    """Return a completed promise."""
     pending: Pending[T] = Pending()
     pending.complete(value)
     return pending

@@ -1,8 +1,7 @@
-"""What the pure packages ask of the world: time, dice, disk, blocking work.
+"""The ports of the pure packages: clock, random numbers, disk, workers.
 
-The host implements these over the operating system, the simulator over values from one seed.
-A port's method never waits: what can block is given to `Workers` and its end is a callback on
-the loop that owns the caller.
+The host implements them over the operating system, the simulator over values from one seed. Work
+that can block is given to `Workers`; it ends with a callback on the loop of the caller.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Two clocks: one that people read, one that only goes forward."""
+    """The wall clock and a monotonic clock."""
 
     def now_ms(self) -> int:
         """Return wall-clock milliseconds since the epoch; may jump either way."""
@@ -26,7 +25,7 @@ class Clock(Protocol):
 
 
 class Dice(Protocol):
-    """The only source of chance."""
+    """The only source of random numbers."""
 
     def random_bytes(self, count: int) -> bytes:
         """Return `count` random bytes, good enough for UUIDs."""
@@ -93,15 +92,15 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return whether a file or directory exists."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a folder, or a link to one."""
+        """Return whether `path` is a directory, or a link to one."""
         ...
 
     def is_link(self, path: str) -> bool:
-        """Tell whether `path` is a symbolic link, wherever that leads."""
+        """Return whether `path` is a symbolic link, with any target."""
         ...
 
     def size(self, path: str) -> int:
@@ -113,15 +112,15 @@ class Disk(Protocol):
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def mkdir(self, path: str) -> None:
-        """Make a folder and its parents; no error where it exists."""
+        """Create a directory and its parents; no error where it exists."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or folder atomically within a file system."""
+        """Rename a file or directory atomically within a file system."""
         ...
 
     def remove(self, path: str) -> None:
@@ -129,14 +128,14 @@ class Disk(Protocol):
         ...
 
     def rmtree(self, path: str) -> None:
-        """Remove a folder and all in it, of a link no more than the link itself.
+        """Remove a directory with its content; of a link only the link itself.
 
-        What is missing counts as done.
+        A missing one counts as done.
         """
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a folder durable."""
+        """Sync a directory: make the names in it durable."""
         ...
 
     def read_bytes(self, path: str) -> bytes:
@@ -144,19 +143,19 @@ class Disk(Protocol):
         ...
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Replace a small file: temporary, sync, rename, sync of the folder."""
+        """Replace a small file: temporary file, sync, rename, sync of the directory."""
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Return what the file system under `path` still takes."""
+        """Return the free bytes of the file system of `path`."""
         ...
 
     def total_bytes(self, path: str) -> int:
-        """Return how large the file system under `path` is."""
+        """Return the size of the file system of `path`."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Hold the lock file at `path`, made where missing; return what releases it.
+        """Lock the file at `path`, created where missing; return a function that unlocks it.
 
         Raises: BlockingIOError where another process, or another holder in this one, has it.
         """

@@ -1,8 +1,8 @@
-"""Timers as a heap of deadlines: whoever owns the clock asks for the next and runs the due.
+"""Timers as a heap of deadlines. The owner of the clock reads the next one and runs those due.
 
-Milliseconds are monotonic. Equal deadlines run in the order in which they were set, so that
-a replay is exact. A cancelled timer stays in the heap until its time, without its callback;
-when more than half of the heap is dead it is rebuilt, so a busy server's heap stays bounded.
+Milliseconds are monotonic. Equal deadlines run in the order in which they were set, so that a
+replay is exact. A cancelled timer stays in the heap until its deadline, without its callback; when
+more than half of the heap is cancelled it is rebuilt, so a busy server's heap stays bounded.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Timer:
-    """A handle to cancel with; `callback` is None once run or cancelled."""
+    """A handle for cancelling; `callback` is None once run or cancelled."""
 
     __slots__ = ("_timers", "at_ms", "callback")
 
@@ -20,7 +20,7 @@ class Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Forget the callback; harmless after it ran."""
+        """Drop the callback; harmless after it ran."""
         if self.callback is not None:
             self.callback = None
             self._timers._note_dead()
@@ -31,7 +31,7 @@ class Timers:
 
     def __init__(self, on_earlier: Callable[[int], None] | None = None) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
-        """With each its deadline and its place in the order; no two have the same place."""
+        """(deadline, order, timer); the order is unique."""
         self._dead = 0
         self._order = 0
         self.on_earlier = on_earlier
@@ -48,9 +48,9 @@ class Timers:
     def move(
         self, timer: Timer | None, at_ms: int | None, callback: Callable[[], None]
     ) -> Timer | None:
-        """Return a timer in the place of `timer`: itself where it waits for that time already.
+        """Replace `timer` by one at `at_ms`; return it, or `timer` if it has that time already.
 
-        `at_ms`: monotonic milliseconds, None = nothing is due.
+        `at_ms`: monotonic milliseconds, None = no timer.
         """
         if timer is not None:
             if timer.callback is not None and timer.at_ms == at_ms:
@@ -66,10 +66,10 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def run_due(self, now_ms: int) -> int:
-        """Run all that is due, in order; return how many ran.
+        """Run all timers that are due, in order; return how many ran.
 
-        What a callback sets waits for the next call, even where it is due at once: a timer that
-        always sets itself again for a moment that has passed must not hold its thread for ever.
+        A timer set by a callback waits for the next call, even if it is due at once: a timer that
+        always sets itself again for a past time must not hold the thread for ever.
         """
         ran = 0
         newest = self._order
@@ -93,7 +93,7 @@ class Timers:
                 else:
                     heapq.heappush(self._heap, entry)
             if put_off and self._heap and self.on_earlier is not None:
-                # While they were out of the heap, a later deadline may have been told as the first.
+                # Meanwhile `on_earlier` may have been called with a later deadline than these.
                 self.on_earlier(self._heap[0][0])
         return ran
 

@@ -1,17 +1,16 @@
-"""Work on the loop cut into turns, so that no request holds up the others.
+"""Work on the loop in bounded turns, so that no request holds up the others.
 
-The loop does one thing after the other, so whoever holds it holds up every connection. Work comes
-in two kinds. *Light* is a request of a connection whose last one was quick: it is handled when it
-arrives, until TURN_NS are spent in one turn of the loop; what comes after that waits in order.
-*Heavy* is a request of a connection whose last one was slow, and long work, which is a generator
-that yields wherever it may be interrupted. All heavy work together gets SLICE_NS of each turn,
-round robin: one request of a connection, or a slice of long work, and then the next one's. Long
-work of the node itself, which follows what the cluster decided, has SLICE_NS of its own: it must
-come to its end whatever peers send.
+The loop is single-threaded, so a long handler blocks every connection. Requests are of two kinds.
+*Light*: the connection's last request was quick. It is handled when it arrives, until TURN_NS are
+spent in one turn of the loop; further ones wait in order. *Heavy*: the connection's last request
+was slow, or the request is long work, a generator that yields wherever it may be interrupted. All
+heavy work together gets SLICE_NS of each turn, round robin: one request of a connection, or a slice
+of long work, then the next. Long work of the node itself, such as applying metadata, has SLICE_NS
+of its own, so that it ends whatever peers send.
 
-So a turn is bounded by TURN_NS, twice SLICE_NS and the longest single steps, whatever peers send.
-Long work has its request decoded, so only so much of it goes on at once, to bound memory: what came
-later waits as the bytes that it was received as. Small requests do not wait for large ones.
+So a turn is bounded by TURN_NS, twice SLICE_NS and the longest single steps. Long work has its
+request decoded; to bound memory only a limited amount of it runs at once, and later requests wait
+undecoded. Small requests do not wait for large ones.
 """
 
 from collections import deque
@@ -30,11 +29,11 @@ from ottla.base.pending import Pending
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""Long work: yields where it may be interrupted, returns its result."""
+"""Long work: a generator that yields where it may be interrupted and returns its result."""
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Do all steps now; return their result."""
+    """Run all steps now; return their result."""
     while True:
         try:
             next(steps)
@@ -44,25 +43,25 @@ def at_once(steps: Steps[T]) -> T:
 
 
 TURN_NS = 10_000_000
-"""Of handlers in one turn of the loop, before what arrives has to wait for the next one."""
+"""Time for handlers in one turn of the loop; later requests wait for the next turn."""
 
 SLICE_NS = 4_000_000
-"""Of heavy work in one turn, and of long work before it yields to the next."""
+"""Time for heavy work in one turn, and for long work before it yields to the next."""
 
 HEAVY_NS = 2_000_000
-"""A request that took longer makes its connection a heavy one, until one takes less."""
+"""A request that takes longer makes its connection heavy, until one takes less."""
 
 NOTED_NS = 1_000_000
-"""Spent before a turn's end is waited for: the end of every short turn would cost a call each."""
+"""Shorter turns are not ended by a callback, which would cost a call for each."""
 
 CallNextTurn = Callable[[Callable[[], None]], object]
 
 
 class _Long:
-    """One piece of long work. `begin` makes its steps, when it is its turn for the first time.
+    """One piece of long work. `begin` returns its steps, called with its first slice.
 
-    Fields: `queue`: where it waits for its next slice; `admission`: what it was let in by, and
-            with which `weight`; None = it needs none.
+    Fields: `queue`: where it waits for its next slice; `admission`: the limit that it counts
+            against, with `weight`; None = no limit; `gone`: completes when the work is cancelled.
     """
 
     __slots__ = ("admission", "begin", "gone", "outcome", "queue", "steps", "weight")
@@ -85,7 +84,7 @@ class _Long:
 
 
 class _Admission:
-    """Lets work begin while what runs is within a limit; one piece may always run."""
+    """Admits work while the running weight is within a limit; one piece may always run."""
 
     __slots__ = ("_limit", "running", "used", "waiting")
 
@@ -96,7 +95,7 @@ class _Admission:
         self.waiting: deque[_Long] = deque()
 
     def take(self, weight: int) -> bool:
-        """Let a piece begin, or say that it must wait."""
+        """Admit a piece; return False if it must wait."""
         if self.running and self.used + weight > self._limit:
             return False
         self.running += 1
@@ -104,7 +103,7 @@ class _Admission:
         return True
 
     def give_back(self, weight: int) -> None:
-        """Note the end of a piece."""
+        """Release the weight of a piece that ended."""
         self.running -= 1
         self.used -= weight
 
@@ -141,14 +140,14 @@ class Turns:
         return self._spent_ns < TURN_NS and not self._light
 
     def spend(self, spent_ns: int) -> bool:
-        """Count the time of one request; tell whether it makes its connection a heavy one."""
+        """Count the time of one request; return whether its connection is heavy now."""
         self._spent_ns += spent_ns
         if self._spent_ns > NOTED_NS and not self._is_armed:
             self._arm()
         return spent_ns > HEAVY_NS
 
     def wait(self, handle: Callable[[], None], *, heavy: bool) -> None:
-        """Call `handle` once, when it is its turn. It calls `spend` itself."""
+        """Queue `handle` for a later turn. It calls `spend` itself."""
         self.delayed += 1
         (self._heavy if heavy else self._light).append(handle)
         self._arm()
@@ -161,11 +160,10 @@ class Turns:
         gone: Pending[None],
         keep: Callable[[], None] = lambda: None,
     ) -> Pending[T | Exception]:
-        """Do long work, the first slice at once where there is room; answer its result.
+        """Run long work, its first slice at once if possible; return the promise of its result.
 
-        `size`: bytes of its request. `keep` is called where the work cannot begin before this
-        returns. Once `gone` is kept nobody wants the result: the work is dropped where it stands,
-        and never answered.
+        `size`: bytes of its request. `keep` is called if the work does not begin before this
+        returns. Once `gone` is completed the work is cancelled, and the promise never completes.
         """
         is_small = size <= LONG_SMALL_BYTES_MAX
         admission, weight = (self._small, size) if is_small else (self._large, 1)
@@ -183,9 +181,9 @@ class Turns:
         return work.outcome
 
     def run_own(self, steps: Steps[T], *, gone: Pending[None]) -> Pending[T | Exception]:
-        """Do long work of the node itself from the next turn on; answer its result.
+        """Run long work of the node itself from the next turn on; return the promise of its result.
 
-        Once `gone` is kept the work is dropped where it stands, and never answered.
+        Once `gone` is completed the work is cancelled, and the promise never completes.
         """
         work = _Long(lambda: steps, gone, self._own)
         self._queue(work)
@@ -196,7 +194,7 @@ class Turns:
         self._arm()
 
     def _slice(self, work: _Long) -> None:
-        """Work on until a slice is over; queue the rest, or end."""
+        """Run one slice; queue the rest, or end."""
         if work.gone.done:
             if work.steps is not None:
                 work.steps.close()
@@ -222,7 +220,7 @@ class Turns:
         work.outcome.complete(result)
 
     def _end(self, work: _Long) -> None:
-        """Let those begin that waited for this one."""
+        """Admit waiting work."""
         admission = work.admission
         if admission is None:
             return
@@ -242,7 +240,7 @@ class Turns:
             self._call_next_turn(self._turn)
 
     def _turn(self) -> None:
-        """Begin a turn of the loop: first what waited, light before heavy."""
+        """Begin a turn of the loop: run the queues, light work before heavy."""
         self._is_armed = False
         self._spent_ns = 0
         try:
@@ -250,14 +248,14 @@ class Turns:
             spent_ns = self._spent_ns
             self._drain(self._heavy, SLICE_NS)
             self._drain(self._own, SLICE_NS)
-            # Heavy work must not use up what the light one of this turn may take.
+            # The time of heavy work does not count against this turn's light work.
             self._spent_ns = spent_ns
         finally:
             if self._light or self._heavy or self._own:
                 self._arm()
 
     def _drain(self, queue: deque[Callable[[], None]], limit_ns: int) -> None:
-        """Handle at least one, and no more once the time is over."""
+        """Handle at least one entry, and further ones until the time is over."""
         ticks_ns = self.ticks_ns
         until_ns = ticks_ns() + limit_ns
         for _ in range(len(queue)):

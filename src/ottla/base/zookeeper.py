@@ -1,14 +1,14 @@
-"""ZooKeeper as Ottla's code sees it: one session, its operations, its watches.
+"""The port to ZooKeeper: sessions, operations, watches.
 
-A `Session` is one ZooKeeper session and never another one: when it has expired, everything that
-it was asked is answered SESSION_EXPIRED, and whoever needs ZooKeeper opens a new one. So nothing
-that a deposed controller asked for can be done in its next life.
+A `Session` is exactly one ZooKeeper session. After it has expired every open request completes with
+SESSION_EXPIRED, and its owner opens a new one. So a request of a deposed controller cannot take
+effect in a later session.
 
-What is promised, of the real driver and of the simulator's model alike: requests are answered in
-the order in which they were made; a watch fires at most once, before any answer that shows the
-change; reads are repeated by the driver while the session lives; a write whose connection broke
-is answered CONNECTION_LOSS, and may have been done or not. Everything is called on the node's
-loop. Paths are absolute, below the session's chroot, without it.
+Guarantees of the real driver and of the simulator's model: responses come in the order of the
+requests; a watch fires at most once, before any response that shows the change; the driver repeats
+reads while the session is alive; a write whose connection broke completes with CONNECTION_LOSS, and
+may or may not have been applied. Everything is called on the node's loop. Paths are absolute, below
+the session's chroot, without it.
 
 Source: the ZooKeeper programmer's guide; ZooKeeper 3.9.
 """
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from ottla.base.pending import Pending
 
 ANY_VERSION: Final = -1
-"""As the expected version of a write: whatever the node has."""
+"""The expected version of a write that matches any version."""
 
 
 class ZkCode(IntEnum):
@@ -42,7 +42,7 @@ class ZkCode(IntEnum):
 
 
 class ZkError(Exception):
-    """A refusal, or that the outcome is unknown. `index`: the operation of a multi that failed."""
+    """A failed operation, or an unknown outcome. `index`: the failed operation of a multi."""
 
     def __init__(self, code: ZkCode, path: str = "", index: int | None = None) -> None:
         super().__init__(f"{code.name} {path}".strip())
@@ -63,8 +63,8 @@ class Stat(NamedTuple):
     modified_ms: int
 
 
-class Got(NamedTuple):
-    """A node as it was read."""
+class ZnodeData(NamedTuple):
+    """The data and Stat of a znode."""
 
     data: bytes
     stat: Stat
@@ -127,7 +127,7 @@ class EventKind(Enum):
 
 
 class Event(NamedTuple):
-    """What became of a watched node. It carries no data: who wants to know reads again."""
+    """A change of a watched node, without its data: the watcher must read it again."""
 
     kind: EventKind
     path: str
@@ -137,7 +137,7 @@ Watcher = Callable[[Event], None]
 
 
 class SessionState(Enum):
-    """Whether a session is there. CLOSED: by its owner, in order; EXPIRED: by ZooKeeper."""
+    """The state of a session. CLOSED: by its owner; EXPIRED: by ZooKeeper."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -151,20 +151,20 @@ class Session(Protocol):
 
     @property
     def id(self) -> int:
-        """Return the session's id, as ephemeral nodes name their owner; 0 = not connected yet."""
+        """Return the session's id, as in `Stat.ephemeral_owner`; 0 = not connected yet."""
         ...
 
     @property
     def state(self) -> SessionState:
-        """Return whether it can be used. Requests made before it is connected wait for it."""
+        """Return the state. Requests made before the session is connected wait for it."""
         ...
 
-    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
-        """Read a node. The watch is set only where there is one: DATA_CHANGED, DELETED."""
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
+        """Read a node. The watch is set only if the node exists: DATA_CHANGED, DELETED."""
         ...
 
     def exists(self, path: str, watch: Watcher | None = None) -> Pending[Stat | ZkError | None]:
-        """Ask for a node; the watch is set either way: CREATED, DATA_CHANGED, DELETED."""
+        """Read a node's Stat; the watch is set in any case: CREATED, DATA_CHANGED, DELETED."""
         ...
 
     def children(
@@ -174,18 +174,18 @@ class Session(Protocol):
         ...
 
     def multi(self, operations: Sequence[Operation]) -> Pending[tuple[Result, ...] | ZkError]:
-        """Do all or nothing, in order; the error names the first operation that failed."""
+        """Apply all operations or none, in order; the error has the first one that failed."""
         ...
 
     def close(self) -> Pending[None]:
-        """End the session: its ephemeral nodes go at once. What is unanswered is answered
+        """End the session: its ephemeral nodes are deleted. Open requests complete with
         SESSION_EXPIRED; no watch fires any more."""
         ...
 
 
 class OpenSession(Protocol):
-    """Opens sessions: the way to one ensemble."""
+    """Opens sessions with one ensemble."""
 
     def __call__(self, on_state: Callable[[SessionState], None]) -> Session:
-        """Begin a session, which connects in the background. `on_state` hears of each change."""
+        """Begin a session, which connects in the background; each change calls `on_state`."""
         ...

@@ -65,7 +65,9 @@ class DamagedLogs:
             consequence,
         )
         if not goes_on:
-            self._log_dirs.hold_back(log, OSError(errno.EBADMSG, damage.message, log.directory))
+            self._log_dirs.take_log_offline(
+                log, OSError(errno.EBADMSG, damage.message, log.directory)
+            )
             partition.log = None
 
     def met_by_read(self, partition: "Partition", offset: int, refusal: ApiError) -> None:

@@ -161,7 +161,7 @@ class GroupLoad:
 
     def _warn(self) -> None:
         """Say which records are passed over: the first ones, and that there are more."""
-        for passed in self.loader.passed_over:
+        for passed in self.loader.skipped:
             self._passed_over += 1
             if self._passed_over > WARNINGS_MAX:
                 continue

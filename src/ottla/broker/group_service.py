@@ -144,7 +144,7 @@ class GroupService:
                 clock=broker.clock,
                 codec=Codec(broker.config["offsets.topic.compression.codec"]),
             ),
-            tell=_log,
+            log_event=_log,
             topic_id_of=self.topic_id_of,
             memory_left=self._memory_left,
         )

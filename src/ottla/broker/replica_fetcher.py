@@ -534,7 +534,7 @@ class ReplicaFetcher:
         if relocation is Relocation.CUT:
             shortened = log.truncate_in_background(end, still)
         else:
-            shortened = log.start_in_background(start, still)
+            shortened = log.truncate_fully_in_background(start, still)
         shortened.then(partial(self._relocated, followed, log))
 
     def _relocated(

@@ -60,7 +60,7 @@ def note_unproven(facts: ZkMetadata, replicas: Iterable[tuple[PartitionName, Uui
 def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uuid]:
     """Return the topics whose replica of that name is in a folder that is offline."""
     # Those that no topic is known of are hosted no more since a start, which left out what goes.
-    found = broker.log_dirs.lost_ids(*name)
+    found = broker.log_dirs.offline_topic_ids(*name)
     topic_id = image.topics.id_of(name[0])
     if topic_id is not None and broker.replicas.is_offline(*name):
         found.add(topic_id)

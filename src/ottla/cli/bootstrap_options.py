@@ -1,9 +1,9 @@
-"""Whom a command asks that brokers and controllers answer alike: `--bootstrap-server`, or
-`--bootstrap-controller`. kafka-features.sh and kafka-metadata-quorum.sh take them before the
-sub-command.
+"""`--bootstrap-server` or `--bootstrap-controller`: for requests that both kinds of node serve.
 
-Any controller tells with DescribeCluster where the others are and which one is active (KIP-919);
-that one is asked, whichever the option names.
+kafka-features.sh and kafka-metadata-quorum.sh take these options before the sub-command.
+
+With controllers, the request goes to the active one, whichever the option names: DescribeCluster
+of any controller returns the addresses of all and the id of the active one (KIP-919).
 """
 
 from collections.abc import Callable, Iterator
@@ -39,20 +39,20 @@ def bootstrap_controller_option(*short: str) -> Any:
 
 BootstrapController = Annotated[str | None, bootstrap_controller_option()]
 
-ASK_ANOTHER = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER})
-"""What a controller answers that is not active."""
+NOT_ACTIVE = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER})
+"""Errors from a controller that is not the active one."""
 
 BROKERS, CONTROLLERS = 1, 2
-"""Kinds of endpoint that DescribeCluster tells of (KIP-919)."""
+"""Endpoint types of DescribeCluster (KIP-919)."""
 
 REACH_SECONDS = 3.0
-"""How long the active controller may take to be connected to before the others are asked again."""
+"""Connect timeout for the active controller. After it, the active one is looked up again."""
 
 R = TypeVar("R")
 
 
 class Unreachable(CommandError):
-    """The controller that is said to be active takes no connection."""
+    """The controller that others name as the active one accepts no connection."""
 
 
 def choose(
@@ -62,7 +62,7 @@ def choose(
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Take the options of a command, for its sub-commands."""
+    """Store the options of a command for its sub-commands."""
     context.obj = BootstrapOptions(bootstrap_server, bootstrap_controller, command_config, timeout)
 
 
@@ -83,40 +83,40 @@ class BootstrapOptions:
 
     @property
     def endpoint_type(self) -> int:
-        """Return which kind of node is asked."""
+        """Return the endpoint type of DescribeCluster."""
         return BROKERS if self.controllers is None else CONTROLLERS
 
     def ask(
-        self, client_id: str, question: Callable[[WireClient], R], *, node: int | None = None
+        self, client_id: str, action: Callable[[WireClient], R], *, node: int | None = None
     ) -> R:
-        """Ask brokers, which pass it on; or, of the controllers, the active one.
+        """Run `action` on any broker, which forwards requests, or on the active controller.
 
-        `node`: the id of the controller to ask instead. Raises: CommandError.
+        `node`: the id of a controller to use instead. Raises: CommandError.
         """
         if self.controllers is None:
             with connect(self.brokers, self.command_config, self.timeout, client_id) as client:
-                return client.patiently(lambda: question(client))
-        return self._ask_controllers(client_id, question, node)
+                return client.with_retries(lambda: action(client))
+        return self._ask_controllers(client_id, action, node)
 
     def any(self, client_id: str) -> WireClient:
-        """Return a client of whichever broker or controller answers first."""
+        """Return a client of the first broker or controller that accepts a connection."""
         given = self.brokers if self.controllers is None else self.controllers
         return connect(given, self.command_config, self.timeout, client_id)
 
     def _ask_controllers(
-        self, client_id: str, question: Callable[[WireClient], R], node: int | None
+        self, client_id: str, action: Callable[[WireClient], R], node: int | None
     ) -> R:
         waiting = Waiting(self.timeout)
         while True:
             try:
                 with self._controller(client_id, node) as client:
-                    return question(client)
+                    return action(client)
             except Refusal as refusal:
-                if refusal.code not in ASK_ANOTHER or waiting.is_over:
+                if refusal.code not in NOT_ACTIVE or waiting.is_over:
                     raise
                 what = str(refusal)
             except Unreachable as error:
-                # Others say for a while that a controller leads which is dead.
+                # For a while the others still name a dead controller as the active one.
                 if waiting.is_over:
                     raise
                 what = str(error)
@@ -158,7 +158,7 @@ def describe_cluster(
         include_cluster_authorized_operations=False,
         include_fenced_brokers=fenced,
     )
-    # Before version 1 nobody could say that controllers are meant.
-    answer = client.ask(request, cluster_wire.DescribeClusterResponse)
-    check("the cluster", answer.error_code, answer.error_message)
-    return answer
+    # Version 0 has no endpoint type: controllers need version 1.
+    response = client.ask(request, cluster_wire.DescribeClusterResponse)
+    check("the cluster", response.error_code, response.error_message)
+    return response

@@ -22,10 +22,10 @@ app = new_app()
 EPILOG = examples("ottla broker-api-versions --bootstrap-server localhost:9092")
 
 BETWEEN_NODES = frozenset({4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
-"""APIs that no broker serves to clients, and Kafka's tool does not list."""
+"""Inter-broker and controller APIs. Kafka's tool does not list them."""
 
 OWN_FROM = 1000
-"""Keys from here on are Ottla's: where they are not served nobody misses them."""
+"""Keys from here on are Ottla's own. Not listed for a broker that does not serve them."""
 
 
 @app.command("broker-api-versions", epilog=EPILOG)
@@ -34,7 +34,7 @@ def broker_api_versions(
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Show which versions of which APIs each broker serves, and which of them are used here."""
+    """Show which versions of which APIs each broker serves, and which version this client uses."""
     failed = 0
     with connect(bootstrap_server, command_config, timeout, "broker-api-versions") as client:
         brokers = sorted(client.cluster().brokers, key=lambda each: each.node_id)
@@ -57,7 +57,7 @@ def broker_api_versions(
 
 
 def version_lines(served: Mapping[int, range]) -> list[str]:
-    """Return a line for each API, in the order of keys, as Kafka words it."""
+    """Return a line for each API in the order of keys, in Kafka's format."""
     known = {key for key in APIS if key not in BETWEEN_NODES and key < OWN_FROM}
     return [_line(key, served.get(key)) for key in sorted(known | set(served))]
 

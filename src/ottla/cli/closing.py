@@ -1,20 +1,20 @@
-"""Closing librdkafka's consumers, which can lock themselves up for ever.
+"""Closing librdkafka's consumers, which can deadlock.
 
 Seen with librdkafka 2.16.0 in a debugger, and there in its source:
 
-1. The leader epoch of a partition moves on. The client asks the leader where the epoch before
-   ended (OffsetForLeaderEpoch), and the leader dies before it answers.
-2. The next metadata does not name that broker. Its thread ends the request, and lets go of its
+1. The leader epoch of a partition changes. The client sends OffsetForLeaderEpoch for the previous
+   epoch to the leader, and the leader dies before it responds.
+2. The next metadata does not name that broker. Its thread fails the request and releases its
    partitions: `rd_kafka_toppar_undelegate` and `rd_kafka_toppar_forget_leader` (rdkafka_topic.c)
    take the client's lock for reading, then the partition's.
-3. The main thread hears of that end at the same moment. It holds the partition's lock
-   (`rd_kafka_toppar_handle_OffsetForLeaderEpoch`, rdkafka_offset.c) while it asks for metadata
-   anew, and takes the client's lock for writing (`rd_kafka_metadata_refresh_topics`).
-4. Both wait for ever. The client hears of no leader any more, so that its consumer stands still
-   sooner or later, and `close` waits for the main thread.
+3. The main thread handles the failed request at the same moment. It holds the partition's lock
+   (`rd_kafka_toppar_handle_OffsetForLeaderEpoch`, rdkafka_offset.c) while it requests
+   metadata, and takes the client's lock for writing (`rd_kafka_metadata_refresh_topics`).
+4. Deadlock. The client processes no more leader changes, so its consumer stops sooner or later,
+   and `close` waits for the main thread.
 
 No setting avoids it: consumers that assign, and group members, check each new epoch. Producers do
-not, and are safe. Nothing ends such a client but the end of its process.
+not, and are safe. Only the end of the process ends such a client.
 """
 
 import sys
@@ -22,12 +22,12 @@ import threading
 from typing import Any
 
 CLOSE_SECONDS = 15.0
-"""For what takes milliseconds where only partitions are assigned, and for members of a group as
-long as their coordinator takes to answer a commit and a LeaveGroup."""
+"""Timeout. Closing takes milliseconds where partitions are only assigned. A group member waits for
+its coordinator's responses to OffsetCommit and LeaveGroup."""
 
 
 def is_closed(consumer: Any, within: float = CLOSE_SECONDS) -> bool:
-    """Close a consumer; return whether that came to an end. One that is locked up is left alone."""
+    """Close a consumer; return whether it closed. A deadlocked one is left open."""
     failures: list[BaseException] = []
 
     def close() -> None:
@@ -45,7 +45,7 @@ def is_closed(consumer: Any, within: float = CLOSE_SECONDS) -> bool:
 
 
 def close(consumer: Any, within: float = CLOSE_SECONDS) -> None:
-    """Close a consumer at a command's end; tell people where it is left alone."""
+    """Close a consumer at a command's end; print a warning where it is left open."""
     if not is_closed(consumer, within):
         print(
             f"WARN: the client library did not close within {within:g} s, and is left as it is; a"

@@ -1,4 +1,4 @@
-"""`ottla cluster`: the cluster's id and endpoints; brokers that never return. As kafka-cluster.sh.
+"""`ottla cluster`: cluster id, endpoints, unregistering a broker. As kafka-cluster.sh.
 
 Source: ClusterTool, Kafka 4.3; KIP-646 (unregister), KIP-919 (controllers), KIP-1073 (fenced
 brokers).
@@ -48,7 +48,7 @@ Config = Annotated[str | None, typer.Option("--config", metavar="FILE", hidden=T
 
 @app.callback(epilog=EPILOG)
 def cluster() -> None:
-    """Show the cluster's id and endpoints, or take a broker out of it for good."""
+    """Show the cluster's id and endpoints, or unregister a broker."""
 
 
 @app.command("cluster-id")
@@ -60,9 +60,9 @@ def cluster_id(
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """Show the cluster's id."""
-    where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
-    with where.any(CLIENT_ID) as client:
-        print(f"Cluster ID: {describe_cluster(client, where.endpoint_type).cluster_id}")
+    bootstrap = _bootstrap(bootstrap_server, bootstrap_controller, command_config, config, timeout)
+    with bootstrap.any(CLIENT_ID) as client:
+        print(f"Cluster ID: {describe_cluster(client, bootstrap.endpoint_type).cluster_id}")
 
 
 @app.command("list-endpoints")
@@ -71,20 +71,20 @@ def list_endpoints(
     bootstrap_controller: BootstrapController = None,
     include_fenced_brokers: Annotated[
         bool,
-        typer.Option("--include-fenced-brokers", help="Also brokers that are down, or starting."),
+        typer.Option("--include-fenced-brokers", help="Include brokers that are down or starting."),
     ] = False,
     command_config: CommandConfig = None,
     config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """List the brokers, or the controllers, and where they listen."""
-    where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
-    kind = where.endpoint_type
+    bootstrap = _bootstrap(bootstrap_server, bootstrap_controller, command_config, config, timeout)
+    kind = bootstrap.endpoint_type
     if include_fenced_brokers and kind == CONTROLLERS:
         raise UsageError(
             "The option --include-fenced-brokers is only supported with --bootstrap-server option"
         )
-    with where.any(CLIENT_ID) as client:
+    with bootstrap.any(CLIENT_ID) as client:
         nodes = describe_cluster(client, kind, fenced=include_fenced_brokers).brokers
     print("\n".join(endpoint_lines(nodes, kind)))
 
@@ -100,25 +100,25 @@ def unregister(
     config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Take a broker out of a KRaft cluster for good.
+    """Unregister a broker that will never return (KRaft only).
 
-    Its replicas stay listed until their partitions are reassigned, or a broker of that id comes;
-    what it has not deleted yet is given up.
+    Its replicas stay assigned until their partitions are reassigned or a broker with that id
+    registers. Deletions that it has not confirmed become abandoned.
     """
     check_number("--id", broker_id, 0)
 
     def act(client: WireClient) -> None:
         client.expect_kraft(UnregisterBrokerRequest)
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        answer = client.ask(request, UnregisterBrokerResponse)
-        check(f"broker {broker_id}", answer.error_code, answer.error_message)
+        response = client.ask(request, UnregisterBrokerResponse)
+        check(f"broker {broker_id}", response.error_code, response.error_message)
 
-    where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
-    where.ask(CLIENT_ID, act)
+    bootstrap = _bootstrap(bootstrap_server, bootstrap_controller, command_config, config, timeout)
+    bootstrap.ask(CLIENT_ID, act)
     print(f"Broker {broker_id} is no longer registered.")
 
 
-def _where(
+def _bootstrap(
     brokers: str | None,
     controllers: str | None,
     command_config: str | None,
@@ -130,7 +130,7 @@ def _where(
 
 
 def endpoint_lines(nodes: tuple[DescribeClusterBroker, ...], kind: int = BROKERS) -> list[str]:
-    """Return the table as Kafka lays it out; controllers are never fenced, and have no state."""
+    """Return the table in Kafka's layout. Controllers are never fenced and have no state column."""
     width = max((len(each.host) for each in nodes), default=0)
     of_brokers = kind == BROKERS
     states = ("STATE",) if of_brokers else ()

@@ -1,6 +1,6 @@
 """`ottla configs`: describe or alter dynamic configuration. As kafka-configs.sh.
 
-Topics and brokers; the other entity types of Kafka's tool are refused by name.
+Entity types: topics and brokers. The other types of Kafka's tool are rejected by name.
 """
 
 import re
@@ -53,7 +53,7 @@ _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Entity = tuple[str, str | None]
-"""An entity type (plural) and a name: "" is the cluster's default, None all of the type."""
+"""Entity type (plural) and name: "" = the cluster-wide default, None = all of the type."""
 
 
 @app.command("configs", epilog=EPILOG)
@@ -81,14 +81,14 @@ def configs(
     entity = choose_entity(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
     if zookeeper is not None:
         check_zookeeper(bootstrap_server or bootstrap_controller, command_config)
-    where = BootstrapOptions(bootstrap_server, bootstrap_controller, command_config, timeout)
+    bootstrap = BootstrapOptions(bootstrap_server, bootstrap_controller, command_config, timeout)
     if action == "describe":
         if add_config or add_config_file or delete_config:
             raise UsageError("--add-config and --delete-config cannot be used with --describe")
         if zookeeper is not None:
             configs_zookeeper.describe(zookeeper, timeout, *entity)
             return
-        _describe(where, entity, all_)
+        _describe(bootstrap, entity, all_)
         return
     if add_config is not None and add_config_file is not None:
         raise UsageError("--add-config and --add-config-file cannot be used together")
@@ -101,7 +101,7 @@ def configs(
     if zookeeper is not None:
         configs_zookeeper.alter(zookeeper, timeout, entity[0], entity[1], added, deleted)
         return
-    _alter(where, entity[0], entity[1], added, deleted)
+    _alter(bootstrap, entity[0], entity[1], added, deleted)
 
 
 def choose_entity(
@@ -112,7 +112,7 @@ def choose_entity(
     broker: opt.Option,
     broker_defaults: bool,
 ) -> Entity:
-    """Return which entity the options mean; raise UsageError where they mean none, or two."""
+    """Return the entity that the options name; raise UsageError for none or several."""
     short: list[Entity] = []
     if topic is not None:
         short.append(("topics", topic))
@@ -145,7 +145,7 @@ def choose_entity(
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """Return what --add-config sets. A value in brackets may hold commas."""
+    """Return the names and values of --add-config. A value in brackets may contain commas."""
     added = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text):
         parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)
@@ -153,27 +153,27 @@ def parse_added(text: str) -> dict[str, str]:
             raise UsageError(f"--add-config {shown(pair)}: expected NAME=VALUE")
         name, value = parts[0].strip(), parts[1]
         if not _NAME.fullmatch(name):
-            raise UsageError(f"--add-config {shown(name)}: not a name of a configuration")
+            raise UsageError(f"--add-config {shown(name)}: not a configuration name")
         added[name] = value.replace("[", "").replace("]", "").strip()
     return added
 
 
-def _describe(where: BootstrapOptions, entity: Entity, everything: bool) -> None:
+def _describe(bootstrap: BootstrapOptions, entity: Entity, everything: bool) -> None:
     kind, name = entity
     if name is not None:
         names = [name]
-    elif where.controllers is not None:
+    elif bootstrap.controllers is not None:
         raise UsageError("--bootstrap-controller needs --entity-name, or --entity-default")
     else:
-        names = where.ask(CLIENT_ID, lambda client: _names(client, kind))
+        names = bootstrap.ask(CLIENT_ID, lambda client: _names(client, kind))
 
     def describe_all(client: WireClient) -> list[str]:
-        entries = {each: _entries(where, client, kind, each) for each in names}
+        entries = {each: _entries(bootstrap, client, kind, each) for each in names}
         return [
             line for each in names for line in describe_lines(kind, each, entries[each], everything)
         ]
 
-    for line in where.ask(CLIENT_ID, describe_all, node=_controller(where, kind, name)):
+    for line in bootstrap.ask(CLIENT_ID, describe_all, node=_controller(bootstrap, kind, name)):
         print(line)
 
 
@@ -183,20 +183,20 @@ def _names(client: WireClient, kind: str) -> list[str]:
     return [*map(str, client.broker_ids()), ""]
 
 
-def _entries(where: BootstrapOptions, client: WireClient, kind: str, name: str) -> list[Entry]:
-    is_own = where.controllers is not None
+def _entries(bootstrap: BootstrapOptions, client: WireClient, kind: str, name: str) -> list[Entry]:
+    is_own = bootstrap.controllers is not None
     entries = configs_client.describe(client, KINDS[kind], [name], synonyms=True, is_own=is_own)
     return entries.get(name, [])
 
 
-def _controller(where: BootstrapOptions, kind: str, name: str | None) -> int | None:
-    """Return which controller is asked: only the one that is meant knows its properties."""
-    of_node = where.controllers is not None and kind == "brokers" and name
+def _controller(bootstrap: BootstrapOptions, kind: str, name: str | None) -> int | None:
+    """Return the controller to ask: only a controller itself knows its static properties."""
+    of_node = bootstrap.controllers is not None and kind == "brokers" and name
     return int(name) if of_node and name else None
 
 
 def describe_lines(kind: str, name: str, entries: Sequence[Entry], everything: bool) -> list[str]:
-    """Return what is printed of one entity."""
+    """Return the output for one entity."""
     if name:
         which = "All" if everything else "Dynamic"
         lines = [f"{which} configs for {kind[:-1]} {name} are:"]
@@ -221,14 +221,18 @@ def _text(value: str | None) -> str:
 
 
 def _alter(
-    where: BootstrapOptions, kind: str, name: str, added: Mapping[str, str], deleted: Sequence[str]
+    bootstrap: BootstrapOptions,
+    kind: str,
+    name: str,
+    added: Mapping[str, str],
+    deleted: Sequence[str],
 ) -> None:
     if deleted:
         source = DYNAMIC_SOURCES[KINDS[kind]] if name else DYNAMIC_DEFAULT_SOURCE
-        present = where.ask(
+        present = bootstrap.ask(
             CLIENT_ID,
-            lambda client: _entries(where, client, kind, name),
-            node=_controller(where, kind, name),
+            lambda client: _entries(bootstrap, client, kind, name),
+            node=_controller(bootstrap, kind, name),
         )
         dynamic = {entry.name for entry in present if entry.source == source}
         unknown = [each for each in deleted if each not in dynamic]
@@ -249,16 +253,16 @@ def _alter(
         ),
         validate_only=False,
     )
-    # Kafka's brokers take what is meant for one broker only from that broker's own clients.
-    node = int(name) if kind == "brokers" and name and where.controllers is None else None
+    # Kafka requires that a broker's own configuration is sent to that broker.
+    node = int(name) if kind == "brokers" and name and bootstrap.controllers is None else None
 
     def act(client: WireClient) -> None:
-        answer = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
-        for result in answer.responses:
+        response = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
+        for result in response.responses:
             subject = f"{kind[:-1]} {name or 'defaults'}"
             check(subject, result.error_code, result.error_message)
 
-    where.ask(CLIENT_ID, act)
+    bootstrap.ask(CLIENT_ID, act)
     if name:
         print(f"Completed updating config for {kind[:-1]} {name}.")
     else:

@@ -1,4 +1,4 @@
-"""Reading configuration over the wire: DescribeConfigs, and names for what it says in numbers."""
+"""DescribeConfigs, and the names of its configuration sources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ SOURCES = {
     7: "DYNAMIC_CLIENT_METRICS_CONFIG",
     8: "DYNAMIC_GROUP_CONFIG",
 }
-"""As Kafka's tools print where a value comes from. Source: DescribeConfigsResponse.ConfigSource."""
+"""Kafka's names of configuration sources. Source: DescribeConfigsResponse.ConfigSource."""
 
 _KINDS = {TOPIC: "topic", BROKER: "broker"}
 
@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def is_default(self) -> bool:
-        """Tell whether nobody has set it."""
+        """Tell whether the value is the default."""
         return self.source == DEFAULT_CONFIG
 
 
@@ -57,8 +57,8 @@ def describe(
 ) -> dict[str, list[Entry]]:
     """Return the entries of resources of one kind, sorted by name.
 
-    A broker is asked itself, since only it knows its static configuration; `is_own`: the client
-    is of the very node.
+    A broker's entries come from the broker itself: only it knows its static configuration.
+    `is_own`: the client is connected to that node already.
     """
     is_node = kind == BROKER and bool(names and names[0])
     node = int(names[0]) if is_node and not is_own else None
@@ -70,9 +70,9 @@ def describe(
         ),
         include_synonyms=synonyms,
     )
-    answer = client.ask(request, DescribeConfigsResponse, node=node)
+    response = client.ask(request, DescribeConfigsResponse, node=node)
     found = {}
-    for result in answer.results:
+    for result in response.results:
         subject = f"{_KINDS[kind]} {result.resource_name or 'defaults'}"
         check(subject, result.error_code, result.error_message)
         entries = [_entry(each) for each in result.configs]

@@ -1,8 +1,8 @@
 """`ottla configs --zookeeper`: configuration through znodes, as kafka-configs.sh up to 3.9.
 
-A change is two znodes in one write: the entity's values, and a notification by which brokers learn
-that they have changed. What is meant for brokers can be written only while none of them is there
-to say that it cannot be.
+A change writes two znodes in one multi: the entity's values and a change notification for the
+brokers. Broker configuration can be written only while the broker is down: a running broker must
+validate it.
 
 Source: ConfigCommand.processCommandWithZk, Kafka 3.9.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ottla.base.errors import ApiError
 from ottla.base.zookeeper import Create, Operation, SetData
 from ottla.cli.errors import CommandError
-from ottla.cli.zookeeper_client import Overtaken, Read, ZooKeeperClient
+from ottla.cli.zookeeper_client import Read, WriteConflict, ZooKeeperClient
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
 from ottla.metadata.topic_config import check_may_go, validate_topic_configs
 from ottla.metadata.znodes import paths
@@ -24,7 +24,7 @@ KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 
 
 def describe(connect: str, timeout: float, kind: str, name: str | None) -> None:
-    """Print the values that are set for an entity, or for all of its kind where None."""
+    """Print the values that are set for an entity; name None = for all entities of the kind."""
     with ZooKeeperClient(connect, timeout) as client:
         resources = [_resource(kind, name)] if name is not None else _resources(client, kind)
         for resource in resources:
@@ -67,7 +67,7 @@ def alter(
         client.make_parents(paths.CONFIG_CHANGE)
         try:
             client.write([written, Create(paths.CONFIG_CHANGE, change, sequential=True)])
-        except Overtaken:
+        except WriteConflict:
             raise CommandError(f"{_entity(resource)} was changed meanwhile: try again") from None
     print(f"Completed Updating config for entity: {_entity(resource)}.")
 

@@ -36,7 +36,7 @@ EPILOG = examples(
 FORMATTERS = ("DefaultMessageFormatter", "NoOpMessageFormatter")
 
 PROPERTY_HELP = (
-    "What is printed: print.{timestamp,key,value,offset,partition,epoch,headers}=true, "
+    "What to print: print.{timestamp,key,value,offset,partition,epoch,headers}=true, "
     "key.separator, line.separator, headers.separator, null.literal, "
     "{key,value,headers}.deserializer."
 )
@@ -47,9 +47,9 @@ INTERRUPTED = 130
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
-Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="What to read.")]
+Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The topic to read.")]
 Include = Annotated[
-    str | None, typer.Option("--include", metavar="REGEX", help="All topics that match.")
+    str | None, typer.Option("--include", metavar="REGEX", help="Read all topics that match.")
 ]
 Partition = Annotated[
     int | None, typer.Option("--partition", metavar="N", help="Read this partition alone.")
@@ -57,17 +57,20 @@ Partition = Annotated[
 Offset = Annotated[
     str | None,
     typer.Option(
-        "--offset", metavar="N|earliest|latest", help="Where to begin in it.  [default: latest]"
+        "--offset",
+        metavar="N|earliest|latest",
+        help="Where to start in the partition.  [default: latest]",
     ),
 ]
 FromBeginning = Annotated[
-    bool, typer.Option("--from-beginning", help="Begin at the first record, not at the end.")
+    bool, typer.Option("--from-beginning", help="Start at the first record, not at the end.")
 ]
 MaxMessages = Annotated[
-    int | None, typer.Option("--max-messages", metavar="N", help="End after so many.")
+    int | None, typer.Option("--max-messages", metavar="N", help="Exit after this many records.")
 ]
 TimeoutMs = Annotated[
-    int | None, typer.Option("--timeout-ms", metavar="MS", help="End when none comes for so long.")
+    int | None,
+    typer.Option("--timeout-ms", metavar="MS", help="Exit when no record arrives for this long."),
 ]
 Group = Annotated[
     str | None, typer.Option("--group", metavar="NAME", help="Read as a member of this group.")
@@ -84,13 +87,13 @@ Properties = Annotated[
     list[str], typer.Option("--property", "--formatter-property", metavar="K=V", help=PROPERTY_HELP)
 ]
 FormatterConfig = Annotated[
-    str | None, typer.Option("--formatter-config", metavar="FILE", help="Likewise, in a file.")
+    str | None, typer.Option("--formatter-config", metavar="FILE", help="The same, in a file.")
 ]
 CommandProperties = Annotated[
-    list[str], typer.Option("--command-property", metavar="K=V", help="For the consumer.")
+    list[str], typer.Option("--command-property", metavar="K=V", help="A property of the consumer.")
 ]
 CommandConfig = Annotated[
-    str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
+    str | None, typer.Option("--command-config", metavar="FILE", help="The same, in a file.")
 ]
 ConsumerProperties = Annotated[
     list[str],
@@ -100,7 +103,8 @@ ConsumerConfig = Annotated[
     str | None, typer.Option("--consumer.config", metavar="FILE", help="Former --command-config.")
 ]
 SkipOnError = Annotated[
-    bool, typer.Option("--skip-message-on-error", help="Skip what a deserializer cannot read.")
+    bool,
+    typer.Option("--skip-message-on-error", help="Skip records that a deserializer cannot read."),
 ]
 Formatter = Annotated[
     str | None,
@@ -173,12 +177,12 @@ def check(
     offset: str | None,
     from_beginning: bool,
 ) -> None:
-    """Raise UsageError where the options do not fit each other."""
+    """Raise UsageError for options that cannot be combined."""
     if (topic is None) == (include is None):
         raise UsageError("exactly one of --topic and --include is required")
     if topic is not None:
         librdkafka.check_topic(topic)
-    if include is not None and not librdkafka.is_sayable(include):
+    if include is not None and not librdkafka.is_valid_text(include):
         raise UsageError(f"--include {shown(shortened(include))}: expected text in UTF-8")
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic")
@@ -193,12 +197,12 @@ def check(
 def one_group(option: str | None, *properties: str | None) -> str | None:
     """Return the group that the options name.
 
-    Raises UsageError where they name several, or one that is none: librdkafka ends the process
-    at some of those.
+    Raises UsageError for several groups or an invalid name: librdkafka aborts the process on
+    some invalid names.
     """
     named = [("--group", option), *(("group.id", each) for each in properties)]
     for where, name in named:
-        if name is not None and not (name.strip() and librdkafka.is_sayable(name)):
+        if name is not None and not (name.strip() and librdkafka.is_valid_text(name)):
             raise UsageError(
                 f"{where} {shown(shortened(name))}: expected a group's name, text in UTF-8"
             )
@@ -230,7 +234,7 @@ def parse_offset(text: str | None, from_beginning: bool) -> int | str:
 def consumer_settings(
     bootstrap: str, given: dict[str, str], group: str | None, from_beginning: bool
 ) -> dict[str, Any]:
-    """Return the consumer's configuration: options win over properties, these over defaults."""
+    """Return the consumer's configuration: options override properties, these override defaults."""
     reset = given.get("auto.offset.reset")
     if from_beginning and reset not in (None, "earliest"):
         raise UsageError(f"--from-beginning cannot be used with auto.offset.reset={reset}")
@@ -242,7 +246,7 @@ def consumer_settings(
         **librdkafka.translate(given),
     }
     if group is None:
-        # Nobody will come back to this group, so its offsets are not worth keeping.
+        # The group is used once, so its offsets are not committed.
         config["group.id"] = f"console-consumer-{random.randrange(100_000)}"
         config.setdefault("enable.auto.commit", "false")
     else:
@@ -299,7 +303,7 @@ def _open(
 
 
 class _Printer:
-    """Writes records to standard output; without a text it only counts them."""
+    """Writes records to standard output. `text` None = only count them."""
 
     def __init__(self, text: RecordText | None, skip_on_error: bool) -> None:
         self._text = text
@@ -307,7 +311,7 @@ class _Printer:
         self.count = 0
 
     def show(self, messages: list[Any]) -> None:
-        """Print messages; errors of partitions go to stderr."""
+        """Print messages. Partition errors go to stderr."""
         for message in messages:
             if message.error() is not None:
                 self._complain(message.error())
@@ -349,7 +353,7 @@ def _shown(message: Any) -> Shown:
 def _read(
     consumer: Any, printer: _Printer, max_messages: int | None, timeout_ms: int | None
 ) -> int:
-    """Print until enough came, none came for long enough, or a signal; return the exit code."""
+    """Print until `max_messages`, `timeout_ms` or a signal; return the exit code."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -381,7 +385,7 @@ def _read_on(
         wait_s = POLL_SECONDS
         if patience_s is not None:
             wait_s = min(wait_s, max(0.0, last + patience_s - time.monotonic()))
-        # One is waited for, then all that came with it are taken: no delay at a slow trickle.
+        # Wait for one record, then take all that are buffered: no delay on a slow topic.
         messages = consumer.consume(1, timeout=wait_s)
         if messages and wanted > 1:
             messages += consumer.consume(wanted - 1, timeout=0)

@@ -31,22 +31,22 @@ EPILOG = examples(
 )
 
 PROPERTY_HELP = (
-    "How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, "
+    "How to parse lines: parse.key, key.separator, parse.headers, headers.delimiter, "
     "headers.separator, headers.key.separator, null.marker, ignore.error."
 )
 
-Topic = Annotated[str, typer.Option("--topic", metavar="NAME", help="Where to send.")]
+Topic = Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic to write to.")]
 Properties = Annotated[
     list[str], typer.Option("--property", "--reader-property", metavar="K=V", help=PROPERTY_HELP)
 ]
 ReaderConfig = Annotated[
-    str | None, typer.Option("--reader-config", metavar="FILE", help="Such properties, in a file.")
+    str | None, typer.Option("--reader-config", metavar="FILE", help="The same, in a file.")
 ]
 CommandProperties = Annotated[
-    list[str], typer.Option("--command-property", metavar="K=V", help="For the producer.")
+    list[str], typer.Option("--command-property", metavar="K=V", help="A property of the producer.")
 ]
 CommandConfig = Annotated[
-    str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
+    str | None, typer.Option("--command-config", metavar="FILE", help="The same, in a file.")
 ]
 ProducerProperties = Annotated[
     list[str],
@@ -60,13 +60,16 @@ Codec = Annotated[
     typer.Option(
         "--compression-codec",
         metavar="[CODEC]",
-        help="none, gzip, snappy, lz4 or zstd; gzip where not said.",
+        help="none, gzip, snappy, lz4 or zstd; without a value: gzip.",
     ),
 ]
 Acks = Annotated[
-    str | None, typer.Option("--request-required-acks", metavar="0|1|-1|all", help="Who confirms.")
+    str | None,
+    typer.Option(
+        "--request-required-acks", metavar="0|1|-1|all", help="Which replicas acknowledge."
+    ),
 ]
-Sync = Annotated[bool, typer.Option("--sync", help="Wait for each record's confirmation.")]
+Sync = Annotated[bool, typer.Option("--sync", help="Wait for the acknowledgement of each record.")]
 LingerMs = Annotated[
     int | None, typer.Option("--timeout", metavar="MS", help="linger.ms  [default: 1000]")
 ]
@@ -74,7 +77,8 @@ BatchSize = Annotated[
     int | None, typer.Option("--batch-size", metavar="BYTES", help="batch.size  [default: 16384]")
 ]
 PartitionMemory = Annotated[
-    int | None, typer.Option("--max-partition-memory-bytes", metavar="BYTES", help="batch.size too")
+    int | None,
+    typer.Option("--max-partition-memory-bytes", metavar="BYTES", help="Overrides --batch-size."),
 ]
 Retries = Annotated[
     int | None, typer.Option("--message-send-max-retries", metavar="N", help="[default: 3]")
@@ -160,17 +164,17 @@ def console_producer(
 def producer_settings(
     bootstrap: str, given: dict[str, str], settings: dict[str, tuple[Any, Any]]
 ) -> dict[str, Any]:
-    """Return the producer's configuration: options win over properties, these over defaults."""
+    """Return the producer's configuration: options override properties, these override defaults."""
     config = {
         "client.id": "console-producer",
-        # As the Java producer: equal keys go to equal partitions whoever sends them.
+        # The Java producer's partitioner: a key goes to the same partition from any client.
         "partitioner": "murmur2_random",
         **{name: default for name, (_, default) in settings.items()},
         **librdkafka.translate(given),
         **{name: value for name, (value, _) in settings.items() if value is not None},
     }
     if str(config.get("enable.idempotence", "")).lower() == "true":
-        # An idempotent producer insists on all acks and on retrying for ever.
+        # An idempotent producer requires acks=all and unlimited retries.
         for name in ("retries", "acks"):
             if name not in given and settings[name][0] is None:
                 del config[name]

@@ -1,4 +1,4 @@
-"""`ottla consumer-groups`: groups, their lag, their offsets. As kafka-consumer-groups.sh."""
+"""`ottla consumer-groups`: list, describe, delete, reset offsets. As kafka-consumer-groups.sh."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from ottla.cli import group_options as opt
 from ottla.cli import group_reset as reset
 from ottla.cli import group_text as text
 from ottla.cli.errors import CommandError
-from ottla.cli.group_options import Wish
+from ottla.cli.group_options import GroupOptions
 from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.wire_client import Refusal, TopicPartition, WireClient
@@ -69,7 +69,7 @@ def consumer_groups(
         reset_offsets=reset_offsets,
         delete_offsets=delete_offsets,
     ).replace("_", "-")
-    wish = Wish(
+    options = GroupOptions(
         group=tuple(group), all_groups=all_groups, topic=tuple(topic), all_topics=all_topics,
         offsets=offsets, members=members, verbose=verbose, state=state, type=type_,
         to_earliest=to_earliest, to_latest=to_latest, to_current=to_current,
@@ -77,33 +77,35 @@ def consumer_groups(
         to_datetime=to_datetime, from_file=from_file,
         dry_run=dry_run, execute=execute, export=export,
     )  # fmt: skip
-    opt.check(action, wish)
+    opt.check(action, options)
     with connect(bootstrap_server, command_config, timeout / 1000) as client:
-        return ACTIONS[action](client, wish)
+        return ACTIONS[action](client, options)
 
 
-def _list(client: WireClient, wish: Wish) -> int:
+def _list(client: WireClient, options: GroupOptions) -> int:
     found = groups.list_groups(
         client,
-        states=opt.parse_names(wish.state, opt.STATES, "--state"),
-        types=opt.parse_names(wish.type, opt.TYPES, "--type"),
+        states=opt.parse_names(options.state, opt.STATES, "--state"),
+        types=opt.parse_names(options.type, opt.TYPES, "--type"),
     )
-    lines = text.listing_lines(found, types=wish.type is not None, states=wish.state is not None)
+    lines = text.listing_lines(
+        found, types=options.type is not None, states=options.state is not None
+    )
     _print(lines)
     return 0
 
 
-def _describe(client: WireClient, wish: Wish) -> int:
+def _describe(client: WireClient, options: GroupOptions) -> int:
     missing = []
-    for name in _names(client, wish):
+    for name in _names(client, options):
         group = groups.describe(client, name)
         if group.state == "Dead":
             missing.append(name)
             continue
         _warn_of_state(group)
-        if wish.members:
-            _print(text.member_lines(group, verbose=wish.verbose))
-        elif wish.state is not None:
+        if options.members:
+            _print(text.member_lines(group, verbose=options.verbose))
+        elif options.state is not None:
             _print(text.state_lines(group))
         else:
             committed = groups.committed(client, name)
@@ -116,7 +118,7 @@ def _describe(client: WireClient, wish: Wish) -> int:
 
 
 def _ends(client: WireClient, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return where logs end, leaving out topics that were deleted since the group read them."""
+    """Return log end offsets, without topics that were deleted since the group read them."""
     present = {topic.name for topic in client.topics()}
     alive = {(topic, partition) for topic, partition in partitions if topic in present}
     return groups.log_offsets(client, alive, groups.LATEST) if alive else {}
@@ -129,10 +131,10 @@ def _warn_of_state(group: groups.Group) -> None:
         print(f"\nWarning: Consumer group '{group.name}' is rebalancing.", file=sys.stderr)
 
 
-def _delete(client: WireClient, wish: Wish) -> int:
+def _delete(client: WireClient, options: GroupOptions) -> int:
     done: list[str] = []
     failed: list[str] = []
-    for name in _names(client, wish):
+    for name in _names(client, options):
         try:
             groups.delete_group(client, name)
             done.append(name)
@@ -148,14 +150,14 @@ def _delete(client: WireClient, wish: Wish) -> int:
     raise CommandError(f"{len(failed)} of {len(done) + len(failed)} groups were not deleted")
 
 
-def _delete_offsets(client: WireClient, wish: Wish) -> int:
-    name = wish.group[0]
-    outcomes = groups.delete_offsets(client, name, _partitions(client, wish.topic))
+def _delete_offsets(client: WireClient, options: GroupOptions) -> int:
+    name = options.group[0]
+    outcomes = groups.delete_offsets(client, name, _partitions(client, options.topic))
     failed = sum(bool(outcome) for outcome in outcomes.values())
     if failed:
         _print(["", "Error: Encounter some partition level error, see the follow-up details:"])
     else:
-        topics = ", ".join(wish.topic)
+        topics = ", ".join(options.topic)
         print(f"Request succeed for deleting offsets with topic {topics} group {name}")
     _print(text.deletion_lines(outcomes))
     if failed:
@@ -163,21 +165,21 @@ def _delete_offsets(client: WireClient, wish: Wish) -> int:
     return 0
 
 
-def _reset(client: WireClient, wish: Wish) -> int:
-    if not (wish.dry_run or wish.execute):
+def _reset(client: WireClient, options: GroupOptions) -> int:
+    if not (options.dry_run or options.execute):
         print("WARN: nothing is changed, as --execute is not given.", file=sys.stderr)
     planned: dict[str, reset.Plan] = {}
     busy = []
-    for name in _names(client, wish):
+    for name in _names(client, options):
         group = groups.describe(client, name)
         if not group.is_inactive:
             busy.append(f"group {name} is {group.state}")
             continue
-        planned[name] = _plan(client, wish, name)
-        if wish.execute and planned[name]:
+        planned[name] = _plan(client, options, name)
+        if options.execute and planned[name]:
             groups.commit(client, name, planned[name])
-    if wish.export:
-        print(reset.format_plan(planned, one_group=len(wish.group) == 1), end="")
+    if options.export:
+        print(reset.format_plan(planned, one_group=len(options.group) == 1), end="")
     else:
         _print(text.reset_lines(planned))
     if busy:
@@ -187,36 +189,36 @@ def _reset(client: WireClient, wish: Wish) -> int:
     return 0
 
 
-def _plan(client: WireClient, wish: Wish, name: str) -> reset.Plan:
-    if wish.from_file is not None:
-        only = wish.group[0] if len(wish.group) == 1 else None
-        plans = reset.parse_plan(_read(wish.from_file), only)
+def _plan(client: WireClient, options: GroupOptions, name: str) -> reset.Plan:
+    if options.from_file is not None:
+        only = options.group[0] if len(options.group) == 1 else None
+        plans = reset.parse_plan(_read(options.from_file), only)
         if name not in plans:
-            raise CommandError(f"{wish.from_file}: no offset for group {name}: expected some")
+            raise CommandError(f"{options.from_file}: no offset for group {name}: expected some")
         return _clamped(client, plans[name])
     committed = groups.committed(client, name)
-    keys = set(committed) if wish.all_topics else _partitions(client, wish.topic)
-    if wish.to_earliest:
+    keys = set(committed) if options.all_topics else _partitions(client, options.topic)
+    if options.to_earliest:
         return groups.log_offsets(client, keys, groups.EARLIEST)
-    if wish.to_latest:
+    if options.to_latest:
         return groups.log_offsets(client, keys, groups.LATEST)
-    if wish.to_current:
+    if options.to_current:
         others = keys - set(committed)
         return groups.log_offsets(client, others, groups.LATEST) | {
             key: committed[key] for key in keys - others
         }
-    if wish.to_offset is not None:
-        return _clamped(client, dict.fromkeys(keys, wish.to_offset))
-    if wish.shift_by is not None:
+    if options.to_offset is not None:
+        return _clamped(client, dict.fromkeys(keys, options.to_offset))
+    if options.shift_by is not None:
         for topic, partition in sorted(keys - set(committed)):
             raise CommandError(
                 f"partition {topic}-{partition} has no committed offset to shift from"
             )
-        return _clamped(client, {key: committed[key] + wish.shift_by for key in keys})
-    if wish.to_datetime is not None:
-        return _at_time(client, keys, reset.parse_datetime_ms(wish.to_datetime))
-    assert wish.by_duration is not None
-    back_ms = reset.parse_duration_ms(wish.by_duration)
+        return _clamped(client, {key: committed[key] + options.shift_by for key in keys})
+    if options.to_datetime is not None:
+        return _at_time(client, keys, reset.parse_datetime_ms(options.to_datetime))
+    assert options.by_duration is not None
+    back_ms = reset.parse_duration_ms(options.by_duration)
     return _at_time(client, keys, int(time.time() * 1000) - back_ms)
 
 
@@ -240,10 +242,10 @@ def _at_time(client: WireClient, keys: Collection[TopicPartition], timestamp_ms:
     return plan | (groups.log_offsets(client, late, groups.LATEST) if late else {})
 
 
-def _names(client: WireClient, wish: Wish) -> list[str]:
-    if wish.all_groups:
+def _names(client: WireClient, options: GroupOptions) -> list[str]:
+    if options.all_groups:
         return [each.group for each in groups.list_groups(client)]
-    return list(dict.fromkeys(wish.group))
+    return list(dict.fromkeys(options.group))
 
 
 def _partitions(client: WireClient, arguments: Collection[str]) -> set[TopicPartition]:

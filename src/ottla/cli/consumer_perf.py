@@ -1,6 +1,6 @@
-"""`ottla consumer-perf-test`: how fast records are read. As kafka-consumer-perf-test.sh.
+"""`ottla consumer-perf-test`: measures consumer throughput. As kafka-consumer-perf-test.sh.
 
-It stops at the very count that was asked for, where Kafka's tool takes the rest of a batch, too.
+It stops at exactly --num-records. Kafka's tool also counts the rest of the last batch.
 Source: ConsumerPerformance, Kafka 4.3.
 """
 
@@ -55,7 +55,7 @@ def consumer_perf_test(
     date_format: opt.DateFormat = "yyyy-MM-dd HH:mm:ss:SSS",
     print_metrics: opt.PrintMetrics = False,
 ) -> int:
-    """Read records, and print how many came a second."""
+    """Read records and print the throughput."""
     count = record_count(topic, include, num_records, messages)
     check_number("--fetch-size", fetch_size, 1)
     check_number("--socket-buffer-size", socket_buffer_size, 1)
@@ -129,7 +129,7 @@ class _Run:
     """At the last detailed line: time, bytes, records and time in rebalances."""
 
     def read(self, config: dict[str, Any], topic: str | None, include: str | None) -> None:
-        """Read until enough came or none for too long. Raises: CommandError."""
+        """Read until the count or the timeout is reached. Raises: CommandError."""
         from confluent_kafka import Consumer, KafkaException
 
         consumer = librdkafka.make(Consumer, config)
@@ -176,7 +176,7 @@ class _Run:
                 return
 
     def summary(self) -> str:
-        """Return the whole test's line."""
+        """Return the summary line."""
         elapsed_ms = self.ended_ms - self.began_ms
         times = (self.dates.text(self.wall_ms), self.dates.text(self.wall_ms + elapsed_ms))
         columns = consumed_columns(

@@ -24,7 +24,7 @@ EPILOG = examples(
     "ottla delete-records --bootstrap-server localhost:9092 --offset-json-file cut.json",
 ) + (
     '\n\n\b\nThe file:\n  {"partitions": [{"topic": "orders", "partition": 0, "offset": 1000}], '
-    '"version": 1}\n\nAn offset of -1 deletes all that is there.'
+    '"version": 1}\n\nOffset -1 deletes all records up to the high watermark.'
 )
 
 VERSION = 1
@@ -76,7 +76,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     for each in content["partitions"]:
         key, offset = _partition_of(each)
         if key in wanted:
-            raise CommandError(f"partition {key[0]}-{key[1]} is there twice: expected it once")
+            raise CommandError(f"partition {key[0]}-{key[1]} is listed twice: expected it once")
         wanted[key] = offset
     return wanted
 
@@ -110,8 +110,8 @@ def _delete(client: WireClient, wanted: dict[TopicPartition, int]) -> dict[Topic
             ),
             timeout_ms=client.timeout_ms,
         )
-        answer = client.ask(request, wire.DeleteRecordsResponse, node=leader)
-        for result in answer.topics:
+        response = client.ask(request, wire.DeleteRecordsResponse, node=leader)
+        for result in response.topics:
             for each in result.partitions:
                 outcomes[result.name, each.partition_index] = (
                     f"error: {reason_of(each.error_code)}"

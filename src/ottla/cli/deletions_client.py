@@ -1,4 +1,4 @@
-"""Asking a cluster for its deletion ledger, over the wire (DescribeDeletions)."""
+"""The deletion ledger over the wire: DescribeDeletions."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -11,43 +11,43 @@ from ottla.cli.wire_client import WireClient, check
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.wire.messages import describe_deletions as wire
 
 _NAMES = re.compile(r"[\w-]+(,[\w-]+)*", re.ASCII)
-"""Names that mean only themselves; a dot would be a regular expression's."""
+"""Plain names. A name with a dot is a regular expression."""
 
 
-class CannotTell(CommandError):
-    """The brokers do not speak of deletions in words that are understood here: for good."""
+class LedgerUnsupported(CommandError):
+    """The brokers lack DescribeDeletions, or use values that this command does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which entries of the ledger are meant: of a name or expression, of an id, or all."""
+    """Which ledger entries to show: by name or regular expression, by topic id, or all."""
 
     text: str | None = None
     topic_id: Uuid | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Return the names that are meant; None where it takes the whole ledger to tell."""
+        """Return the plain names; None where the text is a regular expression or absent."""
         if self.text is None or not _NAMES.fullmatch(self.text):
             return None
         return tuple(dict.fromkeys(self.text.split(",")))
 
     @property
     def is_everything(self) -> bool:
-        """Tell whether nothing in particular is meant."""
+        """Tell whether neither name nor id is given."""
         return self.text is None and self.topic_id is None
 
     def missing(self, found: Iterable[DeletionImage]) -> list[str]:
-        """Return what is meant and not found, in words."""
+        """Return descriptions of what was selected and not found."""
         deletions = list(found)
         if self.topic_id is not None:
             return [] if deletions else [f"a topic of the id {uuid_text(self.topic_id)}"]
@@ -60,22 +60,22 @@ class Selection:
 
 
 def check_served(client: WireClient) -> None:
-    """Raise CannotTell where the cluster does not know what to answer."""
+    """Raise LedgerUnsupported where the cluster does not serve DescribeDeletions."""
     if not client.serves(wire.DescribeDeletionsRequest):
-        raise CannotTell(
-            f"the brokers at {client.bootstrap} cannot tell of deletions: they are Kafka's, or an "
-            "older Ottla's"
+        raise LedgerUnsupported(
+            f"the brokers at {client.bootstrap} do not serve DescribeDeletions: they run Kafka or "
+            "an older version of Ottla"
         )
 
 
 def fetch(client: WireClient, selection: Selection, *, receipts: bool) -> list[DeletionImage]:
-    """Return what the ledger has of it, by name, older deletions first. Raises: Refusal."""
+    """Return the selected entries, by name, older deletions first. Raises: Refusal."""
     topics: tuple[wire.DescribeDeletionsTopic, ...] = ()
     if selection.topic_id is not None:
         topics = (wire.DescribeDeletionsTopic(topic_id=selection.topic_id),)
     elif selection.names is not None:
         topics = tuple(wire.DescribeDeletionsTopic(name=name) for name in selection.names)
-    found = _ask(client, topics, receipts)
+    found = _describe(client, topics, receipts)
     if selection.text is None or topics:
         return found
     pattern = compile_filter(selection.text)
@@ -83,12 +83,12 @@ def fetch(client: WireClient, selection: Selection, *, receipts: bool) -> list[D
 
 
 def fetch_ids(client: WireClient, topic_ids: Collection[Uuid]) -> list[DeletionImage]:
-    """Return the entries of some ids, finished or not. Raises: Refusal."""
+    """Return the entries of topic ids, finished ones too. Raises: Refusal."""
     topics = tuple(wire.DescribeDeletionsTopic(topic_id=each) for each in sorted(topic_ids))
-    return _ask(client, topics, receipts=True)
+    return _describe(client, topics, receipts=True)
 
 
-def _ask(
+def _describe(
     client: WireClient, topics: tuple[wire.DescribeDeletionsTopic, ...], receipts: bool
 ) -> list[DeletionImage]:
     found: list[DeletionImage] = []
@@ -97,32 +97,32 @@ def _ask(
         request = wire.DescribeDeletionsRequest(
             topics=topics, include_receipts=receipts, after=after
         )
-        answer = client.ask(request, wire.DescribeDeletionsResponse)
-        check("deletions", answer.error_code, answer.error_message)
-        found += map(told_deletion, answer.deletions)
-        after = answer.next_after
+        response = client.ask(request, wire.DescribeDeletionsResponse)
+        check("deletions", response.error_code, response.error_message)
+        found += map(deletion_image, response.deletions)
+        after = response.next_after
         if after == NO_UUID:
             return sorted(found, key=lambda each: (each.name, each.asked_ms, each.topic_id))
 
 
-def told_deletion(said: wire.DescribedDeletion) -> DeletionImage:
-    """Return an entry as the image has it. Raises: CannotTell."""
+def deletion_image(described: wire.DescribedDeletion) -> DeletionImage:
+    """Return the entry of a response as the metadata image holds it. Raises: LedgerUnsupported."""
     try:
         deletion = DeletionImage(
-            topic_id=said.topic_id,
-            name=said.name,
-            policy=Policy(said.policy),
-            asked_ms=said.asked_ms,
-            halted=Halt(said.halted),
-            remote=Remote(said.remote),
-            finished_ms=said.finished_ms,
+            topic_id=described.topic_id,
+            name=described.name,
+            policy=Policy(described.policy),
+            asked_ms=described.asked_ms,
+            halted=HaltReason(described.halted),
+            remote=Remote(described.remote),
+            finished_ms=described.finished_ms,
         )
-        for row in said.replicas:
-            standing = Standing(DeletionState(row.state), Reason(row.reason), row.error)
-            deletion = deletion.with_standing(row.broker_id, standing, row.partitions)
+        for row in described.replicas:
+            standing = ReplicaStatus(DeletionState(row.state), Reason(row.reason), row.error)
+            deletion = deletion.with_status(row.broker_id, standing, row.partitions)
     except ValueError as error:
-        raise CannotTell(
-            f"topic {said.name}: the brokers say what this version of the command does not know "
-            f"({error}): expected one of their version"
+        raise LedgerUnsupported(
+            f"topic {described.name}: the response holds a value that this command does not know "
+            f"({error}): use the command of the brokers' version"
         ) from None
     return deletion

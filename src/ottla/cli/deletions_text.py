@@ -1,7 +1,6 @@
-"""What `ottla topics --describe-deletions` prints: a table, JSON, and why something is not done.
+"""What `ottla topics --describe-deletions` prints: a table, JSON, and why a deletion is open.
 
-The words of states and reasons are those of the ledger in ZooKeeper; docs/deletion.md explains
-each of them.
+States and reasons are named as in the ledger in ZooKeeper; docs/deletion.md lists them.
 """
 
 import json
@@ -16,30 +15,30 @@ from ottla.base.ids import uuid_text
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.metadata.deletions_json import encode_ranges
 
 TITLES = ("TOPIC", "TOPIC ID", "ASKED", "FINISHED", "STATE", "REPLICAS GONE")
 NOTHING = "-"
 NAMED_MAX = 3
-"""How many deletions a message of one line names."""
+"""Deletions that a one-line message names."""
 
 
 def word(value: IntEnum) -> str:
-    """Return the word of a state, a reason and so on."""
+    """Return the text of a state or reason: its name in lower case."""
     return value.name.lower().replace("_", " ")
 
 
 def state_of(deletion: DeletionImage) -> str:
-    """Return how far a deletion is: queued, halted, under way or finished."""
+    """Return the state: queued, halted, under way or finished."""
     if deletion.is_finished:
         return "finished"
-    if deletion.halted is not Halt.NONE:
+    if deletion.halted is not HaltReason.NONE:
         return "halted"
     return "under way" if deletion.has_begun else "queued"
 
@@ -48,7 +47,7 @@ def state_of(deletion: DeletionImage) -> str:
 
 
 def table_lines(deletions: Sequence[DeletionImage]) -> Iterator[str]:
-    """Yield a line of titles; for each deletion its line, one a group of replicas, the tier's."""
+    """Yield the titles; for each deletion its line, a line a group of replicas, the remote tier."""
     heads = [_head(each) for each in deletions]
     groups = [_groups(each) for each in deletions]
     head_widths = _widths([TITLES, *heads])
@@ -78,21 +77,21 @@ def _head(deletion: DeletionImage) -> tuple[str, ...]:
 
 
 def _groups(deletion: DeletionImage) -> list[tuple[str, ...]]:
-    """Return (how far and why, brokers, partitions), brokers together that have the same."""
-    brokers: dict[tuple[Standing, tuple[int, ...]], list[int]] = defaultdict(list)
+    """Return (state and reason, brokers, partitions); brokers with equal rows share one."""
+    brokers: dict[tuple[ReplicaStatus, tuple[int, ...]], list[int]] = defaultdict(list)
     for broker_id, standing, partitions in deletion.rows():
         brokers[standing, partitions].append(broker_id)
     return [
         (
             _standing_text(standing),
-            _numbers("broker", holders),
-            _numbers("partition", partitions),
+            _ids_text("broker", holders),
+            _ids_text("partition", partitions),
         )
         for (standing, partitions), holders in sorted(brokers.items())
     ]
 
 
-def _standing_text(standing: Standing) -> str:
+def _standing_text(standing: ReplicaStatus) -> str:
     text = word(standing.state)
     if standing.reason is not Reason.NONE:
         text += f": {word(standing.reason)}"
@@ -101,8 +100,8 @@ def _standing_text(standing: Standing) -> str:
     return text
 
 
-def _numbers(noun: str, numbers: Sequence[int]) -> str:
-    return f"{noun if len(numbers) == 1 else noun + 's'} {encode_ranges(numbers)}"
+def _ids_text(noun: str, ids: Sequence[int]) -> str:
+    return f"{noun if len(ids) == 1 else noun + 's'} {encode_ranges(ids)}"
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -114,7 +113,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def time_text(epoch_ms: int) -> str:
-    """Return a time in UTC, by the second; what no calendar has as the number that it is."""
+    """Return a time in UTC, in seconds; outside the calendar's range the number itself."""
     try:
         return datetime.fromtimestamp(epoch_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, OSError, ValueError):
@@ -125,7 +124,7 @@ def time_text(epoch_ms: int) -> str:
 
 
 def json_text(deletions: Iterable[DeletionImage]) -> str:
-    """Return all that is known as one object."""
+    """Return the entries as one JSON object."""
     return json.dumps({"deletions": [_json(each) for each in deletions]})
 
 
@@ -137,7 +136,7 @@ def _json(deletion: DeletionImage) -> dict[str, Any]:
         "state": state_of(deletion),
         "asked_ms": deletion.asked_ms,
         "finished_ms": deletion.finished_ms if deletion.is_finished else None,
-        "halted": None if deletion.halted is Halt.NONE else word(deletion.halted),
+        "halted": None if deletion.halted is HaltReason.NONE else word(deletion.halted),
         "remote": word(deletion.remote),
         "replicas": [
             {
@@ -156,14 +155,14 @@ def _json(deletion: DeletionImage) -> dict[str, Any]:
 
 
 def open_text(deletions: Sequence[DeletionImage]) -> str:
-    """Return in one line what some open deletions wait for, and what helps."""
+    """Return in one line what open deletions wait for and what to do."""
     shown = [f"{each.name}: {'; '.join(causes(each))}" for each in deletions[:NAMED_MAX]]
     more = len(deletions) - len(shown)
     return ". ".join(shown) + (f". And {more} more" if more else "")
 
 
 def unproven_text(deletion: DeletionImage) -> str | None:
-    """Return what of a finished deletion nobody has proved, None = all of it is."""
+    """Return a warning if replicas of a finished deletion were abandoned, else None."""
     abandoned: dict[Reason, list[int]] = defaultdict(list)
     for broker_id, standing, _ in deletion.rows():
         if standing.state is DeletionState.ABANDONED:
@@ -171,29 +170,29 @@ def unproven_text(deletion: DeletionImage) -> str | None:
     if not abandoned or not deletion.is_finished:
         return None
     why = "; ".join(
-        f"{word(reason)}: {_numbers('broker', sorted(brokers))}"
+        f"{word(reason)}: {_ids_text('broker', sorted(brokers))}"
         for reason, brokers in sorted(abandoned.items())
     )
     gone = deletion.count(DeletionState.SUCCESSFUL)
     return (
         f"WARN: {deletion.name}: finished, but only {gone} of {deletion.count(*DeletionState)}"
-        f" replicas are proved gone; the others were abandoned ({why})"
+        f" replicas are confirmed deleted; the others were abandoned ({why})"
     )
 
 
 def causes(deletion: DeletionImage) -> list[str]:
-    """Return what an open deletion waits for, and what helps; never nothing."""
+    """Return what an open deletion waits for and what to do; never empty."""
     found: list[str] = []
-    if deletion.halted is Halt.REASSIGNMENT:
+    if deletion.halted is HaltReason.REASSIGNMENT:
         found.append(
-            "its partitions are being reassigned: let that end, or end it with "
+            "its partitions are being reassigned: wait for that, or cancel it with "
             "'ottla reassign-partitions --cancel --reassignment-json-file FILE'"
         )
-    elif deletion.halted is Halt.PREFERRED_ELECTION:
-        found.append("a preferred election of it is under way: let that end")
+    elif deletion.halted is HaltReason.PREFERRED_ELECTION:
+        found.append("a preferred leader election is under way: wait for that")
     elif not deletion.has_begun:
-        found.append("the controller has not begun with it yet")
-    holders: dict[Standing, list[int]] = defaultdict(list)
+        found.append("the controller has not started it yet")
+    holders: dict[ReplicaStatus, list[int]] = defaultdict(list)
     for broker_id, standing, _ in deletion.rows():
         if not standing.is_over:
             holders[standing].append(broker_id)
@@ -204,30 +203,30 @@ def causes(deletion: DeletionImage) -> list[str]:
     return found or ["the controller has not closed it yet"]
 
 
-def _cause(policy: Policy, standing: Standing, brokers: Sequence[int]) -> str:
-    who, is_one = _numbers("broker", brokers), len(brokers) == 1
+def _cause(policy: Policy, standing: ReplicaStatus, brokers: Sequence[int]) -> str:
+    who, is_one = _ids_text("broker", brokers), len(brokers) == 1
     match standing.reason:
         case Reason.BROKER_DOWN:
             what = "is down: start it" if is_one else "are down: start them"
-            return f"{who} {what}, or where that will never be, {_way_out(policy, brokers)}"
+            return f"{who} {what}; if that is impossible, {_way_out(policy, brokers)}"
         case Reason.FOLDER_FAILED if not standing.error:
-            return f"a log directory of {who} is offline: mend it and restart the broker"
+            return f"a log directory of {who} is offline: repair it and restart the broker"
         case Reason.FOLDER_FAILED:
-            # The broker's answer: one replica's directory, or a whole log directory.
+            # KAFKA_STORAGE_ERROR from the broker: a partition directory, or a whole log directory.
             log = "its log names" if is_one else "their logs name"
             return (
-                f"{who} cannot delete replica directories: {log} each path and the reason; mend"
-                " that, and the broker tries again within a minute, but an offline log directory"
-                " needs a restart of the broker"
+                f"{who} cannot delete partition directories: {log} each path and the reason; repair"
+                " that, and the broker retries within a minute; an offline log directory needs a"
+                " restart of the broker"
             )
         case Reason.REFUSED:
-            return f"{who} refused ({error_name(standing.error)}) and will be asked again"
+            return f"{who} returned {error_name(standing.error)}; the controller retries"
         case _:
             return f"{who} {'has' if is_one else 'have'} not confirmed yet"
 
 
 def _way_out(policy: Policy, brokers: Sequence[int]) -> str:
     if policy is Policy.CLASSIC:
-        return "start one of that id with empty log folders"
+        return "start a broker with that id and empty log directories"
     example = f"'ottla cluster unregister --id {brokers[0]}'"
     return f"unregister {'it' if len(brokers) == 1 else 'each'} ({example})"

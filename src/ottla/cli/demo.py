@@ -1,8 +1,8 @@
-"""`ottla demo`: a real cluster, real records, real clients and Spark, and every answer checked.
+"""`ottla demo`: a real cluster, real records, real clients and Spark; every result is checked.
 
-Order: start, write, read back by a group, stop and start the whole cluster, ask Spark, compare
-with the source file, clean up. Nothing is printed as true that was not compared; the first
-difference ends the demo with exit code 1.
+Order: start, write, read with a consumer group, restart the whole cluster, query with Spark,
+compare with the source file, clean up. Only compared results are printed; the first difference
+ends the demo with exit code 1.
 """
 
 import shutil
@@ -33,16 +33,16 @@ GROUP = "demo-readers"
 CONSUMERS = 3
 BROKERS = 3
 QUIET_S_MAX = 60.0
-"""How long a step may see no progress before the demo gives up."""
+"""How long a step may make no progress before the demo fails."""
 
 
 class DemoError(Exception):
-    """An answer differs from the source file, or a step made no progress."""
+    """A result differs from the source file, or a step made no progress."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What went in: the truth that all later answers are compared with."""
+    """What was written: all later results are compared with it."""
 
     totals: Totals = field(default_factory=Totals)
     checksum: int = 0
@@ -52,7 +52,7 @@ class Written:
 
 @contextmanager
 def step(console: Console, title: str) -> Iterator[None]:
-    """Print a step's title and then how long it took."""
+    """Print a step's title, then its duration."""
     console.print(f"[bold]{title}[/bold]")
     begun = time.monotonic()
     yield
@@ -68,40 +68,44 @@ def check(console: Console, what: str, found: Any, expected: Any) -> None:
 
 
 def run(console: Console, *, keep: bool = False, data_dir: Path | None = None) -> int:
-    """Run the whole demo; return the exit code. A folder that was named is never removed."""
+    """Run the whole demo; return the exit code. A `data_dir` that was given is never removed."""
     from confluent_kafka import KafkaException
 
     from ottla.testing.layout import ClusterError
 
     keep = keep or data_dir is not None
-    folder = data_dir or Path(tempfile.mkdtemp(prefix="ottla-demo-"))
+    data_directory = data_dir or Path(tempfile.mkdtemp(prefix="ottla-demo-"))
     began = time.monotonic()
     try:
         with ExitStack() as stack:
-            _run_steps(console, folder, stack)
+            _run_steps(console, data_directory, stack)
     except (DemoError, KafkaException, ClusterError, FileNotFoundError) as error:
         console.print(f"[red]The demo failed: {error}[/red]")
         return 1
     finally:
         if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(data_directory, ignore_errors=True)
     took_s = time.monotonic() - began
     console.print(
-        f"[bold green]Every answer agrees with the source file.[/bold green] {took_s:.0f} s in all."
+        f"[bold green]Every result agrees with the source file.[/bold green] {took_s:.0f} s in all."
     )
     if keep:
-        console.print(f"The data is kept; see it with: ottla up --data-dir {folder}")
+        console.print(
+            f"The data is kept. Start the cluster with: ottla up --data-dir {data_directory}"
+        )
     return 0
 
 
-def _run_steps(console: Console, folder: Path, stack: ExitStack) -> None:
+def _run_steps(console: Console, data_directory: Path, stack: ExitStack) -> None:
     from ottla.testing import Cluster
 
     source = data_path()
     with step(console, f"Starting {BROKERS} nodes, each a broker and a controller"):
-        # A second's wait for members lets the three consumers share the topic from the start.
+        # With a delay of 1 s the three consumers share the topic from the first rebalance.
         config = {"group.initial.rebalance.delay.ms": "1000"}
-        cluster = stack.enter_context(Cluster(brokers=BROKERS, data_dir=folder, config=config))
+        cluster = stack.enter_context(
+            Cluster(brokers=BROKERS, data_dir=data_directory, config=config)
+        )
         cluster.wait_ready(60)
         console.print(f"  bootstrap servers: {cluster.bootstrap}")
     with step(console, f"Writing {source.name} to the topic {TOPIC}"):
@@ -113,7 +117,7 @@ def _run_steps(console: Console, folder: Path, stack: ExitStack) -> None:
     with step(console, "Stopping the whole cluster and starting it again"):
         restart(console, cluster, written)
     with step(console, 'Asking Spark, through format("ottla")'):
-        ask_spark(console, cluster.bootstrap, written)
+        query_spark(console, cluster.bootstrap, written)
 
 
 def write_flights(bootstrap: str, source: Path) -> Written:
@@ -201,8 +205,8 @@ def read_back(console: Console, bootstrap: str, written: Written) -> None:
 def commit(consumer: Any) -> None:
     """Commit what a member has read.
 
-    There may be nothing left: it has read nothing, or has committed all of it by itself just now,
-    by the clock or when it handed partitions over.
+    There may be nothing to commit: it has read nothing, or the auto-commit interval or a rebalance
+    has just committed all of it.
     """
     from confluent_kafka import KafkaError, KafkaException
 
@@ -214,7 +218,7 @@ def commit(consumer: Any) -> None:
 
 
 def restart(console: Console, cluster: "Cluster", written: Written) -> None:
-    """Stop every node, start it again; ends and committed offsets must be what they were."""
+    """Restart every node; end offsets and committed offsets must be unchanged."""
     from confluent_kafka import Consumer, TopicPartition
 
     cluster.stop()
@@ -223,7 +227,7 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
     cluster.wait_ready(60)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP})
     try:
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
         ends = {p.partition: consumer.get_watermark_offsets(p, 30)[1] for p in partitions}
         committed = {p.partition: p.offset for p in consumer.committed(partitions, 30)}
         check(console, "records after the restart", sum(ends.values()), written.totals.count)
@@ -232,7 +236,7 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
         close(consumer)
 
 
-def ask_spark(console: Console, bootstrap: str, written: Written) -> None:
+def query_spark(console: Console, bootstrap: str, written: Written) -> None:
     """Count flights and miles per carrier and month with Spark; compare each cell."""
     import ottla.spark
 

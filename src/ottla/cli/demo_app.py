@@ -13,19 +13,19 @@ app = new_app()
 @app.command(
     "demo",
     epilog=examples(
-        "ottla demo                                 in a temporary folder, removed at the end",
+        "ottla demo                                 in a temporary directory, removed at the end",
         "ottla demo --data-dir /tmp/demo            kept: ottla up --data-dir /tmp/demo",
     ),
 )
 def demo(
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Where the cluster lives.")
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="The cluster's data directory.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder at the end.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory.")] = False,
 ) -> int:
     """Start three brokers, write 336,776 real records, read them with clients and with Spark.
 
-    Every answer is compared with the source file; the first difference ends it with exit code 1.
+    Every result is compared with the source file; the first difference ends it with exit code 1.
     """
     from rich.console import Console
 

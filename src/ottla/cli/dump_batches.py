@@ -30,7 +30,7 @@ class Depth:
 
 @dataclass(slots=True)
 class Findings:
-    """What is wrong with a file: `gaps` are pairs of offsets that do not follow each other."""
+    """Problems in a file. `gaps`: pairs of adjacent offsets that are not consecutive."""
 
     gaps: list[tuple[int, int]] = field(default_factory=list)
     corrupt: int = 0
@@ -111,7 +111,7 @@ def batch_line(header: BatchHeader, position: int, is_valid: bool) -> str:
 
 
 def record_line(record: Record, header: BatchHeader, depth: Depth) -> str:
-    """Return the line of a record, with its content where `depth` asks for it."""
+    """Return the line of a record; `depth` says whether with its contents."""
     parts = []
     if not depth.skip_metadata:
         names = ",".join(name for name, _ in record.headers)

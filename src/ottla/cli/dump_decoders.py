@@ -1,4 +1,4 @@
-"""What the records of internal logs say, as JSON: `dump-log`'s decoders.
+"""Decodes the records of internal topics to JSON: `dump-log`'s decoders.
 
 A decoder takes a record and returns the texts of its key and payload; None leaves one out.
 Source: DumpLogSegments.MessageParser and its subclasses.
@@ -76,7 +76,7 @@ def offsets(record: Record) -> Texts:
 
 
 def _open_members(data: dict[str, Any], group: group_records.GroupMetadataValue) -> None:
-    """Replace what consumers wrote about themselves by what it says, where it can be read."""
+    """Replace the members' subscription and assignment bytes by their contents, where readable."""
     if group.protocol_type != "consumer":
         return
     kinds = (
@@ -94,7 +94,7 @@ def _open_members(data: dict[str, Any], group: group_records.GroupMetadataValue)
 
 
 def control_text(record: Record) -> str:
-    """Return what a control record says: a transaction's end, or a fact of a KRaft log."""
+    """Return the text of a control record: a transaction marker or a KRaft control record."""
     try:
         kind = decode_key(record.key)
         if kind in MARKERS:

@@ -1,4 +1,4 @@
-"""Opening files to dump: memory-mapped, so that a segment's size does not matter."""
+"""Opens files to dump, memory-mapped: a segment may be larger than memory."""
 
 import mmap
 from collections.abc import Iterator

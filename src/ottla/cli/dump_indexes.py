@@ -25,7 +25,7 @@ class Check:
 
 @dataclass(slots=True)
 class Mismatches:
-    """What does not fit: pairs of what the index says and what the log says."""
+    """Mismatches: pairs of the index's value and the log's value."""
 
     offsets: list[tuple[int, int]] = field(default_factory=list)
     timestamps: list[tuple[int, int]] = field(default_factory=list)

@@ -50,13 +50,14 @@ Offsets = Annotated[
     bool, typer.Option("--offsets-decoder", help="The records are those of __consumer_offsets.")
 ]
 Metadata = Annotated[
-    bool, typer.Option("--cluster-metadata-decoder", help="They are those of the metadata log.")
+    bool,
+    typer.Option("--cluster-metadata-decoder", help="The records are those of the metadata log."),
 ]
 SkipMetadata = Annotated[
-    bool, typer.Option("--skip-record-metadata", help="Print of records only their contents.")
+    bool, typer.Option("--skip-record-metadata", help="Print only the contents of records.")
 ]
 MaxBytes = Annotated[
-    int | None, typer.Option("--max-bytes", metavar="N", help="Read so much of a log at the most.")
+    int | None, typer.Option("--max-bytes", metavar="N", help="Read at most N bytes of a log.")
 ]
 MaxMessageSize = Annotated[int | None, typer.Option("--max-message-size", hidden=True)]
 ValueDecoder = Annotated[str | None, typer.Option("--value-decoder-class", hidden=True)]
@@ -84,9 +85,9 @@ def dump_log(
     remote_log_metadata_decoder: RemoteMetadata = False,
     share_group_state_decoder: ShareState = False,
 ) -> int:
-    """Print what is in the files of a log, batch by batch or record by record.
+    """Print the contents of log files, by batch or by record.
 
-    Exit code 1 where a batch is corrupt or an index does not fit its log.
+    Exit code 1 if a batch is corrupt or an index does not match its log.
     """
     _refuse("--value-decoder-class", value_decoder_class)
     _refuse("--key-decoder-class", key_decoder_class)
@@ -148,7 +149,7 @@ def _dump(paths: list[Path], depth: Depth, check: Check) -> int:
         _complain(f"Found timestamp mismatch in :{path.absolute()}", wrong.timestamps, _TIMESTAMP)
         _complain("The following indexed offsets are not found in the log.", wrong.not_found, _LOST)
         _complain(f"Non-consecutive offsets in {path.absolute()}", findings.gaps, _GAP)
-        # Compaction leaves gaps, so these alone are no failure.
+        # Compaction leaves gaps: gaps alone are not a failure.
         if findings.corrupt or wrong.offsets or wrong.timestamps or wrong.not_found:
             code = 1
     return code

@@ -1,8 +1,8 @@
 """`ottla leader-election --zookeeper`: preferred leaders through a znode.
 
 As kafka-preferred-replica-election.sh: the partitions are written to
-`/admin/preferred_replica_election`, and the controller removes the znode when it has tried them.
-Source: PreferredReplicaLeaderElectionCommand, Kafka 2.8.
+`/admin/preferred_replica_election`, and the controller removes the znode when it has processed
+them. Source: PreferredReplicaLeaderElectionCommand, Kafka 2.8.
 """
 
 from collections.abc import Collection
@@ -11,18 +11,18 @@ from ottla.base.zookeeper import Create
 from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError
 from ottla.cli.wire_client import TopicPartition
-from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.metadata.znodes import admin, paths
 
 
 def elect(connect: str, timeout: float, wanted: Collection[TopicPartition] | None) -> None:
-    """Ask for the election of preferred leaders, of all partitions where None."""
+    """Request preferred leader elections; `wanted` None = of all partitions."""
     with ZooKeeperClient(connect, timeout) as client:
         existing = {
-            (name, number)
+            (name, partition)
             for name in client.topic_names()
             if (found := client.topic(name)) is not None
-            for number in found[0].partitions
+            for partition in found[0].partitions
         }
         partitions = sorted(existing if wanted is None else wanted)
         missing = [each for each in partitions if each not in existing]
@@ -35,7 +35,7 @@ def elect(connect: str, timeout: float, wanted: Collection[TopicPartition] | Non
         data = admin.encode_preferred_election(partitions)
         try:
             client.write([Create(paths.PREFERRED_ELECTION, data)])
-        except Overtaken:
+        except WriteConflict:
             raise CommandError(
                 "Preferred replica leader election currently in progress. Aborting operation"
             ) from None

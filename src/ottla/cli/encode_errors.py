@@ -1,6 +1,6 @@
-"""What a request says that the protocol cannot: which field, and which values it takes.
+"""Errors for request values that the protocol cannot encode: the field and its allowed values.
 
-Options check what they take; this is for what slips through them, from files or from brokers.
+Options are checked when parsed. This covers values from files and from brokers.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from ottla.wire.errors import EncodeError
 from ottla.wire.schema import STRING, Array, Primitive, WireType, spec_of
 
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
-"""Of signed integers, by their struct letters."""
+"""Bits of signed integers, by struct format letter."""
 
 
-def refusal_of(request: object, error: EncodeError) -> CommandError | UsageError:
-    """Return what to raise where a request cannot be encoded. Names the field where it is found.
+def encode_failure(request: object, error: EncodeError) -> CommandError | UsageError:
+    """Return the exception for a request that cannot be encoded. It names the field where known.
 
-    Text that is not UTF-8 can only come from the command line: that is wrong usage.
+    Text that is not UTF-8 can only come from the command line: a UsageError.
     """
     what = type(request).__name__.removesuffix("Request")
     for path, type_, value in _values(request, what):
@@ -28,11 +28,11 @@ def refusal_of(request: object, error: EncodeError) -> CommandError | UsageError
             highest = 2 ** (bits - 1) - 1
             if not -highest - 1 <= value <= highest:
                 return CommandError(f"{path} {value}: expected {-highest - 1} to {highest}")
-    return CommandError(f"{what} cannot be said: {error}")
+    return CommandError(f"{what} cannot be encoded: {error}")
 
 
 def is_text(value: str) -> bool:
-    """Tell whether this can be written in UTF-8; an argument of other bytes cannot."""
+    """Tell whether the value can be encoded in UTF-8; an argument of other bytes cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""The two ways in which a command ends badly, besides a bug.
+"""The two errors that end a command.
 
-Both messages are one line that names the thing and what was expected; where that line is one of
-Kafka's, which scripts compare, the reason has a second one.
+The message is one line: the value and what was expected. Where that line is Kafka's own text, which
+scripts compare, the cause follows on a second line.
 """
 
 NAMED_MAX = 100
-"""So much of a value that is too long to be read is told."""
+"""Characters shown of a value that is too long to read."""
 
 
 class CommandError(Exception):
@@ -13,28 +13,28 @@ class CommandError(Exception):
 
 
 class UsageError(Exception):
-    """Asked wrongly: exit code 2.
+    """Wrong usage: exit code 2.
 
-    `command`: whose help tells more, where that is a part of a command, as `ottla cluster list`.
+    `command`: the sub-command whose help applies, such as `ottla cluster list`.
     """
 
     command: str | None = None
 
 
 def shown(value: str) -> str:
-    """Return a value as messages name it: in quotes where it could not be seen otherwise."""
+    """Return a value for a message: quoted if it is empty or has invisible characters."""
     return value if value and value.isprintable() and value == value.strip() else repr(value)
 
 
 def shortened(value: str) -> str:
-    """Return a value, cut where it is too long to be read."""
+    """Return a value, truncated if it is too long to read."""
     if len(value) <= 2 * NAMED_MAX:
         return value
     return f"{value[:NAMED_MAX]}... ({len(value)} characters)"
 
 
 def os_reason(error: OSError) -> str:
-    """Return what the operating system refused, and where: `/data: no space left on device`."""
+    """Return the path and the system's error: `/data: no space left on device`."""
     reason = (error.strerror or str(error)).lower()
     where = error.filename2 or error.filename
     return reason if where is None else f"{where}: {reason}"

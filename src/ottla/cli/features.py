@@ -50,20 +50,20 @@ Names = Annotated[
 ]
 Metadata = Annotated[
     str | None,
-    typer.Option("--metadata", metavar="VERSION", help="Deprecated: metadata.version alone."),
+    typer.Option("--metadata", metavar="VERSION", help="Deprecated: sets metadata.version only."),
 ]
 Release = Annotated[
     str | None,
     typer.Option(
         "--release-version",
         metavar="VERSION",
-        help="All features as a new cluster has them: see version-mapping.",
+        help="All features at the levels of a new cluster: see version-mapping.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask whether it could be; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 Unsafe = Annotated[
     bool,
-    typer.Option("--unsafe", help="Also where that may lose metadata; no such downgrade is done."),
+    typer.Option("--unsafe", help="Accepted; downgrades that may lose metadata are refused."),
 ]
 
 
@@ -74,9 +74,9 @@ app.callback(epilog=EPILOG, help="Show the levels of the cluster's features, rai
 
 @app.command("describe")
 def describe(context: typer.Context) -> None:
-    """Show the levels that there are, and the cluster's."""
-    told = context.obj.ask(CLIENT_ID, _describe)
-    print("".join(f"{line}\n" for line in describe_lines(told)), end="")
+    """Show the supported levels and the cluster's levels."""
+    response = context.obj.ask(CLIENT_ID, _describe)
+    print("".join(f"{line}\n" for line in describe_lines(response)), end="")
 
 
 @app.command("upgrade", epilog=EPILOG)
@@ -89,7 +89,7 @@ def upgrade(
 ) -> None:
     """Raise levels, all or none."""
     levels = wanted_levels("upgrade", feature, metadata, release_version)
-    change(context.obj, Change("upgrade", levels, dry_run), UPGRADE)
+    apply_change(context.obj, Change("upgrade", levels, dry_run), UPGRADE)
 
 
 @app.command("downgrade", epilog=EPILOG)
@@ -104,7 +104,7 @@ def downgrade(
     """Lower levels, all or none."""
     levels = wanted_levels("downgrade", feature, metadata, release_version)
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
-    change(context.obj, Change("downgrade", levels, dry_run), kind)
+    apply_change(context.obj, Change("downgrade", levels, dry_run), kind)
 
 
 @app.command("disable")
@@ -119,7 +119,7 @@ def disable(
         if names.count(name) > 1:
             raise UsageError(f"--feature {name} is given twice")
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
-    change(context.obj, Change("disable", dict.fromkeys(names, 0), dry_run), kind)
+    apply_change(context.obj, Change("disable", dict.fromkeys(names, 0), dry_run), kind)
 
 
 @app.command("version-mapping")
@@ -130,7 +130,7 @@ def version_mapping(release_version: Release = None) -> None:
 
 @app.command("feature-dependencies")
 def feature_dependencies(feature: Levels = None) -> None:
-    """Show what levels of features need."""
+    """Show the dependencies of feature levels."""
     if not feature:
         raise UsageError("expected one --feature NAME=LEVEL at least")
     print("\n".join(dependency_lines(parse_features(feature))))
@@ -153,40 +153,40 @@ def wanted_levels(
             raise UsageError(
                 f"only one of --metadata and --feature {METADATA_VERSION} can be given"
             )
-        print("--metadata is deprecated: --release-version says it of all", file=sys.stderr)
+        print("--metadata is deprecated: use --release-version instead", file=sys.stderr)
         levels[METADATA_VERSION] = metadata_level("--metadata", metadata)
     if not levels:
         raise UsageError(f"expected one --feature NAME=LEVEL at least to {action}")
     return levels
 
 
-def change(where: BootstrapOptions, wish: Change, kind: int) -> None:
-    """Ask for levels, and print what came of each. Raises: CommandError where nothing did."""
+def apply_change(bootstrap: BootstrapOptions, requested: Change, kind: int) -> None:
+    """Send UpdateFeatures and print the result of each feature. Raises: CommandError on failure."""
     try:
-        where.ask(CLIENT_ID, lambda client: _update(client, wish, kind))
+        bootstrap.ask(CLIENT_ID, lambda client: _update(client, requested, kind))
     except Refusal as refusal:
-        print("\n".join(outcome_lines(wish, refusal.reason)))
-        count = len(wish.levels)
+        print("\n".join(outcome_lines(requested, refusal.reason)))
+        count = len(requested.levels)
         raise CommandError(f"{count} out of {count} operation(s) failed.") from None
-    print("\n".join(outcome_lines(wish, None)))
+    print("\n".join(outcome_lines(requested, None)))
 
 
-def _update(client: WireClient, wish: Change, kind: int) -> None:
+def _update(client: WireClient, requested: Change, kind: int) -> None:
     request = wire.UpdateFeaturesRequest(
         timeout_ms=client.timeout_ms,
         feature_updates=tuple(
             wire.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-            for name, level in sorted(wish.levels.items())
+            for name, level in sorted(requested.levels.items())
         ),
-        validate_only=wish.dry_run,
+        validate_only=requested.dry_run,
     )
     client.expect_kraft(wire.UpdateFeaturesRequest)
-    answer = client.ask(request, wire.UpdateFeaturesResponse)
-    check("", answer.error_code, answer.error_message)
+    response = client.ask(request, wire.UpdateFeaturesResponse)
+    check("", response.error_code, response.error_message)
 
 
 def _describe(client: WireClient) -> ApiVersionsResponse:
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-    answer = client.ask(request, ApiVersionsResponse)
-    check("the features", answer.error_code)
-    return answer
+    response = client.ask(request, ApiVersionsResponse)
+    check("the features", response.error_code)
+    return response

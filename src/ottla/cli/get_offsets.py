@@ -1,4 +1,4 @@
-"""`ottla get-offsets`: the offsets of partitions, at an end or a time. As kafka-get-offsets.sh.
+"""`ottla get-offsets`: partition offsets by timestamp or position. As kafka-get-offsets.sh.
 
 Source: GetOffsetShell, Kafka 4.3; KIP-635, KIP-734 (max-timestamp), KIP-405 and KIP-1005 (tiers).
 """
@@ -45,7 +45,7 @@ TIMES = {
 }
 TIMESTAMP_MAX = 2**63 - 1
 CLIENT = -1
-"""The replica id of one that is no broker."""
+"""The replica id of a client."""
 
 RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
 
@@ -61,14 +61,16 @@ def get_offsets(
     ] = None,
     partitions: Annotated[
         str | None,
-        typer.Option("--partitions", metavar="N,...", help="Partitions of them.  [default: all]"),
+        typer.Option(
+            "--partitions", metavar="N,...", help="Partitions of these topics.  [default: all]"
+        ),
     ] = None,
     topic_partitions: Annotated[
         str | None,
         typer.Option(
             "--topic-partitions",
             metavar="RULES",
-            help="Instead: TOPIC:PARTITIONS, with commas; each part may be missing. "
+            help="Comma-separated TOPIC:PARTITIONS, instead of the above; each part is optional. "
             "Partitions: N, N-M (without M), N- or -M.",
         ),
     ] = None,
@@ -84,7 +86,7 @@ def get_offsets(
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Print TOPIC:PARTITION:OFFSET; nothing of partitions that have no such offset."""
+    """Print TOPIC:PARTITION:OFFSET, without partitions that have no such offset."""
     is_chosen = chooser(topic, partitions, topic_partitions)
     timestamp = parse_time(time)
     with connect(bootstrap_server, command_config, timeout, "GetOffsetShell") as client:
@@ -97,42 +99,42 @@ def get_offsets(
         }
         if not found:
             raise CommandError("Could not match any topic-partitions with the specified filters")
-        offsets = ask(client, found, timestamp)
-    for topic_name, number in in_order(offsets):
-        error, offset = offsets[topic_name, number]
+        offsets = fetch_offsets(client, found, timestamp)
+    for topic_name, partition_id in in_order(offsets):
+        error, offset = offsets[topic_name, partition_id]
         if error:
             reason = reason_of(error)
             print(
-                f"Skip getting offsets for topic-partition {topic_name}-{number} due to error: "
-                f"{reason}",
+                f"Skip getting offsets for topic-partition {topic_name}-{partition_id} due to "
+                f"error: {reason}",
                 file=sys.stderr,
             )
         elif offset >= 0:
-            print(f"{topic_name}:{number}:{offset}")
+            print(f"{topic_name}:{partition_id}:{offset}")
 
 
 def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return partitions in Kafka's order, which is that of text: x-10 stands before x-2."""
+    """Return partitions in the order of Kafka's tool, which sorts text: x-10 before x-2."""
     return sorted(partitions, key=lambda each: f"{each[0]}-{each[1]}")
 
 
 def chooser(topic: str | None, partitions: str | None, rules: str | None) -> Chooser:
-    """Return whether a partition is meant by the options."""
+    """Return the predicate that selects partitions by the options."""
     if rules is not None:
         if topic is not None or partitions is not None:
             raise UsageError("--topic-partitions cannot be used with --topic or --partitions")
         choosers = [_rule(each) for each in rules.split(",")]
-        return lambda name, number: any(each(name, number) for each in choosers)
+        return lambda name, partition: any(each(name, partition) for each in choosers)
     pattern = None if topic is None else compile_filter(topic)
-    numbers = None if partitions is None else parse_ids(partitions)
-    if partitions is not None and numbers is None:
+    ids = None if partitions is None else parse_ids(partitions)
+    if partitions is not None and ids is None:
         raise UsageError(
             "--partitions expects a comma separated list of numeric partition ids, but received: "
             + shown(shortened(partitions))
         )
-    return lambda name, number: (
+    return lambda name, partition: (
         (pattern is None or pattern.fullmatch(name) is not None)
-        and (numbers is None or number in numbers)
+        and (ids is None or partition in ids)
     )
 
 
@@ -140,9 +142,9 @@ def _rule(text: str) -> Chooser:
     match = RULE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"Invalid rule specification: {shown(shortened(text))}")
-    topic, number, first, end = match.groups()
+    topic, single, first, end = match.groups()
     pattern = compile_filter(topic) if topic else None
-    only = number or None
+    only = single or None
     return lambda name, partition: (
         (pattern is None or pattern.fullmatch(name) is not None)
         and (only is None or partition == int(only))
@@ -152,20 +154,20 @@ def _rule(text: str) -> Chooser:
 
 
 def parse_time(text: str) -> int:
-    """Return the timestamp of ListOffsets that a word or number means."""
+    """Return the ListOffsets timestamp of a name or number."""
     word = text.strip().lower()
     if word in TIMES:
         return TIMES[word]
     if re.fullmatch(r"-?[0-9]{1,19}", word) and -TIMESTAMP_MAX <= int(word) <= TIMESTAMP_MAX:
         return int(word)
-    names = " / ".join(f"{number} or {name}" for name, number in TIMES.items())
+    names = " / ".join(f"{timestamp} or {name}" for name, timestamp in TIMES.items())
     raise UsageError(
         f"Malformed time argument {shown(shortened(text))}. Please use {names}, "
         "or a specified long format timestamp"
     )
 
 
-def ask(
+def fetch_offsets(
     client: WireClient, leaders: dict[TopicPartition, int], timestamp: int
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return an error code and an offset for each partition; -1 = no such offset."""
@@ -184,16 +186,16 @@ def ask(
                 wire.ListOffsetsTopic(
                     name=name,
                     partitions=tuple(
-                        wire.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
-                        for number in numbers
+                        wire.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                        for partition in ids
                     ),
                 )
-                for name, numbers in by_topic(led).items()
+                for name, ids in by_topic(led).items()
             ),
             timeout_ms=client.timeout_ms,
         )
-        answer = client.ask(request, wire.ListOffsetsResponse, node=leader)
-        for topic in answer.topics:
+        response = client.ask(request, wire.ListOffsetsResponse, node=leader)
+        for topic in response.topics:
             for each in topic.partitions:
                 offsets[topic.name, each.partition_index] = (each.error_code, each.offset)
     return offsets

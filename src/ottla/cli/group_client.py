@@ -21,7 +21,7 @@ CONSUMER_PROTOCOL = "consumer"
 LATEST = -1
 EARLIEST = -2
 _ADMINISTRATOR = -1
-"""Generation, and replica id, of one who is no member and no broker."""
+"""Generation of a non-member; replica id of a client."""
 
 _INT16 = struct.Struct(">h")
 
@@ -59,7 +59,7 @@ class Group:
 
     @property
     def is_inactive(self) -> bool:
-        """Tell whether its offsets may be changed from outside."""
+        """Tell whether a non-member may change its offsets."""
         return self.state in ("Empty", "Dead")
 
 
@@ -74,11 +74,11 @@ def list_groups(
             request = list_wire.ListGroupsRequest(
                 states_filter=tuple(states), types_filter=tuple(types)
             )
-            answer = client.ask(request, list_wire.ListGroupsResponse, node=broker)
-            check(f"broker {broker}", answer.error_code)
-            return answer
+            response = client.ask(request, list_wire.ListGroupsResponse, node=broker)
+            check(f"broker {broker}", response.error_code)
+            return response
 
-        for each in client.patiently(act).groups:
+        for each in client.with_retries(act).groups:
             if each.protocol_type in (CONSUMER_PROTOCOL, ""):
                 found[each.group_id] = Listing(
                     each.group_id, each.group_type or "classic", each.group_state
@@ -87,15 +87,15 @@ def list_groups(
 
 
 def describe(client: WireClient, name: str) -> Group:
-    """Return a group; one that nobody knows is Dead."""
-    return client.patiently(lambda: _describe(client, name))
+    """Return a group; an unknown one is Dead."""
+    return client.with_retries(lambda: _describe(client, name))
 
 
 def _describe(client: WireClient, name: str) -> Group:
     coordinator = client.coordinator(name)
     request = describe_wire.DescribeGroupsRequest(groups=(name,))
-    answer = client.ask(request, describe_wire.DescribeGroupsResponse, node=coordinator[0])
-    described = answer.groups[0]
+    response = client.ask(request, describe_wire.DescribeGroupsResponse, node=coordinator[0])
+    described = response.groups[0]
     if described.error_code == Error.GROUP_ID_NOT_FOUND:
         return Group(name=name, state="Dead", assignor="", members=(), coordinator=coordinator)
     check(f"group {name}", described.error_code, described.error_message)
@@ -121,7 +121,7 @@ def _describe(client: WireClient, name: str) -> Group:
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     if len(data) < _INT16.size:
         return ()
-    # Newer versions only add to the end, so an unknown one is read as the newest known.
+    # Newer versions only append fields: read an unknown version as the newest known one.
     version = min(max(_INT16.unpack_from(data)[0], 0), 3)
     try:
         assignment = decode(ConsumerProtocolAssignment, data, version, _INT16.size)
@@ -141,18 +141,18 @@ def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
 
     def act() -> fetch_wire.OffsetFetchResponse:
         request = fetch_wire.OffsetFetchRequest(group_id=name, topics=None)
-        answer = client.ask(
+        response = client.ask(
             request,
             fetch_wire.OffsetFetchResponse,
             node=client.coordinator(name)[0],
-            at_most=7,  # From 8 on a request may name many groups, which nobody does here.
+            at_most=7,  # From 8 on a request names several groups.
         )
-        check(f"group {name}", answer.error_code)
-        return answer
+        check(f"group {name}", response.error_code)
+        return response
 
     return {
         (topic.name, each.partition_index): each.committed_offset
-        for topic in client.patiently(act).topics
+        for topic in client.with_retries(act).topics
         for each in topic.partitions
         if not each.error_code and each.committed_offset >= 0
     }
@@ -161,8 +161,8 @@ def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
 def log_offsets(
     client: WireClient, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """Return the offsets at a timestamp, LATEST or EARLIEST; -1 where no record is as young."""
-    return client.patiently(lambda: _log_offsets(client, partitions, timestamp))
+    """Return the offsets at a timestamp, LATEST or EARLIEST; -1 = no record that recent."""
+    return client.with_retries(lambda: _log_offsets(client, partitions, timestamp))
 
 
 def _log_offsets(
@@ -177,16 +177,16 @@ def _log_offsets(
                     offsets_wire.ListOffsetsPartition(
                         partition_index=partition, timestamp=timestamp
                     )
-                    for partition in numbers
+                    for partition in ids
                 ),
             )
-            for topic, numbers in by_topic(led).items()
+            for topic, ids in by_topic(led).items()
         )
         request = offsets_wire.ListOffsetsRequest(
             replica_id=_ADMINISTRATOR, topics=topics, timeout_ms=client.timeout_ms
         )
-        answer = client.ask(request, offsets_wire.ListOffsetsResponse, node=leader)
-        for result in answer.topics:
+        response = client.ask(request, offsets_wire.ListOffsetsResponse, node=leader)
+        for result in response.topics:
             for each in result.partitions:
                 check(f"partition {result.name}-{each.partition_index}", each.error_code)
                 found[result.name, each.partition_index] = each.offset
@@ -194,7 +194,7 @@ def _log_offsets(
 
 
 def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set a group's offsets from outside; refused where the group has members."""
+    """Commit a group's offsets as a non-member; refused while the group has members."""
     topics = tuple(
         commit_wire.OffsetCommitRequestTopic(
             name=topic,
@@ -204,55 +204,55 @@ def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int])
                     committed_offset=offsets[topic, partition],
                     committed_metadata="",
                 )
-                for partition in numbers
+                for partition in ids
             ),
         )
-        for topic, numbers in by_topic(offsets).items()
+        for topic, ids in by_topic(offsets).items()
     )
     request = commit_wire.OffsetCommitRequest(
         group_id=name, generation_id_or_member_epoch=_ADMINISTRATOR, topics=topics
     )
 
     def act() -> None:
-        answer = client.ask(
+        response = client.ask(
             request,
             commit_wire.OffsetCommitResponse,
             node=client.coordinator(name)[0],
-            at_most=9,  # From 10 on topics go by id.
+            at_most=9,  # From 10 on topics are named by id.
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             for each in topic.partitions:
                 subject = f"group {name}, partition {topic.name}-{each.partition_index}"
                 check(subject, each.error_code)
 
-    client.patiently(act)
+    client.with_retries(act)
 
 
 def delete_offsets(
     client: WireClient, name: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Forget a group's offsets; return an error code for each partition."""
+    """Delete a group's offsets; return an error code for each partition."""
     topics = tuple(
         offset_delete_wire.OffsetDeleteRequestTopic(
             name=topic,
             partitions=tuple(
                 offset_delete_wire.OffsetDeleteRequestPartition(partition_index=partition)
-                for partition in numbers
+                for partition in ids
             ),
         )
-        for topic, numbers in by_topic(partitions).items()
+        for topic, ids in by_topic(partitions).items()
     )
     request = offset_delete_wire.OffsetDeleteRequest(group_id=name, topics=topics)
 
     def act() -> offset_delete_wire.OffsetDeleteResponse:
         node = client.coordinator(name)[0]
-        answer = client.ask(request, offset_delete_wire.OffsetDeleteResponse, node=node)
-        check(f"group {name}", answer.error_code)
-        return answer
+        response = client.ask(request, offset_delete_wire.OffsetDeleteResponse, node=node)
+        check(f"group {name}", response.error_code)
+        return response
 
     return {
         (topic.name, each.partition_index): each.error_code
-        for topic in client.patiently(act).topics
+        for topic in client.with_retries(act).topics
         for each in topic.partitions
     }
 
@@ -263,12 +263,12 @@ def delete_group(client: WireClient, name: str) -> None:
 
     def act() -> None:
         node = client.coordinator(name)[0]
-        answer = client.ask(request, delete_wire.DeleteGroupsResponse, node=node)
-        for result in answer.results:
+        response = client.ask(request, delete_wire.DeleteGroupsResponse, node=node)
+        for result in response.results:
             if result.error_code:
                 raise Refusal("", result.error_code)
 
-    client.patiently(act)
+    client.with_retries(act)
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

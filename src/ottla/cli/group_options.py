@@ -1,4 +1,4 @@
-"""The options of `ottla consumer-groups`, and the rules of which go together.
+"""The options of `ottla consumer-groups`, and which can be combined.
 
 Source: ConsumerGroupCommandOptions.
 """
@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from ottla.cli.errors import UsageError
-from ottla.cli.options import check_takers, flag, is_given
+from ottla.cli.options import check_allowed, flag, is_given
 
 OPTIONAL_VALUES = {"--state": "", "--type": ""}
-"""Options whose value may be left out."""
+"""Options whose value is optional."""
 
 STATES = {
     "stable": "Stable",
@@ -26,26 +26,33 @@ STATES = {
 TYPES = {"classic": "classic", "consumer": "consumer"}
 
 List = Annotated[bool, typer.Option("--list", help="List the names of groups.")]
-Describe = Annotated[bool, typer.Option("--describe", help="Show groups; see the next ones.")]
+Describe = Annotated[
+    bool, typer.Option("--describe", help="Describe groups: --offsets, --members or --state.")
+]
 Offsets = Annotated[bool, typer.Option("--offsets", help="Describe offsets and lag (the default).")]
 Members = Annotated[bool, typer.Option("--members", help="Describe members.")]
 State = Annotated[
     str | None,
     typer.Option(
-        "--state", metavar="[S,...]", help="Describe states; or list with states, or those of S."
+        "--state",
+        metavar="[S,...]",
+        help="Describe the state; with --list: show states, or only groups in states S.",
     ),
 ]
 Type = Annotated[
-    str | None, typer.Option("--type", metavar="[T,...]", help="List with types, or those of T.")
+    str | None,
+    typer.Option(
+        "--type", metavar="[T,...]", help="With --list: show types, or only groups of types T."
+    ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Describe members with assignments.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: show assignments.")]
 Groups = Annotated[
     list[str], typer.Option("--group", metavar="NAME", help="A group; may be given repeatedly.")
 ]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete groups that have no members.")]
 DeleteOffsets = Annotated[
-    bool, typer.Option("--delete-offsets", help="Forget a group's offsets of --topic.")
+    bool, typer.Option("--delete-offsets", help="Delete a group's offsets of --topic.")
 ]
 ResetOffsets = Annotated[
     bool, typer.Option("--reset-offsets", help="Plan new offsets, or set them with --execute.")
@@ -55,27 +62,27 @@ Topics = Annotated[
     typer.Option("--topic", metavar="T[:0,1]", help="A topic, or some partitions; repeatable."),
 ]
 AllTopics = Annotated[
-    bool, typer.Option("--all-topics", help="All topics that the group has offsets of.")
+    bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the plan (the default).")]
 Execute = Annotated[bool, typer.Option("--execute", help="Set the offsets.")]
 Export = Annotated[bool, typer.Option("--export", help="Show the plan as CSV.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first records.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
-ToCurrent = Annotated[bool, typer.Option("--to-current", help="To what is committed already.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")]
+ToCurrent = Annotated[bool, typer.Option("--to-current", help="To the committed offset.")]
 ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")]
 ShiftBy = Annotated[
-    int | None, typer.Option("--shift-by", metavar="N", help="By so many, also negative.")
+    int | None, typer.Option("--shift-by", metavar="N", help="By N offsets; N may be negative.")
 ]
 ByDuration = Annotated[
-    str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Back by this time.")
+    str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To this long ago.")
 ]
 ToDatetime = Annotated[
     str | None,
     typer.Option("--to-datetime", metavar="TIME", help="To YYYY-MM-DDTHH:mm:SS.sss (UTC)."),
 ]
 FromFile = Annotated[
-    str | None, typer.Option("--from-file", metavar="FILE", help="To what a CSV file says.")
+    str | None, typer.Option("--from-file", metavar="FILE", help="To the offsets of a CSV file.")
 ]
 TimeoutMs = Annotated[
     int,
@@ -86,8 +93,8 @@ TimeoutMs = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the options say. Fields are named as the options."""
+class GroupOptions:
+    """The options. Fields are named as the options."""
 
     group: tuple[str, ...] = ()
     all_groups: bool = False
@@ -122,7 +129,7 @@ SCENARIOS = (
     "from_file",
 )
 _RESET = frozenset({"reset-offsets"})
-TAKERS: dict[str, frozenset[str]] = {
+ALLOWED_ACTIONS: dict[str, frozenset[str]] = {
     "group": frozenset({"describe", "delete", "reset-offsets", "delete-offsets"}),
     "all_groups": frozenset({"describe", "delete", "reset-offsets"}),
     "topic": frozenset({"reset-offsets", "delete-offsets"}),
@@ -133,51 +140,51 @@ TAKERS: dict[str, frozenset[str]] = {
     "type": frozenset({"list"}),
     **dict.fromkeys(("all_topics", "dry_run", "execute", "export", *SCENARIOS), _RESET),
 }
-"""Which actions take an option."""
+"""The actions that an option can be used with."""
 
 
-def check(action: str, wish: Wish) -> None:
-    """Raise UsageError where the options do not fit the action or each other."""
-    check_takers(action, wish, TAKERS)
-    if action in TAKERS["group"]:
-        _check_groups(action, wish)
+def check(action: str, options: GroupOptions) -> None:
+    """Raise UsageError for options that cannot be combined."""
+    check_allowed(action, options, ALLOWED_ACTIONS)
+    if action in ALLOWED_ACTIONS["group"]:
+        _check_groups(action, options)
     if action == "describe":
-        chosen = [wish.members, wish.offsets, wish.state is not None]
+        chosen = [options.members, options.offsets, options.state is not None]
         if sum(chosen) > 1:
             raise UsageError("--describe takes one of --members, --offsets and --state")
-        if wish.state:
-            raise UsageError(f"--state {wish.state}: --describe takes it without a value")
-    if action == "delete-offsets" and (len(wish.group) != 1 or not wish.topic):
+        if options.state:
+            raise UsageError(f"--state {options.state}: expected no value with --describe")
+    if action == "delete-offsets" and (len(options.group) != 1 or not options.topic):
         raise UsageError("--delete-offsets needs one --group, and --topic")
     if action == "reset-offsets":
-        _check_reset(wish)
+        _check_reset(options)
 
 
-def _check_groups(action: str, wish: Wish) -> None:
-    if wish.group and wish.all_groups:
+def _check_groups(action: str, options: GroupOptions) -> None:
+    if options.group and options.all_groups:
         raise UsageError("--group cannot be used with --all-groups")
-    if not (wish.group or wish.all_groups):
+    if not (options.group or options.all_groups):
         choice = "--group" if action == "delete-offsets" else "--group or --all-groups"
         raise UsageError(f"--{action} needs {choice}")
 
 
-def _check_reset(wish: Wish) -> None:
-    if wish.dry_run and wish.execute:
+def _check_reset(options: GroupOptions) -> None:
+    if options.dry_run and options.execute:
         raise UsageError("--dry-run cannot be used with --execute")
-    given = [name for name in SCENARIOS if is_given(getattr(wish, name))]
+    given = [name for name in SCENARIOS if is_given(getattr(options, name))]
     if len(given) != 1:
         got = ", ".join(map(flag, given)) or "none"
         raise UsageError(
             f"--reset-offsets needs exactly one of {', '.join(map(flag, SCENARIOS))}, got {got}"
         )
-    if wish.topic and wish.all_topics:
+    if options.topic and options.all_topics:
         raise UsageError("--topic cannot be used with --all-topics")
-    if not (wish.topic or wish.all_topics) and wish.from_file is None:
+    if not (options.topic or options.all_topics) and options.from_file is None:
         raise UsageError("--reset-offsets needs --topic or --all-topics")
 
 
 def parse_names(text: str | None, known: dict[str, str], option: str) -> tuple[str, ...]:
-    """Return names of a comma-separated list, in Kafka's spelling, whatever case was used."""
+    """Return the names of a comma-separated list in Kafka's spelling; case does not matter."""
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     for word in words:
         if word.lower() not in known:

@@ -1,4 +1,4 @@
-"""Which offsets `--reset-offsets` would set: the parts that need no broker.
+"""Computes the offsets of `--reset-offsets`: the parts that need no broker.
 
 Source: ConsumerGroupCommand.prepareOffsetsToReset; java.time.Duration.parse; Utils.getDateTime.
 """
@@ -21,7 +21,7 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
     re.IGNORECASE,
 )
-_OFFSET = re.compile(r"[0-9]{1,19}")  # It is moved into its log before anybody hears of it.
+_OFFSET = re.compile(r"[0-9]{1,19}")  # Clamped to the log before use.
 _UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 
@@ -61,22 +61,21 @@ def parse_topics(arguments: list[str]) -> tuple[set[TopicPartition], set[str]]:
     partitions: set[TopicPartition] = set()
     topics: set[str] = set()
     for argument in arguments:
-        topic, separator, numbers = argument.partition(":")
+        topic, separator, listed = argument.partition(":")
         if not separator:
             topics.add(topic)
             continue
-        found = parse_ids(numbers)
+        found = parse_ids(listed)
         if not topic or found is None:
             raise UsageError(f"--topic {shown(argument)}: expected TOPIC or TOPIC:0,1,2")
-        partitions.update((topic, number) for number in found)
+        partitions.update((topic, partition) for partition in found)
     return partitions, topics
 
 
 def parse_plan(text: str, only_group: str | None) -> dict[str, Plan]:
     """Return the offsets in CSV, by group.
 
-    Lines are `topic,partition,offset` where one group is asked for, else, or also,
-    `group,topic,partition,offset`.
+    Lines are `group,topic,partition,offset`, or `topic,partition,offset` with `only_group`.
     """
     plans: dict[str, Plan] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
@@ -109,7 +108,7 @@ def clamp(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> tuple[Plan, list[str]]:
-    """Return offsets moved into their logs, and a warning for each that was moved."""
+    """Return offsets clamped to their logs, and a warning for each that changed."""
     plan: Plan = {}
     warnings = []
     for key, offset in sorted(wanted.items()):

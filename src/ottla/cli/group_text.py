@@ -33,9 +33,9 @@ def offset_lines(
         assigned.update(member.partitions)
         facts = (member.consumer_id, member.host, member.client_id)
         rows += [_offset_row(group, each, committed, ends, facts) for each in member.partitions]
-    nobody = (MISSING, MISSING, MISSING)
+    unassigned = (MISSING, MISSING, MISSING)
     rows += [
-        _offset_row(group, each, committed, ends, nobody)
+        _offset_row(group, each, committed, ends, unassigned)
         for each in sorted(set(committed) - assigned)
     ]
     if not rows:
@@ -94,7 +94,7 @@ def member_lines(group: Group, *, verbose: bool) -> list[str]:
 
 def _assignment(member: Member) -> str:
     topics = by_topic(member.partitions)
-    named = (f"{topic}({','.join(map(str, numbers))})" for topic, numbers in topics.items())
+    named = (f"{topic}({','.join(map(str, ids))})" for topic, ids in topics.items())
     return ", ".join(named) or MISSING
 
 
@@ -140,7 +140,7 @@ def reset_lines(planned: Mapping[str, Mapping[TopicPartition, int]]) -> list[str
 
 
 def deletion_lines(outcomes: Mapping[TopicPartition, int]) -> list[str]:
-    """Return the table of what became of offsets to delete."""
+    """Return the table of the results of deleting offsets."""
     rows = [("TOPIC", "PARTITION", "STATUS")]
     rows += [
         (topic, str(partition), f"Error: {reason_of(code)}" if code else "Successful")

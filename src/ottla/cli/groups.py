@@ -30,7 +30,7 @@ EPILOG = examples(
 
 TYPES = {"classic": "Classic", "consumer": "Consumer", "share": "Share", "streams": "Streams"}
 CONSUMER_PROTOCOLS = ("consumer", "")
-"""What classic groups of consumers say; offsets that were committed without members say none."""
+"""Protocol types of classic consumer groups; empty for a group of committed offsets only."""
 
 WIDTH_MIN = 20
 
@@ -55,16 +55,19 @@ def groups(
     bootstrap_server: BootstrapServer = None,
     list_: Annotated[bool, typer.Option("--list", help="List groups.")] = False,
     consumer: Annotated[
-        bool, typer.Option("--consumer", help="Only groups of consumers, also classic ones.")
+        bool, typer.Option("--consumer", help="Only consumer groups, classic ones included.")
     ] = False,
     share: Annotated[bool, typer.Option("--share", help="Only share groups.")] = False,
     streams: Annotated[bool, typer.Option("--streams", help="Only streams groups.")] = False,
     group_type: Annotated[
         str | None,
-        typer.Option("--group-type", metavar="TYPE", help=f"Only of a type: {', '.join(TYPES)}."),
+        typer.Option(
+            "--group-type", metavar="TYPE", help=f"Only groups of this type: {', '.join(TYPES)}."
+        ),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option("--protocol", metavar="NAME", help="Only of a protocol's type.")
+        str | None,
+        typer.Option("--protocol", metavar="NAME", help="Only groups of this protocol type."),
     ] = None,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
@@ -87,7 +90,7 @@ def groups(
     with connect(bootstrap_server, command_config, timeout, "groups-tool") as client:
         rows = [
             row
-            for row in ask(client)
+            for row in list_groups(client)
             if (wanted is None or row.type == wanted)
             and (protocol is None or row.protocol == protocol)
             and (not consumer or row.is_of_consumers)
@@ -95,24 +98,24 @@ def groups(
     print("\n".join(lines(rows)))
 
 
-def ask(client: WireClient) -> list[Row]:
+def list_groups(client: WireClient) -> list[Row]:
     """Return the groups of all brokers, sorted."""
     found: dict[str, Row] = {}
     for broker in client.broker_ids():
 
         def act(broker: int = broker) -> wire.ListGroupsResponse:
-            answer = client.ask(wire.ListGroupsRequest(), wire.ListGroupsResponse, node=broker)
-            check(f"broker {broker}", answer.error_code)
-            return answer
+            response = client.ask(wire.ListGroupsRequest(), wire.ListGroupsResponse, node=broker)
+            check(f"broker {broker}", response.error_code)
+            return response
 
-        for each in client.patiently(act).groups:
+        for each in client.with_retries(act).groups:
             kind = (each.group_type or "classic").lower()
             found[each.group_id] = Row(each.group_id, kind, each.protocol_type)
     return [found[name] for name in sorted(found)]
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """Return the table as Kafka lays it out; rows end with one blank more than the heading."""
+    """Return the table in Kafka's layout; rows have one trailing blank more than the heading."""
     listed = list(rows)
     width = max([WIDTH_MIN, *(len(row.group) for row in listed)])
     return [f"{'GROUP':<{width}} {'TYPE':<20} {'PROTOCOL':<20}"] + [

@@ -1,6 +1,6 @@
-"""`ottla topics --describe-idle`: which topics go because nobody uses them, when, and why not.
+"""`ottla topics --describe-idle`: which idle topics will be deleted, when, and why not.
 
-A dry view: nothing is changed. The words of the reasons are those of `controller.idle.Why`.
+Changes nothing. Reasons are the names of `controller.idle.Why`.
 """
 
 import json
@@ -11,7 +11,7 @@ from ottla.base.ids import uuid_text
 from ottla.cli.errors import CommandError
 from ottla.cli.topic_filter import choose
 from ottla.cli.wire_client import WireClient, check
-from ottla.controller.idle import Why
+from ottla.controller.idle import IdleReason
 from ottla.metadata.deletions_json import encode_ranges
 from ottla.metadata.topic_config import TTL
 from ottla.wire.messages import describe_idle_topics as wire
@@ -24,11 +24,11 @@ Described = wire.DescribedIdleTopic
 
 
 def show(client: WireClient, topic: str | None, *, as_json: bool) -> None:
-    """Print what the controller knows of all topics with a limit, or of those that match."""
+    """Print the idle times of the topics that match; without `topic`: of all that have a TTL."""
     if not client.serves(wire.DescribeIdleTopicsRequest):
         raise CommandError(
-            f"the brokers at {client.bootstrap} cannot tell of idle topics: they are Kafka's, or "
-            "an older Ottla's"
+            f"the brokers at {client.bootstrap} do not serve DescribeIdleTopics: they run Kafka or "
+            "an older version of Ottla"
         )
     names: tuple[str, ...] | None = None
     if topic is not None:
@@ -37,14 +37,14 @@ def show(client: WireClient, topic: str | None, *, as_json: bool) -> None:
         if not names:
             raise CommandError(f"no topic matches {topic!r}: expected one that exists")
     request = wire.DescribeIdleTopicsRequest(topics=names)
-    answer = client.ask(request, wire.DescribeIdleTopicsResponse)
-    check("idle topics", answer.error_code, answer.error_message)
+    response = client.ask(request, wire.DescribeIdleTopicsResponse)
+    check("idle topics", response.error_code, response.error_message)
     if as_json:
-        print(json_text(answer.topics))
-    elif answer.topics:
-        print("\n".join(table_lines(answer.topics)))
+        print(json_text(response.topics))
+    elif response.topics:
+        print("\n".join(table_lines(response.topics)))
     else:
-        print(f"No topic has an {TTL}: none goes by itself.")
+        print(f"No topic has {TTL} set: none is deleted for being idle.")
 
 
 def table_lines(topics: Sequence[Described]) -> Iterator[str]:
@@ -70,42 +70,42 @@ def _row(topic: Described) -> tuple[str, ...]:
 
 
 def goes_in_ms(topic: Described) -> int | None:
-    """Return when a topic may go, None = what keeps it is not time."""
-    if topic.reason == Why.DUE:
+    """Return the time until a topic may be deleted; None = something else keeps it."""
+    if topic.reason == IdleReason.DUE:
         return 0
-    if topic.reason == Why.TOO_YOUNG:
+    if topic.reason == IdleReason.TOO_YOUNG:
         return max(topic.ttl_ms - topic.idle_ms, 0)
     return None
 
 
 def why_text(topic: Described) -> str:
-    """Return what keeps a topic."""
+    """Return why a topic is not deleted."""
     who, is_one = encode_ranges(topic.brokers), len(topic.brokers) == 1
     brokers = f"broker {who}" if is_one else f"brokers {who}"
     match topic.reason:
-        case Why.DUE:
+        case IdleReason.DUE:
             return NOTHING
-        case Why.INTERNAL:
+        case IdleReason.INTERNAL:
             return "it is internal"
-        case Why.NO_TTL:
-            return f"it has no {TTL}"
-        case Why.BEING_DELETED:
+        case IdleReason.NO_TTL:
+            return f"{TTL} is not set"
+        case IdleReason.BEING_DELETED:
             return "it is being deleted"
-        case Why.DISABLED:
+        case IdleReason.DISABLED:
             return "delete.topic.enable is false"
-        case Why.TOO_YOUNG:
-            return f"{brokers} {'has' if is_one else 'have'} not watched it idle for long enough"
-        case Why.NO_LEADER:
+        case IdleReason.TOO_YOUNG:
+            return f"{brokers} {'has' if is_one else 'have'} not seen it idle for long enough"
+        case IdleReason.NO_LEADER:
             return "a partition of it or of __consumer_offsets has no leader"
-        case Why.BROKER_DOWN:
+        case IdleReason.BROKER_DOWN:
             return f"{brokers} {'is' if is_one else 'are'} down"
-        case Why.NOT_HEARD:
-            return f"{brokers} {'has' if is_one else 'have'} not told the controller yet"
+        case IdleReason.NOT_HEARD:
+            return f"{brokers} {'has' if is_one else 'have'} not reported to the controller yet"
     return f"reason {topic.reason}, which this version of the command does not know"
 
 
 def duration_text(ms: int) -> str:
-    """Return a time in its two largest units, cut."""
+    """Return a duration in its two largest units, rounded down."""
     if ms < 1_000:
         return f"{ms}ms"
     parts: list[str] = []
@@ -117,18 +117,20 @@ def duration_text(ms: int) -> str:
 
 
 def json_text(topics: Iterable[Described]) -> str:
-    """Return all that is known as one object."""
+    """Return the topics as one JSON object."""
     return json.dumps({"topics": [_json(each) for each in topics]})
 
 
 def _json(topic: Described) -> dict[str, Any]:
-    is_known = topic.reason in set(Why)
+    is_known = topic.reason in set(IdleReason)
     return {
         "topic": topic.name,
         "topic_id": uuid_text(topic.topic_id),
         "ttl_ms": None if topic.ttl_ms < 0 else topic.ttl_ms,
         "idle_ms": None if topic.idle_ms < 0 else topic.idle_ms,
         "goes_in_ms": goes_in_ms(topic),
-        "reason": Why(topic.reason).name.lower().replace("_", " ") if is_known else topic.reason,
+        "reason": IdleReason(topic.reason).name.lower().replace("_", " ")
+        if is_known
+        else topic.reason,
         "brokers": list(topic.brokers),
     }

@@ -1,4 +1,4 @@
-"""`ottla leader-election`: move leadership back, or force it. As kafka-leader-election.sh."""
+"""`ottla leader-election`: preferred and unclean leader elections. As kafka-leader-election.sh."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -35,14 +35,14 @@ EPILOG = examples(
     "--path-to-json-file partitions.json",
 ) + (
     '\n\n\b\nThe file:\n  {"partitions": [{"topic": "orders", "partition": 0}]}'
-    "\n\nAn unclean election can lose records: it takes any live replica where there is no leader."
+    "\n\nAn unclean election can lose records: it elects any live replica where there is no leader."
 )
 
 ELECTION_TYPES = {"preferred": 0, "unclean": 1}
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 Outcomes = dict[TopicPartition, tuple[int, str | None]]
-"""Error code and the controller's own words, by partition."""
+"""Error code and message of the controller, by partition."""
 
 
 AdminConfig = Annotated[
@@ -75,7 +75,7 @@ def leader_election(
         Path | None, typer.Option("--path-to-json-file", metavar="FILE", help="Many partitions.")
     ] = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="All that need it.")
+        bool, typer.Option("--all-topic-partitions", help="All partitions that need an election.")
     ] = False,
     command_config: CommandConfig = None,
     admin_config: AdminConfig = None,
@@ -118,38 +118,38 @@ def leader_election(
 def elect(
     client: WireClient, election_type: int, wanted: Collection[TopicPartition] | None
 ) -> Outcomes:
-    """Ask for elections, of all partitions where None; return what came of each."""
+    """Send ElectLeaders, for all partitions where None; return the result of each."""
     topics: dict[str, list[int]] = {}
-    for name, number in sorted(wanted or ()):
-        topics.setdefault(name, []).append(number)
+    for name, partition in sorted(wanted or ()):
+        topics.setdefault(name, []).append(partition)
     request = wire.ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=None
         if wanted is None
         else tuple(
-            wire.TopicPartitions(topic=name, partitions=tuple(numbers))
-            for name, numbers in topics.items()
+            wire.TopicPartitions(topic=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
         ),
         timeout_ms=client.timeout_ms,
     )
 
     def act() -> Outcomes:
-        answer = client.ask(request, wire.ElectLeadersResponse)
-        check("the election", answer.error_code)
+        response = client.ask(request, wire.ElectLeadersResponse)
+        check("the election", response.error_code)
         outcomes: Outcomes = {}
-        for result in answer.replica_election_results:
+        for result in response.replica_election_results:
             for each in result.partition_result:
                 if each.error_code == Error.NOT_CONTROLLER:
-                    check("the election", each.error_code, each.error_message)  # To be repeated.
+                    check("the election", each.error_code, each.error_message)  # Retried.
                 key = (result.topic, each.partition_id)
                 outcomes[key] = (each.error_code, each.error_message)
         return outcomes
 
-    return client.patiently(act)
+    return client.with_retries(act)
 
 
 def report(kind: str, outcomes: Outcomes) -> None:
-    """Print what came of elections; raise CommandError where some failed."""
+    """Print the results of elections; raise CommandError if any failed."""
     done = [key for key, (code, _) in outcomes.items() if code == Error.NONE]
     needless = [key for key, (code, _) in outcomes.items() if code == Error.ELECTION_NOT_NEEDED]
     failed = sorted(set(outcomes) - set(done) - set(needless))

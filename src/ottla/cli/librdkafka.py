@@ -1,4 +1,4 @@
-"""What both console commands need of librdkafka: its configuration and its errors in our words."""
+"""librdkafka's configuration and errors, for the console and performance commands."""
 
 import sys
 import time
@@ -16,12 +16,12 @@ from ottla.cli.options import (
 from ottla.cli.wire_client import seconds_text
 from ottla.metadata.topic_names import fault_of
 
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 TRY_SECONDS = 0.5
-"""How long one call into librdkafka may last: Ctrl-C is seen between two of them."""
+"""Limit of one call into librdkafka: Ctrl-C is handled between two calls."""
 
 QUIET_LOG_LEVEL = 2
-"""Critical only: librdkafka logs each refused connection otherwise."""
+"""Critical only: below that librdkafka logs each refused connection."""
 
 IGNORED = frozenset(
     {
@@ -38,7 +38,7 @@ IGNORED = frozenset(
         "value.serializer",
     }
 )
-"""Properties of the Java clients without a counterpart that the console needs."""
+"""Properties of the Java clients without an equivalent in librdkafka; ignored."""
 
 RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -46,10 +46,10 @@ RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Properties of the Java clients that librdkafka calls otherwise."""
+"""Properties of the Java clients that have another name in librdkafka."""
 
 
-PROGRAMS_ONLY = frozenset(
+PYTHON_ONLY = frozenset(
     {
         "default.topic.config",
         "delivery.report.only.error",
@@ -60,16 +60,16 @@ PROGRAMS_ONLY = frozenset(
         "throttle_cb",
     }
 )
-"""Properties that take objects of Python: at text for them the client raises whatever comes."""
+"""Properties whose values are Python objects. Text for them raises arbitrary exceptions."""
 
 
-def is_sayable(text: str) -> bool:
-    """Tell whether librdkafka survives this text, and takes all of it: it wants C's strings."""
+def is_valid_text(text: str) -> bool:
+    """Tell whether the text is UTF-8 without NUL bytes, as librdkafka's C strings need."""
     return is_text(text) and "\0" not in text
 
 
 def check_topic(name: str) -> None:
-    """Raise UsageError for what no topic can be called: to ask for some of it fails badly."""
+    """Raise UsageError for an invalid topic name: librdkafka aborts on some of them."""
     fault = fault_of(name)
     if fault is not None:
         raise UsageError(f"--topic {shown(shortened(name))}: {fault}")
@@ -78,7 +78,7 @@ def check_topic(name: str) -> None:
 def client_properties(pairs: list[str], option: str) -> dict[str, str]:
     """Return `NAME=VALUE` arguments. Raises: UsageError, naming `option`."""
     for pair in pairs:
-        if not is_sayable(pair):
+        if not is_valid_text(pair):
             raise UsageError(f"{option} {shown(shortened(pair))}: expected text in UTF-8")
     return key_values(pairs, option)
 
@@ -92,10 +92,10 @@ def given_properties(
     *,
     former_name: str | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the options say of the client: in a file, and one by one, which wins.
+    """Return the client properties of the options: those in a file, and single ones, which win.
 
     `kind`: producer or consumer, as in the options' names before Kafka 4.2 (KIP-1147).
-    Raises: UsageError where a former name and today's are used together.
+    Raises: UsageError where a former and a current name are used together.
     """
     config = choose_config("--command-config", command_config, f"--{kind}.config", former_config)
     name, former = "--command-property", former_name or f"--{kind}-property"
@@ -108,32 +108,32 @@ def given_properties(
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return Java client properties as librdkafka takes them."""
+    """Return Java client properties under librdkafka's names."""
     return {
         RENAMED.get(name, name): value for name, value in properties.items() if name not in IGNORED
     }
 
 
 def base_config(bootstrap: str) -> dict[str, Any]:
-    """Return the configuration that comes before all others."""
+    """Return the configuration that overrides all other properties."""
     return {
         "bootstrap.servers": bootstrap,
         "log_level": QUIET_LOG_LEVEL,
-        "error_cb": _Complaints(),
+        "error_cb": _ErrorReporter(),
     }
 
 
 def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
-    """Return a client; raise CommandError for a property that librdkafka does not take."""
+    """Return a client; raise CommandError for a property that librdkafka rejects."""
     from confluent_kafka import KafkaException
 
     for name, value in config.items():
         if not isinstance(value, str):
             continue
         subject = f"client configuration: {shown(shortened(f'{name}={value}'))}"
-        if not is_sayable(name + value):
+        if not is_valid_text(name + value):
             raise CommandError(f"{subject}: expected text in UTF-8")
-        if name in PROGRAMS_ONLY:
+        if name in PYTHON_ONLY:
             raise CommandError(f"{subject}: expected a property that text can set")
     try:
         return kind(config)
@@ -144,15 +144,15 @@ def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
 def find_broker(
     client: Any, topic: str | None, config: Mapping[str, Any], timeout: float
 ) -> dict[str, int]:
-    """Wait until a broker answers; return how many partitions each topic that it told of has.
+    """Wait until a broker responds; return the partition count of each topic in its metadata.
 
-    Raises CommandError where none answers in time.
+    Raises CommandError at the timeout.
     """
     bootstrap = config["bootstrap.servers"]
     began = time.monotonic()
-    is_told = False
+    is_reported = False
     while True:
-        found = _ask(client, topic, min(timeout, TRY_SECONDS))
+        found = _list_topics(client, topic, min(timeout, TRY_SECONDS))
         if found is not None:
             return found
         waited = time.monotonic() - began
@@ -161,33 +161,33 @@ def find_broker(
             raise CommandError(
                 f"no broker answers at {bootstrap} within {seconds_text(timeout)}{reason}"
             )
-        if not is_told and waited >= TELL_SECONDS:
+        if not is_reported and waited >= REPORT_SECONDS:
             print(f"waiting for a broker at {bootstrap}", file=sys.stderr, flush=True)
-            is_told = True
+            is_reported = True
 
 
-def _ask(client: Any, topic: str | None, timeout: float) -> dict[str, int] | None:
+def _list_topics(client: Any, topic: str | None, timeout: float) -> dict[str, int] | None:
     from confluent_kafka import KafkaError, KafkaException
 
     absent = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
     named = {} if topic is None else {"topic": topic}
     try:
-        answer = client.list_topics(timeout=timeout, **named)
+        response = client.list_topics(timeout=timeout, **named)
     except KafkaException as error:
         if error.args[0].code() in absent:
             return None
         raise CommandError(reason_of(error)) from None
-    return {name: len(each.partitions) for name, each in answer.topics.items()}
+    return {name: len(each.partitions) for name, each in response.topics.items()}
 
 
 def reason_of(error: Any) -> str:
-    """Return a KafkaException's or KafkaError's words with its code's name."""
+    """Return the message of a KafkaException or KafkaError, with its code's name."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else error
     return f"{' '.join(inner.str().split())} ({inner.name().lstrip('_')})"
 
 
-class _Complaints:
-    """Says once that the brokers have gone, and again only after another complaint."""
+class _ErrorReporter:
+    """Prints "all brokers down" once, and again only after another error."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -199,13 +199,13 @@ class _Complaints:
         if error.name() != "_ALL_BROKERS_DOWN":
             self._reason = text
         elif text != self._last and not self._is_silent:
-            print(f"WARN: {text}: still trying", file=sys.stderr, flush=True)
+            print(f"WARN: {text}; retrying", file=sys.stderr, flush=True)
             self._last = text
 
     def reason(self, client: Any) -> str:
-        """Return why no broker could be reached, to follow a sentence; "" where nobody told."""
+        """Return the last connection error as a suffix of a message; "" if there was none."""
         self._is_silent = True
-        client.poll(0)  # Complaints wait for it.
+        client.poll(0)  # Runs the error callback.
         self._is_silent = False
         text = " ".join(self._reason.partition(" (after ")[0].split())
         return f": {text}" if text else ""

@@ -1,6 +1,6 @@
-"""Lines of text as records: headers, key and value, as the console producer takes them.
+"""Parses lines of text to records, for the console producer.
 
-With all parts a line reads `h1:v1,h2:v2<TAB>key<TAB>value`; each separator is a property.
+A line with all parts is `h1:v1,h2:v2<TAB>key<TAB>value`; each separator is a property.
 Source: LineMessageReader.java.
 """
 
@@ -36,7 +36,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineReader:
-    """How to take lines apart. Separators are plain text."""
+    """How to parse lines. Separators are plain text."""
 
     parse_key: bool = False
     key_separator: bytes = b"\t"
@@ -48,7 +48,7 @@ class LineReader:
     null_marker: bytes | None = None
 
     def read(self, line: bytes, number: int) -> Parsed:
-        """Return the record in a line (without its end); raise CommandError where it is none."""
+        """Return the record of a line (without its line end). Raises: CommandError."""
         rest = line
         headers: tuple[Header, ...] = ()
         if self.parse_headers:
@@ -89,7 +89,7 @@ class LineReader:
 
 
 def line_reader(properties: Mapping[str, str]) -> LineReader:
-    """Return the reader that properties describe; raise UsageError for contradictions."""
+    """Return the reader for these properties. Raises: UsageError."""
     for name in properties:
         if name not in KNOWN:
             raise UsageError(f"--property {name}: expected one of {', '.join(sorted(KNOWN))}")

@@ -17,7 +17,7 @@ from ottla.testing.local_cluster import LocalCluster
 app = new_app()
 
 DataDir = Annotated[
-    Path, typer.Option("--data-dir", metavar="DIR", help="Which cluster: where it lives.")
+    Path, typer.Option("--data-dir", metavar="DIR", help="The cluster's data directory.")
 ]
 Node = Annotated[int, typer.Argument(metavar="NODE", help="The node's id, as in 'ottla status'.")]
 
@@ -26,7 +26,7 @@ DATA_DIR = Path(DEFAULT_DATA_DIR)
 
 @contextmanager
 def cluster_of(data_dir: Path) -> Iterator[LocalCluster]:
-    """Give the cluster of a folder; its refusals end the command."""
+    """Yield the cluster of a data directory; a ClusterError ends the command."""
     try:
         engine = LocalCluster(data_dir, bound=False)
         engine.entry()
@@ -47,9 +47,9 @@ def down(
         ),
     ] = 30.0,
 ) -> int:
-    """Stop a cluster: brokers first, then separate controllers, or a ZooKeeper of its own.
+    """Stop a cluster: brokers first, then separate controllers or its own ZooKeeper.
 
-    Its data stays. Exit code 1 where a node had to be killed.
+    The data is kept. Exit code 1 if a node had to be killed.
     """
     from ottla.cli.local_up import stop_all
 
@@ -60,7 +60,7 @@ def down(
 
 @app.command("kill", epilog=examples("ottla kill 2"))
 def kill(node: Node, data_dir: DataDir = DATA_DIR) -> None:
-    """Kill a node (SIGKILL): it says goodbye to nobody, and what it had written stays."""
+    """Kill a node (SIGKILL): no controlled shutdown; its data is kept."""
     with cluster_of(data_dir) as engine:
         engine.kill(node)
     print(f"node {node} is dead")
@@ -71,10 +71,13 @@ def start(
     node: Node,
     data_dir: DataDir = DATA_DIR,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="How long to wait until the node is ready."
+        ),
     ] = 60.0,
 ) -> None:
-    """Start a node that was killed or stopped, and wait until it serves."""
+    """Start a node that was killed or stopped, and wait until it is ready."""
     from ottla.cli.progress import Progress
 
     check_seconds(timeout)
@@ -90,7 +93,7 @@ def start(
 
 @app.command("pause", epilog=examples("ottla pause 2", "ottla resume 2"))
 def pause(node: Node, data_dir: DataDir = DATA_DIR) -> None:
-    """Freeze a node (SIGSTOP): its connections stay open and nobody answers."""
+    """Pause a node (SIGSTOP): its connections stay open, it does not respond."""
     with cluster_of(data_dir) as engine:
         engine.pause(node)
     print(f"node {node} is paused")
@@ -98,10 +101,10 @@ def pause(node: Node, data_dir: DataDir = DATA_DIR) -> None:
 
 @app.command("resume", epilog=examples("ottla resume 2"))
 def resume(node: Node, data_dir: DataDir = DATA_DIR) -> None:
-    """Let a frozen node go on (SIGCONT)."""
+    """Resume a paused node (SIGCONT)."""
     with cluster_of(data_dir) as engine:
         engine.resume(node)
-    print(f"node {node} goes on")
+    print(f"node {node} is resumed")
 
 
 @app.command("status", epilog=examples("ottla status", "ottla status --json"))
@@ -111,7 +114,7 @@ def status(
 ) -> None:
     """Show a cluster's nodes.
 
-    Each is starting, running, paused, stopping, stopped (on purpose) or dead.
+    States: starting, running, paused, stopping, stopped (by a command) or dead.
     """
     with cluster_of(data_dir) as engine:
         facts = collect(engine)
@@ -122,7 +125,7 @@ def status(
 
 
 def collect(engine: LocalCluster) -> dict[str, Any]:
-    """Return the facts that `status --json` prints."""
+    """Return the object that `status --json` prints."""
     from ottla.testing.cluster_facts import active_controller, cluster_id
 
     entry = engine.entry()
@@ -149,7 +152,7 @@ def collect(engine: LocalCluster) -> dict[str, Any]:
     return {
         "mode": entry.mode,
         "bootstrap": entry.bootstrap,
-        # ZooKeeper keeps it in that mode, and the brokers tell it.
+        # In ZooKeeper mode it is stored in ZooKeeper; brokers return it in Metadata.
         "cluster_id": cluster_id(running) if over_zookeeper else entry.cluster_id,
         "controller": active_controller(running, over_zookeeper=over_zookeeper),
         "zookeeper": entry.zookeeper,

@@ -1,4 +1,4 @@
-"""`ottla up`: starts a cluster on this machine and waits until it serves."""
+"""`ottla up`: starts a cluster on this machine and waits until it is ready."""
 
 import shutil
 import signal
@@ -43,24 +43,24 @@ STOP_SECONDS = 30.0
 
 EPILOG = examples(
     "ottla up                                   one broker at localhost:9092, until Ctrl-C",
-    "ottla up --brokers 3 --detach              three of them, in the background",
-    "ottla up --data-dir /tmp/t --port 19092    another cluster beside it",
+    "ottla up --brokers 3 --detach              three brokers in the background",
+    "ottla up --data-dir /tmp/t --port 19092    a second cluster",
     "ottla up --config auto.create.topics.enable=false",
-    "ottla up --brokers 3 --zookeeper           over a ZooKeeper of its own",
-    "ottla up --zookeeper zk1:2181,zk2:2181/a   over one that runs already",
+    "ottla up --brokers 3 --zookeeper           with a ZooKeeper server of its own",
+    "ottla up --zookeeper zk1:2181,zk2:2181/a   with an existing ZooKeeper ensemble",
 )
 
 Config = Annotated[
     list[str],
-    typer.Option("--config", metavar="NAME=VALUE", help="A property of all nodes; repeatable."),
+    typer.Option("--config", metavar="NAME=VALUE", help="A property for all nodes; repeatable."),
 ]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(
         "--zookeeper",
         metavar="[CONNECT]",
-        help="A cluster over ZooKeeper: over the servers of CONNECT (host:port,... and a path "
-        "below which it lives), else over one of its own.",
+        help="ZooKeeper mode: connect to CONNECT (host:port,... with an optional chroot); "
+        "without a value, start a ZooKeeper server.",
     ),
 ]
 
@@ -75,32 +75,36 @@ def up(
         typer.Option(
             "--controllers",
             metavar="N",
-            help="Separate controllers, 3 or 5 to survive losses; "
-            "0 lets the first 3 brokers (the first, of 1 or 2) be controllers too.  [default: 0]",
+            help="Separate controllers: 3 or 5 tolerate failures. "
+            "0: the first 3 brokers (of 1 or 2, the first) are controllers too.  [default: 0]",
         ),
     ] = None,
     zookeeper: ZooKeeper = None,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="Where the cluster lives.")
+        Path, typer.Option("--data-dir", metavar="DIR", help="The cluster's data directory.")
     ] = Path(DEFAULT_DATA_DIR),
     port: Annotated[
         int | None,
-        typer.Option("--port", metavar="PORT", help="Of the first broker.  [default: 9092]"),
+        typer.Option("--port", metavar="PORT", help="Port of the first broker.  [default: 9092]"),
     ] = None,
     config: Config = [],  # noqa: B006 - typer copies it
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when it serves; 'ottla down' stops it.")
+        bool,
+        typer.Option("--detach", help="Return when the cluster is ready; 'ottla down' stops it."),
     ] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="How long to wait until the cluster is ready."
+        ),
     ] = 60.0,
     remote_storage: Annotated[str | None, typer.Option("--remote-storage", hidden=True)] = None,
 ) -> int:
-    """Start a cluster on this machine, or the one that the data folder holds already.
+    """Start a cluster on this machine, or restart the one in the data directory.
 
-    Broker i has the id i and listens on PORT + i - 1; controllers listen from PORT + 100.
-    Prometheus finds each node's metrics on the node's port + 1000, under /metrics.
-    A ZooKeeper of the cluster's own listens on PORT + 200.
+    Broker i has id i and listens on PORT + i - 1; controllers listen from PORT + 100.
+    Metrics for Prometheus: each node's port + 1000, path /metrics.
+    The cluster's own ZooKeeper server listens on PORT + 200.
     """
     if remote_storage is not None:
         raise CommandError("--remote-storage: tiered storage is not supported yet")
@@ -114,13 +118,13 @@ def up(
             if found is None
             else choose_brokers(data_dir, brokers, controllers, port, found)
         )
-        with leaving_nothing(engine, plans):
+        with rollback_on_failure(engine, plans):
             entry = engine.prepare(plans, properties, connect)
             _start(engine, entry, timeout)
         if detach:
             print(f"Stop it with: ottla down --data-dir {data_dir}")
             return 0
-        return _stay(engine)
+        return _run_until_signal(engine)
     except ClusterError as error:
         raise CommandError(str(error)) from None
 
@@ -128,7 +132,7 @@ def up(
 def choose_plans(
     data_dir: Path, brokers: int | None, controllers: int | None, port: int | None
 ) -> Sequence[NodePlan]:
-    """Return the nodes to run: what the folder holds, unless the options say otherwise."""
+    """Return the nodes to run: those of the data directory; options override them."""
     stored: Sequence[NodePlan] = ()
     if cluster_file.exists(data_dir):
         stored = cluster_file.load(data_dir).plans
@@ -147,7 +151,7 @@ def choose_plans(
 
 
 def stored_zookeeper(data_dir: Path) -> str | None:
-    """Return what the folder's cluster goes on with: "" = a ZooKeeper of its own; None = KRaft."""
+    """Return the stored --zookeeper value: "" = the cluster's own server; None = KRaft."""
     if not cluster_file.exists(data_dir):
         return None
     entry = cluster_file.load(data_dir)
@@ -157,10 +161,10 @@ def stored_zookeeper(data_dir: Path) -> str | None:
 def choose_brokers(
     data_dir: Path, brokers: int | None, controllers: int | None, port: int | None, zookeeper: str
 ) -> tuple[Sequence[NodePlan], str]:
-    """Return the nodes of a cluster over ZooKeeper, and where that is.
+    """Return the nodes of a ZooKeeper cluster, and its connect string.
 
-    What the folder holds goes on, unless the options say otherwise. `zookeeper`: as the option has
-    it, "" for one of the cluster's own, on the port of before.
+    Options override what the data directory holds. `zookeeper`: the option's value; "" = the
+    cluster's own server, on its stored port.
     """
     if controllers:
         raise UsageError(
@@ -205,10 +209,10 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
     progress.say(f"Starting {count} {'node' if count == 1 else 'nodes'} in {engine.data_dir}")
     try:
         engine.start()
-        engine.wait_ready(timeout, tell=progress.wait)
+        engine.wait_ready(timeout, report=progress.wait)
     except BaseException:
-        # Nothing of a cluster that does not serve is left behind.
-        engine.stop(STOP_SECONDS, tell=progress.wait)
+        # Leave no process of a cluster that did not become ready.
+        engine.stop(STOP_SECONDS, report=progress.wait)
         raise
     finally:
         progress.done()
@@ -222,17 +226,18 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
 
 
 @contextmanager
-def leaving_nothing(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator[None]:
+def rollback_on_failure(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator[None]:
     """Undo what was written for a cluster that could not be started.
 
-    A new one of which no node was started is taken away: else the folder would insist on the
-    shape of a cluster that never was. One that was there keeps its ports and configuration.
+    The files of a new cluster of which no node was started are removed: otherwise the data
+    directory would keep the number of nodes of a cluster that never ran. An existing cluster keeps
+    its ports and configuration.
     """
     data_dir = engine.data_dir
-    folders = [engine.node_dir(plan.id) for plan in plans]
+    node_dirs = [engine.node_dir(plan.id) for plan in plans]
     files = [data_dir / cluster_file.FILE, data_dir / cluster_file.LOCK]
-    is_new = not any(path.exists() for path in (*folders, files[0]))
-    had_folder = data_dir.exists()
+    is_new = not any(path.exists() for path in (*node_dirs, files[0]))
+    dir_existed = data_dir.exists()
     properties = [engine.properties_path(plan.id) for plan in plans]
     before = {path: path.read_bytes() for path in (*properties, files[0]) if path.exists()}
     try:
@@ -242,27 +247,27 @@ def leaving_nothing(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator
             for path, content in before.items():
                 path.write_bytes(content)
         if is_new and not _has_started(data_dir):
-            for folder in folders:
-                shutil.rmtree(folder, ignore_errors=True)
+            for node_dir in node_dirs:
+                shutil.rmtree(node_dir, ignore_errors=True)
             for file in files:
                 file.unlink(missing_ok=True)
-            if not had_folder:
-                with suppress(OSError):  # Somebody put something there meanwhile.
+            if not dir_existed:
+                with suppress(OSError):  # No longer empty.
                     data_dir.rmdir()
         raise
 
 
 def _has_started(data_dir: Path) -> bool:
-    """Tell whether a node was ever started there, by whomever."""
+    """Tell whether any node was ever started there."""
     if not cluster_file.exists(data_dir):
         return False
     return any(node.process is not None for node in cluster_file.load(data_dir).nodes)
 
 
-def _stay(engine: LocalCluster) -> int:
+def _run_until_signal(engine: LocalCluster) -> int:
     """Watch the nodes until Ctrl-C or SIGTERM, then stop them."""
-    # Put by a signal handler, at any moment of the wait for it. An Event would not do: its `set`
-    # takes the lock that the interrupted `wait` may hold, and both would stand still.
+    # Filled by a signal handler, which may interrupt the wait at any line. An Event would deadlock:
+    # its `set` takes the lock that the interrupted `wait` may hold.
     signals = SimpleQueue[int]()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -274,16 +279,16 @@ def _stay(engine: LocalCluster) -> int:
     try:
         _watch(engine, signals)
     finally:
-        # A second Ctrl-C ends the waiting for slow nodes as well.
+        # A second Ctrl-C also interrupts the wait for slow nodes.
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
     return stop_all(engine, STOP_SECONDS)
 
 
 def _watch(engine: LocalCluster, signals: SimpleQueue[int]) -> None:
-    """Say when a node's state changes; return at a signal, or once all were stopped."""
+    """Print state changes of nodes; return at a signal, or once all nodes are stopped."""
     states = {node.plan.id: "running" for node in engine.entry().nodes}
-    while not _arrives(signals, WATCH_SECONDS):
+    while not _is_signalled(signals, WATCH_SECONDS):
         for node in engine.entry().nodes:
             state = engine.state(node)
             if state != states[node.plan.id]:
@@ -293,7 +298,7 @@ def _watch(engine: LocalCluster, signals: SimpleQueue[int]) -> None:
             return
 
 
-def _arrives(signals: SimpleQueue[int], timeout: float) -> bool:
+def _is_signalled(signals: SimpleQueue[int], timeout: float) -> bool:
     try:
         signals.get(timeout=timeout)
     except Empty:
@@ -302,9 +307,9 @@ def _arrives(signals: SimpleQueue[int], timeout: float) -> bool:
 
 
 def stop_all(engine: LocalCluster, timeout: float) -> int:
-    """Stop the nodes that live; return the exit code.
+    """Stop the running nodes; return the exit code.
 
-    Raises: CommandError naming those that had to be killed.
+    Raises: CommandError that names the nodes that had to be killed.
     """
     living = engine.alive()
     if not living:
@@ -312,7 +317,7 @@ def stop_all(engine: LocalCluster, timeout: float) -> int:
         return 0
     progress = Progress()
     try:
-        killed = engine.stop(timeout, tell=progress.wait)
+        killed = engine.stop(timeout, report=progress.wait)
     finally:
         progress.done()
     count = len(living)

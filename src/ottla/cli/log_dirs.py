@@ -1,4 +1,4 @@
-"""`ottla log-dirs`: how much disk each replica takes. As kafka-log-dirs.sh, JSON included."""
+"""`ottla log-dirs`: the disk usage of replicas. As kafka-log-dirs.sh, JSON included."""
 
 import json
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ VERSION = 1
 @app.command("log-dirs", epilog=EPILOG)
 def log_dirs(
     bootstrap_server: BootstrapServer = None,
-    describe: Annotated[bool, typer.Option("--describe", help="Show the folders.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="Show the log directories.")] = False,
     topic_list: Annotated[
         str, typer.Option("--topic-list", metavar="A,B", help="Only these topics.")
     ] = "",
@@ -48,7 +48,7 @@ def log_dirs(
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Show the log folders of brokers, and the size of each replica in them."""
+    """Show the log directories of brokers, and the size of each replica in them."""
     if not describe:
         raise UsageError("--describe is required")
     topics = {topic for topic in topic_list.split(",") if topic}
@@ -63,26 +63,26 @@ def log_dirs(
             raise CommandError(
                 f"no live broker has the id {_ids(unknown)}: expected some of {_ids(live)}"
             )
-        asked = sorted(set(wanted)) or live
+        queried = sorted(set(wanted)) or live
         print("Querying brokers for log directories information")
-        answers = {}
-        for broker in asked:
-            answer = client.ask(
+        results = {}
+        for broker in queried:
+            response = client.ask(
                 DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, node=broker
             )
-            check(f"broker {broker}", answer.error_code)
-            answers[broker] = answer.results
-    print(f"Received log directory information from brokers {_ids(asked)}")
-    print(format_json(answers, topics))
+            check(f"broker {broker}", response.error_code)
+            results[broker] = response.results
+    print(f"Received log directory information from brokers {_ids(queried)}")
+    print(format_json(results, topics))
 
 
 def format_json(
-    answers: Mapping[int, tuple[DescribeLogDirsResult, ...]], topics: AbstractSet[str]
+    results: Mapping[int, tuple[DescribeLogDirsResult, ...]], topics: AbstractSet[str]
 ) -> str:
     """Return the tool's JSON; no topics means all."""
     brokers = [
-        {"broker": broker, "logDirs": [_directory(each, topics) for each in answers[broker]]}
-        for broker in sorted(answers)
+        {"broker": broker, "logDirs": [_directory(each, topics) for each in results[broker]]}
+        for broker in sorted(results)
     ]
     return json.dumps({"version": VERSION, "brokers": brokers}, separators=(",", ":"))
 

@@ -1,7 +1,7 @@
 """`ottla`: finds the command's module, runs it, and turns failures into exit codes.
 
-A command's module is imported only when it is called: `ottla server` is on the way of every
-node's start, so it does without typer. Exit codes: 0 done, 1 refused or failed with a reason
+A command's module is imported only when it is called: `ottla server` starts every node, so it
+avoids importing typer. Exit codes: 0 done, 1 refused or failed with a reason
 on stderr, 2 wrong usage, 130 interrupted.
 """
 
@@ -25,7 +25,7 @@ _LONG_WORD = re.compile(r"[^\s:,']{1000,}")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One word after `ottla`: its module has `run(arguments) -> exit code`, or `app` (typer)."""
+    """A command of `ottla`. Its module has `run(arguments) -> exit code`, or `app` (typer)."""
 
     name: str
     module: str
@@ -36,27 +36,29 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "A cluster on this machine",
         (
-            Command("up", "local_up", "Start a cluster and wait until it serves."),
+            Command("up", "local_up", "Start a cluster and wait until it is ready."),
             Command("down", "local_nodes", "Stop it."),
             Command("status", "local_nodes", "Show its nodes and their states."),
             Command("kill", "local_nodes", "Kill a node (SIGKILL)."),
-            Command("start", "local_nodes", "Start a node that does not run."),
-            Command("pause", "local_nodes", "Freeze a node (SIGSTOP)."),
-            Command("resume", "local_nodes", "Let a frozen node go on (SIGCONT)."),
+            Command("start", "local_nodes", "Start a stopped node."),
+            Command("pause", "local_nodes", "Pause a node (SIGSTOP)."),
+            Command("resume", "local_nodes", "Resume a paused node (SIGCONT)."),
         ),
     ),
     (
-        "To see it work",
+        "Demo and simulator",
         (
-            Command("demo", "demo_app", "A cluster, real records and Spark; every answer checked."),
-            Command("sim", "sim", "Clusters in virtual time: one seed, one history, judged."),
+            Command(
+                "demo", "demo_app", "Run a cluster, real records and Spark; check every result."
+            ),
+            Command("sim", "sim", "Simulate clusters in virtual time and check their histories."),
         ),
     ),
     (
         "One node",
         (
             Command("server", "server", "Run a node from a property file."),
-            Command("storage", "storage", "Format a node's folders, or look at them."),
+            Command("storage", "storage", "Format a node's log directories, or show them."),
             Command("dump-log", "dump_log", "Print segments, indexes and snapshots."),
         ),
     ),
@@ -67,15 +69,15 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("configs", "configs", "Describe or alter dynamic configuration."),
             Command("console-producer", "console_producer", "Send lines of standard input."),
             Command("console-consumer", "console_consumer", "Print records."),
-            Command("consumer-groups", "consumer_groups", "Show groups, or move their offsets."),
+            Command("consumer-groups", "consumer_groups", "Show groups, or reset their offsets."),
             Command("groups", "groups", "List groups of all types."),
             Command("get-offsets", "get_offsets", "Print the offsets of partitions."),
             Command("delete-records", "delete_records", "Delete records up to an offset."),
-            Command("log-dirs", "log_dirs", "Show how much disk each replica takes."),
+            Command("log-dirs", "log_dirs", "Show the disk usage of replicas."),
             Command("reassign-partitions", "reassign_partitions", "Move partitions to brokers."),
             Command("leader-election", "leader_election", "Elect preferred or unclean leaders."),
-            Command("cluster", "cluster", "Show id and endpoints; unregister a broker for good."),
-            Command("metadata-quorum", "metadata_quorum", "Show the controllers' quorum."),
+            Command("cluster", "cluster", "Show id and endpoints; unregister a broker."),
+            Command("metadata-quorum", "metadata_quorum", "Show the metadata quorum."),
             Command("features", "features", "Show or change the cluster's feature levels."),
             Command(
                 "broker-api-versions",
@@ -90,7 +92,7 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
 
 COMMANDS = {command.name: command for _, commands in SECTIONS for command in commands}
 
-NOT_YET = frozenset(
+RESERVED = frozenset(
     {
         "pipeline",
         "tier",
@@ -100,9 +102,9 @@ NOT_YET = frozenset(
 
 EXAMPLES = """\
 Examples:
-  ottla up --brokers 3 --detach       start three brokers, return when they serve
-  ottla topics --create --topic t     in that cluster, found through ./ottla-data
-  ottla console-producer --topic t    send what you type
+  ottla up --brokers 3 --detach       start three brokers, return when they are ready
+  ottla topics --create --topic t     in that cluster (found in ./ottla-data)
+  ottla console-producer --topic t    send lines from the terminal
   ottla console-consumer --topic t --from-beginning
   ottla down                          stop the cluster
 """
@@ -128,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             prefix = f"ottla {words[0]}"
             code = _run(COMMANDS[words[0]], words[1:])
-        sys.stdout.flush()  # What cannot be written must not go unnoticed until the exit.
+        sys.stdout.flush()  # A write error must be reported here, not at exit.
         return code
     except CommandError as error:
         return _fail(f"{prefix}: {error}", FAILED)
@@ -137,15 +139,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has gone. Nothing more can be said, not even at exit.
+        # The reader of stdout is gone. Nothing more can be written, not even at exit.
         _drop_output()
         return FAILED
     except UnicodeEncodeError as error:
-        # An argument of other bytes than text that went on to a place which takes text alone.
+        # An argument that is not text reached code that takes text only.
         near = error.object[max(0, error.start - NAMED_MAX) : error.end + NAMED_MAX]
         return _fail(f"{prefix}: {near!r}: expected text in {error.encoding.upper()}", WRONG_USAGE)
     except OSError as error:
-        # The world's doing: a disk that is full or read-only, a file in a folder's place.
+        # Environment: a full or read-only disk, a file where a directory is expected.
         return _fail(f"{prefix}: {os_reason(error)}", FAILED)
 
 
@@ -176,7 +178,7 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _refuse(name: str) -> int:
-    if name in NOT_YET:
+    if name in RESERVED:
         return _fail(f"ottla: {name} is not available in this version", WRONG_USAGE)
     import difflib
 
@@ -205,7 +207,7 @@ def _open_missing_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Let what is left in the buffer of stdout go nowhere: the interpreter writes it at exit."""
+    """Discard what is left in stdout's buffer, which the interpreter would write at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

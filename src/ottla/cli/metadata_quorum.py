@@ -1,4 +1,4 @@
-"""`ottla metadata-quorum`: the quorum that keeps the metadata. As kafka-metadata-quorum.sh."""
+"""`ottla metadata-quorum`: the KRaft metadata quorum. As kafka-metadata-quorum.sh."""
 
 import time
 from typing import Annotated
@@ -28,7 +28,7 @@ FIXED_VOTERS = (
 )
 
 
-app.callback(epilog=EPILOG, help="Describe the quorum that keeps the cluster's metadata.")(choose)
+app.callback(epilog=EPILOG, help="Describe the metadata quorum.")(choose)
 
 
 @app.command("describe")
@@ -36,7 +36,7 @@ def describe(
     context: typer.Context,
     status: Annotated[bool, typer.Option("--status", help="Leader, lag and members.")] = False,
     replication: Annotated[
-        bool, typer.Option("--replication", help="How far each member has come.")
+        bool, typer.Option("--replication", help="Log end offset and lag of each member.")
     ] = False,
     human_readable: Annotated[
         bool, typer.Option("--human-readable", help="With --replication: times as ages.")
@@ -48,8 +48,8 @@ def describe(
         raise UsageError(f"{what} of --status and --replication must be given with describe")
     if human_readable and not replication:
         raise UsageError("--human-readable goes with --replication only")
-    where: BootstrapOptions = context.obj
-    quorum = where.ask(CLIENT_ID, lambda client: _describe(client, where.endpoint_type))
+    bootstrap: BootstrapOptions = context.obj
+    quorum = bootstrap.ask(CLIENT_ID, lambda client: _describe(client, bootstrap.endpoint_type))
     if status:
         lines = status_lines(quorum)
     else:
@@ -83,10 +83,10 @@ def _describe(client: WireClient, kind: int) -> Quorum:
     cluster = describe_cluster(client, kind)
     partition = wire.RequestPartitionData(partition_index=0)
     topic = wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
-    answer = client.ask(wire.DescribeQuorumRequest(topics=(topic,)), wire.DescribeQuorumResponse)
-    check("the quorum", answer.error_code, answer.error_message)
-    told = [each for topic in answer.topics for each in topic.partitions]
-    if len(told) != 1:
-        raise CommandError(f"the answer tells of {len(told)} quorums: expected one")
-    check("the quorum", told[0].error_code, told[0].error_message)
-    return Quorum(cluster.cluster_id, told[0], answer.nodes)
+    response = client.ask(wire.DescribeQuorumRequest(topics=(topic,)), wire.DescribeQuorumResponse)
+    check("the quorum", response.error_code, response.error_message)
+    partitions = [each for topic in response.topics for each in topic.partitions]
+    if len(partitions) != 1:
+        raise CommandError(f"the response has {len(partitions)} partitions: expected one")
+    check("the quorum", partitions[0].error_code, partitions[0].error_message)
+    return Quorum(cluster.cluster_id, partitions[0], response.nodes)

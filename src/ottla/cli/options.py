@@ -1,4 +1,4 @@
-"""Options that Kafka's tools share, and the way from them to a client."""
+"""Options that Kafka's tools share, and the client for them."""
 
 import sys
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ CLIENT_ID_BYTES_MAX = 32_767
 NUMBER_MAX = 2**31 - 1
 """The largest id, partition or count: the protocol's integers have 32 bits."""
 DIGITS_MAX = 100
-"""Of a number, leading zeros included: Python refuses to read thousands of them."""
+"""Digits of a number, leading zeros included: Python refuses to parse thousands."""
 
 
 def bootstrap_server_option(*short: str) -> Any:
@@ -26,7 +26,7 @@ def bootstrap_server_option(*short: str) -> Any:
         "--bootstrap-server",
         *short,
         metavar="HOST:PORT[,...]",
-        help="Brokers to connect to first. Without it: the cluster of ./ottla-data, if it runs.",
+        help="Brokers to connect to.  [default: the cluster of ./ottla-data, if it runs]",
         show_default=False,
     )
 
@@ -48,7 +48,7 @@ ZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT[,...][/CHROOT]",
-        help="Act through the znodes of a ZooKeeper cluster, instead of asking brokers.",
+        help="Use the znodes of a ZooKeeper cluster instead of the brokers.",
         show_default=False,
     ),
 ]
@@ -56,7 +56,7 @@ CommandConfig = Annotated[str | None, command_config_option()]
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", help="How long to wait for brokers, and for each answer."
+        "--timeout", metavar="SECONDS", help="How long to wait for brokers, and for each response."
     ),
 ]
 
@@ -64,7 +64,7 @@ Timeout = Annotated[
 def bootstrap_or_local(given: str | None) -> str:
     """Return `given`, else the address of the cluster that runs from ./ottla-data.
 
-    Kafka's tools demand the option; the fallback says on stderr what it chose.
+    Kafka's tools require the option; the default is printed on stderr.
     """
     if given is not None:
         return given
@@ -72,18 +72,18 @@ def bootstrap_or_local(given: str | None) -> str:
     from ottla.testing.layout import ClusterError
     from ottla.testing.local_cluster import LocalCluster
 
-    folder = Path(DEFAULT_DATA_DIR)
-    if cluster_file.exists(folder):
-        local = LocalCluster(folder, bound=False)
+    data_dir = Path(DEFAULT_DATA_DIR)
+    if cluster_file.exists(data_dir):
+        local = LocalCluster(data_dir, bound=False)
         try:
             if any(node.plan.is_broker for node in local.alive()):
                 bootstrap = local.entry().bootstrap
-                print(f"using the cluster of ./{folder} at {bootstrap}", file=sys.stderr)
+                print(f"using the cluster of ./{data_dir} at {bootstrap}", file=sys.stderr)
                 return bootstrap
         except ClusterError as error:
             raise CommandError(str(error)) from None
     raise UsageError(
-        "--bootstrap-server HOST:PORT is required, since no cluster runs from ./" + str(folder)
+        "--bootstrap-server HOST:PORT is required, since no cluster runs from ./" + str(data_dir)
     )
 
 
@@ -93,7 +93,7 @@ def connect(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     client_id: str = "ottla",
 ) -> WireClient:
-    """Return an administration client for what the options say."""
+    """Return an administration client for the options."""
     check_seconds(timeout)
     properties = read_property_file(command_config)
     protocol = properties.get("security.protocol", "PLAINTEXT")
@@ -113,8 +113,8 @@ def connect(
 def choose_config(name: str, given: str | None, former: str, formerly: str | None) -> str | None:
     """Return the property file of an option that Kafka 4.2 has given another name (KIP-1147).
 
-    Raises UsageError where both names are used. The former one is told to be deprecated on
-    stderr; Kafka's tools say so on stdout, where the console consumer's records are.
+    Raises UsageError where both names are used. The deprecation warning goes to stderr; Kafka's
+    tools print it on stdout, where the console consumer's records are.
     """
     if given is not None and formerly is not None:
         raise UsageError(f"Options {name} and {former} cannot be specified together.")
@@ -124,7 +124,7 @@ def choose_config(name: str, given: str | None, former: str, formerly: str | Non
 
 
 def warn_deprecated(former: str, name: str) -> None:
-    """Say that an option has another name now."""
+    """Print that an option is deprecated."""
     print(
         f"Warning: {former} is deprecated and will be removed in a future version. "
         f"Use {name} instead.",
@@ -133,7 +133,7 @@ def warn_deprecated(former: str, name: str) -> None:
 
 
 def check_zookeeper(bootstrap: str | None, command_config: str | None) -> None:
-    """Raise UsageError where options for brokers stand beside --zookeeper."""
+    """Raise UsageError for options of brokers together with --zookeeper."""
     if bootstrap is not None:
         raise UsageError("only one of --bootstrap-server and --zookeeper can be given")
     if command_config is not None:
@@ -141,7 +141,7 @@ def check_zookeeper(bootstrap: str | None, command_config: str | None) -> None:
 
 
 def check_seconds(timeout: float, option: str = "--timeout") -> None:
-    """Raise UsageError where nobody can wait so long: nothing, infinity, not a number."""
+    """Raise UsageError for a timeout out of range: 0, infinity, not a number."""
     if not 0 < timeout <= SECONDS_MAX:
         raise UsageError(
             f"{option} {timeout:g}: expected more than 0 seconds, at most {SECONDS_MAX:g}"
@@ -155,7 +155,7 @@ def check_number(option: str, value: int | None, lowest: int, highest: int = NUM
 
 
 def parse_ids(text: str, separator: str = ",") -> list[int] | None:
-    """Return the ids of brokers or numbers of partitions in a list; None where it is not one."""
+    """Return the broker or partition ids of a list; None where it is not a list of ids."""
     ids = []
     for word in text.split(separator):
         number = parse_number(word.strip())
@@ -166,14 +166,14 @@ def parse_ids(text: str, separator: str = ",") -> list[int] | None:
 
 
 def parse_number(text: str) -> int | None:
-    """Return a number of decimal digits alone; None where it is not one, or too long for one."""
+    """Return a number of decimal digits; None where it is not one, or has too many digits."""
     if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
         return None
     return int(text)
 
 
 def read_property_file(path: str | None) -> dict[str, str]:
-    """Return the properties of a file that an option named; none where it named none."""
+    """Return the properties of a file; none for None."""
     if path is None:
         return {}
     from ottla.cli.server import read_file
@@ -193,7 +193,7 @@ def key_values(pairs: list[str], option: str, *, empty: bool = True) -> dict[str
 
 
 def one_of(**flags: bool) -> str:
-    """Return the name of the one flag that is set; raise UsageError where it is not one."""
+    """Return the name of the flag that is set; raise UsageError unless it is exactly one."""
     chosen = [name for name, given in flags.items() if given]
     if len(chosen) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in flags)
@@ -203,17 +203,17 @@ def one_of(**flags: bool) -> str:
 
 
 def is_given(value: object) -> bool:
-    """Tell whether an option was said: 0 and "" are values, None, False and () are absences."""
+    """Tell whether an option was given: 0 and "" are values; None, False and () are not."""
     return value is not None and value is not False and value != ()
 
 
-def check_takers(action: str, wish: object, takers: Mapping[str, frozenset[str]]) -> None:
-    """Raise UsageError where `wish` has an option that the action does not take."""
-    for name, actions in takers.items():
-        if is_given(getattr(wish, name)) and action not in actions:
+def check_allowed(action: str, options: object, allowed: Mapping[str, frozenset[str]]) -> None:
+    """Raise UsageError for an option that cannot be used with the action."""
+    for name, actions in allowed.items():
+        if is_given(getattr(options, name)) and action not in actions:
             raise UsageError(f"{flag(name)} cannot be used with {flag(action)}")
 
 
 def flag(name: str) -> str:
-    """Return the option of a field."""
+    """Return the option's name for a field's name."""
     return f"--{name.replace('_', '-')}"

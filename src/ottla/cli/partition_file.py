@@ -1,4 +1,4 @@
-"""JSON files that name partitions: what `reassign-partitions` and `leader-election` read and write.
+"""The JSON files of `reassign-partitions` and `leader-election`.
 
 Source: ReassignPartitionsCommand (version 1 of both of its formats), LeaderElectionCommand.
 """
@@ -19,7 +19,7 @@ ANY_LOG_DIR = "any"
 NUMBER_MAX = 2**31 - 1
 
 Proposal = tuple[TopicPartition, tuple[int, ...]]
-"""A partition and the replicas that a file wants it to have."""
+"""A partition and its replicas in the file."""
 
 
 def read(path: Path) -> str:
@@ -44,19 +44,19 @@ def read_as(path: Path, parse: Callable[[str], T]) -> T:
 def parse_reassignment(text: str) -> list[Proposal]:
     """Return the partitions and replicas of a reassignment file, in its order.
 
-    Raises: CommandError for what is not the format, and for a replica that is to lie in a folder
-            of the user's choice, since no broker of this version moves logs between folders.
+    Raises: CommandError for a malformed file, and for a log directory other than "any": brokers of
+            this version do not move logs between log directories.
     """
     content = _content(text)
     _check_version(content)
     proposals = []
     for each in content.get("partitions", []):
         match each:
-            case {"topic": str(topic), "partition": int(number), "replicas": list(replicas)} if (
-                _is_number(number) and all(map(_is_number, replicas))
+            case {"topic": str(topic), "partition": int(partition), "replicas": list(replicas)} if (
+                _is_number(partition) and all(map(_is_number, replicas))
             ):
-                _check_folders(f"{topic}-{number}", replicas, each.get("log_dirs"))
-                proposals.append(((topic, number), tuple(replicas)))
+                _check_log_dirs(f"{topic}-{partition}", replicas, each.get("log_dirs"))
+                proposals.append(((topic, partition), tuple(replicas)))
             case _:
                 raise CommandError(
                     f'{json.dumps(each)}: expected {{"topic": text, "partition": number from 0, '
@@ -66,7 +66,7 @@ def parse_reassignment(text: str) -> list[Proposal]:
 
 
 def check_executable(proposals: Iterable[Proposal]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas by partition; raise CommandError for what cannot be meant."""
+    """Return the replicas by partition; raise CommandError for an invalid reassignment."""
     wanted: dict[TopicPartition, tuple[int, ...]] = {}
     for partition, replicas in proposals:
         if partition in wanted:
@@ -90,15 +90,15 @@ def check_executable(proposals: Iterable[Proposal]) -> dict[TopicPartition, tupl
 
 
 def format_reassignment(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> str:
-    """Return the reassignment file that leads to an assignment, in one line."""
+    """Return the reassignment file for an assignment, in one line."""
     partitions = [
         {
             "topic": topic,
-            "partition": number,
+            "partition": partition,
             "replicas": list(replicas),
             "log_dirs": [ANY_LOG_DIR] * len(replicas),
         }
-        for (topic, number), replicas in sorted(assignment.items())
+        for (topic, partition), replicas in sorted(assignment.items())
     ]
     return json.dumps(
         {"version": VERSION, "partitions": partitions}, separators=(",", ":"), ensure_ascii=False
@@ -132,8 +132,8 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     found = []
     for each in content["partitions"]:
         match each:
-            case {"topic": str(topic), "partition": int(number)} if _is_number(number):
-                found.append((topic, number))
+            case {"topic": str(topic), "partition": int(partition)} if _is_number(partition):
+                found.append((topic, partition))
             case _:
                 raise CommandError(
                     f'{json.dumps(each)}: expected {{"topic": text, "partition": number from 0}}'
@@ -152,13 +152,13 @@ def name_of(partition: TopicPartition) -> str:
 
 
 def names_of(partitions: Iterable[TopicPartition], separator: str = ",") -> str:
-    """Return the names of partitions, sorted by topic and number."""
+    """Return the names of partitions, sorted by topic and partition."""
     return separator.join(map(name_of, sorted(partitions)))
 
 
-def ids(numbers: Iterable[int]) -> str:
-    """Return broker ids in one word, in the order given."""
-    return ",".join(map(str, numbers))
+def ids(broker_ids: Iterable[int]) -> str:
+    """Return broker ids, comma separated, in the order given."""
+    return ",".join(map(str, broker_ids))
 
 
 def _content(text: str) -> dict[str, Any]:
@@ -179,21 +179,21 @@ def _check_version(content: Mapping[str, Any]) -> None:
         raise CommandError(f"Not supported version field value {content['version']}")
 
 
-def _check_folders(partition: str, replicas: list[int], folders: object) -> None:
-    if folders is None:
+def _check_log_dirs(partition: str, replicas: list[int], log_dirs: object) -> None:
+    if log_dirs is None:
         return
-    if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
+    if not isinstance(log_dirs, list) or not all(isinstance(each, str) for each in log_dirs):
         raise CommandError(f'{partition}: "log_dirs": expected a list of text')
-    if len(folders) != len(replicas):
+    if len(log_dirs) != len(replicas):
         raise CommandError(
             f"Size of replicas list {replicas} is different from size of log dirs list "
-            f"{folders} for partition {partition}"
+            f"{log_dirs} for partition {partition}"
         )
-    for folder in folders:
-        if folder != ANY_LOG_DIR:
+    for log_dir in log_dirs:
+        if log_dir != ANY_LOG_DIR:
             raise CommandError(
-                f'{partition}: "log_dirs": {folder}: expected "{ANY_LOG_DIR}": choosing a '
-                "replica's folder is not supported"
+                f'{partition}: "log_dirs": {log_dir}: expected "{ANY_LOG_DIR}": choosing a '
+                "replica's log directory is not supported"
             )
 
 

@@ -1,4 +1,4 @@
-"""What both performance tools need of librdkafka: its statistics, printed at the end."""
+"""librdkafka's statistics, printed at the end by both performance tools."""
 
 import json
 from collections.abc import Mapping
@@ -8,20 +8,20 @@ STATISTICS_MS = 500
 
 
 class Statistics:
-    """The newest statistics of a client, for --print-metrics: its own, since they are no Java's."""
+    """The latest statistics of a librdkafka client, for --print-metrics."""
 
     def __init__(self) -> None:
         self._newest: Mapping[str, Any] = {}
 
     def settings(self) -> dict[str, Any]:
-        """Return what makes the client tell them."""
+        """Return the client properties that enable statistics."""
         return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": self._take}
 
     def _take(self, text: str) -> None:
         self._newest = json.loads(text)
 
     def lines(self) -> list[str]:
-        """Return a table of the client's numbers, as Kafka's tools lay it out."""
+        """Return the table of statistics in Kafka's layout."""
         values = {
             name: value
             for name, value in sorted(self._newest.items())

@@ -1,4 +1,4 @@
-"""What the performance tools measure and print, in the words and columns of Kafka's.
+"""What the performance tools measure and print, in the format of Kafka's tools.
 
 Values only: times come in as milliseconds. Source: ProducerPerformance, ConsumerPerformance, Kafka
 4.3. Counts and bytes are exact; latencies are sampled where there are more than SAMPLES_MAX.
@@ -45,12 +45,12 @@ class Window:
 
 @dataclass(slots=True)
 class Sent:
-    """What a producer sent and had acknowledged, from `began_ms` on; `expected` records come."""
+    """Records that were acknowledged since `began_ms`. `expected`: how many are to be sent."""
 
     began_ms: float
     expected: int
     adjective: str = ""
-    """Set before "records sent": the steady state has its own line."""
+    """Text before "records sent": the steady state has its own line."""
     count: int = 0
     size: int = 0
     latency_ms: float = 0.0
@@ -87,9 +87,9 @@ class Sent:
 def consumed_columns(
     size: int, count: int, elapsed_ms: float, rebalance_ms: float, *, totals: tuple[int, int]
 ) -> str:
-    """Return the columns for what came in a time, of which some passed in rebalances.
+    """Return the columns for what was consumed in a time, rebalances included.
 
-    `totals`: bytes and records to show, which the rates are not taken from.
+    `totals`: bytes and records to show; the rates are computed from `size` and `count`.
     """
     elapsed_s = max(elapsed_ms, 1.0) / 1000
     fetch_ms = max(elapsed_ms - rebalance_ms, 0.0)
@@ -114,7 +114,7 @@ _PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """A pattern of java.text.SimpleDateFormat: years to milliseconds, and quoted text."""
+    """A pattern of java.text.SimpleDateFormat: years to milliseconds and quoted text only."""
 
     pattern: str
 
@@ -140,7 +140,7 @@ class DateFormat:
                 parts.append(f"{time.microsecond // 1000:03}")
             elif match[2] is not None:
                 raise UsageError(
-                    f"--date-format {shown(self.pattern)}: {part} is not known here: expected "
+                    f"--date-format {shown(self.pattern)}: {part} is not supported: expected "
                     f"{', '.join([*_JAVA, 'SSS'])} and text in quotes"
                 )
             else:

@@ -1,7 +1,7 @@
-"""`ottla producer-perf-test`: how fast records are sent and acknowledged.
+"""`ottla producer-perf-test`: measures producer throughput and latency.
 
-As kafka-producer-perf-test.sh, over librdkafka: throughput is bounded by Python's loop at some
-hundred thousand records a second. Source: ProducerPerformance, Kafka 4.3.
+As kafka-producer-perf-test.sh, over librdkafka: Python's loop limits throughput to some hundred
+thousand records a second. Source: ProducerPerformance, Kafka 4.3.
 """
 
 import random
@@ -42,7 +42,7 @@ COUNT_MAX = 2**63 - 1
 NAP_SECONDS = 0.05
 
 Payload = Callable[[int], bytes]
-"""Record number, from 0, to its value."""
+"""From the record's number, from 0, to its value."""
 
 
 @app.command("producer-perf-test", epilog=EPILOG)
@@ -66,7 +66,7 @@ def producer_perf_test(
     reporting_interval: opt.ReportingInterval = 5_000,
     timeout: opt.Timeout = 15.0,
 ) -> int:
-    """Send records, and print how many a second and how soon they were acknowledged."""
+    """Send records and print throughput and latency."""
     librdkafka.check_topic(topic)
     check_seconds(timeout)
     check_numbers(num_records, record_size, warmup_records, reporting_interval, throughput)
@@ -121,7 +121,7 @@ def producer_settings(
     """Return the producer's configuration."""
     return {
         "client.id": "perf-producer-client",
-        # As the Java producer: equal keys go to equal partitions whoever sends them.
+        # The Java producer's partitioner: a key goes to the same partition from any client.
         "partitioner": "murmur2_random",
         **librdkafka.translate(given),
         **librdkafka.base_config(bootstrap),
@@ -130,7 +130,7 @@ def producer_settings(
 
 
 def choose_payload(size: int | None, file: Path | None, delimiter: str) -> Payload:
-    """Return what the records hold: random letters, parts of a file, or their numbers."""
+    """Return the payloads: random letters, parts of a file, or record numbers."""
     if file is not None:
         return of_file(file, delimiter)
     return _number if size is None else of_letters(size)
@@ -141,7 +141,7 @@ def _number(number: int) -> bytes:
 
 
 def of_letters(size: int) -> Payload:
-    """Return payloads of random capital letters, equal in each run: parts of one random text."""
+    """Return payloads of random capital letters, the same in each run."""
     dice = random.Random(0)
     pool = bytes(dice.choices(range(65, 91), k=max(POOL_BYTES, 2 * size)))
     last = len(pool) - size
@@ -168,7 +168,7 @@ def of_file(path: Path, delimiter: str) -> Payload:
     while parts and not parts[-1]:
         parts.pop()
     if not parts:
-        raise CommandError(f"{path}: expected payloads, and it is empty")
+        raise CommandError(f"{path}: the file is empty: expected payloads")
     print(f"Number of records read: {len(parts)}", flush=True)
     lines = [part.encode() for part in parts]
     dice = random.Random(0)
@@ -177,7 +177,7 @@ def of_file(path: Path, delimiter: str) -> Payload:
 
 @dataclass(slots=True)
 class _Run:
-    """One test: what was sent, what was acknowledged, and when to say so."""
+    """One test: records sent and acknowledged, and the interval of reports."""
 
     topic: str
     count: int
@@ -192,7 +192,7 @@ class _Run:
     def send(
         self, config: dict[str, Any], payload: Payload, throughput: float, timeout: float
     ) -> int:
-        """Send all; return how many failed. Raises: CommandError where no broker is there."""
+        """Send all records; return how many failed. Raises: CommandError without a broker."""
         from confluent_kafka import KafkaException, Producer
 
         producer = librdkafka.make(Producer, config)
@@ -226,7 +226,7 @@ class _Run:
         return self.failed
 
     def lines(self) -> list[str]:
-        """Return the summary, and that of the steady state where there was a warm-up."""
+        """Return the summary; with a warm-up also that of the steady state."""
         return [each.line(self.ended_ms) for each in (self.sent, self.steady) if each is not None]
 
     def _wait(self, producer: Any, due_s: float) -> None:

@@ -8,17 +8,17 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Says on stderr what is waited for; `done` clears it away."""
+    """Prints on stderr what a command waits for; `done` clears the status line."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
 
     def say(self, line: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         print(line, file=sys.stderr, flush=True)
 
     def wait(self, line: str) -> None:
-        """Say what is waited for from now on."""
+        """Show `line` as what the command waits for."""
         if not sys.stderr.isatty():
             self.say(line)
             return
@@ -31,7 +31,7 @@ class Progress:
             self._status.update(line)
 
     def done(self) -> None:
-        """Stop waiting."""
+        """Remove the status line."""
         if self._status is not None:
             self._status.stop()
             self._status = None

@@ -1,4 +1,4 @@
-"""What `ottla metadata-quorum` prints, in the words and columns of Kafka's tool.
+"""What `ottla metadata-quorum` prints, in the format of Kafka's tool.
 
 Source: kafka-metadata-quorum.sh, Kafka 4.0; KIP-595, KIP-836, KIP-853.
 """
@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """What the quorum's leader told."""
+    """The state of the quorum, from its leader."""
 
     cluster_id: str
     state: ResponsePartitionData
@@ -39,7 +39,7 @@ class Quorum:
 def status_lines(quorum: Quorum) -> list[str]:
     """Return the summary."""
     state, leader = quorum.state, quorum.leader
-    # Of equals the first counts, as with Kafka's.
+    # Of equal voters the first counts, as in Kafka's tool.
     slowest = min(state.current_voters, key=lambda voter: voter.log_end_offset)
     lag_ms = UNKNOWN
     if slowest is leader:
@@ -79,7 +79,7 @@ def _endpoint(listener: Listener) -> str:
 
 
 def replication_lines(quorum: Quorum, now_ms: int | None) -> list[str]:
-    """Return the table; `now_ms` = tell times as ages before it."""
+    """Return the table. `now_ms`: show times as ages before it; None = as timestamps."""
     leader = quorum.leader
     others = [each for each in quorum.state.current_voters if each is not leader]
     rows = [

@@ -1,7 +1,7 @@
 """`ottla reassign-partitions`: move partitions to other brokers. As kafka-reassign-partitions.sh.
 
-Not done: throttles (no broker enforces them, so --throttle is refused by name), and the choice of
-a replica's folder.
+Not done: throttles (brokers do not enforce them, so --throttle is refused) and the choice of a
+replica's log directory.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from ottla.cli.options import (
     connect,
     one_of,
 )
-from ottla.cli.reassign_partitions_options import Wish
+from ottla.cli.reassign_partitions_options import ReassignOptions
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.wire_client import Waiting, WireClient
 
@@ -41,7 +41,7 @@ EPILOG = examples(
 
 CLIENT_ID = "reassign-partitions-tool"
 PROBE_SECONDS = 1.0
-"""How long one controller may take to say whether it is the active one."""
+"""Timeout for one controller to return whether it is the active one."""
 
 EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "
@@ -70,9 +70,9 @@ def reassign_partitions(
     command_config: CommandConfig = None,
     timeout: opt.TimeoutMs = opt.DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Move partitions to other brokers, and change how many replicas they have."""
+    """Move partitions to other brokers, or change their number of replicas."""
     action = one_of(generate=generate, execute=execute, verify=verify, cancel=cancel, list=list_)
-    wish = Wish(
+    options = ReassignOptions(
         bootstrap_server=bootstrap_server,
         bootstrap_controller=bootstrap_controller,
         reassignment_json_file=reassignment_json_file,
@@ -84,28 +84,28 @@ def reassign_partitions(
         replica_alter_log_dirs_throttle=replica_alter_log_dirs_throttle,
         preserve_throttles=preserve_throttles,
     )
-    opt.check(action, wish)
+    opt.check(action, options)
     if zookeeper is not None:
         check_zookeeper(bootstrap_server or bootstrap_controller, command_config)
-        reassign_zookeeper.run(action, zookeeper, timeout / 1000, wish)
+        reassign_zookeeper.run(action, zookeeper, timeout / 1000, options)
         return
-    with _client(wish, command_config, timeout / 1000) as client:
-        ACTIONS[action](client, wish)
+    with _client(options, command_config, timeout / 1000) as client:
+        ACTIONS[action](client, options)
 
 
-def _client(wish: Wish, command_config: str | None, timeout: float) -> WireClient:
-    """Connect to a broker, which passes requests on, or to the active one of the controllers."""
-    if wish.bootstrap_controller is None:
-        return connect(wish.bootstrap_server, command_config, timeout, CLIENT_ID)
+def _client(options: ReassignOptions, command_config: str | None, timeout: float) -> WireClient:
+    """Connect to a broker, which forwards requests, or to the active controller."""
+    if options.bootstrap_controller is None:
+        return connect(options.bootstrap_server, command_config, timeout, CLIENT_ID)
     waiting = Waiting(timeout)
     while True:
-        for address in wish.bootstrap_controller.split(","):
+        for address in options.bootstrap_controller.split(","):
             probe_seconds = min(PROBE_SECONDS, timeout)
             with connect(address, command_config, probe_seconds, CLIENT_ID) as probe:
                 try:
                     if wire.is_active_controller(probe):
                         return connect(address, command_config, timeout, CLIENT_ID)
-                    reason = f"{address} is not the active one"
+                    reason = f"{address} is not the active controller"
                 except CommandError as error:
                     reason = str(error)
         if waiting.is_over:
@@ -113,54 +113,54 @@ def _client(wish: Wish, command_config: str | None, timeout: float) -> WireClien
         waiting.pause("an active controller")
 
 
-def _generate(client: WireClient, wish: Wish) -> None:
-    assert wish.topics_to_move_json_file is not None
-    assert wish.broker_list is not None
-    brokers = opt.parse_brokers(wish.broker_list)
-    names = files.read_as(wish.topics_to_move_json_file, files.parse_topics)
+def _generate(client: WireClient, options: ReassignOptions) -> None:
+    assert options.topics_to_move_json_file is not None
+    assert options.broker_list is not None
+    brokers = opt.parse_brokers(options.broker_list)
+    names = files.read_as(options.topics_to_move_json_file, files.parse_topics)
     found = wire.assignment(client, names)
     for name in names:
         if name not in found:
             raise CommandError(f"Topic {name} not found.")
     racks = {each.node_id: each.rack for each in client.cluster().brokers}
-    rack_aware = not wish.disable_rack_aware
+    rack_aware = not options.disable_rack_aware
     plan.print_proposal(plan.candidates(racks, brokers, rack_aware=rack_aware), found)
 
 
-def _execute(client: WireClient, wish: Wish) -> None:
-    assert wish.reassignment_json_file is not None
+def _execute(client: WireClient, options: ReassignOptions) -> None:
+    assert options.reassignment_json_file is not None
     wanted = files.read_as(
-        wish.reassignment_json_file,
+        options.reassignment_json_file,
         lambda text: files.check_executable(files.parse_reassignment(text)),
     )
-    if wire.moves(client) and not wish.additional:
+    if wire.moves(client) and not options.additional:
         raise CommandError(EXISTING)
     plan.check_brokers(client.broker_ids(), (e for replicas in wanted.values() for e in replicas))
     plan.print_present(plan.present(wire.assignment(client, {name for name, _ in wanted}), wanted))
     refused = wire.alter(client, wanted)
     if refused:
-        _tell("Error reassigning partition(s):", refused)
+        _print_refused("Error reassigning partition(s):", refused)
         raise CommandError(f"{len(refused)} of {len(wanted)} partitions were refused: see above")
     print(plan.started(wanted))
 
 
-def _verify(client: WireClient, wish: Wish) -> None:
-    assert wish.reassignment_json_file is not None
-    wanted = files.read_as(wish.reassignment_json_file, files.parse_reassignment)
+def _verify(client: WireClient, options: ReassignOptions) -> None:
+    assert options.reassignment_json_file is not None
+    wanted = files.read_as(options.reassignment_json_file, files.parse_reassignment)
     under_way = wire.moves(client)
     found = wire.assignment(client, (topic for (topic, _), _ in wanted))
     print("Status of partition reassignment:")
     for partition, replicas in sorted(wanted):
         print(plan.status_line(partition, replicas, under_way, found.get(partition[0], {})))
     print()
-    if not under_way and not wish.preserve_throttles:
+    if not under_way and not options.preserve_throttles:
         _clear_throttles(client, client.broker_ids(), found)
 
 
 def _clear_throttles(
     client: WireClient, brokers: Iterable[int], topics: Iterable[str], *, directly: bool = True
 ) -> None:
-    """Delete what may limit the moves: other tools, or Kafka's own, may have set it."""
+    """Delete throttles, which other tools may have set."""
     ids = sorted(brokers)
     print(f"Clearing broker-level throttles on broker{plan.plural(ids)} {files.ids(ids)}")
     wire.clear_broker_throttles(client, ids, directly=directly)
@@ -170,15 +170,17 @@ def _clear_throttles(
         wire.clear_topic_throttles(client, names)
 
 
-def _cancel(client: WireClient, wish: Wish) -> None:
-    assert wish.reassignment_json_file is not None
-    wanted = files.read_as(wish.reassignment_json_file, files.parse_reassignment)
+def _cancel(client: WireClient, options: ReassignOptions) -> None:
+    assert options.reassignment_json_file is not None
+    wanted = files.read_as(options.reassignment_json_file, files.parse_reassignment)
     named = {partition for partition, _ in wanted}
     active = sorted(named & set(wire.moves(client)))
     if active:
         refused = wire.alter(client, dict.fromkeys(active))
         if refused:
-            _tell(f"Error cancelling partition reassignment{plan.plural(refused)} for:", refused)
+            _print_refused(
+                f"Error cancelling partition reassignment{plan.plural(refused)} for:", refused
+            )
             raise CommandError(
                 f"{len(refused)} of {len(active)} partitions were refused: see above"
             )
@@ -189,18 +191,18 @@ def _cancel(client: WireClient, wish: Wish) -> None:
     else:
         print("None of the specified partition reassignments are active.")
     print("None of the specified partition moves are active.")
-    if wish.preserve_throttles:
+    if options.preserve_throttles:
         return
     topics = {topic for topic, _ in named}
-    if wish.bootstrap_controller is None:
+    if options.bootstrap_controller is None:
         _clear_throttles(client, client.broker_ids(), wire.assignment(client, topics))
     else:
-        # Controllers do not tell of topics, nor of who lives: what the file names must do.
+        # Controllers return neither topics nor live brokers: use those that the file names.
         brokers = {each for _, replicas in wanted for each in replicas}
         _clear_throttles(client, brokers, topics, directly=False)
 
 
-def _list(client: WireClient, wish: Wish) -> None:
+def _list(client: WireClient, options: ReassignOptions) -> None:
     under_way = wire.moves(client)
     if not under_way:
         print("No partition reassignments found.")
@@ -215,7 +217,7 @@ def _list(client: WireClient, wish: Wish) -> None:
         print(line)
 
 
-def _tell(title: str, refused: dict[tuple[str, int], str]) -> None:
+def _print_refused(title: str, refused: dict[tuple[str, int], str]) -> None:
     print(title)
     for partition, reason in sorted(refused.items()):
         print(f"{files.name_of(partition)}: {reason}")

@@ -1,4 +1,4 @@
-"""Reassignments over the wire: what is, what moves, and starting and cancelling moves."""
+"""Reassignments over the wire: assignments, moves under way, starting and cancelling."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _DELETE = 1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way: all replicas, those that come, those that go."""
+    """A reassignment under way: all replicas, those being added, those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -40,27 +40,27 @@ def moves(client: WireClient) -> dict[TopicPartition, Move]:
     request = list_wire.ListPartitionReassignmentsRequest(timeout_ms=client.timeout_ms)
 
     def act() -> dict[TopicPartition, Move]:
-        answer = client.ask(request, list_wire.ListPartitionReassignmentsResponse)
-        check("the reassignments", answer.error_code, answer.error_message)
+        response = client.ask(request, list_wire.ListPartitionReassignmentsResponse)
+        check("the reassignments", response.error_code, response.error_message)
         return {
             (topic.name, each.partition_index): Move(
                 each.replicas, each.adding_replicas, each.removing_replicas
             )
-            for topic in answer.topics
+            for topic in response.topics
             for each in topic.partitions
         }
 
-    return client.patiently(act)
+    return client.with_retries(act)
 
 
 def alter(
     client: WireClient, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, str]:
-    """Start reassignments, or cancel them where the replicas are None; return the refusals."""
+    """Start reassignments; replicas None = cancel. Return the errors by partition."""
     topics: dict[str, list[alter_wire.ReassignablePartition]] = {}
-    for (topic, number), replicas in sorted(wanted.items()):
+    for (topic, partition), replicas in sorted(wanted.items()):
         topics.setdefault(topic, []).append(
-            alter_wire.ReassignablePartition(partition_index=number, replicas=replicas)
+            alter_wire.ReassignablePartition(partition_index=partition, replicas=replicas)
         )
     request = alter_wire.AlterPartitionReassignmentsRequest(
         timeout_ms=client.timeout_ms,
@@ -71,32 +71,32 @@ def alter(
     )
 
     def act() -> dict[TopicPartition, str]:
-        answer = client.ask(request, alter_wire.AlterPartitionReassignmentsResponse)
-        check("the reassignment", answer.error_code, answer.error_message)
+        response = client.ask(request, alter_wire.AlterPartitionReassignmentsResponse)
+        check("the reassignment", response.error_code, response.error_message)
         refused = {}
-        for topic in answer.responses:
+        for topic in response.responses:
             for each in topic.partitions:
                 if each.error_code == Error.NOT_CONTROLLER:
-                    check(topic.name, each.error_code, each.error_message)  # To be repeated.
+                    check(topic.name, each.error_code, each.error_message)  # Retried.
                 if each.error_code:
                     reason = reason_of(each.error_code, each.error_message)
                     refused[topic.name, each.partition_index] = reason
         return refused
 
-    return client.patiently(act)
+    return client.with_retries(act)
 
 
 def assignment(client: WireClient, names: Iterable[str]) -> dict[str, Assignment]:
-    """Return the replicas of the partitions of topics; a topic that is not there is left out."""
+    """Return the replicas of the partitions of topics, without topics that do not exist."""
     wanted = tuple(metadata_wire.MetadataRequestTopic(name=name) for name in sorted(set(names)))
     if not wanted:
         return {}
-    answer = client.ask(
+    response = client.ask(
         metadata_wire.MetadataRequest(topics=wanted, allow_auto_topic_creation=False),
         metadata_wire.MetadataResponse,
     )
     found: dict[str, Assignment] = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         if topic.error_code != Error.LEADER_NOT_AVAILABLE:
@@ -110,26 +110,26 @@ def assignment(client: WireClient, names: Iterable[str]) -> dict[str, Assignment
 
 
 def is_active_controller(client: WireClient) -> bool:
-    """Tell whether the node that the client asks decides about reassignments."""
+    """Tell whether the client's node is the active controller."""
     nothing = list_wire.ListPartitionReassignmentsRequest(timeout_ms=client.timeout_ms, topics=())
-    answer = client.ask(nothing, list_wire.ListPartitionReassignmentsResponse)
-    if answer.error_code == Error.NOT_CONTROLLER:
+    response = client.ask(nothing, list_wire.ListPartitionReassignmentsResponse)
+    if response.error_code == Error.NOT_CONTROLLER:
         return False
-    check("the reassignments", answer.error_code, answer.error_message)
+    check("the reassignments", response.error_code, response.error_message)
     return True
 
 
 def clear_broker_throttles(client: WireClient, brokers: Iterable[int], *, directly: bool) -> None:
-    """Delete the limits on moving partitions from brokers; `directly`: each is asked itself."""
+    """Delete brokers' replication throttles; `directly`: each request goes to its own broker."""
     for broker in sorted(brokers):
         node = broker if directly else None
         _delete(client, configs_client.BROKER, str(broker), BROKER_THROTTLES, node=node)
 
 
 def clear_topic_throttles(client: WireClient, topics: Iterable[str]) -> None:
-    """Delete from topics the lists of the replicas that are limited.
+    """Delete topics' lists of throttled replicas.
 
-    A topic that is gone has none: its deletion may have waited for the end of its move.
+    A topic may have been deleted: a deletion can wait for the end of a reassignment.
     """
     for topic in sorted(topics):
         try:
@@ -153,8 +153,8 @@ def _delete(
     request = config_wire.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
 
     def act() -> None:
-        answer = client.ask(request, config_wire.IncrementalAlterConfigsResponse, node=node)
-        for result in answer.responses:
+        response = client.ask(request, config_wire.IncrementalAlterConfigsResponse, node=node)
+        for result in response.responses:
             check(f"throttles of {name}", result.error_code, result.error_message)
 
-    client.patiently(act)
+    client.with_retries(act)

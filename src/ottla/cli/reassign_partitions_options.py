@@ -1,4 +1,4 @@
-"""The options of `ottla reassign-partitions`, and the rules of which go together.
+"""The options of `ottla reassign-partitions`, and which can be combined.
 
 Source: ReassignPartitionsCommandOptions, ReassignPartitionsCommand.validateAndParseArgs.
 """
@@ -11,7 +11,7 @@ import typer
 
 from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError, UsageError, shown
-from ottla.cli.options import check_takers, flag, is_given, parse_ids
+from ottla.cli.options import check_allowed, flag, is_given, parse_ids
 
 NO_LIMIT = -1
 DEFAULT_TIMEOUT_MS = 10_000
@@ -28,42 +28,46 @@ BootstrapController = Annotated[
 Generate = Annotated[
     bool, typer.Option("--generate", help="Propose an assignment; change nothing.")
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Start what a file says.")]
-Verify = Annotated[bool, typer.Option("--verify", help="Show how far what a file says has come.")]
-Cancel = Annotated[bool, typer.Option("--cancel", help="Go back to what was before.")]
-List = Annotated[bool, typer.Option("--list", help="List what is under way.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Start the reassignments of a file.")]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Show the progress of the reassignments of a file.")
+]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel the reassignments of a file.")]
+List = Annotated[bool, typer.Option("--list", help="List reassignments under way.")]
 ReassignmentFile = Annotated[
     Path | None,
     typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions and replicas."),
 ]
 TopicsFile = Annotated[
     Path | None,
-    typer.Option("--topics-to-move-json-file", metavar="FILE", help="Topics, to generate for."),
+    typer.Option(
+        "--topics-to-move-json-file", metavar="FILE", help="The topics to move, for --generate."
+    ),
 ]
 BrokerList = Annotated[
     str | None,
-    typer.Option("--broker-list", metavar="1,2,3", help="Brokers, to generate for."),
+    typer.Option("--broker-list", metavar="1,2,3", help="The brokers to move to, for --generate."),
 ]
 DisableRackAware = Annotated[
-    bool, typer.Option("--disable-rack-aware", help="Generate without regard to racks.")
+    bool, typer.Option("--disable-rack-aware", help="Ignore racks in --generate.")
 ]
 Additional = Annotated[
-    bool, typer.Option("--additional", help="Execute although others are under way.")
+    bool, typer.Option("--additional", help="Execute even if other reassignments are under way.")
 ]
 Throttle = Annotated[
     int | None,
-    typer.Option("--throttle", metavar="BYTES", help="Refused: no broker limits the rate."),
+    typer.Option("--throttle", metavar="BYTES", help="Refused: brokers do not throttle."),
 ]
 LogDirsThrottle = Annotated[
     int | None,
     typer.Option(
         "--replica-alter-log-dirs-throttle",
         metavar="BYTES",
-        help="Refused: no broker limits the rate.",
+        help="Refused: brokers do not throttle.",
     ),
 ]
 PreserveThrottles = Annotated[
-    bool, typer.Option("--preserve-throttles", help="Leave throttles where they are set.")
+    bool, typer.Option("--preserve-throttles", help="Do not remove throttles.")
 ]
 TimeoutMs = Annotated[
     int,
@@ -72,7 +76,7 @@ TimeoutMs = Annotated[
     ),
 ]
 
-TAKERS = {
+ALLOWED_ACTIONS = {
     "bootstrap_controller": frozenset({"cancel", "list"}),
     "reassignment_json_file": frozenset({"execute", "verify", "cancel"}),
     "topics_to_move_json_file": frozenset({"generate"}),
@@ -93,8 +97,8 @@ REQUIRED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the options say. Fields are named as the options."""
+class ReassignOptions:
+    """The options. Fields are named as the options."""
 
     bootstrap_server: str | None = None
     bootstrap_controller: str | None = None
@@ -108,16 +112,16 @@ class Wish:
     preserve_throttles: bool = False
 
 
-def check(action: str, wish: Wish) -> None:
-    """Raise UsageError where options do not fit the action, CommandError where none serves."""
-    if wish.bootstrap_server is not None and wish.bootstrap_controller is not None:
+def check(action: str, options: ReassignOptions) -> None:
+    """Raise UsageError for options that cannot be combined, CommandError for throttles."""
+    if options.bootstrap_server is not None and options.bootstrap_controller is not None:
         raise UsageError("only one of --bootstrap-server and --bootstrap-controller can be given")
-    check_takers(action, wish, TAKERS)
+    check_allowed(action, options, ALLOWED_ACTIONS)
     for name in REQUIRED[action]:
-        if not is_given(getattr(wish, name)):
+        if not is_given(getattr(options, name)):
             raise UsageError(f"{flag(name)} is required with --{action}")
     for name in ("throttle", "replica_alter_log_dirs_throttle"):
-        limit = getattr(wish, name)
+        limit = getattr(options, name)
         if limit is not None and limit > NO_LIMIT:
             raise CommandError(f"{flag(name)} is not supported: brokers enforce no quotas so far")
 

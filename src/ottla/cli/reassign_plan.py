@@ -1,4 +1,4 @@
-"""What reassignments are proposed, and how their state is put into words: for every way there."""
+"""Proposes reassignments and prints their state, over the wire and over ZooKeeper."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -17,7 +17,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return the brokers to place replicas on; `racks` are those of all live ones.
 
-    Raises: CommandError where a wanted one does not live, or only some have a rack.
+    Raises: CommandError if a wanted broker is not alive, or only some have a rack.
     """
     check_brokers(racks, wanted)
     chosen = {each: rack for each, rack in sorted(racks.items()) if each in set(wanted)}
@@ -33,7 +33,7 @@ def candidates(
 
 
 def check_brokers(live: Iterable[int], wanted: Iterable[int]) -> None:
-    """Raise CommandError where a wanted broker does not live."""
+    """Raise CommandError if a wanted broker is not alive."""
     ids = sorted(live)
     unknown = sorted(set(wanted) - set(ids))
     if unknown:
@@ -43,7 +43,7 @@ def check_brokers(live: Iterable[int], wanted: Iterable[int]) -> None:
 
 
 def propose(brokers: list[Candidate], current: Assignment) -> Assignment:
-    """Place a topic's partitions anew, with as many replicas as its first one has."""
+    """Assign a topic's partitions anew, with the replication factor of its first one."""
     (topic, _), replicas = min(current.items())
     try:
         placed = place(
@@ -55,11 +55,11 @@ def propose(brokers: list[Candidate], current: Assignment) -> Assignment:
         )
     except ApiError as refusal:
         raise CommandError(f"topic {topic}: {refusal.message}") from None
-    return {(topic, number): each for number, each in enumerate(placed)}
+    return {(topic, partition): each for partition, each in enumerate(placed)}
 
 
 def print_proposal(brokers: list[Candidate], found: Mapping[str, Assignment]) -> None:
-    """Print where the partitions of topics are, and where they could be."""
+    """Print the current and the proposed assignment of topics."""
     current: Assignment = {}
     proposed: Assignment = {}
     for name in sorted(found):
@@ -73,27 +73,27 @@ def print_proposal(brokers: list[Candidate], found: Mapping[str, Assignment]) ->
 
 
 def present(found: Mapping[str, Assignment], wanted: Iterable[TopicPartition]) -> Assignment:
-    """Return where partitions are now. Raises: CommandError where one does not exist."""
+    """Return the current assignment. Raises: CommandError for a missing partition."""
     missing = []
-    for topic, number in sorted(wanted):
+    for topic, partition in sorted(wanted):
         if topic not in found:
             raise CommandError(f"Topic {topic} not found.")
-        if (topic, number) not in found[topic]:
-            missing.append((topic, number))
+        if (topic, partition) not in found[topic]:
+            missing.append((topic, partition))
     if missing:
         raise CommandError(f"Unable to find partition: {files.names_of(missing, ', ')}")
     return {each: found[each[0]][each] for each in sorted(wanted)}
 
 
 def print_present(current: Assignment) -> None:
-    """Print what leads back to where partitions are now."""
+    """Print the current assignment, for a rollback."""
     print("Current partition replica assignment\n")
     print(files.format_reassignment(current))
     print("\nSave this to use as the --reassignment-json-file option during rollback")
 
 
 def started(wanted: Collection[TopicPartition]) -> str:
-    """Return what is said when moves have begun."""
+    """Return the message for started reassignments."""
     return (
         f"Successfully started partition reassignment{plural(wanted)} for {files.names_of(wanted)}"
     )
@@ -105,7 +105,7 @@ def status_line(
     under_way: Collection[TopicPartition],
     current: Assignment,
 ) -> str:
-    """Return what --verify says of one partition."""
+    """Return the line of --verify for one partition."""
     name = files.name_of(partition)
     if partition in under_way:
         return f"Reassignment of partition {name} is still in progress."
@@ -119,5 +119,5 @@ def status_line(
 
 
 def plural(things: Collection[object]) -> str:
-    """Return the s of several things."""
+    """Return the plural s for several things."""
     return "" if len(things) == 1 else "s"

@@ -1,8 +1,9 @@
 """`ottla reassign-partitions --zookeeper`: moves through `/admin/reassign_partitions`.
 
-As kafka-reassign-partitions.sh up to 2.8: the znode holds all that is to be moved, the controller
-takes it from there, and removes it when nothing is left to do. To cancel and to list needs a
-broker. Source: ReassignPartitionsCommand.executeAssignment(zkClient, ...), Kafka 2.8.
+As kafka-reassign-partitions.sh up to 2.8: the znode holds all requested moves; the controller
+executes them and removes the znode when all are done. --cancel and --list need a broker.
+
+Source: ReassignPartitionsCommand.executeAssignment(zkClient, ...), Kafka 2.8.
 """
 
 from collections.abc import Iterable
@@ -11,41 +12,43 @@ from ottla.base.zookeeper import Create
 from ottla.cli import partition_file as files
 from ottla.cli import reassign_plan as plan
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.reassign_partitions_options import Wish, parse_brokers
+from ottla.cli.reassign_partitions_options import ReassignOptions, parse_brokers
 from ottla.cli.reassign_plan import Assignment
 from ottla.cli.wire_client import TopicPartition
-from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.metadata.znodes import admin, paths
 from ottla.metadata.znodes.fields import ZnodeError
 
 RUNNING = "There is an existing assignment running."
 
 
-def run(action: str, connect: str, timeout: float, wish: Wish) -> None:
-    """Do what the options say. Raises: CommandError, UsageError."""
+def run(action: str, connect: str, timeout: float, options: ReassignOptions) -> None:
+    """Run the action of the options. Raises: CommandError, UsageError."""
     if action not in ACTIONS:
-        raise UsageError(f"--{action} needs --bootstrap-server: ZooKeeper alone cannot do it")
+        raise UsageError(
+            f"--{action} needs --bootstrap-server: it is not available through ZooKeeper"
+        )
     with ZooKeeperClient(connect, timeout) as client:
-        ACTIONS[action](client, wish)
+        ACTIONS[action](client, options)
 
 
-def _generate(client: ZooKeeperClient, wish: Wish) -> None:
-    assert wish.topics_to_move_json_file is not None
-    assert wish.broker_list is not None
-    brokers = parse_brokers(wish.broker_list)
-    names = files.read_as(wish.topics_to_move_json_file, files.parse_topics)
+def _generate(client: ZooKeeperClient, options: ReassignOptions) -> None:
+    assert options.topics_to_move_json_file is not None
+    assert options.broker_list is not None
+    brokers = parse_brokers(options.broker_list)
+    names = files.read_as(options.topics_to_move_json_file, files.parse_topics)
     found = _assignment(client, names)
     for name in names:
         if name not in found:
             raise CommandError(f"Topic {name} not found.")
-    rack_aware = not wish.disable_rack_aware
+    rack_aware = not options.disable_rack_aware
     plan.print_proposal(plan.candidates(client.racks(), brokers, rack_aware=rack_aware), found)
 
 
-def _execute(client: ZooKeeperClient, wish: Wish) -> None:
-    assert wish.reassignment_json_file is not None
+def _execute(client: ZooKeeperClient, options: ReassignOptions) -> None:
+    assert options.reassignment_json_file is not None
     wanted = files.read_as(
-        wish.reassignment_json_file,
+        options.reassignment_json_file,
         lambda text: files.check_executable(files.parse_reassignment(text)),
     )
     plan.check_brokers(client.broker_ids(), (e for replicas in wanted.values() for e in replicas))
@@ -53,15 +56,15 @@ def _execute(client: ZooKeeperClient, wish: Wish) -> None:
     client.make_parents(paths.REASSIGN_PARTITIONS)
     try:
         client.write([Create(paths.REASSIGN_PARTITIONS, admin.encode_reassignment(wanted))])
-    except Overtaken:
+    except WriteConflict:
         raise CommandError(RUNNING) from None
     print(plan.started(wanted))
 
 
-def _verify(client: ZooKeeperClient, wish: Wish) -> None:
-    assert wish.reassignment_json_file is not None
-    wanted = files.read_as(wish.reassignment_json_file, files.parse_reassignment)
-    # The request first: what has left it by now is in the topics' znodes when these are read.
+def _verify(client: ZooKeeperClient, options: ReassignOptions) -> None:
+    assert options.reassignment_json_file is not None
+    wanted = files.read_as(options.reassignment_json_file, files.parse_reassignment)
+    # Read the request first: a move that has left it is in the topic's znode by then.
     under_way = _requested(client)
     names = {name for (name, _), _ in wanted}
     found = _assignment(client, names)
@@ -81,17 +84,17 @@ def _requested(client: ZooKeeperClient) -> set[TopicPartition]:
 
 def _moving(client: ZooKeeperClient, names: Iterable[str]) -> set[TopicPartition]:
     return {
-        (name, number)
+        (name, partition)
         for name in names
         if (found := client.topic(name)) is not None
-        for number, each in found[0].partitions.items()
+        for partition, each in found[0].partitions.items()
         if each.adding or each.removing
     }
 
 
 def _assignment(client: ZooKeeperClient, names: Iterable[str]) -> dict[str, Assignment]:
     return {
-        name: {(name, number): each.replicas for number, each in found[0].partitions.items()}
+        name: {(name, partition): each.replicas for partition, each in found[0].partitions.items()}
         for name in sorted(set(names))
         if (found := client.topic(name)) is not None
     }

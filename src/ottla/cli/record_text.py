@@ -57,7 +57,7 @@ DESERIALIZERS: dict[str, Decode] = {
     _PACKAGE + "ShortDeserializer": _number(">h"),
     _PACKAGE + "UUIDDeserializer": _uuid,
 }
-"""Kafka's own, by their Java names, which the tools take."""
+"""Kafka's deserializers by their Java class names."""
 
 FLAGS = (
     "print.timestamp",
@@ -80,7 +80,7 @@ DECODERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
 
 @dataclass(frozen=True, slots=True)
 class RecordText:
-    """What of a record to print, and how."""
+    """Which parts of a record to print, and how."""
 
     printed: frozenset[str]
     key_separator: bytes
@@ -93,7 +93,7 @@ class RecordText:
         """Return the record's line; raise ValueError where a deserializer cannot read it."""
         columns = [_COLUMNS[flag](self, record) for flag in FLAGS if flag in self.printed]
         line = self.key_separator.join(columns)
-        # As in Kafka's formatter: the line ends after the last column, whichever it is.
+        # As in Kafka's formatter: the line separator follows the last column.
         return line + self.line_separator if columns else b""
 
     def text(self, value: bytes | None, kind: str) -> bytes:
@@ -141,7 +141,7 @@ assert set(_COLUMNS) == set(FLAGS)
 
 
 def record_text(properties: Mapping[str, str]) -> RecordText:
-    """Return what properties describe; raise UsageError for unknown ones."""
+    """Return the formatter for these properties; raise UsageError for unknown ones."""
     known = (*FLAGS, *TEXTS, *DECODERS)
     for name in properties:
         if name not in known:

@@ -1,6 +1,6 @@
 """`ottla server FILE`: runs one node until SIGTERM. As kafka-server-start.sh.
 
-Uses argparse, and imports the node late: this is on the way of every start.
+Uses argparse and imports the node late, to start fast.
 """
 
 import argparse
@@ -26,7 +26,7 @@ examples:
   ottla server config/node.properties
   ottla server node.properties --override node.id=2 --override log.dirs=/tmp/two
 
-The storage must be formatted before: see 'ottla storage format --help'. A broker of ZooKeeper
+The storage must be formatted first: see 'ottla storage format --help'. A broker of ZooKeeper
 mode (zookeeper.connect) needs no formatting.
 """
 
@@ -35,17 +35,17 @@ def run(arguments: Sequence[str]) -> int:
     """Run the node; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="ottla server",
-        description="Run one node, configured as Kafka's are, until SIGTERM or Ctrl-C.",
+        description="Run one node with Kafka's properties until SIGTERM or Ctrl-C.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", help="the node's properties, in Kafka's names")
+    parser.add_argument("file", metavar="FILE", help="the node's property file")
     parser.add_argument(
         "--override",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a property that wins over the file's; may be given more than once",
+        help="a property that overrides the file's; repeatable",
     )
     parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rotate-output", metavar="FILE", type=Path, help=argparse.SUPPRESS)
@@ -74,7 +74,7 @@ def read_file(path: str) -> dict[str, str]:
 
 
 def parse_config(properties: Mapping[str, str], path: str) -> "NodeConfig":
-    """Return the node's configuration; raise CommandError, a line for each bad property."""
+    """Return the node's configuration; raise CommandError with a line for each invalid property."""
     from ottla.metadata.config_def import ConfigError
     from ottla.metadata.node_config import NodeConfig
 
@@ -94,7 +94,7 @@ def _run_node(config: "NodeConfig", until_stdin_closes: bool, output: Path | Non
 
 
 def _stop_when_stdin_closes() -> None:
-    """End this process when whoever started it has gone: the other end of the pipe closes."""
+    """End this process when its parent has ended, which closes the pipe."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`ottla sim`: whole clusters in virtual time, one seed deciding everything."""
+"""`ottla sim`: simulates clusters in virtual time; one seed determines everything."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from ottla.cli.typing_app import examples, new_app
 app = new_app()
 
 EPILOG = examples(
-    "ottla sim --seed 7                        play seed 7, the same every time",
-    "ottla sim --seeds 1..200                  play two hundred of them",
-    "ottla sim --seed 7 --scenario story.py    play a story of your own",
+    "ottla sim --seed 7                        run seed 7, the same every time",
+    "ottla sim --seeds 1..200                  run two hundred seeds",
+    "ottla sim --seed 7 --scenario mine.py     run a scenario of your own",
 )
 
 SEED_MAX = 2**63 - 1
@@ -29,17 +29,18 @@ PROGRESS_EVERY = 100
 @app.command(epilog=EPILOG)
 def sim(
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Play one seed.", show_default=False)
+        int | None, typer.Option("--seed", metavar="N", help="Run one seed.", show_default=False)
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", metavar="A..B", help="Play all from A to B.")
+        str | None, typer.Option("--seeds", metavar="A..B", help="Run all seeds from A to B.")
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option("--count", metavar="K", help="Play seeds 1 to K.", show_default=False),
+        typer.Option("--count", metavar="K", help="Run seeds 1 to K.", show_default=False),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", help="Virtual time of each.", show_default=False)
+        float | None,
+        typer.Option("--minutes", help="Virtual time of each run.", show_default=False),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="The same, in seconds.", show_default=False)
@@ -49,19 +50,19 @@ def sim(
         typer.Option("--scenario", metavar="FILE", help="A Python file that defines SCENARIO."),
     ] = None,
     zookeeper: Annotated[
-        bool, typer.Option("--zookeeper", help="Play clusters over ZooKeeper.")
+        bool, typer.Option("--zookeeper", help="Simulate ZooKeeper mode.")
     ] = False,
     workers: Annotated[
-        int, typer.Option("--workers", metavar="N", help="Processes that play at once.")
+        int, typer.Option("--workers", metavar="N", help="Number of parallel processes.")
     ] = 1,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print broken promises and the summary only.")
+        bool, typer.Option("--quiet", help="Print only violations and the summary.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line a seed.")] = False,
 ) -> int:
-    """Play clusters with simulated faults, and judge what their clients were told.
+    """Simulate clusters with faults, and check the histories of their clients.
 
-    Without a seed one is drawn and printed. Exit code: 0 all promises were kept, 1 some were not.
+    Without a seed one is drawn and printed. Exit code: 0 all guarantees held, 1 some did not.
     """
     chosen = chosen_seeds(seed, seeds, count)
     length = chosen_seconds(minutes, seconds)
@@ -85,14 +86,14 @@ def sim(
             elif summary.seeds % PROGRESS_EVERY == 0:
                 print(f"{summary.seeds} of {len(chosen)} seeds", file=sys.stderr, flush=True)
     except ScenarioFailed as error:
-        raise CommandError(f"the scenario cannot be played: {error}") from None
+        raise CommandError(f"the scenario is invalid: {error}") from None
     if len(chosen) > 1 and not as_json:
         print("\n".join(summary.lines()))
     return 1 if summary.broken else 0
 
 
 def chosen_seeds(seed: int | None, seeds: str | None, count: int | None) -> range:
-    """Return the seeds that the options name; raise UsageError where that is not one answer."""
+    """Return the seeds that the options name; raise UsageError for a contradiction."""
     if sum(each is not None for each in (seed, seeds, count)) > 1:
         raise UsageError("only one of --seed, --seeds and --count can be given")
     if seeds is not None:
@@ -123,7 +124,7 @@ def chosen_seconds(minutes: float | None, seconds: float | None) -> float | None
 
 
 def check_scenario(file: str | None) -> None:
-    """Raise CommandError where the file does not define a scenario, before anything is played."""
+    """Raise CommandError where the file does not define a scenario, before any run."""
     from ottla.testing.scenarios.loading import ScenarioError, load_scenario
 
     try:

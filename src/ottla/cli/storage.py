@@ -35,12 +35,12 @@ EPILOG = examples(
 
 @app.callback(epilog=EPILOG)
 def storage() -> None:
-    """Format a node's log folders, or look at them."""
+    """Format a node's log directories, or show them."""
 
 
 @app.command("random-uuid")
 def random_uuid_command() -> None:
-    """Print a random UUID, good for a cluster id."""
+    """Print a random UUID for a cluster id."""
     from ottla.base.ids import uuid_text
     from ottla.host.storage import random_uuid
     from ottla.host.system_ports import SystemDice
@@ -53,7 +53,10 @@ def format_command(
     config: ConfigFile,
     cluster_id: ClusterId,
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", "-g", help="Leave formatted folders as they are.")
+        bool,
+        typer.Option(
+            "--ignore-formatted", "-g", help="Skip log directories that are formatted already."
+        ),
     ] = False,
     release_version: Annotated[
         str | None,
@@ -65,21 +68,25 @@ def format_command(
             "--feature",
             "-f",
             metavar="NAME=LEVEL",
-            help="The level of a feature: eligible.leader.replicas.version=0 or ottla.version=0"
-            " leaves it off.",
+            help="The level of a feature; eligible.leader.replicas.version=0 or ottla.version=0"
+            " disables it.",
         ),
     ] = None,
     standalone: Annotated[
         bool,
-        typer.Option("--standalone", "-s", help="Accepted: the quorum has one voter anyway."),
+        typer.Option(
+            "--standalone",
+            "-s",
+            help="Accepted without effect: the voters are those of controller.quorum.voters.",
+        ),
     ] = False,
     no_initial_controllers: Annotated[
-        bool, typer.Option("--no-initial-controllers", "-N", help="Accepted likewise.")
+        bool, typer.Option("--no-initial-controllers", "-N", help="Accepted without effect.")
     ] = False,
 ) -> None:
-    """Prepare the folders of a node, once, before its first start."""
+    """Format a node's log directories, once, before its first start."""
     if standalone and no_initial_controllers:
-        raise CommandError("--standalone and --no-initial-controllers exclude each other")
+        raise CommandError("--standalone and --no-initial-controllers cannot be used together")
     check_release(release_version)
     node = _read_config(config)
     result = format_node(
@@ -94,18 +101,18 @@ def format_command(
 
 @app.command("info", epilog=EPILOG)
 def info_command(config: ConfigFile) -> int:
-    """Show what is in the folders of a node; exit code 1 where something is wrong with it."""
+    """Show the contents of a node's log directories; exit code 1 if there are problems."""
     from ottla.host.disk import OsDisk
     from ottla.host.storage import storage_info
 
     node = _read_config(config)
-    found = storage_info(OsDisk(), *_folders(node))
+    found = storage_info(OsDisk(), *_log_dirs(node))
     print("\n".join(info_lines(found)))
     return 1 if found.problems else 0
 
 
 def parse_features(given: list[str]) -> dict[str, int]:
-    """Return levels by feature; raise UsageError for what is not NAME=LEVEL, or comes twice."""
+    """Return levels by feature. Raises: UsageError."""
     levels: dict[str, int] = {}
     for text in given:
         name, separator, level = text.partition("=")
@@ -125,12 +132,12 @@ def format_node(
     ignore_formatted: bool,
     features: Mapping[str, int] | None = None,
 ) -> "FormatResult":
-    """Format a node's folders; raise CommandError where that is refused."""
+    """Format a node's log directories. Raises: CommandError."""
     from ottla.host.disk import OsDisk
     from ottla.host.storage import StorageError, format_storage
     from ottla.host.system_ports import SystemClock, SystemDice
 
-    log_dirs, metadata_log_dir = _folders(node)
+    log_dirs, metadata_log_dir = _log_dirs(node)
     try:
         return format_storage(
             OsDisk(),
@@ -150,7 +157,7 @@ def format_node(
 
 
 def check_release(release_version: str | None) -> None:
-    """Raise CommandError for a metadata version other than the one that there is."""
+    """Raise CommandError for an unsupported metadata version."""
     from ottla.metadata.features import METADATA_VERSION_LEVEL, METADATA_VERSION_NAMES
 
     known = METADATA_VERSION_NAMES[METADATA_VERSION_LEVEL]
@@ -171,7 +178,7 @@ def format_lines(result: "FormatResult", metadata_log_dir: str) -> list[str]:
 
 
 def info_lines(found: "StorageInfo") -> list[str]:
-    """Return what `storage info` prints: folders, their properties, problems."""
+    """Return the output of `storage info`: log directories, their properties, problems."""
     lines: list[str] = []
     if found.found:
         lines.append("Found log directory:" if len(found.found) == 1 else "Found log directories:")
@@ -200,5 +207,5 @@ def _read_config(path: str) -> "NodeConfig":
     return parse_config(read_file(path), path)
 
 
-def _folders(node: "NodeConfig") -> tuple[list[str], str]:
+def _log_dirs(node: "NodeConfig") -> tuple[list[str], str]:
     return [os.path.abspath(path) for path in node.log_dirs], os.path.abspath(node.metadata_log_dir)

@@ -1,4 +1,4 @@
-"""Topics over the wire: create, grow, delete, describe."""
+"""Topics over the wire: create, add partitions, delete, describe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.cli import configs_client
 from ottla.cli.topic_text import Partition, Reassignment, Topic
-from ottla.cli.wire_client import Refusal, WireClient, check, say
+from ottla.cli.wire_client import Refusal, WireClient, check, print_stderr
 from ottla.wire.messages import create_partitions as grow_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
@@ -14,13 +14,13 @@ from ottla.wire.messages import describe_topic_partitions as describe_wire
 from ottla.wire.messages import list_partition_reassignments as moves_wire
 
 CONTROLLER_ABSENT = frozenset({Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT})
-"""What a broker answers for a controller that it cannot reach."""
+"""Errors of a broker that cannot reach the controller."""
 
 CONTROLLER_WAIT_MS = 5_000
-"""How long a description waits for what only the controller knows."""
+"""Timeout of --describe for reassignments, which only the controller knows."""
 
 CLUSTER_DEFAULT = -1
-"""For partitions and replication factor (KIP-464)."""
+"""The broker's default of partitions or replication factor (KIP-464)."""
 
 
 def create(
@@ -33,14 +33,14 @@ def create(
     configs: Mapping[str, str],
     unless_exists: bool,
 ) -> bool:
-    """Create a topic; return False where it was there and that was fine."""
+    """Create a topic; return False if it exists and `unless_exists` is set."""
     topic = create_wire.CreatableTopic(
         name=name,
         num_partitions=CLUSTER_DEFAULT if partitions is None else partitions,
         replication_factor=CLUSTER_DEFAULT if replication_factor is None else replication_factor,
         assignments=tuple(
-            create_wire.CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
-            for index, replicas in enumerate(assignment)
+            create_wire.CreatableReplicaAssignment(partition_index=partition, broker_ids=replicas)
+            for partition, replicas in enumerate(assignment)
         ),
         configs=tuple(
             create_wire.CreatableTopicConfig(name=key, value=value)
@@ -56,7 +56,7 @@ def create(
             check(f"topic {result.name}", result.error_code, result.error_message)
         return True
 
-    return client.patiently(act)
+    return client.with_retries(act)
 
 
 def grow(
@@ -65,7 +65,7 @@ def grow(
     count: int,
     assignment: Sequence[tuple[int, ...]],
 ) -> None:
-    """Give topics `count` partitions; `assignment` is that of all partitions, old ones too."""
+    """Increase topics to `count` partitions. `assignment`: of all partitions, old ones too."""
     present = {topic.name: len(topic.partitions) for topic in client.topics(names)}
     request = grow_wire.CreatePartitionsRequest(
         topics=tuple(
@@ -89,7 +89,7 @@ def grow(
         for result in client.ask(request, grow_wire.CreatePartitionsResponse).results:
             check(f"topic {result.name}", result.error_code, result.error_message)
 
-    client.patiently(act)
+    client.with_retries(act)
 
 
 def delete(client: WireClient, names: Sequence[str]) -> None:
@@ -99,18 +99,18 @@ def delete(client: WireClient, names: Sequence[str]) -> None:
     )
 
     def act() -> None:
-        # Versions from 6 on carry ids too; a name says what was meant here.
-        answer = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
-        for result in answer.responses:
+        # Versions from 6 on name topics by id too; here only names are known.
+        response = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
+        for result in response.responses:
             message = result.error_message
             if result.error_code == Error.REQUEST_TIMED_OUT:
                 message = (
-                    f"{message or 'It is not gone in time, and goes on.'} What becomes of it tells"
-                    f" 'ottla topics --describe-deletions --topic {result.name}'."
+                    f"{message or 'The deletion has not finished in time and continues.'} Follow it"
+                    f" with 'ottla topics --describe-deletions --topic {result.name}'."
                 )
             check(f"topic {result.name}", result.error_code, message)
 
-    client.patiently(act)
+    client.with_retries(act)
 
 
 def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic]:
@@ -125,7 +125,7 @@ def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic
         Topic(
             name=name,
             id=topic_id,
-            partitions=tuple(sorted(partitions, key=lambda partition: partition.index)),
+            partitions=tuple(sorted(partitions, key=lambda partition: partition.id)),
             configs=configs.get(name, ()),
             reassignments=moves.get(name, {}),
         )
@@ -145,13 +145,13 @@ def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> 
             response_partition_limit=limit,
             cursor=cursor,
         )
-        answer = client.ask(request, describe_wire.DescribeTopicPartitionsResponse)
-        for topic in answer.topics:
+        response = client.ask(request, describe_wire.DescribeTopicPartitionsResponse)
+        for topic in response.topics:
             check(f"topic {topic.name}", topic.error_code)
             _, partitions = described.setdefault(topic.name or "", (topic.topic_id, []))
             partitions += [
                 Partition(
-                    index=each.partition_index,
+                    id=each.partition_index,
                     leader=each.leader_id,
                     replicas=each.replica_nodes,
                     isr=each.isr_nodes,
@@ -160,7 +160,7 @@ def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> 
                 )
                 for each in topic.partitions
             ]
-        cursor = answer.next_cursor
+        cursor = response.next_cursor
         if cursor is None:
             return described
         names = [name for name in names if name >= cursor.topic_name]
@@ -172,7 +172,7 @@ def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Describ
             topic.topic_id,
             [
                 Partition(
-                    index=each.partition_index,
+                    id=each.partition_index,
                     leader=each.leader_id,
                     replicas=each.replica_nodes,
                     isr=each.isr_nodes,
@@ -187,9 +187,9 @@ def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Describ
 
 
 def _reassignments(client: WireClient, described: Described) -> dict[str, dict[int, Reassignment]]:
-    """Return the reassignments under way; where no controller tells of any, say so on stderr.
+    """Return the reassignments under way; print a warning where no controller responds.
 
-    What else is described, brokers know themselves, also while there is no controller.
+    Brokers know all else that is described, also without a controller.
     """
     if not described or not client.serves(moves_wire.ListPartitionReassignmentsRequest):
         return {}
@@ -198,23 +198,23 @@ def _reassignments(client: WireClient, described: Described) -> dict[str, dict[i
         timeout_ms=limit_ms,
         topics=tuple(
             moves_wire.ListPartitionReassignmentsTopics(
-                name=name, partition_indexes=tuple(each.index for each in partitions)
+                name=name, partition_indexes=tuple(each.id for each in partitions)
             )
             for name, (_, partitions) in sorted(described.items())
         ),
     )
     try:
-        answer = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
-        check("reassignments", answer.error_code, answer.error_message)
+        response = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
+        check("reassignments", response.error_code, response.error_message)
     except Refusal as refusal:
         if refusal.code not in CONTROLLER_ABSENT:
             raise
-        say(f"WARN: reassignments are unknown: {refusal.reason}")
+        print_stderr(f"WARN: reassignments are unknown: {refusal.reason}")
         return {}
     return {
         topic.name: {
             each.partition_index: Reassignment(each.adding_replicas, each.removing_replicas)
             for each in topic.partitions
         }
-        for topic in answer.topics
+        for topic in response.topics
     }

@@ -1,7 +1,7 @@
-"""Choosing topics by name or regular expression, as the Kafka tools' --topic and --include.
+"""Selects topics by name or regular expression, as --topic and --include of Kafka's tools.
 
-The text is a regular expression that must match the whole name; commas mean "or", and blanks and
-surrounding quotes are dropped. Source: TopicFilter.java.
+The text is a regular expression that must match the whole name. A comma means "or"; blanks and
+surrounding quotes are removed. Source: TopicFilter.java.
 """
 
 import re
@@ -12,17 +12,17 @@ from ottla.cli.errors import UsageError, shortened
 
 
 def compile_filter(text: str) -> re.Pattern[str]:
-    """Return the pattern; raise UsageError where it is none."""
+    """Return the pattern; raise UsageError for an invalid one."""
     cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
         return re.compile(cleaned)
     except (re.error, OverflowError, RecursionError) as error:
-        # The latter two: a count of repetitions that is too large, brackets nested too deep.
+        # OverflowError: a repetition count too large. RecursionError: brackets nested too deep.
         raise UsageError(f"{shortened(text)!r} is not a regular expression: {error}") from None
 
 
 def choose(names: Iterable[str], text: str | None, *, exclude_internal: bool) -> list[str]:
-    """Return the names that the filter lets through (all without one), sorted."""
+    """Return the names that match, sorted; `text` None = all."""
     pattern = compile_filter(text) if text is not None else None
     return sorted(
         name

@@ -1,4 +1,4 @@
-"""The options of `ottla topics`, and the rules of which go together.
+"""The options of `ottla topics`, and which can be combined.
 
 Source: TopicCommand.TopicCommandOptions.
 """
@@ -14,8 +14,8 @@ from ottla.cli.errors import UsageError, shown
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     NUMBER_MAX,
+    check_allowed,
     check_number,
-    check_takers,
     flag,
     parse_ids,
 )
@@ -24,7 +24,7 @@ from ottla.cli.topic_text import Report
 REPLICAS_MAX = 32_767
 
 WAIT_SECONDS = 60.0
-"""The timeout of --wait where none is given."""
+"""The default of --timeout with --wait."""
 
 Create = Annotated[bool, typer.Option("--create", help="Create a topic.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete topics.")]
@@ -34,25 +34,30 @@ Alter = Annotated[bool, typer.Option("--alter", help="Add partitions.")]
 DescribeDeletions = Annotated[
     bool,
     typer.Option(
-        "--describe-deletions", help="Show how far deletions are; those that ended are receipts."
+        "--describe-deletions", help="Show the deletion ledger: deletions under way and finished."
     ),
 ]
 DescribeIdle = Annotated[
     bool,
     typer.Option(
-        "--describe-idle", help="Show which topics go because nobody uses them, and when."
+        "--describe-idle",
+        help="Show which idle topics will be deleted (ottla.topic.ttl.ms), and when.",
     ),
 ]
 Topic = Annotated[
     str | None,
-    typer.Option("--topic", metavar="NAME", help="A name; except for --create, also a regex."),
+    typer.Option(
+        "--topic", metavar="NAME", help="A name; except with --create, also a regular expression."
+    ),
 ]
 TopicId = Annotated[
     str | None,
-    typer.Option("--topic-id", metavar="ID", help="Describe the topic, or deletion, of this id."),
+    typer.Option(
+        "--topic-id", metavar="ID", help="Describe the topic or the deletion with this id."
+    ),
 ]
 Partitions = Annotated[
-    int | None, typer.Option("--partitions", metavar="N", help="How many, in all.")
+    int | None, typer.Option("--partitions", metavar="N", help="Number of partitions, in total.")
 ]
 ReplicationFactor = Annotated[
     int | None,
@@ -63,7 +68,8 @@ ReplicaAssignment = Annotated[
     typer.Option(
         "--replica-assignment",
         metavar="IDS",
-        help="Brokers by hand: replicas joined by ':', partitions by ',', as 1:2,2:3.",
+        help="Manual assignment: ':' between the replicas of a partition, ',' between partitions, "
+        "as 1:2,2:3.",
     ),
 ]
 Config = Annotated[
@@ -72,50 +78,56 @@ Config = Annotated[
 ]
 DeleteConfig = Annotated[
     list[str],
-    typer.Option(
-        "--delete-config", metavar="NAME", help="Without an effect: see 'ottla configs --alter'."
-    ),
+    typer.Option("--delete-config", metavar="NAME", help="No effect: use 'ottla configs --alter'."),
 ]
 DELETE_CONFIG_NOTICE = (
     "delete-config option is no longer supported and deprecated since version 4.0. "
     "The config will be fully removed in future releases."
 )
-"""What kafka-topics.sh says on stderr before it does the rest of what is asked."""
-IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing where no topic matches.")]
+"""The warning of kafka-topics.sh on stderr; the command then continues."""
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if no topic matches.")]
 IfNotExists = Annotated[
-    bool, typer.Option("--if-not-exists", help="Do nothing where the topic exists.")
+    bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
 ]
 ExcludeInternal = Annotated[
     bool, typer.Option("--exclude-internal", help="Leave internal topics out.")
 ]
 UnderReplicated = Annotated[
     bool,
-    typer.Option("--under-replicated-partitions", help="Describe only those that miss a replica."),
+    typer.Option(
+        "--under-replicated-partitions", help="Describe only under-replicated partitions."
+    ),
 ]
 Unavailable = Annotated[
     bool,
-    typer.Option("--unavailable-partitions", help="Describe only those without a live leader."),
+    typer.Option(
+        "--unavailable-partitions", help="Describe only partitions without a live leader."
+    ),
 ]
 UnderMinIsr = Annotated[
     bool,
     typer.Option(
-        "--under-min-isr-partitions", help="Describe only those below min.insync.replicas."
+        "--under-min-isr-partitions", help="Describe only partitions below min.insync.replicas."
     ),
 ]
 AtMinIsr = Annotated[
     bool,
-    typer.Option("--at-min-isr-partitions", help="Describe only those at min.insync.replicas."),
+    typer.Option(
+        "--at-min-isr-partitions", help="Describe only partitions at min.insync.replicas."
+    ),
 ]
 WithOverrides = Annotated[
     bool,
     typer.Option(
-        "--topics-with-overrides", help="Describe only topics with configuration of their own."
+        "--topics-with-overrides", help="Describe only topics with configuration overrides."
     ),
 ]
 PartitionLimit = Annotated[
     int,
     typer.Option(
-        "--partition-size-limit-per-response", metavar="N", help="Partitions to ask for at once."
+        "--partition-size-limit-per-response",
+        metavar="N",
+        help="Partitions in one response, at most.",
     ),
 ]
 
@@ -126,7 +138,7 @@ AsJson = Annotated[
 Wait = Annotated[
     bool,
     typer.Option(
-        "--wait", help="With --describe-deletions: return when those that are open have ended."
+        "--wait", help="With --describe-deletions: wait until open deletions are finished."
     ),
 ]
 Timeout = Annotated[
@@ -134,7 +146,7 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="How long to wait for brokers, and for each answer; with --wait: for everything. "
+        help="How long to wait for brokers, and for each response; with --wait: in all. "
         f"[default: {DEFAULT_TIMEOUT_SECONDS:g}; with --wait: {WAIT_SECONDS:g}]",
         show_default=False,
     ),
@@ -142,8 +154,8 @@ Timeout = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the options say. Fields are named as the options."""
+class TopicOptions:
+    """The options. Fields are named as the options."""
 
     topic: str | None = None
     topic_id: Uuid | None = None
@@ -177,7 +189,7 @@ class Wish:
 
 _DESCRIBE = frozenset({"describe"})
 _DELETIONS = frozenset({"describe_deletions"})
-TAKERS: dict[str, frozenset[str]] = {
+ALLOWED_ACTIONS: dict[str, frozenset[str]] = {
     "topic_id": _DESCRIBE | _DELETIONS,
     "partitions": frozenset({"create", "alter"}),
     "replication_factor": frozenset({"create"}),
@@ -194,34 +206,38 @@ TAKERS: dict[str, frozenset[str]] = {
     "json": _DELETIONS | {"describe_idle"},
     "wait": _DELETIONS,
 }
-"""Which actions take an option; options not listed go with all."""
+"""The actions that an option can be used with; options not listed: all."""
 
 
-def wish_of(given: Mapping[str, Any]) -> Wish:
-    """Return what the command's arguments, by name, say. Raises: UsageError."""
-    parts = {each.name: given[each.name] for each in fields(Wish)}
+def parse_options(given: Mapping[str, Any]) -> TopicOptions:
+    """Return the options from the command's arguments by name. Raises: UsageError."""
+    parts = {each.name: given[each.name] for each in fields(TopicOptions)}
     parts["topic_id"] = parse_topic_id(given["topic_id"])
     parts["replica_assignment"] = parse_assignment(given["replica_assignment"])
     parts["config"] = parse_configs(given["config"])
-    return Wish(**parts)
+    return TopicOptions(**parts)
 
 
-def check(action: str, wish: Wish) -> None:
-    """Raise UsageError where the options do not fit the action or each other."""
-    check_takers(action, wish, TAKERS)
-    if action == "describe_deletions" and wish.topic is not None and wish.topic_id is not None:
+def check(action: str, options: TopicOptions) -> None:
+    """Raise UsageError for options that cannot be combined."""
+    check_allowed(action, options, ALLOWED_ACTIONS)
+    if (
+        action == "describe_deletions"
+        and options.topic is not None
+        and options.topic_id is not None
+    ):
         raise UsageError("only one of --topic and --topic-id can be given")
-    if action in ("create", "delete", "alter") and wish.topic is None:
+    if action in ("create", "delete", "alter") and options.topic is None:
         raise UsageError(f"--topic is required with --{action}")
-    if action == "alter" and wish.partitions is None:
+    if action == "alter" and options.partitions is None:
         raise UsageError("--partitions is required with --alter")
-    if action == "create" and wish.replica_assignment:
+    if action == "create" and options.replica_assignment:
         for name in ("partitions", "replication_factor"):
-            if getattr(wish, name) is not None:
+            if getattr(options, name) is not None:
                 raise UsageError(f"{flag(name)} cannot be used with --replica-assignment")
-    check_number("--partitions", wish.partitions, 1)
-    check_number("--replication-factor", wish.replication_factor, 1, REPLICAS_MAX)
-    check_number("--partition-size-limit-per-response", wish.partition_limit, 1)
+    check_number("--partitions", options.partitions, 1)
+    check_number("--replication-factor", options.replication_factor, 1, REPLICAS_MAX)
+    check_number("--partition-size-limit-per-response", options.partition_limit, 1)
 
 
 def parse_assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
@@ -260,7 +276,7 @@ def parse_configs(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def parse_topic_id(text: str | None) -> Uuid | None:
-    """Return the id that a text names."""
+    """Return the topic id in a text."""
     try:
         return parse_uuid(text) if text is not None else None
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What `ottla topics --describe` prints: kafka-topics.sh's lines, tabs and all."""
+"""What `ottla topics --describe` prints, in kafka-topics.sh's format."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,9 +12,9 @@ MIN_ISR = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition as brokers tell it; `elr` is None where they do not know the notion."""
+    """One partition in a response. `elr` None: the brokers do not support it."""
 
-    index: int
+    id: int
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -24,7 +24,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Replicas that come and go."""
+    """Replicas being added and removed."""
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
@@ -42,14 +42,14 @@ class Topic:
 
     @property
     def min_isr(self) -> int:
-        """Return min.insync.replicas as it holds for this topic."""
+        """Return the topic's effective min.insync.replicas."""
         values = {entry.name: entry.value for entry in self.configs}
         return int(values.get(MIN_ISR) or 1)
 
     def replication_factor(self, partition: Partition) -> int:
-        """Return how many replicas a partition is meant to have."""
-        moving = self.reassignments.get(partition.index)
-        # The reassignment may have ended between the two answers that this is made of.
+        """Return the replication factor without replicas that a reassignment adds."""
+        moving = self.reassignments.get(partition.id)
+        # The reassignment may have ended between the two responses.
         if moving is None or not set(moving.adding + moving.removing) & set(partition.replicas):
             return len(partition.replicas)
         return len(partition.replicas) - len(moving.adding)
@@ -67,11 +67,11 @@ class Report:
 
     @property
     def is_partial(self) -> bool:
-        """Tell whether only troubled partitions are asked for."""
+        """Tell whether only some partitions are shown."""
         return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
 
     def shows(self, topic: Topic, partition: Partition, live: AbstractSet[int]) -> bool:
-        """Tell whether a partition belongs into the report."""
+        """Tell whether the report includes a partition."""
         if not self.is_partial:
             return True
         missing = topic.replication_factor(partition) > len(partition.isr)
@@ -85,7 +85,7 @@ class Report:
 
 
 def describe_lines(topic: Topic, report: Report, live: AbstractSet[int]) -> list[str]:
-    """Return the lines for one topic; none where the report leaves it out."""
+    """Return the lines for one topic; empty if the report excludes it."""
     lines = []
     overridden = any(not entry.is_default for entry in topic.configs)
     if not report.is_partial and (overridden or not report.overridden_topics):
@@ -118,12 +118,12 @@ def _partition_line(topic: Topic, partition: Partition) -> str:
     fields = [
         "",
         f"Topic: {topic.name}",
-        f"Partition: {partition.index}",
+        f"Partition: {partition.id}",
         f"Leader: {leader}",
         f"Replicas: {_ids(partition.replicas)}",
         f"Isr: {_ids(partition.isr)}",
     ]
-    moving = topic.reassignments.get(partition.index)
+    moving = topic.reassignments.get(partition.id)
     if moving is not None:
         fields.append(f"Adding Replicas: {_ids(moving.adding)}")
         fields.append(f"Removing Replicas: {_ids(moving.removing)}")

@@ -1,6 +1,6 @@
 """`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh.
 
-Beyond that one, it tells of deletions (`ottla.cli.deletions`) and of topics that nobody uses
+Ottla's own: --describe-deletions (`ottla.cli.deletions`) and --describe-idle
 (`ottla.cli.idle_topics`).
 """
 
@@ -18,10 +18,10 @@ from ottla.cli.options import (
     one_of,
 )
 from ottla.cli.topic_filter import choose
-from ottla.cli.topic_options import Wish
+from ottla.cli.topic_options import TopicOptions
 from ottla.cli.topic_text import describe_lines
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient, say
+from ottla.cli.wire_client import WireClient, print_stderr
 
 app = new_app()
 
@@ -68,7 +68,7 @@ def topics(
     timeout: opt.Timeout = None,
 ) -> None:
     """Create, delete, describe, list or alter topics."""
-    wish = opt.wish_of(locals())
+    options = opt.parse_options(locals())
     action = one_of(
         create=create,
         delete=delete,
@@ -78,93 +78,93 @@ def topics(
         describe_deletions=describe_deletions,
         describe_idle=describe_idle,
     )
-    opt.check(action, wish)
+    opt.check(action, options)
     if delete_config:
-        say(opt.DELETE_CONFIG_NOTICE)
+        print_stderr(opt.DELETE_CONFIG_NOTICE)
     if timeout is None:
         timeout = opt.WAIT_SECONDS if wait else DEFAULT_TIMEOUT_SECONDS
     if zookeeper is not None:
         check_zookeeper(bootstrap_server, command_config)
-        topics_zookeeper.run(action, zookeeper, timeout, wish)
+        topics_zookeeper.run(action, zookeeper, timeout, options)
         return
     with connect(bootstrap_server, command_config, timeout, "topics-tool") as client:
-        ACTIONS[action](client, wish)
+        ACTIONS[action](client, options)
 
 
-def _create(client: WireClient, wish: Wish) -> None:
-    assert wish.topic is not None
-    if set(wish.topic) & set("._"):
+def _create(client: WireClient, options: TopicOptions) -> None:
+    assert options.topic is not None
+    if set(options.topic) & set("._"):
         print(
             "WARNING: a name with '.' or '_' can collide with another one in the names of "
             "metrics: use one of the two throughout."
         )
     created = topic_admin.create(
         client,
-        wish.topic,
-        partitions=wish.partitions,
-        replication_factor=wish.replication_factor,
-        assignment=wish.replica_assignment,
-        configs=dict(wish.config),
-        unless_exists=wish.if_not_exists,
+        options.topic,
+        partitions=options.partitions,
+        replication_factor=options.replication_factor,
+        assignment=options.replica_assignment,
+        configs=dict(options.config),
+        unless_exists=options.if_not_exists,
     )
     if created:
-        print(f"Created topic {wish.topic}.")
+        print(f"Created topic {options.topic}.")
 
 
-def _list(client: WireClient, wish: Wish) -> None:
+def _list(client: WireClient, options: TopicOptions) -> None:
     names = [topic.name or "" for topic in client.topics()]
-    print("\n".join(choose(names, wish.topic, exclude_internal=wish.exclude_internal)))
+    print("\n".join(choose(names, options.topic, exclude_internal=options.exclude_internal)))
 
 
-def _describe(client: WireClient, wish: Wish) -> None:
+def _describe(client: WireClient, options: TopicOptions) -> None:
     every = client.topics()
-    if wish.topic_id is not None:
-        names = [topic.name or "" for topic in every if topic.topic_id == wish.topic_id]
+    if options.topic_id is not None:
+        names = [topic.name or "" for topic in every if topic.topic_id == options.topic_id]
         missing = "no topic has this id"
     else:
         found = [topic.name or "" for topic in every]
-        names = choose(found, wish.topic, exclude_internal=wish.exclude_internal)
-        missing = f"no topic matches {wish.topic!r}"
+        names = choose(found, options.topic, exclude_internal=options.exclude_internal)
+        missing = f"no topic matches {options.topic!r}"
     if not names:
-        if wish.if_exists or (wish.topic is None and wish.topic_id is None):
+        if options.if_exists or (options.topic is None and options.topic_id is None):
             return
         raise CommandError(f"{missing}: expected one that exists")
     live = set(client.broker_ids())
-    for topic in topic_admin.describe(client, names, wish.partition_limit):
-        for line in describe_lines(topic, wish.report, live):
+    for topic in topic_admin.describe(client, names, options.partition_limit):
+        for line in describe_lines(topic, options.report, live):
             print(line)
 
 
-def _alter(client: WireClient, wish: Wish) -> None:
-    assert wish.partitions is not None
-    names = _matching(client, wish)
+def _alter(client: WireClient, options: TopicOptions) -> None:
+    assert options.partitions is not None
+    names = _matching(client, options)
     if names:
-        topic_admin.grow(client, names, wish.partitions, wish.replica_assignment)
+        topic_admin.grow(client, names, options.partitions, options.replica_assignment)
 
 
-def _delete(client: WireClient, wish: Wish) -> None:
-    names = _matching(client, wish)
+def _delete(client: WireClient, options: TopicOptions) -> None:
+    names = _matching(client, options)
     if names:
         topic_admin.delete(client, names)
 
 
-def _describe_deletions(client: WireClient, wish: Wish) -> None:
-    selection = Selection(wish.topic, wish.topic_id)
-    if wish.wait:
-        deletions.wait(client, selection, client.timeout, as_json=wish.json)
+def _describe_deletions(client: WireClient, options: TopicOptions) -> None:
+    selection = Selection(options.topic, options.topic_id)
+    if options.wait:
+        deletions.wait(client, selection, client.timeout, as_json=options.json)
     else:
-        deletions.describe(client, selection, as_json=wish.json)
+        deletions.describe(client, selection, as_json=options.json)
 
 
-def _describe_idle(client: WireClient, wish: Wish) -> None:
-    idle_topics.show(client, wish.topic, as_json=wish.json)
+def _describe_idle(client: WireClient, options: TopicOptions) -> None:
+    idle_topics.show(client, options.topic, as_json=options.json)
 
 
-def _matching(client: WireClient, wish: Wish) -> list[str]:
+def _matching(client: WireClient, options: TopicOptions) -> list[str]:
     found = [topic.name or "" for topic in client.topics()]
-    names = choose(found, wish.topic, exclude_internal=False)
-    if not names and not wish.if_exists:
-        raise CommandError(f"no topic matches {wish.topic!r}: expected one that exists")
+    names = choose(found, options.topic, exclude_internal=False)
+    if not names and not options.if_exists:
+        raise CommandError(f"no topic matches {options.topic!r}: expected one that exists")
     return names
 
 

@@ -1,7 +1,7 @@
 """`ottla topics --zookeeper`: topics through a cluster's znodes, as kafka-topics.sh up to 2.8.
 
-A topic is created, grown or marked for deletion by what is written to ZooKeeper; the cluster's
-controller does the rest when it sees it. So a command that returns has asked, not achieved.
+The command writes znodes: a topic, more partitions, or a marker for deletion. The controller acts
+when its watch fires. So when the command returns, the change is requested, not done.
 
 Source: TopicCommand.ZookeeperTopicService and AdminZkClient, Kafka 2.8; TopicCommand, 0.11.
 """
@@ -16,10 +16,10 @@ from ottla.cli.configs_client import Entry
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import flag
 from ottla.cli.topic_filter import choose
-from ottla.cli.topic_options import Wish
+from ottla.cli.topic_options import TopicOptions
 from ottla.cli.topic_text import Partition, Reassignment, Topic, describe_lines
 from ottla.cli.wire_client import Refusal
-from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.controller.placement import Candidate, place
 from ottla.controller.topics import check_partition_total
 from ottla.host.system_ports import SystemDice
@@ -36,40 +36,42 @@ DYNAMIC_TOPIC_CONFIG = 1
 MARKED = "\tMarkedForDeletion: true"
 
 
-def run(action: str, connect: str, timeout: float, wish: Wish) -> None:
-    """Do what the options say. Raises: CommandError, UsageError."""
+def run(action: str, connect: str, timeout: float, options: TopicOptions) -> None:
+    """Run the action of the options. Raises: CommandError, UsageError."""
     if action not in ACTIONS:
         raise UsageError(
-            f"{flag(action)} asks brokers, in ZooKeeper clusters too: expected --bootstrap-server "
+            f"{flag(action)} needs brokers, in ZooKeeper mode too: expected --bootstrap-server "
             "instead of --zookeeper"
         )
     if action == "create":
-        _check_total(wish.topic, len(wish.replica_assignment) or wish.partitions or 0)
+        _check_total(options.topic, len(options.replica_assignment) or options.partitions or 0)
     with ZooKeeperClient(connect, timeout) as client:
-        ACTIONS[action](client, wish)
+        ACTIONS[action](client, options)
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- listing and describing --------------------------------------------------------------------
 
 
-def _list(client: ZooKeeperClient, wish: Wish) -> None:
+def _list(client: ZooKeeperClient, options: TopicOptions) -> None:
     marked = client.marked_for_deletion()
-    for name in choose(client.topic_names(), wish.topic, exclude_internal=wish.exclude_internal):
+    for name in choose(
+        client.topic_names(), options.topic, exclude_internal=options.exclude_internal
+    ):
         print(f"{name} - marked for deletion" if name in marked else name)
 
 
-def _describe(client: ZooKeeperClient, wish: Wish) -> None:
-    names = choose(client.topic_names(), wish.topic, exclude_internal=wish.exclude_internal)
+def _describe(client: ZooKeeperClient, options: TopicOptions) -> None:
+    names = choose(client.topic_names(), options.topic, exclude_internal=options.exclude_internal)
     topics = [topic for topic in (_topic(client, name) for name in names) if topic is not None]
-    if wish.topic_id is not None:
-        topics = [topic for topic in topics if topic.id == wish.topic_id]
+    if options.topic_id is not None:
+        topics = [topic for topic in topics if topic.id == options.topic_id]
     if not topics:
-        if wish.if_exists or (wish.topic is None and wish.topic_id is None):
+        if options.if_exists or (options.topic is None and options.topic_id is None):
             return
-        raise _missing(client, wish.topic)
+        raise _missing(client, options.topic)
     live, marked = set(client.broker_ids()), client.marked_for_deletion()
     for topic in topics:
-        for line in describe_lines(topic, wish.report, live):
+        for line in describe_lines(topic, options.report, live):
             print(line + MARKED if topic.name in marked else line)
 
 
@@ -84,22 +86,22 @@ def _topic(client: ZooKeeperClient, name: str) -> Topic | None:
         id=znode.topic_id or NO_UUID,
         partitions=tuple(
             Partition(
-                index=number,
+                id=partition,
                 leader=NO_LEADER if state is None else state.leader,
-                replicas=znode.partitions[number].replicas,
+                replicas=znode.partitions[partition].replicas,
                 isr=() if state is None else state.isr,
                 elr=None,
                 last_known_elr=None,
             )
-            for number, state in enumerate(states)
+            for partition, state in enumerate(states)
         ),
         configs=[
             Entry(key, value, DYNAMIC_TOPIC_CONFIG, False, ())
             for key, value in sorted(_configs(client, name).items())
         ],
         reassignments={
-            number: Reassignment(each.adding, each.removing)
-            for number, each in znode.partitions.items()
+            partition: Reassignment(each.adding, each.removing)
+            for partition, each in znode.partitions.items()
             if each.adding or each.removing
         },
     )
@@ -114,12 +116,12 @@ def _configs(client: ZooKeeperClient, name: str) -> Mapping[str, str]:
 # -- creating and growing ----------------------------------------------------------------------
 
 
-def _create(client: ZooKeeperClient, wish: Wish) -> None:
-    name, configs = wish.topic, dict(wish.config)
+def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
+    name, configs = options.topic, dict(options.config)
     assert name is not None
     existing = client.topic_names()
     if name in existing:
-        if wish.if_not_exists:
+        if options.if_not_exists:
             return
         raise CommandError(f"Topic '{name}' already exists.")
     _check_name(name, existing)
@@ -127,11 +129,15 @@ def _create(client: ZooKeeperClient, wish: Wish) -> None:
         validate_topic_configs(configs)
     except ApiError as error:
         raise CommandError(error.message or error.error.name) from None
-    assignments = {number: Assignment(each) for number, each in _first_replicas(client, wish)}
+    assignments = {
+        partition: Assignment(each) for partition, each in _first_replicas(client, options)
+    }
     resource = (int(ResourceType.TOPIC), name)
     operations: list[Operation] = []
     if client.read(paths.config(resource)) is not None:
-        operations.append(Delete(paths.config(resource)))  # What a topic of that name had once.
+        operations.append(
+            Delete(paths.config(resource))
+        )  # Left over from a former topic of that name.
     operations.append(Create(paths.config(resource), encode_config(configs)))
     topic_id = Uuid(uuid.uuid4().bytes)
     operations.append(Create(paths.topic(name), encode_topic(assignments.items(), topic_id)))
@@ -139,13 +145,13 @@ def _create(client: ZooKeeperClient, wish: Wish) -> None:
         client.make_parents(each.path)
     try:
         client.write(operations)
-    except Overtaken:
+    except WriteConflict:
         raise CommandError(f"Topic '{name}' already exists.") from None
     print(f"Created topic {name}.")
 
 
 def _check_total(name: str | None, count: int) -> None:
-    """Refuse so many new partitions as brokers do: the controller takes them in one step, too."""
+    """Raise Refusal for too many new partitions: the controller adds them in one step."""
     try:
         check_partition_total(count)
     except ApiError as error:
@@ -167,18 +173,20 @@ def _check_name(name: str, existing: list[str]) -> None:
             raise CommandError(f"Topic '{name}' collides with existing topics: {other}")
 
 
-def _first_replicas(client: ZooKeeperClient, wish: Wish) -> list[tuple[int, tuple[int, ...]]]:
-    if wish.replica_assignment:
-        return list(enumerate(_known(client, wish.replica_assignment)))
+def _first_replicas(
+    client: ZooKeeperClient, options: TopicOptions
+) -> list[tuple[int, tuple[int, ...]]]:
+    if options.replica_assignment:
+        return list(enumerate(_known(client, options.replica_assignment)))
     for option, value in (
-        ("--partitions", wish.partitions),
-        ("--replication-factor", wish.replication_factor),
+        ("--partitions", options.partitions),
+        ("--replication-factor", options.replication_factor),
     ):
         if value is None:
             raise UsageError(f"{option} is required with --create and --zookeeper")
-    assert wish.partitions is not None
-    assert wish.replication_factor is not None
-    return _placed(client, 0, wish.partitions, wish.replication_factor)
+    assert options.partitions is not None
+    assert options.replication_factor is not None
+    return _placed(client, 0, options.partitions, options.replication_factor)
 
 
 def _placed(
@@ -207,26 +215,28 @@ def _known(
     return replicas
 
 
-def _alter(client: ZooKeeperClient, wish: Wish) -> None:
+def _alter(client: ZooKeeperClient, options: TopicOptions) -> None:
     marked = client.marked_for_deletion()
-    for name in _matching(client, wish):
+    for name in _matching(client, options):
         if name == OFFSETS_TOPIC:
             raise CommandError("The number of partitions for the offsets topic cannot be changed.")
         if name in marked:
             raise CommandError(f"Topic {name} is marked for deletion.")
         found = client.topic(name)
         if found is None:
-            continue  # It went meanwhile.
+            continue  # Deleted meanwhile.
         print(
             "WARNING: If partitions are increased for a topic that has a key, the partition "
             "logic or ordering of the messages will be affected"
         )
-        _grow(client, name, *found, wish)
+        _grow(client, name, *found, options)
         print("Adding partitions succeeded!")
 
 
-def _grow(client: ZooKeeperClient, name: str, znode: TopicZnode, version: int, wish: Wish) -> None:
-    count, present = wish.partitions, len(znode.partitions)
+def _grow(
+    client: ZooKeeperClient, name: str, znode: TopicZnode, version: int, options: TopicOptions
+) -> None:
+    count, present = options.partitions, len(znode.partitions)
     assert count is not None
     if any(each.adding or each.removing for each in znode.partitions.values()):
         raise CommandError(f"Topic {name}: a partition reassignment is under way: wait for its end")
@@ -236,13 +246,13 @@ def _grow(client: ZooKeeperClient, name: str, znode: TopicZnode, version: int, w
             f"has {present} partitions, {count} would not be an increase."
         )
     _check_total(name, count - present)
-    if wish.replica_assignment:
-        if len(wish.replica_assignment) != count:
+    if options.replica_assignment:
+        if len(options.replica_assignment) != count:
             raise CommandError(
-                f"--replica-assignment names {len(wish.replica_assignment)} partitions: expected "
-                f"{count}, old ones too"
+                f"--replica-assignment names {len(options.replica_assignment)} partitions: "
+                f"expected {count}, old ones too"
             )
-        added = list(enumerate(_known(client, wish.replica_assignment)))[present:]
+        added = list(enumerate(_known(client, options.replica_assignment)))[present:]
     else:
         factor = len(znode.partitions[0].replicas)
         added = _placed(client, present, count - present, factor)
@@ -250,15 +260,15 @@ def _grow(client: ZooKeeperClient, name: str, znode: TopicZnode, version: int, w
     data = encode_topic(assignments, znode.topic_id, version=znode.version, extra=znode.extra)
     try:
         client.write([SetData(paths.topic(name), data, version)])
-    except Overtaken:
+    except WriteConflict:
         raise CommandError(f"Topic {name} was changed meanwhile: try again") from None
 
 
 # -- deleting ----------------------------------------------------------------------------------
 
 
-def _delete(client: ZooKeeperClient, wish: Wish) -> None:
-    for name in _matching(client, wish):
+def _delete(client: ZooKeeperClient, options: TopicOptions) -> None:
+    for name in _matching(client, options):
         if name in INTERNAL_TOPICS:
             raise CommandError(
                 f"Topic {name} is a kafka internal topic and is not allowed to be marked for "
@@ -267,20 +277,20 @@ def _delete(client: ZooKeeperClient, wish: Wish) -> None:
         try:
             client.make_parents(paths.marker(name))
             client.write([Create(paths.marker(name), admin.MARKER)])
-        except Overtaken:
+        except WriteConflict:
             print(f"Topic {name} is already marked for deletion.")
             continue
         except CommandError as error:
-            # Kafka's words stay a line of their own, and its tool has the reason after them, too.
+            # Kafka's text is a line of its own; the reason follows, as in its tool.
             raise CommandError(f"Error while deleting topic {name}\n{error}") from None
         print(f"Topic {name} is marked for deletion.")
         print("Note: This will have no impact if delete.topic.enable is not set to true.")
 
 
-def _matching(client: ZooKeeperClient, wish: Wish) -> list[str]:
-    names = choose(client.topic_names(), wish.topic, exclude_internal=False)
-    if not names and not wish.if_exists:
-        raise _missing(client, wish.topic)
+def _matching(client: ZooKeeperClient, options: TopicOptions) -> list[str]:
+    names = choose(client.topic_names(), options.topic, exclude_internal=False)
+    if not names and not options.if_exists:
+        raise _missing(client, options.topic)
     return names
 
 
@@ -288,7 +298,7 @@ def _missing(client: ZooKeeperClient, topic: str | None) -> CommandError:
     return CommandError(f"Topic {topic} does not exist on ZK path {client.connect}")
 
 
-ACTIONS: dict[str, Callable[[ZooKeeperClient, Wish], None]] = {
+ACTIONS: dict[str, Callable[[ZooKeeperClient, TopicOptions], None]] = {
     "create": _create,
     "delete": _delete,
     "describe": _describe,

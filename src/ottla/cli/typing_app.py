@@ -1,4 +1,4 @@
-"""Runs a typer command as a part of `ottla`: plain one-line usage errors instead of panels."""
+"""Runs a typer command as part of `ottla`, with one-line usage errors instead of panels."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from ottla.cli.errors import CommandError, UsageError, shown
 _USAGE_EXIT_CODE = 2
 
 EXPECTED = {"int": "an integer", "float": "a number"}
-"""What the checker of values calls a type, and what people do."""
+"""From pydantic's type names to those in messages."""
 
 
 def new_app() -> typer.Typer:
@@ -35,8 +35,8 @@ def run_app(
 ) -> int:
     """Run the command of this name with these arguments; return its exit code.
 
-    `optional_values`: options whose value may be left out, and what they mean then.
-    `many_values`: options that take all words up to the next option.
+    `optional_values`: options whose value is optional, and its default.
+    `many_values`: options that take all arguments up to the next option.
     """
     command: Any = get_command(app)
     words = spread_values(fill_values(words, optional_values), many_values)
@@ -82,7 +82,7 @@ def _message_of(error: TyperException) -> str:
 
 
 def fill_values(words: list[str], optional_values: Mapping[str, str]) -> list[str]:
-    """Return the arguments with a value after each option that came without its optional one."""
+    """Return the arguments with the default inserted where an optional value is missing."""
     filled: list[str] = []
     for index, word in enumerate(words):
         filled.append(word)
@@ -93,7 +93,7 @@ def fill_values(words: list[str], optional_values: Mapping[str, str]) -> list[st
 
 
 def spread_values(words: list[str], many_values: Collection[str]) -> list[str]:
-    """Return the arguments with an option of many values repeated before each of them."""
+    """Return the arguments with a multi-value option repeated before each of its values."""
     spread: list[str] = []
     option: str | None = None
     count = 0
@@ -109,5 +109,5 @@ def spread_values(words: list[str], many_values: Collection[str]) -> list[str]:
 
 
 def examples(*lines: str) -> str:
-    """Return the text that shows these commands at the end of a help page."""
+    """Return the examples at the end of a help page."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

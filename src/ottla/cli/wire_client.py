@@ -1,9 +1,9 @@
-"""A small blocking client for administration: finds brokers, leaders and coordinators, asks them.
+"""A small blocking administration client: finds brokers, leaders and coordinators.
 
-The commands administer over this client rather than over librdkafka's: that one cannot say
-DescribeLogDirs, OffsetDelete, DescribeTopicPartitions (eligible leader replicas) or the cluster's
-default broker configuration, and it hides topic ids and the brokers' own words. The console
-commands, which move records, use librdkafka.
+The administration commands use it instead of librdkafka, which lacks DescribeLogDirs, OffsetDelete,
+DescribeTopicPartitions (eligible leader replicas) and the cluster-wide default broker
+configuration, and hides topic ids and the brokers' error messages. The console commands, which
+transfer records, use librdkafka.
 """
 
 import re
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ottla.base.errors import Error, error_name
-from ottla.cli.encode_errors import refusal_of
+from ottla.cli.encode_errors import encode_failure
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.client.connection import Connection, NoSuchVersionError
 from ottla.wire.errors import EncodeError, WireError
@@ -28,8 +28,8 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-ASKED_SHARE = 0.8
-"""Of the time that an answer is waited for: what the server may take for it."""
+SERVER_TIMEOUT_SHARE = 0.8
+"""The share of the client's timeout that requests carry as their `timeout_ms`."""
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -37,11 +37,11 @@ TopicPartition = tuple[str, int]
 ByBroker = dict[int, list[TopicPartition]]
 
 RETRY_SECONDS = 0.1
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
 LAST_TRY_SECONDS = 0.05
 
-_MOVED = frozenset(
+_RETRIABLE = frozenset(
     {
         Error.COORDINATOR_LOAD_IN_PROGRESS,
         Error.COORDINATOR_NOT_AVAILABLE,
@@ -51,11 +51,11 @@ _MOVED = frozenset(
         Error.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""What a moment's patience cures: leadership is on its way."""
+"""Retriable errors: a leader, coordinator or controller is being elected."""
 
 
 class Refusal(CommandError):
-    """A broker answered with an error code: `code`, and its own words where it had any."""
+    """A broker responded with an error: `code`, and its message if there was one."""
 
     def __init__(self, subject: str, code: int, message: str | None = None) -> None:
         self.code = code
@@ -64,7 +64,7 @@ class Refusal(CommandError):
 
 
 def reason_of(code: int, message: str | None = None) -> str:
-    """Return what to tell people of an error code: the broker's words, and the code's name."""
+    """Return the text of an error: the broker's message, or Kafka's, and the code's name."""
     name = error_name(code)
     if message:
         return f"{message} ({name})"
@@ -80,19 +80,19 @@ def check(subject: str, code: int, message: str | None = None) -> None:
         raise Refusal(subject, code, message)
 
 
-def say(line: str) -> None:
-    """Print a line for people on stderr, at once."""
+def print_stderr(line: str) -> None:
+    """Print a line on stderr, flushed."""
     print(line, file=sys.stderr, flush=True)
 
 
 class Waiting:
-    """A deadline, and saying on stderr, once, what is waited for when it takes a while."""
+    """A deadline. Prints on stderr, once, what is waited for after REPORT_SECONDS."""
 
     def __init__(self, timeout: float) -> None:
         self._began = time.monotonic()
         self._deadline = self._began + timeout
-        self._telling = threading.Lock()
-        self._is_told = False
+        self._report_lock = threading.Lock()
+        self._is_reported = False
 
     @property
     def is_over(self) -> bool:
@@ -101,24 +101,24 @@ class Waiting:
 
     @property
     def seconds_left(self) -> float:
-        """Return what is left, or a moment, so that a last try is one."""
+        """Return the time left; at least LAST_TRY_SECONDS, so that a last try can succeed."""
         return max(LAST_TRY_SECONDS, self._deadline - time.monotonic())
 
     def share_of(self, tries: int) -> float:
-        """Return the seconds of one connection of `tries`: who hangs must leave others theirs."""
+        """Return the connect timeout of one of `tries` addresses: the others need time too."""
         return min(max(LAST_TRY_SECONDS, self.seconds_left / tries), CONNECT_SECONDS)
 
     def pause(self, what: str) -> None:
         """Wait a little for `what`."""
-        if time.monotonic() >= self._began + TELL_SECONDS:
-            self._tell(what)
+        if time.monotonic() >= self._began + REPORT_SECONDS:
+            self._report(what)
         time.sleep(RETRY_SECONDS)
 
     @contextmanager
-    def told(self, what: str) -> Iterator[None]:
-        """Say what is waited for while the caller waits for it, also where that blocks."""
-        wait_s = max(0.0, self._began + TELL_SECONDS - time.monotonic())
-        timer = threading.Timer(wait_s, self._tell, [what])
+    def reporting(self, what: str) -> Iterator[None]:
+        """Report what the caller waits for, also if that blocks."""
+        wait_s = max(0.0, self._began + REPORT_SECONDS - time.monotonic())
+        timer = threading.Timer(wait_s, self._report, [what])
         timer.daemon = True
         timer.start()
         try:
@@ -126,18 +126,18 @@ class Waiting:
         finally:
             timer.cancel()
 
-    def _tell(self, what: str) -> None:
-        with self._telling:
-            if not self._is_told:
-                say(f"waiting for {what}")
-            self._is_told = True
+    def _report(self, what: str) -> None:
+        with self._report_lock:
+            if not self._is_reported:
+                print_stderr(f"waiting for {what}")
+            self._is_reported = True
 
 
 class WireClient:
     """Connections to a cluster's brokers, opened when first needed.
 
-    `timeout`: seconds within which a broker must be found, and each request be answered.
-    Raises:    CommandError, naming the address, for whatever the network does.
+    `timeout`: seconds to find a broker, and for each response.
+    Raises:    CommandError, naming the address, for network errors.
     """
 
     def __init__(self, bootstrap: str, *, timeout: float, client_id: str = "ottla") -> None:
@@ -162,10 +162,10 @@ class WireClient:
 
     @property
     def timeout_ms(self) -> int:
-        """The timeout of requests that carry one: short enough for an answer that it has passed."""
-        return int(self.timeout * 1000 * ASKED_SHARE)
+        """The `timeout_ms` of requests: the broker's timeout error must arrive before ours."""
+        return int(self.timeout * 1000 * SERVER_TIMEOUT_SHARE)
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def ask(
         self,
@@ -175,7 +175,10 @@ class WireClient:
         node: int | None = None,
         at_most: int | None = None,
     ) -> R:
-        """Ask any broker, or the one with id `node`; use a version of `at_most` at the most."""
+        """Send a request to any broker, or to `node`, and wait for the response.
+
+        `at_most`: the highest version to use.
+        """
         connection = self._any() if node is None else self._node(node)
         try:
             version = connection.version_for(type(request), at_most=at_most)
@@ -183,13 +186,13 @@ class WireClient:
         except NoSuchVersionError as error:
             raise CommandError(str(error)) from None
         except EncodeError as error:
-            raise refusal_of(request, error) from None
+            raise encode_failure(request, error) from None
         except (OSError, WireError) as error:
             self._forget(connection)
             what = type(request).__name__.removesuffix("Request")
             raise CommandError(
                 f"{connection.host}:{connection.port}: {network_reason(error, self.timeout)} "
-                f"(waiting for the answer to {what})"
+                f"(waiting for the response to {what})"
             ) from None
 
     def serves(self, request: type) -> bool:
@@ -205,22 +208,22 @@ class WireClient:
         return self._node(node).versions
 
     def expect_kraft(self, request: type) -> None:
-        """Raise CommandError where nobody serves a request that only KRaft clusters have."""
+        """Raise CommandError where the cluster does not serve a request of KRaft mode."""
         if not self.serves(request):
             what = request.__name__.removesuffix("Request")
             raise CommandError(
                 f"the cluster at {self.bootstrap} does not serve {what}: "
-                "expected a KRaft cluster, not one over ZooKeeper"
+                "expected a KRaft cluster, not ZooKeeper mode"
             )
 
-    def patiently(self, act: Callable[[], T]) -> T:
-        """Repeat what leadership on the move refuses, until the timeout."""
+    def with_retries(self, act: Callable[[], T]) -> T:
+        """Run `act`; retry it after _RETRIABLE errors until the timeout."""
         waiting = Waiting(self.timeout)
         while True:
             try:
                 return act()
             except Refusal as refusal:
-                if refusal.code not in _MOVED or waiting.is_over:
+                if refusal.code not in _RETRIABLE or waiting.is_over:
                     raise
                 waiting.pause(f"a leader or coordinator: {refusal}")
             self._cluster = None
@@ -228,7 +231,7 @@ class WireClient:
     # -- the cluster ---------------------------------------------------------------------------
 
     def cluster(self) -> MetadataResponse:
-        """Return the brokers (asked once)."""
+        """Return the brokers; cached."""
         if self._cluster is None:
             self._cluster = self.ask(MetadataRequest(topics=()), MetadataResponse)
         return self._cluster
@@ -238,24 +241,24 @@ class WireClient:
         return sorted(broker.node_id for broker in self.cluster().brokers)
 
     def topics(self, names: Collection[str] | None = None) -> list[MetadataResponseTopic]:
-        """Return topics (all where not named), sorted by name; never creates one.
+        """Return topics (None = all), sorted by name; never creates one.
 
-        Raises Refusal for a named topic that is not there.
+        Raises Refusal for a named topic that does not exist.
         """
         wanted = None
         if names is not None:
             wanted = tuple(MetadataRequestTopic(name=name) for name in names)
-        answer = self.ask(
+        response = self.ask(
             MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.error_code not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
                 check(f"topic {topic.name}", topic.error_code)
-        return sorted(answer.topics, key=lambda topic: topic.name or "")
+        return sorted(response.topics, key=lambda topic: topic.name or "")
 
     def by_leader(self, partitions: Collection[TopicPartition]) -> ByBroker:
         """Group partitions by the broker that leads them; all must exist and have a leader."""
-        return self.patiently(lambda: self._by_leader(partitions))
+        return self.with_retries(lambda: self._by_leader(partitions))
 
     def _by_leader(
         self, partitions: Collection[tuple[str, int]]
@@ -279,13 +282,13 @@ class WireClient:
 
     def coordinator(self, group: str) -> tuple[int, str, int]:
         """Return id, host and port of the broker that coordinates a group."""
-        return self.patiently(lambda: self._coordinator(group))
+        return self.with_retries(lambda: self._coordinator(group))
 
     def _coordinator(self, group: str) -> tuple[int, str, int]:
         request = FindCoordinatorRequest(key=group)
-        answer = self.ask(request, FindCoordinatorResponse, at_most=3)
-        check(f"group {group}", answer.error_code, answer.error_message)
-        return answer.node_id, answer.host, answer.port
+        response = self.ask(request, FindCoordinatorResponse, at_most=3)
+        check(f"group {group}", response.error_code, response.error_message)
+        return response.node_id, response.host, response.port
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -296,7 +299,7 @@ class WireClient:
         what = f"a broker at {self.bootstrap}"
         reasons = {}
         longest: dict[str, float] = {}
-        with waiting.told(what):
+        with waiting.reporting(what):
             while True:
                 for number, (host, port) in enumerate(self._addresses):
                     address = f"{host}:{port}"
@@ -328,7 +331,7 @@ class WireClient:
         what = f"broker {node} at {address[0]}:{address[1]}"
         timeout = min(self.timeout, CONNECT_SECONDS)
         try:
-            with Waiting(timeout).told(what):
+            with Waiting(timeout).reporting(what):
                 return self._connect(*address, timeout)
         except (OSError, WireError) as error:
             raise CommandError(f"{what}: {network_reason(error, timeout)}") from None
@@ -366,30 +369,30 @@ def is_host(text: str) -> bool:
 
 
 def is_port(text: str) -> bool:
-    """Tell whether this is the number of a port that somebody can listen on."""
+    """Tell whether this is a port number from 1 to 65535."""
     return re.fullmatch(r"[0-9]{1,5}", text) is not None and 0 < int(text) < 65_536
 
 
 def network_reason(error: Exception, timeout: float) -> str:
-    """Return what happened at an address that the caller names. `timeout`: seconds."""
+    """Return the text of a network error, without the address. `timeout`: seconds."""
     if isinstance(error, TimeoutError):
         return f"no answer within {seconds_text(timeout)}"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there"
+        return "connection refused"
     if isinstance(error, ConnectionResetError) and error.strerror is None:
-        return "the connection was closed there"  # As `Connection` says it, with the address.
+        return "the peer closed the connection"  # `Connection` names the address itself.
     if isinstance(error, socket.gaierror):
-        return "the host's name is not known"
+        return "unknown host"
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error)
 
 
 def reasons_text(reasons: Mapping[str, str]) -> str:
-    """Return why each address gave nothing, in the order asked."""
+    """Return the reason for each address, in order."""
     return "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a length of time as people read it: what is left of one has many digits."""
+    """Return a duration with three digits: the rest of a timeout has many."""
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:g} s"

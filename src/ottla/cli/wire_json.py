@@ -1,7 +1,7 @@
-"""Declared messages as JSON, as Kafka's generated converters write them: for people and tools.
+"""Messages as JSON, as Kafka's generated converters write them.
 
-Names are camel case, UUIDs text, bytes base64; a tagged field is there only where it is not its
-default. Source: the JsonConverterGenerator of Kafka's message generator.
+Names are camel case, UUIDs text, bytes base64; a tagged field with its default value is left out.
+Source: the JsonConverterGenerator of Kafka's message generator.
 """
 
 from base64 import b64encode
@@ -12,7 +12,7 @@ from ottla.wire.schema import BYTES, RECORDS, UUID, Array, Primitive, WireType, 
 
 
 def to_json(message: object, version: int) -> dict[str, Any]:
-    """Return a message or struct, as `json.dumps` takes it."""
+    """Return a message or struct as a value for `json.dumps`."""
     out: dict[str, Any] = {}
     for field in spec_of(type(message)).fields:
         if version not in field.versions:
@@ -25,7 +25,7 @@ def to_json(message: object, version: int) -> dict[str, Any]:
 
 
 def camel_case(name: str) -> str:
-    """Return a field's name as Kafka's JSON has it."""
+    """Return a field's name in Kafka's JSON."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
 

@@ -1,7 +1,7 @@
-"""A blocking connection to a cluster's ZooKeeper, for the tools that act through znodes.
+"""A blocking ZooKeeper client for the commands that read and write znodes.
 
-What is written goes out as one multi, so that a tool that is killed leaves nothing half done.
-What a znode must hold, and what it means, is `ottla.metadata.znodes`.
+Each write is one multi, so a command that is killed leaves no partial change. The formats of znodes
+are in `ottla.metadata.znodes`.
 """
 
 import logging
@@ -45,8 +45,8 @@ class Read(NamedTuple):
     version: int
 
 
-class Overtaken(Exception):
-    """What a write rested on was changed meanwhile. `path`: the first such znode."""
+class WriteConflict(Exception):
+    """A znode of the write was changed by another client. `path`: the first such znode."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -56,9 +56,9 @@ class Overtaken(Exception):
 class ZooKeeperClient:
     """Reads and writes below one chroot.
 
-    `timeout`: seconds within which a server must be found, and each read or write be answered.
-    Raises:    CommandError where ZooKeeper does not answer, or refuses a znode; UsageError where
-               one of the two makes no sense.
+    `timeout`: seconds to find a server, and for each response.
+    Raises:    CommandError where ZooKeeper does not respond or refuses access; UsageError for an
+               invalid argument.
     """
 
     def __init__(self, connect: str, timeout: float) -> None:
@@ -84,9 +84,9 @@ class ZooKeeperClient:
         return self.read_all([path])[0]
 
     def read_all(self, wanted: Sequence[str]) -> list[Read | None]:
-        """Return several znodes, asked for at once."""
-        asked = [(self._client.get_async(path), path) for path in wanted]
-        found = [self._read(*each) for each in asked]
+        """Return several znodes, read in one pipeline."""
+        futures = [(self._client.get_async(path), path) for path in wanted]
+        found = [self._read(*each) for each in futures]
         return [None if each is None else Read(each[0], each[1].version) for each in found]
 
     def children(self, path: str) -> list[str]:
@@ -94,7 +94,7 @@ class ZooKeeperClient:
         return sorted(self._read(self._client.get_children_async(path), path) or ())
 
     def write(self, operations: Sequence[Operation]) -> None:
-        """Do all of it or nothing. Raises: Overtaken."""
+        """Write all operations in one multi. Raises: WriteConflict."""
         from kazoo.exceptions import (
             BadVersionError,
             NodeExistsError,
@@ -119,19 +119,19 @@ class ZooKeeperClient:
             if isinstance(result, (RolledBackError, RuntimeInconsistency)):
                 continue
             if isinstance(result, (BadVersionError, NodeExistsError, NoNodeError)):
-                raise Overtaken(operation.path)
+                raise WriteConflict(operation.path)
             if isinstance(result, Exception):
                 raise _refusal(result, operation.path, "written")
 
     def make_parents(self, path: str) -> None:
-        """Make sure of all znodes above a path: a cluster that never started has none."""
+        """Create missing parent znodes: a cluster that never started has none."""
         parent = path.rpartition("/")[0]
         self._written(self._client.ensure_path_async(parent), parent)
 
-    # -- what several tools ask ----------------------------------------------------------------
+    # -- cluster znodes ------------------------------------------------------------------------
 
     def topic_names(self) -> list[str]:
-        """Return all topics, also those that are marked for deletion."""
+        """Return all topics, including those marked for deletion."""
         return self.children(paths.TOPICS)
 
     def topic(self, name: str) -> tuple[TopicZnode, int] | None:
@@ -140,24 +140,24 @@ class ZooKeeperClient:
         return None if found is None else (_decoded(decode_topic, name, found.data), found.version)
 
     def states(self, name: str, count: int) -> list[StateZnode | None]:
-        """Return the states of a topic's partitions; None where nobody ever led one."""
-        found = self.read_all([paths.state(name, number) for number in range(count)])
+        """Return the states of a topic's partitions; None = it never had a leader."""
+        found = self.read_all([paths.state(name, partition) for partition in range(count)])
         return [
-            None if each is None else _decoded(decode_state, name, number, each.data)
-            for number, each in enumerate(found)
+            None if each is None else _decoded(decode_state, name, partition, each.data)
+            for partition, each in enumerate(found)
         ]
 
     def marked_for_deletion(self) -> frozenset[str]:
-        """Return the topics that somebody wants to be deleted."""
+        """Return the topics marked for deletion."""
         return frozenset(self.children(paths.DELETE_TOPICS))
 
     def broker_ids(self) -> list[int]:
-        """Return the brokers that are alive, in order."""
+        """Return the ids of the live brokers, sorted."""
         listed = self.children(paths.BROKER_IDS)
         return sorted(int(each) for each in listed if paths.is_number(each))
 
     def racks(self) -> dict[int, str | None]:
-        """Return the racks of the brokers that are alive."""
+        """Return the racks of the live brokers."""
         ids = self.broker_ids()
         found = zip(ids, self.read_all([paths.broker(each) for each in ids]), strict=True)
         return {
@@ -168,17 +168,17 @@ class ZooKeeperClient:
 
     # -- kazoo ---------------------------------------------------------------------------------
 
-    def _read(self, asked: Any, path: str) -> Any:
-        return _answer(asked, path, "read", self.connect, self._timeout)
+    def _read(self, future: Any, path: str) -> Any:
+        return _answer(future, path, "read", self.connect, self._timeout)
 
-    def _written(self, asked: Any, path: str) -> Any:
-        return _answer(asked, path, "written", self.connect, self._timeout)
+    def _written(self, future: Any, path: str) -> Any:
+        return _answer(future, path, "written", self.connect, self._timeout)
 
 
-def _answer(asked: Any, path: str, verb: str, connect: str, timeout: float) -> Any:
-    """Return what came of a request; None where a znode that is to be read does not exist.
+def _answer(future: Any, path: str, verb: str, connect: str, timeout: float) -> Any:
+    """Return the result of a request; None where a znode to read does not exist.
 
-    Each is waited for with a limit: kazoo keeps what it could not send until a server comes back.
+    Waits `timeout` seconds at most: kazoo queues requests until a server is back.
     """
     from kazoo.exceptions import (
         ConnectionLoss,
@@ -191,11 +191,11 @@ def _answer(asked: Any, path: str, verb: str, connect: str, timeout: float) -> A
 
     lost = (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, SessionExpiredError)
     try:
-        return asked.get(timeout=timeout)
+        return future.get(timeout=timeout)
     except lost as error:
-        doubt = "" if verb == "read" else f"; whether {path} was {verb} is not known"
+        unknown = "" if verb == "read" else f"; whether {path} was {verb} is not known"
         raise CommandError(
-            f"ZooKeeper {connect} does not answer: {type(error).__name__}{doubt}"
+            f"ZooKeeper {connect} does not answer: {type(error).__name__}{unknown}"
         ) from None
     except KazooException as error:
         if verb == "read" and isinstance(error, NoNodeError):
@@ -229,19 +229,19 @@ def _start(connect: str, timeout: float) -> "KazooClient":
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
 
-    # kazoo tells of each attempt; what came of them all is said once, below.
+    # kazoo logs each attempt; the result of all is reported once, below.
     quiet = logging.getLogger("ottla.cli.kazoo")
     quiet.disabled = True
     try:
-        # To stop a client takes as long as its session, where a server took the connection only.
+        # Stopping a client may take a session timeout, if the server only accepted the connection.
         session_s = min(timeout, SESSION_SECONDS)
         client = KazooClient(hosts=connect, timeout=session_s, logger=quiet)
     except ValueError as error:
         raise UsageError(f"--zookeeper {shown(connect)}: {error}") from None
     try:
         with (
-            warnings.catch_warnings(action="ignore"),  # Of a chroot that does not exist.
-            Waiting(timeout).told(f"a ZooKeeper server at {connect}"),
+            warnings.catch_warnings(action="ignore"),  # About a chroot that does not exist.
+            Waiting(timeout).reporting(f"a ZooKeeper server at {connect}"),
         ):
             client.start(timeout=timeout)
         if _answer(client.exists_async("/"), "/", "read", connect, timeout) is not None:
@@ -260,7 +260,7 @@ def _start(connect: str, timeout: float) -> "KazooClient":
 
 
 def _reasons(servers: Sequence[tuple[str, int]], timeout: float) -> dict[str, str]:
-    """Return what each server does to a connection: kazoo does not tell why it got none."""
+    """Return why each server cannot be connected to: kazoo does not report it."""
     reasons = {}
     for host, port in servers:
         try:

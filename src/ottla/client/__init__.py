@@ -1,1 +1,1 @@
-"""A small blocking client over `wire`: for the command line, for Spark's tasks, for tests."""
+"""A small blocking client over `wire`: for the command line, Spark's tasks and tests."""

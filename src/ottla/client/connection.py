@@ -1,7 +1,7 @@
 """A blocking connection to one broker: no threads, no retries, one deadline for each request.
 
-For the command line, for Spark's tasks, for waiting until a local cluster serves, and for tests
-that speak the protocol themselves. PLAINTEXT only.
+For the command line, Spark's tasks, readiness checks of local clusters, and protocol tests.
+PLAINTEXT only.
 """
 
 import socket
@@ -22,18 +22,18 @@ _API_VERSIONS_KEY = 18
 _UNSUPPORTED_VERSION = 35
 
 RESPONSE_BYTES_MAX = 100 << 20
-"""A size above this comes from a peer that does not speak Kafka's protocol."""
+"""A larger size means that the peer does not speak Kafka's protocol."""
 
 
 class NoSuchVersionError(Exception):
-    """The broker serves no version of the request that this program speaks."""
+    """The broker serves no version of the request that this client supports."""
 
 
 class Connection:
-    """One socket to a broker, whose versions are asked for before the first request.
+    """One socket to a broker. Sends ApiVersions when it connects.
 
     Raises: OSError where the network fails (TimeoutError at the deadline), WireError where the
-            peer answers something else than Kafka's protocol, NoSuchVersionError.
+            response is not Kafka's protocol, NoSuchVersionError.
     """
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout: float) -> None:
@@ -44,7 +44,7 @@ class Connection:
         self._socket = socket.create_connection((host, port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self.versions = self._ask_versions(time.monotonic() + timeout)
+            self.versions = self._fetch_versions(time.monotonic() + timeout)
         except BaseException:
             self.close()
             raise
@@ -65,7 +65,7 @@ class Connection:
         self._socket.close()
 
     def version_for(self, request: type, *, at_most: int | None = None) -> int:
-        """Return the newest version of a request that both sides speak."""
+        """Return the newest version of a request that both sides support."""
         key = spec_of(request).key
         assert key is not None
         ours = versions_of(request)
@@ -107,7 +107,7 @@ class Connection:
             )
         return message
 
-    def _ask_versions(self, deadline: float) -> dict[int, range]:
+    def _fetch_versions(self, deadline: float) -> dict[int, range]:
         newest = versions_of(ApiVersionsRequest)[-1]
         request = ApiVersionsRequest(
             client_software_name="ottla", client_software_version=_software_version()
@@ -116,16 +116,17 @@ class Connection:
         self._socket.settimeout(_left(deadline))
         self._socket.sendall(encode_request(request, newest, self._correlation_id, self._client_id))
         frame = self._receive(deadline)
-        # A broker that lacks the version answers in version 0, with an error and its versions.
+        # A broker without this version responds in version 0, with an error and its versions.
         refused = frame[4:6] == _UNSUPPORTED_VERSION.to_bytes(2)
         version = 0 if refused else newest
-        _, answer = decode_response(ApiVersionsResponse, frame, version)
+        _, response = decode_response(ApiVersionsResponse, frame, version)
         if refused:
-            theirs = {each.api_key: each.max_version for each in answer.api_keys}
+            theirs = {each.api_key: each.max_version for each in response.api_keys}
             version = min(newest, theirs.get(_API_VERSIONS_KEY, 0))
-            answer = self._ask(ApiVersionsRequest(), ApiVersionsResponse, version, deadline)
+            response = self._ask(ApiVersionsRequest(), ApiVersionsResponse, version, deadline)
         return {
-            each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys
+            each.api_key: range(each.min_version, each.max_version + 1)
+            for each in response.api_keys
         }
 
     def _receive(self, deadline: float) -> memoryview:

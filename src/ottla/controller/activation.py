@@ -1,4 +1,4 @@
-"""What the log of a new cluster begins with, besides what formatting left for it.
+"""The first records of a new cluster's metadata log: those of formatting, and the controller's own.
 
 Source: ActivationRecordsGenerator, ConfigurationControlManager.maybeGenerateElrSafetyRecords,
 Kafka 4.0; KIP-966.
@@ -15,16 +15,16 @@ MIN_ISR = "min.insync.replicas"
 
 
 def first_records(bootstrap: Sequence[Record], config: NodeConfig) -> tuple[Record, ...]:
-    """Return the records of a new cluster, as formatting left them and this controller is set.
+    """Return the first records of a new cluster: from formatting, and from this node's properties.
 
-    With eligible leader replicas min.insync.replicas becomes the cluster's: who is eligible
-    depends on it, so no two nodes may see it differently.
+    With eligible leader replicas, min.insync.replicas becomes a cluster-wide value: which replicas
+    are eligible depends on it, so all nodes must see the same value.
     """
     levels = {
         each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)
     }
-    is_said = any(isinstance(each, ConfigRecord) and each.name == MIN_ISR for each in bootstrap)
-    if not elr_enabled(levels) or is_said:
+    is_set = any(isinstance(each, ConfigRecord) and each.name == MIN_ISR for each in bootstrap)
+    if not elr_enabled(levels) or is_set:
         return tuple(bootstrap)
     for_all = ConfigRecord(
         resource_type=ResourceType.BROKER,

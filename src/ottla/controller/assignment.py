@@ -1,4 +1,4 @@
-"""Partitions to be: who holds them, who is in sync from the start, in which folder.
+"""New partitions: their replicas, their first in-sync replicas, and their log directories.
 
 Source: ReplicationControlManager.createTopic, PartitionAssignment, Kafka 4.0; KIP-858. Over
 ZooKeeper: ZkAdminManager.createTopics, KafkaController.validateReplicas, Kafka 3.9.
@@ -17,7 +17,7 @@ from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 
 
 class RegistrationCheck(Enum):
-    """Which replicas of an assignment that somebody chose must be on registered brokers."""
+    """Which replicas of a manual assignment must be on registered brokers."""
 
     ALL = "all"
     ADDED = "added"
@@ -27,11 +27,11 @@ class RegistrationCheck(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentPolicy:
-    """What a mode demands of assignments that somebody chose.
+    """What a mode requires of manual assignments.
 
     In KRaft a broker that is down stays registered, and an assignment may name it. Over ZooKeeper
-    only live brokers are registered, so that what names one that is down looks like a mistake;
-    Kafka takes it where it always did.
+    only live brokers are registered, so a broker that is down looks like a mistake; these are
+    accepted where Kafka accepts them.
 
     Fields: `created`: of new topics. `reassigned`: of reassignments that a request asks for.
     """
@@ -46,15 +46,15 @@ KRAFT_ASSIGNMENTS = AssignmentPolicy(
 ZOOKEEPER_ASSIGNMENTS = AssignmentPolicy(
     created=RegistrationCheck.NONE, reassigned=RegistrationCheck.ADDED
 )
-"""What Kafka 3.9 demands over ZooKeeper. New partitions of a topic must be on live brokers."""
+"""As Kafka 3.9 over ZooKeeper. New partitions of a topic must be on live brokers."""
 
 
 def first_leader_epoch(image: ClusterImage, topic: str) -> int:
-    """Return what new partitions of a topic begin with: 0, or above what a former one had.
+    """Return the first leader epoch of a topic's new partitions: above that of a former topic.
 
-    Clients that knew a former topic of the name believe in no smaller epoch than the last one they
-    saw; librdkafka compares no topic ids (KAFKA-12257). And a consumer whose position is of the
-    former topic learns by the epoch that its log ended.
+    0 where no topic had the name. Clients that knew a former topic of the name reject an epoch
+    below the last one they saw; librdkafka compares no topic ids (KAFKA-12257). A consumer whose
+    position is in the former topic sees by the epoch that its log ended.
     """
     return image.deletions.last_leader_epoch(topic) + 1
 
@@ -89,25 +89,26 @@ def assign_manually(
     replication_factor: int | None = None,
     check: RegistrationCheck = RegistrationCheck.ALL,
 ) -> list[PartitionImage]:
-    """Take replicas as somebody chose them, `lists[0]` for partition `first`.
+    """Use the replicas of a manual assignment; `lists[0]` is for partition `first`.
 
-    With `check` NONE, a partition without any active replica is a new one: assigned, and without
-    a leader until `new_partitions` finds the first.
+    With `check` NONE, a partition without any active replica is in state NEW: assigned, and without
+    a leader until `new_partitions` elects the first.
 
     Raises: ApiError(INVALID_REPLICA_ASSIGNMENT) where a list is empty, names a broker twice, has
-            another length than its neighbours, or, unless `check` is NONE, names a broker that
+            another length than the others, or, unless `check` is NONE, names a broker that
             is not registered, or no active one.
     """
     any_broker = check is RegistrationCheck.NONE
     leader_epoch = first_leader_epoch(image, topic)
     partitions: list[PartitionImage] = []
-    for number, replicas in enumerate(lists, start=first):
+    for partition_id, replicas in enumerate(lists, start=first):
         registered = () if any_broker else replicas
         check_replicas(image, replicas, replication_factor, registered=registered)
         replication_factor = len(replicas)
         if not any_broker and not any(image.is_active(each) for each in replicas):
             raise _invalid(
-                f"All brokers of the assignment of partition {number} are fenced or shutting down."
+                f"All brokers of the assignment of partition {partition_id} are fenced or"
+                " shutting down."
             )
         partitions.append(_partition(image, tuple(replicas), leader_epoch))
     return partitions
@@ -120,9 +121,9 @@ def check_replicas(
     *,
     registered: Collection[int],
 ) -> None:
-    """Refuse a list of replicas that cannot be.
+    """Check a list of replicas.
 
-    `expected`: its length, None = any. `registered`: those of it that must be known brokers.
+    `expected`: its length, None = any. `registered`: those of it that must be registered brokers.
     Raises: ApiError(INVALID_REPLICA_ASSIGNMENT).
     """
     if not replicas:
@@ -170,7 +171,7 @@ def _partition(image: ClusterImage, replicas: tuple[int, ...], leader_epoch: int
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> Uuid:
-    """Return the folder where there is no choice; else the broker chooses and says so."""
+    """Return the log directory of a broker that has one; UNASSIGNED = the broker chooses."""
     broker = image.brokers.get(broker_id)
     log_dirs = () if broker is None else broker.log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else DIRECTORY_UNASSIGNED

@@ -1,10 +1,10 @@
-"""Brokers whose registrations come and go by themselves: what follows for partitions.
+"""Leader elections that follow when brokers appear, restart or disappear in ZooKeeper.
 
-A broker that came back as another process, however quickly, has failed and started: its epoch
-tells, since the set of ids does not change (KAFKA-7235).
+A broker that restarted, however quickly, has failed and started. Its epoch shows it, since the
+set of broker ids does not change (KAFKA-7235).
 
-All that failed fail at once, before anybody who is new or back is elected: of two brokers that
-failed together none is in sync with the other's successor, but each keeps what it had.
+All failures are applied before any election for new or restarted brokers: of two brokers that
+failed together neither is in sync with the other's restarted process, but each keeps what it had.
 Source: KafkaController.{processBrokerChange, onBrokerStartup, onBrokerFailure,
 onBrokerUpdate}, Kafka 3.9; KIP-380. In KRaft, `brokers` decides.
 """
@@ -13,8 +13,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.elections import Rules, StayingLeaders, partitions
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.elections import Rules, RulesByLeader, partitions
+from ottla.controller.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Step
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta, replay
@@ -26,7 +26,7 @@ from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChange:
-    """Who came, who is another process now, and who went; in order."""
+    """The brokers that are new, that restarted, and that are gone; each in order."""
 
     new: tuple[int, ...] = ()
     bounced: tuple[int, ...] = ()
@@ -34,23 +34,24 @@ class BrokerChange:
 
 
 def difference(before: Mapping[int, BrokerImage], after: Mapping[int, BrokerImage]) -> BrokerChange:
-    """Return how the brokers of a later time differ from those of an earlier one."""
-    known, found = frozenset(before), frozenset(after)
-    both = sorted(known & found)
+    """Return how the brokers of a later image differ from those of an earlier one."""
+    earlier, later = frozenset(before), frozenset(after)
+    both = sorted(earlier & later)
     return BrokerChange(
-        new=tuple(sorted(found - known)),
+        new=tuple(sorted(later - earlier)),
         bounced=tuple(each for each in both if after[each].epoch > before[each].epoch),
-        dead=tuple(sorted(known - found)),
+        dead=tuple(sorted(earlier - later)),
     )
 
 
-def folders_anew(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Record]:
-    """Take the folders of brokers that have just started for working, until they say otherwise.
+def reset_lost_directories(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Record]:
+    """Yield partitions without the lost log directories of brokers that have just started.
 
-    Observed with the registrations, so that these brokers are told at once what they host.
+    A started broker's directories count as working until it reports a failure. Observed with the
+    registrations, so that these brokers get LeaderAndIsr for all that they host at once.
     """
     for topic in image.topics if broker_ids else ():
-        for number, partition in topic.in_order():
+        for partition_id, partition in topic.in_order():
             if DIRECTORY_LOST not in partition.directories:
                 continue
             directories = tuple(
@@ -58,14 +59,15 @@ def folders_anew(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Re
                 for replica, was in zip(partition.replicas, partition.directories, strict=True)
             )
             if directories != partition.directories:
-                anew = replace(partition, directories=directories)
-                yield partition_record(topic.id, number, anew)
+                reset = replace(partition, directories=directories)
+                yield partition_record(topic.id, partition_id, reset)
 
 
-def follow(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
-    """Return the elections that a change of the brokers asks for, on the image of now.
+def process_broker_change(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
+    """Return the elections that a change of the brokers requires, on the current image.
 
-    That may have moved on since the change: who failed then has failed, whoever is there now.
+    The image may be newer than the change: a broker that failed in it has failed, even if it is
+    registered again now.
     """
     change = difference(delta.before.brokers, delta.image.brokers)
     failed = frozenset(change.bounced + change.dead)
@@ -84,44 +86,47 @@ def _fail(
     failed: frozenset[int],
     only: Container[tuple[str, int]] | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield what changes when brokers lead nothing and are in no ISR that has others.
+    """Yield the changes by which brokers lead nothing and leave every ISR that has other members.
 
     `only`: the partitions that are looked at; None = all.
     """
-    there = image.brokers.items()
-    without = replace(image, brokers=type(image.brokers)(_others(there, failed)))
-    rules = StayingLeaders(without, config)
-    for topic, number, partition in partitions(image):
+    registered = image.brokers.items()
+    without = replace(image, brokers=type(image.brokers)(_others(registered, failed)))
+    rules = RulesByLeader(without, config)
+    for topic, partition_id, partition in partitions(image):
         if failed.isdisjoint((partition.leader, *partition.isr)):
             continue
-        if only is not None and (topic.name, number) not in only:
+        if only is not None and (topic.name, partition_id) not in only:
             continue
-        its = rules.of(partition.leader)
-        wish = Wish(
+        leader_rules = rules.of(partition.leader)
+        target = PartitionTarget(
             isr=tuple(each for each in partition.isr if each not in failed),
-            election=its.election(topic.name),
+            election=leader_rules.election(topic.name),
         )
-        record = change(topic.id, number, partition, wish, its.change_context(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, leader_rules.change_context(topic.name)
+        )
         if record is not None:
             yield record
 
 
-def fail_started(
+def process_missed_restarts(
     image: ClusterImage,
     config: NodeConfig,
-    started_since: Mapping[tuple[str, int], frozenset[int]],
+    restarted_replicas: Mapping[tuple[str, int], frozenset[int]],
 ) -> Step:
-    """Return the elections because of brokers that started when no controller was there to see it.
+    """Return the elections for brokers that restarted while there was no controller.
 
-    `started_since`: who of a partition's leader and in-sync replicas is another process than the
-    one that they were. Each failed and started, as in `follow`, together with those that are gone.
+    `restarted_replicas`: by partition, those of its leader and in-sync replicas that run as another
+    process since the state was written. Each failed and started, as in `process_broker_change`;
+    so did in-sync replicas that are not registered now.
     """
     by_failed: dict[frozenset[int], set[tuple[str, int]]] = {}
-    for topic, number, partition in partitions(image):
-        key = (topic.name, number)
-        if key in started_since:
-            gone = frozenset(each for each in partition.isr if each not in image.brokers)
-            by_failed.setdefault(started_since[key] | gone, set()).add(key)
+    for topic, partition_id, partition in partitions(image):
+        key = (topic.name, partition_id)
+        if key in restarted_replicas:
+            unregistered = frozenset(each for each in partition.isr if each not in image.brokers)
+            by_failed.setdefault(restarted_replicas[key] | unregistered, set()).add(key)
     records: tuple[Record, ...] = ()
     for failed in sorted(by_failed, key=sorted):
         records += tuple(_fail(image, config, failed, by_failed[failed]))
@@ -142,12 +147,14 @@ def _others(
 def _start(
     image: ClusterImage, config: NodeConfig, started: frozenset[int]
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the leaders that leaderless partitions get from brokers that came."""
+    """Yield the leaders that leaderless partitions get from started brokers."""
     rules = Rules(image, config)
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or started.isdisjoint(partition.replicas):
             continue
-        wish = Wish(election=rules.election(topic.name))
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        target = PartitionTarget(election=rules.election(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             yield record

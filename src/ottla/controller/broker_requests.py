@@ -1,32 +1,34 @@
-"""What brokers are told of a change, where a controller tells them by requests.
+"""The LeaderAndIsr, UpdateMetadata and StopReplica requests that follow from a change (ZooKeeper).
 
-It follows from the delta of what was written or observed, and from nothing else: whoever decided
-it, brokers hear the same. Tell deltas in their order, each at once.
+They follow from the delta of what was written or observed, and from nothing else: brokers get the
+same requests whoever made the change. Build a batch for each delta, in the deltas' order, at once.
 
-- A partition that got a leader, or changed in any way: UpdateMetadata to all.
-- Leader, leader epoch, recovery state, replicas, or what is added or removed changed: LeaderAndIsr
-  to its replicas too, as new to those that did not hold it before. A change of the ISR alone is no
-  reason: its leader learns of it as all do.
-- A replica that left the assignment: StopReplica, which deletes it, after that.
-- A broker that came, or came as another process: it hears of all partitions, and what it hosts by
-  LeaderAndIsr; first of all everybody hears of it, since they may have to fetch from it or to
-  answer it (KAFKA-4443). That it leads it does not hear before its epoch is a new one, and the
-  others hear until then that nobody does (`previous_epochs`): UpdateMetadata makes leaders, too.
-- A broker that went: all hear who is left.
-- A broker that is about to go: it stops what it follows, so that it leaves no lagging replica.
-- A topic whose deletion begins: UpdateMetadata with the leader -2 (KAFKA-1355), and from then on
-  nothing else of it, or brokers that have deleted a replica would begin it anew. Its replicas are
-  stopped by whoever sees to the deletion.
+- A partition that got a leader, or changed in any way: UpdateMetadata to all brokers.
+- Leader, leader epoch, recovery state, replicas, adding or removing replicas changed: LeaderAndIsr
+  to its replicas too, with `is_new` for those that did not hold it before. Not for a change of the
+  ISR alone: the leader gets that with UpdateMetadata, as all brokers do.
+- A replica that left the assignment: after that, StopReplica that deletes it.
+- A broker that is new or restarted: UpdateMetadata with all partitions, and LeaderAndIsr for those
+  that it hosts. Before that all brokers get UpdateMetadata with the live brokers, since they may
+  have to fetch from it or to answer it (KAFKA-4443). Where it led before, no request names it as
+  the leader until an election has begun a new leader epoch; until then UpdateMetadata says that
+  there is no leader (`previous_epochs`), because brokers act as leaders by UpdateMetadata, too.
+- A broker that is gone: all get the remaining brokers.
+- A broker that begins a controlled shutdown: StopReplica without deletion for the partitions that
+  it follows, so that it leaves no lagging replica.
+- A topic whose deletion begins: UpdateMetadata with the leader -2 (KAFKA-1355), and nothing else
+  from then on: brokers that have deleted a replica would create it again. `deletion_orders` has
+  the StopReplica requests for its replicas.
 
-Nobody is told of partitions that nobody ever led (unless their topic goes: a broker may have read
-of it in ZooKeeper), of a topic whose nodes somebody removed by hand (its replicas go on; only a
-deletion deletes), and of brokers' folders: a replica in a failed one
-is offline for UpdateMetadata, and hears nothing more until its broker comes back.
+No request names partitions that never had a leader (unless their topic is being deleted: a broker
+may have read of it in ZooKeeper), topics whose znodes were removed by hand (their replicas keep
+running; only a deletion deletes), or brokers' log directories: a replica in a failed one is offline
+in UpdateMetadata, and its broker gets no LeaderAndIsr for it until it restarts.
 
-Kafka says which controller wrote a partition's state; the image does not keep that, and brokers
-only note it, so the present controller's epoch stands there.
+Kafka sends the epoch of the controller that wrote a partition's state; the image does not keep
+that, and brokers only store it, so the present controller's epoch is sent.
 Source: KafkaController, ReplicaStateMachine, PartitionStateMachine, Kafka 3.9, whose state machines
-tell while they decide.
+build the requests while they decide.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +37,7 @@ from dataclasses import replace
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
-from ottla.controller.previous_broker_epochs import came_of, followed
+from ottla.controller.previous_broker_epochs import new_or_bounced_brokers, previous_epochs_after
 from ottla.controller.request_batch import RequestBatch
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta
@@ -43,142 +45,156 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage, TopicImage
 
 
-def tell(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
-    """Return what brokers hear of a change.
+def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
+    """Return the requests that follow from a change.
 
-    The image of `view` is taken to be the delta's; its former lives are those before it.
+    The image of `view` is replaced by the delta's; its previous epochs are those before the delta.
     """
-    previous_epochs = followed(view.previous_epochs, delta)
+    previous_epochs = previous_epochs_after(view.previous_epochs, delta)
     view = replace(view, image=delta.image, previous_epochs=previous_epochs)
     batch = RequestBatch(view)
-    came = came_of(delta)
-    _tell_of_brokers(batch, view, delta, came)
-    for topic, numbers, old in _touched(delta):
+    started = new_or_bounced_brokers(delta)
+    _add_broker_changes(batch, view, delta, started)
+    for topic, partition_ids, old in _changed_partitions(delta):
         if view.is_queued_for_deletion(topic.name):
             continue
-        for number in numbers:
-            before = None if old is None else old.partitions.get(number)
-            key = PartitionKey(topic.name, number)
-            _tell_of_partition(batch, view, key, before, topic.partitions[number])
-    _tell_of_deletions(batch, view, delta)
-    _tell_what_is_hosted(batch, view, came)
-    _tell_who_leaves(batch, view, delta)
+        for partition_id in partition_ids:
+            before = None if old is None else old.partitions.get(partition_id)
+            key = PartitionKey(topic.name, partition_id)
+            _add_partition_change(batch, view, key, before, topic.partitions[partition_id])
+    _add_deletions(batch, view, delta)
+    _add_hosted_partitions(batch, view, started)
+    _add_controlled_shutdowns(batch, view, delta)
     return batch
 
 
-def tell_all(view: ControllerView) -> tuple[RequestBatch, RequestBatch]:
-    """Return what a new controller tells: first who is there (KAFKA-4443), then everything."""
-    return tell_brokers(view), tell_everything(view)
+def initial_batches(view: ControllerView) -> tuple[RequestBatch, RequestBatch]:
+    """Return what a new controller sends: first the live brokers (KAFKA-4443), then everything."""
+    return live_brokers_batch(view), full_batch(view)
 
 
-def tell_brokers(view: ControllerView) -> RequestBatch:
-    """Return the word to all brokers of all brokers, and of nothing else."""
+def live_brokers_batch(view: ControllerView) -> RequestBatch:
+    """Return UpdateMetadata to all brokers, with all brokers and no partitions."""
     batch = RequestBatch(view)
     batch.add_brokers_first(view.live_or_shutting_down_ids())
     return batch
 
 
-def tell_everything(view: ControllerView) -> RequestBatch:
-    """Return what every broker must know that has heard nothing of this controller yet."""
+def full_batch(view: ControllerView) -> RequestBatch:
+    """Return all that brokers must know, for brokers that got nothing from this controller yet."""
     batch = RequestBatch(view)
-    everyone = frozenset(view.live_or_shutting_down_ids())
-    batch.add_full_metadata(everyone, _heard(view), written_by=view.controller_epoch)
-    _tell_what_is_hosted(batch, view, everyone)
+    broker_ids = frozenset(view.live_or_shutting_down_ids())
+    batch.add_full_metadata(
+        broker_ids, _all_metadata_states(view), written_by=view.controller_epoch
+    )
+    _add_hosted_partitions(batch, view, broker_ids)
     return batch
 
 
-def tell_again(view: ControllerView, broker_id: int) -> RequestBatch:
-    """Return what one broker hears that asks to be told again.
+def resend_batch(view: ControllerView, broker_id: int) -> RequestBatch:
+    """Return the requests that one broker gets again when it asks for them (log_dir_event).
 
-    LeaderAndIsr for all that it hosts: it answers what is offline. And UpdateMetadata of all
-    partitions: it may have had to refuse some.
+    LeaderAndIsr for all that it hosts: its response names the offline replicas. And UpdateMetadata
+    with all partitions: it may have had to reject some.
     """
     batch = RequestBatch(view)
-    batch.add_full_metadata({broker_id}, _heard(view), written_by=view.controller_epoch)
-    _tell_what_is_hosted(batch, view, frozenset({broker_id}))
+    batch.add_full_metadata(
+        {broker_id}, _all_metadata_states(view), written_by=view.controller_epoch
+    )
+    _add_hosted_partitions(batch, view, frozenset({broker_id}))
     return batch
 
 
 # -- brokers -----------------------------------------------------------------------------------
 
 
-def _tell_of_brokers(
-    batch: RequestBatch, view: ControllerView, delta: ClusterDelta, came: frozenset[int]
+def _add_broker_changes(
+    batch: RequestBatch, view: ControllerView, delta: ClusterDelta, started: frozenset[int]
 ) -> None:
-    """Tell all of brokers that came, went or are reached elsewhere now; who came, of everything."""
+    """Add the live brokers to all where they changed, and all partitions to started brokers."""
     before, after = delta.before.brokers, delta.image.brokers
-    everyone = view.live_or_shutting_down_ids()
-    stayed = [each for each in delta.changed_brokers if each in before and each in after]
-    if came or any(_is_told_anew(before[each], after[each]) for each in stayed):
-        batch.add_brokers_first(everyone)
+    broker_ids = view.live_or_shutting_down_ids()
+    kept = [each for each in delta.changed_brokers if each in before and each in after]
+    if started or any(_is_metadata_changed(before[each], after[each]) for each in kept):
+        batch.add_brokers_first(broker_ids)
     elif any(each in before and each not in after for each in delta.changed_brokers):
-        batch.add_update_metadata(everyone, (), written_by=view.controller_epoch)
-    if came:
-        batch.add_full_metadata(came, _heard(view), written_by=view.controller_epoch)
+        batch.add_update_metadata(broker_ids, (), written_by=view.controller_epoch)
+    if started:
+        batch.add_full_metadata(
+            started, _all_metadata_states(view), written_by=view.controller_epoch
+        )
 
 
-def _is_told_anew(before: BrokerImage, after: BrokerImage) -> bool:
-    """Tell whether anything changed that brokers hear of one another."""
+def _is_metadata_changed(before: BrokerImage, after: BrokerImage) -> bool:
+    """Tell whether anything changed of a broker that UpdateMetadata contains."""
     return (before.endpoints, before.rack) != (after.endpoints, after.rack)
 
 
 def _all(image: ClusterImage) -> Iterator[tuple[PartitionKey, PartitionImage]]:
     for topic in image.topics:
-        for number, partition in topic.in_order():
-            yield PartitionKey(topic.name, number), partition
+        for partition_id, partition in topic.in_order():
+            yield PartitionKey(topic.name, partition_id), partition
 
 
-def _heard(view: ControllerView) -> Iterator[tuple[PartitionKey, PartitionImage]]:
-    """Yield all partitions as UpdateMetadata is to tell of them."""
+def _all_metadata_states(view: ControllerView) -> Iterator[tuple[PartitionKey, PartitionImage]]:
+    """Yield all partitions as UpdateMetadata shows them."""
     for key, partition in _all(view.image):
-        yield key, _as_heard(view, key, partition)
+        yield key, _metadata_state(view, key, partition)
 
 
-def _as_heard(view: ControllerView, key: PartitionKey, partition: PartitionImage) -> PartitionImage:
-    return replace(partition, leader=NO_LEADER) if view.is_over(key, partition) else partition
+def _metadata_state(
+    view: ControllerView, key: PartitionKey, partition: PartitionImage
+) -> PartitionImage:
+    return (
+        replace(partition, leader=NO_LEADER) if view.is_leader_stale(key, partition) else partition
+    )
 
 
-def _tell_what_is_hosted(
+def _add_hosted_partitions(
     batch: RequestBatch, view: ControllerView, broker_ids: frozenset[int]
 ) -> None:
-    """Tell brokers who leads what they host, though nothing may have changed there."""
+    """Add LeaderAndIsr for all that brokers host, changed or not."""
     if not broker_ids:
         return
     for key, partition in _all(view.image):
         if partition.leader_epoch == NO_EPOCH or view.is_queued_for_deletion(key.topic):
             continue
-        hosts = broker_ids.intersection(_hosts(view, key, partition))
-        if hosts:
+        replicas = broker_ids.intersection(_reachable_replicas(view, key, partition))
+        if replicas:
             batch.add_leader_and_isr(
-                hosts, key, partition, written_by=view.controller_epoch, is_new=False
+                replicas, key, partition, written_by=view.controller_epoch, is_new=False
             )
 
 
-def _hosts(view: ControllerView, key: PartitionKey, partition: PartitionImage) -> list[int]:
-    """Return the brokers that can be reached and hold a replica in a folder that works.
+def _reachable_replicas(
+    view: ControllerView, key: PartitionKey, partition: PartitionImage
+) -> list[int]:
+    """Return the live brokers that hold a replica in a working log directory.
 
-    Not a leader whose epoch is over: it hears of the partition once the next one is decided.
+    Without a stale leader: it gets LeaderAndIsr once the next leader is elected.
     """
-    deposed = partition.leader if view.is_over(key, partition) else NO_LEADER
+    stale_leader = partition.leader if view.is_leader_stale(key, partition) else NO_LEADER
     return [
         broker_id
         for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
-        if broker_id in view.brokers and directory != DIRECTORY_LOST and broker_id != deposed
+        if broker_id in view.brokers and directory != DIRECTORY_LOST and broker_id != stale_leader
     ]
 
 
-def _tell_who_leaves(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
-    """Let brokers that have begun to leave stop what they follow and others have, too."""
+def _add_controlled_shutdowns(
+    batch: RequestBatch, view: ControllerView, delta: ClusterDelta
+) -> None:
+    """Stop the followers of brokers that have begun a controlled shutdown."""
     before, after = delta.before.brokers, delta.image.brokers
-    leaving = {
+    shutting_down = {
         each
         for each in delta.changed_brokers
         if each in after
         and after[each].in_controlled_shutdown
         and not (each in before and before[each].in_controlled_shutdown)
     }
-    for key, partition in _all(view.image) if leaving else ():
-        followers = leaving.intersection(partition.replicas) - {partition.leader}
+    for key, partition in _all(view.image) if shutting_down else ():
+        followers = shutting_down.intersection(partition.replicas) - {partition.leader}
         if not followers or len(partition.replicas) == 1 or partition.leader_epoch == NO_EPOCH:
             continue
         if not view.is_queued_for_deletion(key.topic):
@@ -188,17 +204,17 @@ def _tell_who_leaves(batch: RequestBatch, view: ControllerView, delta: ClusterDe
 # -- partitions --------------------------------------------------------------------------------
 
 
-def _touched(
+def _changed_partitions(
     delta: ClusterDelta,
 ) -> Iterator[tuple[TopicImage, Iterable[int], TopicImage | None]]:
-    """Yield each topic with partitions that came or changed, their numbers, and it as it was."""
+    """Yield each topic with new or changed partitions, their ids, and the topic as it was."""
     for topic in delta.created_topics.values():
         yield topic, sorted(topic.partitions), None
     for change in delta.changed_topics.values():
         yield change.new, change.partitions, change.old
 
 
-def _tell_of_partition(
+def _add_partition_change(
     batch: RequestBatch,
     view: ControllerView,
     key: PartitionKey,
@@ -208,23 +224,23 @@ def _tell_of_partition(
     if after.leader_epoch == NO_EPOCH:
         return
     if before is not None and before.leader_epoch == NO_EPOCH:
-        before = None  # Nobody has heard of it yet.
+        before = None  # No request has named it yet.
     epoch = view.controller_epoch
-    heard = _as_heard(view, key, after)
-    batch.add_update_metadata(view.live_or_shutting_down_ids(), [(key, heard)], written_by=epoch)
+    state = _metadata_state(view, key, after)
+    batch.add_update_metadata(view.live_or_shutting_down_ids(), [(key, state)], written_by=epoch)
     held = () if before is None else before.replicas
-    if before is None or _leadership(before) != _leadership(after):
-        hosts = _hosts(view, key, after)
-        old = [each for each in hosts if each in held]
-        added = [each for each in hosts if each not in held]
+    if before is None or _leader_and_isr_fields(before) != _leader_and_isr_fields(after):
+        replicas = _reachable_replicas(view, key, after)
+        old = [each for each in replicas if each in held]
+        added = [each for each in replicas if each not in held]
         batch.add_leader_and_isr(old, key, after, written_by=epoch, is_new=False)
         batch.add_leader_and_isr(added, key, after, written_by=epoch, is_new=True)
-    gone = [each for each in held if each not in after.replicas]
-    batch.add_stop_replica(gone, key, after, delete_partition=True)
+    removed = [each for each in held if each not in after.replicas]
+    batch.add_stop_replica(removed, key, after, delete_partition=True)
 
 
-def _leadership(partition: PartitionImage) -> tuple[object, ...]:
-    """Return what the holders of a partition must be told of."""
+def _leader_and_isr_fields(partition: PartitionImage) -> tuple[object, ...]:
+    """Return what replicas must get LeaderAndIsr for when it changes."""
     return (
         partition.leader,
         partition.leader_epoch,
@@ -235,9 +251,9 @@ def _leadership(partition: PartitionImage) -> tuple[object, ...]:
     )
 
 
-def _tell_of_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
-    """Tell all that topics go whose deletion has begun now."""
-    everyone = view.live_or_shutting_down_ids()
+def _add_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
+    """Add UpdateMetadata for topics whose deletion has begun in this delta."""
+    broker_ids = view.live_or_shutting_down_ids()
     for topic_id in delta.changed_deletions:
         topic = delta.image.topics.by_id(topic_id)
         if topic is None or not view.is_queued_for_deletion(topic.name):
@@ -245,5 +261,8 @@ def _tell_of_deletions(batch: RequestBatch, view: ControllerView, delta: Cluster
         deletion = delta.before.deletions.of(topic_id)
         if deletion is not None and deletion.has_begun:
             continue
-        listed = [(PartitionKey(topic.name, number), each) for number, each in topic.in_order()]
-        batch.add_update_metadata(everyone, listed, written_by=view.controller_epoch)
+        partitions = [
+            (PartitionKey(topic.name, partition_id), each)
+            for partition_id, each in topic.in_order()
+        ]
+        batch.add_update_metadata(broker_ids, partitions, written_by=view.controller_epoch)

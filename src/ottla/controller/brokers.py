@@ -1,21 +1,22 @@
-"""Brokers register, report, are fenced and leave.
+"""Brokers register, send heartbeats, are fenced and shut down.
 
 A broker's epoch is the offset of its registration's record, so a later process of the same id
 always has the larger one. It starts fenced; it is unfenced once it has replayed the log up to
 its own registration, because only then does it know what it hosts.
 
-A broker that comes back says the epoch under which it stopped cleanly. Only if that is the epoch
-that the image has of it was nothing lost: else it may have acknowledged what its disk never got,
-and before it is registered anew it leaves the ISR and the eligible replicas of all partitions.
-A broker that was killed and started again need not wait for the session of its former self, which
-Kafka makes it do (DUPLICATE_BROKER_REGISTRATION), if it names that one's epoch: it holds log
-directories that only one process can hold and that the registration of that epoch names, so that
-process has ended. Who names an older epoch may itself be the older process, whose request comes
-late: it must not take the place of one that lives, fenced or not.
+A broker that returns names the epoch under which it stopped cleanly. Only if the image has that
+epoch was nothing lost: otherwise it may have acknowledged records that its disk never got, and
+before it is registered again it leaves the ISR and the eligible replicas of all partitions.
+
+A broker that was killed and started again need not wait for its previous process's session to
+expire, as in Kafka (DUPLICATE_BROKER_REGISTRATION), if it names that process's epoch: it has
+locked log directories that only one process can lock and that the registration of that epoch
+names, so that process has ended. A broker that names an older epoch may itself be the older
+process, whose request is late: it must not replace a live one, fenced or not.
 
 Steps that move leaders are splittable: a broker may lead more partitions than one batch takes,
-and must be fenced all the same. They put the leaders first and the broker's own state last, so
-a controller that dies in between leaves a broker whose fencing its successor starts again.
+and must be fenced all the same. They put the leaders first and the broker's own state last. If
+the controller dies in between, its successor fences the broker again.
 Source: ClusterControlManager.registerBroker, BrokerHeartbeatManager.calculateNextBrokerState,
 ReplicationControlManager.processBrokerHeartbeat, Kafka 4.0; KIP-631, KIP-858,
 KIP-966.
@@ -28,7 +29,12 @@ from enum import Enum
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import come_back, leads_anything, leave, leave_directories
+from ottla.controller.elections import (
+    elect_after_unfencing,
+    leads_anything,
+    remove_from_isrs,
+    remove_offline_replicas,
+)
 from ottla.controller.step import Decision, Step
 from ottla.metadata.brokers import PLAINTEXT, BrokerImage, record_of
 from ottla.metadata.delta import replay
@@ -38,7 +44,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import BrokerRegistrationChangeRecord, Record
 
 RESERVED_DIRECTORIES = frozenset(Uuid(bytes(15) + bytes((low,))) for low in range(100))
-"""Ids that mean something else than a folder (DirectoryId.reserved)."""
+"""Ids that are no log directory's (DirectoryId.reserved)."""
 
 NO_BROKER_EPOCH = -1
 """The previous epoch of a broker whose last stop was not clean."""
@@ -48,7 +54,7 @@ FENCE, UNFENCE = 1, -1
 
 
 class State(Enum):
-    """What a broker may do; as the image says it, but the last, which is an answer."""
+    """The state of a broker. SHUTDOWN_NOW is only in heartbeat responses, not in the image."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -58,7 +64,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A broker's report."""
+    """A broker's heartbeat request."""
 
     broker_id: int
     broker_epoch: int
@@ -70,7 +76,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """What the broker is told."""
+    """The response to a heartbeat."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -95,7 +101,7 @@ def register_broker(
     previous_epoch: int = NO_BROKER_EPOCH,
     superseded_epoch: int = NO_BROKER_EPOCH,
 ) -> Decision[int]:
-    """Take a broker in; the reply is its epoch. `broker.epoch` and `.fenced` do not count.
+    """Register a broker; the reply is its epoch. `broker.epoch` and `.fenced` do not count.
 
     `previous_epoch`: that of the broker's registration after which it lost nothing;
     `superseded_epoch`: that of the one whose process has ended, whatever was lost by that.
@@ -107,14 +113,14 @@ def register_broker(
     if cluster_id != context.cluster_id:
         raise ApiError(
             Error.INCONSISTENT_CLUSTER_ID,
-            f"Expected the cluster id {context.cluster_id}, but the broker said {cluster_id}.",
+            f"Expected the cluster id {context.cluster_id}, but the broker sent {cluster_id}.",
         )
     before = image.brokers.get(broker.id)
     same_process = before is not None and before.incarnation_id == broker.incarnation_id
     lost_nothing = before is not None and before.epoch == previous_epoch
     has_ended = before is not None and before.epoch == superseded_epoch
-    may_run = before is not None and not (same_process or has_ended or lost_nothing)
-    if may_run and context.liveness.is_alive(broker.id, now_ms):
+    may_be_running = before is not None and not (same_process or has_ended or lost_nothing)
+    if may_be_running and context.liveness.is_alive(broker.id, now_ms):
         raise ApiError(
             Error.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker of the id {broker.id} is registered and alive.",
@@ -133,8 +139,10 @@ def register_broker(
         context.liveness.touch(broker.id, now_ms)
         return Decision(Step((record_of(amended),)), before.epoch)
 
-    # The process before this one may still lead what it held; this one knows nothing yet.
-    records: list[Record] = list(leave(image, context.config, broker.id, unclean=not lost_nothing))
+    # The previous process may still be the leader; this one knows nothing yet.
+    records: list[Record] = list(
+        remove_from_isrs(image, context.config, broker.id, unclean=not lost_nothing)
+    )
     epoch = next_offset + len(records)
     records.append(
         record_of(replace(broker, epoch=epoch, fenced=True, in_controlled_shutdown=False))
@@ -160,7 +168,7 @@ def _check_directories(image: ClusterImage, broker: BrokerImage) -> None:
 
 def _check_features(image: ClusterImage, broker: BrokerImage) -> None:
     ranges = {each.name: (each.min_version, each.max_version) for each in broker.features}
-    # Who does not name the metadata version is from before it had a name: level 1.
+    # A broker that does not name the metadata version is of level 1.
     absent: Mapping[str, int] = {METADATA_VERSION: 1}
     for name, level in sorted(image.features.items()):
         low, high = ranges.get(name, (absent.get(name, 0), absent.get(name, 0)))
@@ -195,7 +203,7 @@ def heartbeat(
     context: DecisionContext,
     now_ms: int,
 ) -> Decision[HeartbeatReply]:
-    """Hear a broker, and change its state as far as both sides allow.
+    """Process a heartbeat: record it, and change the broker's state where it can be changed.
 
     Raises: ApiError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
     """
@@ -207,13 +215,13 @@ def heartbeat(
     if broker.epoch != report.broker_epoch:
         raise ApiError(
             Error.STALE_BROKER_EPOCH,
-            f"Expected the broker epoch {broker.epoch}, but broker {report.broker_id} said"
+            f"Expected the broker epoch {broker.epoch}, but broker {report.broker_id} sent"
             f" {report.broker_epoch}.",
         )
     caught_up = report.metadata_offset >= broker.epoch
     records = _offline_directories(image, context.config, broker, report.offline_log_dirs)
     if records:
-        # What follows must not elect a leader into a folder that is gone.
+        # What follows must not elect a replica in a failed log directory.
         image = replay(image, records, offset=next_offset - 1, epoch=image.position[1]).image
         broker = image.brokers[broker.id]
     after = _next_state(image, broker, report, caught_up, context)
@@ -221,7 +229,7 @@ def heartbeat(
     records += changes
     context.liveness.touch(broker.id, now_ms, report.metadata_offset)
     if after is State.CONTROLLED_SHUTDOWN and changes:
-        context.liveness.leaves(broker.id, next_offset + len(records) - 1)
+        context.liveness.begin_controlled_shutdown(broker.id, next_offset + len(records) - 1)
     reply = HeartbeatReply(
         is_caught_up=caught_up,
         is_fenced=after in (State.FENCED, State.SHUTDOWN_NOW),
@@ -240,7 +248,7 @@ def _next_state(
     current = state_of(broker)
     if current is State.FENCED:
         if report.want_shut_down or broker.in_controlled_shutdown:
-            # Who has begun to leave comes back as a new process only.
+            # After a controlled shutdown has begun, only a new process is unfenced.
             return State.SHUTDOWN_NOW
         return State.UNFENCED if caught_up and not report.want_fence else State.FENCED
     if current is State.UNFENCED:
@@ -253,10 +261,10 @@ def _next_state(
     assert current is State.CONTROLLED_SHUTDOWN
     if leads_anything(image, broker.id):
         return State.CONTROLLED_SHUTDOWN
-    # The others must have heard that they lead now, or clients would find no leader anywhere.
+    # The new leaders must have replayed their election first, or clients would find no leader.
     active = [each for each in image.broker_ids() if image.is_active(each)]
-    heard = context.liveness.lowest_offset(active)
-    if context.liveness.shutdown_offset(broker.id) <= heard:
+    replayed_offset = context.liveness.lowest_metadata_offset(active)
+    if context.liveness.shutdown_offset(broker.id) <= replayed_offset:
         return State.SHUTDOWN_NOW
     return State.CONTROLLED_SHUTDOWN
 
@@ -268,12 +276,12 @@ def _transition(
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE
         )
-        return [*come_back(image, config, broker.id), change]
+        return [*elect_after_unfencing(image, config, broker.id), change]
     if after is State.CONTROLLED_SHUTDOWN:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-        return [*leave(image, config, broker.id), change]
+        return [*remove_from_isrs(image, config, broker.id), change]
     return fencing_records(image, config, broker)
 
 
@@ -284,30 +292,30 @@ def fencing_records(image: ClusterImage, config: NodeConfig, broker: BrokerImage
     fencing = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE
     )
-    return [*leave(image, config, broker.id), fencing]
+    return [*remove_from_isrs(image, config, broker.id), fencing]
 
 
 def _offline_directories(
     image: ClusterImage, config: NodeConfig, broker: BrokerImage, offline: tuple[Uuid, ...]
 ) -> list[Record]:
-    """Return what changes when folders of a broker are reported offline."""
-    gone = frozenset(offline) & frozenset(broker.log_dirs)
-    left = tuple(each for each in broker.log_dirs if each not in gone)
-    if not gone or not left:
-        return []  # A broker without any folder stops by itself; an empty list means no change.
+    """Return what changes when log directories of a broker are reported offline."""
+    failed = frozenset(offline) & frozenset(broker.log_dirs)
+    remaining = tuple(each for each in broker.log_dirs if each not in failed)
+    if not failed or not remaining:
+        return []  # Without a working directory a broker stops by itself; () means no change.
     change = BrokerRegistrationChangeRecord(
-        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining
     )
-    return [*leave_directories(image, config, broker.id, gone), change]
+    return [*remove_offline_replicas(image, config, broker.id, failed), change]
 
 
 def fence_stalest(
     image: ClusterImage, context: DecisionContext, now_ms: int
 ) -> Decision[int | None]:
-    """Fence the unfenced broker that was silent longest, if its session is over; reply its id.
+    """Fence the unfenced broker with the oldest heartbeat, if its session expired; reply its id.
 
     One broker a step keeps the batch bounded, and lets the next decision see its effect;
-    `liveness.next_check_ms` says when to come again.
+    `liveness.next_check_ms` says when the next check is due.
     """
     stalest = context.liveness.stalest(image)
     if stalest is None or stalest[0] > now_ms:

@@ -1,16 +1,16 @@
-"""Configurations of topics and brokers are altered.
+"""Topic and broker configurations are altered.
 
-Every resource of a request stands or falls by itself. Incremental requests (KIP-339) name what
+Each resource of a request succeeds or fails by itself. Incremental requests (KIP-339) name what
 changes; legacy ones replace the whole set, so what they do not name is deleted.
-A change of a broker's value that is the same as before is written all the same, as in Kafka:
-it makes the broker read it again.
+A change of a broker's value to the same value is still written, as in Kafka: it makes the broker
+read it again.
 
-Two properties are the controller's own business. A change of min.insync.replicas forgets who was
-eligible to lead where leaders commit without them from then on: where as many are in sync as the
-new value asks for. Kafka forgets them in any case; with fewer in sync nobody commits, before and
-after, and whoever is eligible may be the last replica that has all that was acknowledged. A
-permission for unclean elections has its effect at once, for which Kafka's controllers take up to
-five minutes.
+Two properties have effects in the controller. A change of min.insync.replicas clears the eligible
+leader replicas of partitions whose leaders commit without them from then on: those with as many
+in-sync replicas as the new value asks for. Kafka clears them in any case; but with fewer in sync
+nothing is committed, before and after, and an eligible replica may be the last one with all
+acknowledged records. Enabling unclean elections takes effect at once; Kafka's controllers take
+up to five minutes.
 Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.0; KIP-966.
 """
 
@@ -22,7 +22,7 @@ from enum import IntEnum
 from ottla.base.errors import ApiError, Error
 from ottla.controller.activation import MIN_ISR
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import ElectUncleanly, forget_eligible
+from ottla.controller.elections import ElectUncleanly, clear_elr
 from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_def import (
@@ -46,7 +46,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class Operation(IntEnum):
-    """What an incremental request does to a value (AlterConfigOp.OpType)."""
+    """The operation of an incremental request on a value (AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -56,7 +56,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One resource and what shall become of its values.
+    """One resource and the changes of its values.
 
     Incremental: (name, operation's number, value) triples; legacy: every operation is SET.
     """
@@ -67,7 +67,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class AlteredResource:
-    """What came of it."""
+    """The result for one resource."""
 
     resource: Resource
     error: Error = Error.NONE
@@ -82,10 +82,10 @@ def alter_configs(
     validate_only: bool,
     context: DecisionContext,
 ) -> Decision[tuple[AlteredResource, ...]]:
-    """Alter configurations; one answer a resource as often as it is named, in that order."""
+    """Alter configurations; one result a resource as often as it is named, in that order."""
     counts = Counter(alteration.resource for alteration in wanted)
     records: list[ConfigRecord] = []
-    answers: list[AlteredResource] = []
+    results: list[AlteredResource] = []
     for alteration in wanted:
         resource = alteration.resource
         try:
@@ -97,23 +97,23 @@ def alter_configs(
             _check_values(image, resource, before, after, context)
             _check_min_isr(image, resource, after, alteration)
         except ApiError as refusal:
-            answers.append(AlteredResource(resource, refusal.error, refusal.message))
+            results.append(AlteredResource(resource, refusal.error, refusal.message))
             continue
         is_broker = resource[0] == ResourceType.BROKER
         rewritten = {name for name, _, _ in alteration.changes} if is_broker else set()
         records += config_records(resource, before, after, rewritten=rewritten)
-        answers.append(AlteredResource(resource))
+        results.append(AlteredResource(resource))
     if validate_only or not records:
-        return Decision(Step(), tuple(answers))
-    return Decision(_step(image, records), tuple(answers))
+        return Decision(Step(), tuple(results))
+    return Decision(_step(image, records), tuple(results))
 
 
 def _step(image: ClusterImage, records: Sequence[ConfigRecord]) -> Step:
     names = {record.name for record in records}
     effects = (ElectUncleanly(),) if UNCLEAN in names else ()
-    forgotten = tuple(forget_eligible(image, _new_minimums(records)))
+    forgotten = tuple(clear_elr(image, _new_minimums(records)))
     if forgotten:
-        # First who is not eligible any more, then what the leaders may commit alone.
+        # The eligible replicas go first: then the leaders may commit alone.
         return Step((*forgotten, *records), effects, atomic=False)
     return Step(tuple(records), effects)
 
@@ -129,7 +129,7 @@ def _new_minimums(records: Sequence[ConfigRecord]) -> dict[str, int] | None:
 def _check_min_isr(
     image: ClusterImage, resource: Resource, after: Mapping[str, str], alteration: Alteration
 ) -> None:
-    """Keep min.insync.replicas one value for the cluster while ISRs may run empty (KIP-966)."""
+    """Keep min.insync.replicas one value for the cluster while ISRs may be empty (KIP-966)."""
     resource_type, name = resource
     if resource_type != ResourceType.BROKER or not elr_enabled(image.features):
         return
@@ -150,7 +150,7 @@ def _invalid(message: str) -> ApiError:
 
 
 def _check_form(alteration: Alteration, incremental: bool) -> None:
-    """Refuse what makes no sense whatever the values are."""
+    """Check what does not depend on the values."""
     resource_type, name = alteration.resource
     _check_resource(resource_type, name)
     names = [each for each, _, _ in alteration.changes]
@@ -254,7 +254,7 @@ def _check_values(
 def _check_broker_values(
     changed: Iterable[str], after: Mapping[str, str], *, is_default: bool
 ) -> None:
-    """Check dynamic values of brokers; INVALID_REQUEST for all that is wrong, as in Kafka."""
+    """Check dynamic values of brokers; every error is INVALID_REQUEST, as in Kafka."""
     for name in sorted(changed):
         key = NODE_DEFINITIONS.keys.get(name)
         if key is None:

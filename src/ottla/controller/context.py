@@ -1,10 +1,10 @@
-"""What deciders know besides the image: this node's configuration, chance, who is alive."""
+"""What deciders get besides the image: properties, randomness, broker liveness."""
 
 from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
 from ottla.controller.assignment import KRAFT_ASSIGNMENTS, AssignmentPolicy
-from ottla.controller.idle import IdleBoard
+from ottla.controller.idle import IdleReports
 from ottla.controller.liveness import BrokerLiveness
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -12,13 +12,13 @@ from ottla.metadata.node_config import NodeConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The active controller's surroundings.
+    """The environment of the active controller.
 
     Fields: `config`: its own properties: defaults of new topics, delete.topic.enable.
             `cluster_id`: what a broker must name on registration.
             `liveness`: soft state; `activate` it when the controller becomes active.
-            `assignments`: which brokers a chosen assignment may name.
-            `idle`: what brokers say of topics that nobody uses; soft state, too, by office.
+            `assignments`: which brokers a manual assignment may name.
+            `idle`: the brokers' reports of idle topics; soft state of one controller epoch.
     """
 
     config: NodeConfig
@@ -26,7 +26,7 @@ class DecisionContext:
     dice: Dice
     liveness: BrokerLiveness
     assignments: AssignmentPolicy = KRAFT_ASSIGNMENTS
-    idle: IdleBoard = field(default_factory=IdleBoard)
+    idle: IdleReports = field(default_factory=IdleReports)
 
 
 def next_offset(image: ClusterImage) -> int:

@@ -1,4 +1,4 @@
-"""What the controller of a cluster whose brokers are told by requests knows while it tells them."""
+"""The state from which a controller builds requests for its brokers (ZooKeeper mode)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerView:
-    """A cluster whose brokers are told by requests, as its controller sees it.
+    """The cluster as its controller sees it when it builds requests (Kafka's ControllerContext).
 
-    `previous_epochs`: what is over of that which the image says of leaders.
+    `previous_epochs`: leader epochs of the image whose leader has restarted since.
     """
 
     image: ClusterImage
@@ -28,7 +28,7 @@ class ControllerView:
 
     @property
     def brokers(self) -> Mapping[int, BrokerImage]:
-        """Return the brokers that are alive, those that shut down among them."""
+        """Return the live brokers, those in controlled shutdown among them."""
         return self.image.brokers
 
     def topic_id(self, topic: str) -> Uuid:
@@ -40,9 +40,9 @@ class ControllerView:
         return self.image.broker_ids()
 
     def is_online(self, replica: ReplicaKey) -> bool:
-        """Tell whether a replica's broker lives and stays, and its folder works."""
+        """Tell whether a replica's broker is active and its log directory works."""
         topic = self.image.topics.by_name(replica.topic)
-        partition = None if topic is None else topic.partitions.get(replica.number)
+        partition = None if topic is None else topic.partitions.get(replica.partition)
         return self.image.is_active(replica.broker_id) and not (
             partition is not None
             and replica.broker_id in partition.replicas
@@ -50,13 +50,13 @@ class ControllerView:
         )
 
     def is_queued_for_deletion(self, topic: str) -> bool:
-        """Tell whether brokers are to hear of a topic as of one that goes."""
+        """Tell whether brokers must treat a topic as being deleted."""
         topic_id = self.image.topics.id_of(topic)
         return topic_id is not None and self.image.deletions.is_being_deleted(topic_id)
 
-    def is_over(self, key: PartitionKey, partition: PartitionImage) -> bool:
-        """Tell whether the leader that a partition names was another process."""
+    def is_leader_stale(self, key: PartitionKey, partition: PartitionImage) -> bool:
+        """Tell whether the leader of a partition has restarted since its election."""
         if not self.previous_epochs:
             return False
         topic_id = self.topic_id(key.topic)
-        return self.previous_epochs.get((topic_id, key.number)) == partition.leader_epoch
+        return self.previous_epochs.get((topic_id, key.partition)) == partition.leader_epoch

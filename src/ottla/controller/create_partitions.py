@@ -15,8 +15,8 @@ from ottla.metadata.topics import partition_record
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """A topic and how many partitions it shall have in all; the replicas of the new ones."""
+class NewPartitions:
+    """A topic and its new partition count; the replicas of the new partitions."""
 
     name: str
     count: int
@@ -24,8 +24,8 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class GrownTopic:
-    """What came of it."""
+class CreatedPartitions:
+    """The result for one topic."""
 
     name: str
     error: Error = Error.NONE
@@ -34,73 +34,73 @@ class GrownTopic:
 
 def create_partitions(
     image: ClusterImage,
-    wanted: Sequence[Growth],
+    wanted: Sequence[NewPartitions],
     *,
     validate_only: bool,
     context: DecisionContext,
-) -> Decision[tuple[GrownTopic, ...]]:
-    """Add partitions; one answer a topic, in the order asked; a name twice is refused once.
+) -> Decision[tuple[CreatedPartitions, ...]]:
+    """Add partitions; one result a topic, in the order asked; a name twice is refused once.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many at once.
     """
-    check_partition_total(sum(_additional(image, growth) for growth in wanted))
-    counts = Counter(growth.name for growth in wanted)
+    check_partition_total(sum(_additional(image, request) for request in wanted))
+    counts = Counter(request.name for request in wanted)
     records: list[PartitionRecord] = []
-    answers: dict[str, GrownTopic] = {}
-    for growth in wanted:
-        if growth.name in answers:
+    results: dict[str, CreatedPartitions] = {}
+    for request in wanted:
+        if request.name in results:
             continue
         try:
-            if counts[growth.name] > 1:
+            if counts[request.name] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            topic = _topic(image, growth)
+            topic = _topic(image, request)
             first = len(topic.partitions)
-            partitions = _grow(image, topic, growth, context)
+            partitions = _added_partitions(image, topic, request, context)
         except ApiError as refusal:
-            answers[growth.name] = GrownTopic(growth.name, refusal.error, refusal.message)
+            results[request.name] = CreatedPartitions(request.name, refusal.error, refusal.message)
             continue
         records += [
-            partition_record(topic.id, number, partition)
-            for number, partition in enumerate(partitions, start=first)
+            partition_record(topic.id, partition_id, partition)
+            for partition_id, partition in enumerate(partitions, start=first)
         ]
-        answers[growth.name] = GrownTopic(growth.name)
+        results[request.name] = CreatedPartitions(request.name)
     step = Step() if validate_only else Step(tuple(records))
-    return Decision(step, tuple(answers.values()))
+    return Decision(step, tuple(results.values()))
 
 
-def _additional(image: ClusterImage, growth: Growth) -> int:
-    topic = image.topics.by_name(growth.name)
-    return 0 if topic is None else max(0, growth.count - len(topic.partitions))
+def _additional(image: ClusterImage, request: NewPartitions) -> int:
+    topic = image.topics.by_name(request.name)
+    return 0 if topic is None else max(0, request.count - len(topic.partitions))
 
 
-def _topic(image: ClusterImage, growth: Growth) -> TopicImage:
-    topic = image.topics.by_name(growth.name)
+def _topic(image: ClusterImage, request: NewPartitions) -> TopicImage:
+    topic = image.topics.by_name(request.name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
     if image.deletions.is_queued(topic.id):
-        # New partitions would be replicas that nobody has told to go (KAFKA-6612).
+        # The replicas of new partitions would never be deleted (KAFKA-6612).
         raise ApiError(
-            Error.INVALID_TOPIC_EXCEPTION, f"The topic {growth.name} is marked for deletion."
+            Error.INVALID_TOPIC_EXCEPTION, f"The topic {request.name} is marked for deletion."
         )
     present = len(topic.partitions)
-    if growth.count == present:
+    if request.count == present:
         raise ApiError(Error.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
-    if growth.count < present:
+    if request.count < present:
         raise ApiError(
             Error.INVALID_PARTITIONS,
-            f"The topic {growth.name} currently has {present} partition(s); {growth.count} would"
+            f"The topic {request.name} currently has {present} partition(s); {request.count} would"
             " not be an increase.",
         )
     return topic
 
 
-def _grow(
-    image: ClusterImage, topic: TopicImage, growth: Growth, context: DecisionContext
+def _added_partitions(
+    image: ClusterImage, topic: TopicImage, request: NewPartitions, context: DecisionContext
 ) -> list[PartitionImage]:
     first = len(topic.partitions)
-    additional = growth.count - first
+    additional = request.count - first
     replication_factor = len(topic.partitions[0].replicas)
-    if growth.assignments is None:
+    if request.assignments is None:
         return assign(
             image,
             topic.name,
@@ -109,16 +109,16 @@ def _grow(
             replication_factor=replication_factor,
             dice=context.dice,
         )
-    if len(growth.assignments) != additional:
+    if len(request.assignments) != additional:
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {additional} additional partition(s), but only"
-            f" {len(growth.assignments)} assignment(s) were specified.",
+            f" {len(request.assignments)} assignment(s) were specified.",
         )
     return assign_manually(
         image,
         topic.name,
-        growth.assignments,
+        request.assignments,
         first=first,
         replication_factor=replication_factor,
     )

@@ -1,11 +1,10 @@
 """Topics are deleted, by name or by id.
 
-In KRaft the record is the deletion: the name is free at once, and brokers drop what they hold
+In KRaft the record is the deletion: the name is free at once, and brokers delete their replicas
 as they replay it, fenced by the topic's id; at feature level `ottla.version` 1 the entry in the
-deletion ledger is written with it. Where brokers are told by requests (ZooKeeper) the
-topic is queued, and goes when all its replicas are gone; asking again is no error. The internal
-topics are refused, which Kafka's Admin API never does: without them every group and transaction
-would be lost.
+deletion ledger is written with it. In ZooKeeper mode the topic is queued, and is removed when all
+its replicas are deleted; asking again is no error. Deleting the internal topics is refused, unlike
+in Kafka's Admin API: without them all groups and transactions would be lost.
 Source: ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics, Kafka 4.0; KIP-516.
 """
 
@@ -31,7 +30,7 @@ from ottla.metadata.records import Record, RemoveTopicRecord
 
 @dataclass(frozen=True, slots=True)
 class TopicReference:
-    """A topic as a request names it: by one of the two."""
+    """A topic as a request names it: by its name or by its id."""
 
     name: str | None = None
     topic_id: Uuid = NO_UUID
@@ -39,7 +38,7 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """What came of it; a topic that was found has both."""
+    """The result for one topic; with name and id where it was found."""
 
     name: str | None
     topic_id: Uuid
@@ -55,35 +54,35 @@ def delete_topics(
     wall_ms: int,
     queue: bool = False,
 ) -> Decision[tuple[DeletedTopic, ...]]:
-    """Delete topics in one step; one answer for each different reference, in the order asked.
+    """Delete topics in one step; one result for each different reference, in the order asked.
 
     For few topics: see `delete_first` for how many that may be. `wall_ms`: epoch milliseconds of
-    now; `queue`: the topics are to be queued, not to go at once.
+    now; `queue`: queue the topics instead of removing them at once.
     Raises: ApiError(TOPIC_DELETION_DISABLED) where delete.topic.enable is false.
     """
     found = find_topics(image, wanted, context=context)
     records: list[Record] = []
-    answers: list[DeletedTopic] = []
+    results: list[DeletedTopic] = []
     for each in found:
-        answer, written = _delete(image, each, wall_ms, queue=queue)
-        answers.append(answer)
+        result, written = _delete(image, each, wall_ms, queue=queue)
+        results.append(result)
         records += written
-    return Decision(Step(tuple(records)), tuple(answers))
+    return Decision(Step(tuple(records)), tuple(results))
 
 
 def find_topics(
     image: ClusterImage, wanted: Sequence[TopicReference], *, context: DecisionContext
 ) -> tuple[DeletedTopic, ...]:
-    """Return what each different reference means, in the order asked: topics, and refusals.
+    """Return each different reference's topic or error, in the order asked.
 
-    A topic is named as it was asked for, so one that was asked for by its id has no name here.
+    A topic is named as in the request, so one that was asked for by its id has no name here.
     Raises: ApiError(TOPIC_DELETION_DISABLED) where delete.topic.enable is false.
     """
     if not context.config["delete.topic.enable"]:
         raise ApiError(Error.TOPIC_DELETION_DISABLED)
     counts = Counter(wanted)
-    asked_by_id = {each.topic_id for each in counts if each.name is None}
-    asked_by_name = {
+    requested_by_id = {each.topic_id for each in counts if each.name is None}
+    requested_by_name = {
         image.topics.id_of(each.name)
         for each in counts
         if each.name is not None and each.topic_id == NO_UUID
@@ -92,7 +91,7 @@ def find_topics(
     for reference, count in counts.items():
         try:
             topic = _find(image, reference, count)
-            if topic.id in asked_by_id and topic.id in asked_by_name:
+            if topic.id in requested_by_id and topic.id in requested_by_name:
                 raise ApiError(
                     Error.INVALID_REQUEST, "The topic was asked for by its name and by its id."
                 )
@@ -107,28 +106,28 @@ def find_topics(
 def delete_first(
     image: ClusterImage, found: Sequence[DeletedTopic], *, wall_ms: int, queue: bool = False
 ) -> Decision[tuple[DeletedTopic, ...]]:
-    """Delete the first topics of a list, as many as one step may; answer for these alone.
+    """Delete the first topics of a list, as many as one step may; return the results of these.
 
-    Each topic goes as a whole, but only that: a list of any length is deleted step by step, with
-    others served in between. A step that leaves something of the list writes something. It is
-    written as a whole or not at all, so that an error of it is true of each topic that it has.
-    `found`: see `find_topics`; its refusals are answered as they are. A topic that has gone since
-    is refused, and one that has got its name since stays.
+    Each topic is deleted as a whole: a list of any length is deleted step by step, with
+    other requests served in between. A step that leaves something of the list writes something. It
+    is atomic, so that an error of it is true for each topic in it.
+    `found`: see `find_topics`; its errors are returned as they are. A topic that was removed since
+    is an error, and one that got its name since is not touched.
     """
     records: list[Record] = []
-    answers: list[DeletedTopic] = []
+    results: list[DeletedTopic] = []
     topics_max = DELETIONS_QUEUED_PER_STEP_MAX if queue else DELETIONS_PER_STEP_MAX
     topics = replicas = 0
     for each in found:
         if topics >= topics_max or replicas >= DELETED_REPLICAS_PER_STEP_MAX:
             break
-        answer, written = _delete(image, each, wall_ms, queue=queue)
-        answers.append(answer)
+        result, written = _delete(image, each, wall_ms, queue=queue)
+        results.append(result)
         if written:
             topics += 1
             replicas += 0 if queue else _replica_count(image, each.topic_id)
             records += written
-    return Decision(Step(tuple(records)), tuple(answers))
+    return Decision(Step(tuple(records)), tuple(results))
 
 
 def _delete(
@@ -139,9 +138,11 @@ def _delete(
     topic = image.topics.by_id(found.topic_id)
     if topic is None:
         by_id = found.name is None
-        gone = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-        return replace(found, error=gone), []
-    records = _queueing(image, topic, wall_ms) if queue else _removal(image, topic, wall_ms)
+        error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+        return replace(found, error=error), []
+    records = (
+        _queue_records(image, topic, wall_ms) if queue else _removal_records(image, topic, wall_ms)
+    )
     return DeletedTopic(topic.name, topic.id), records
 
 
@@ -151,14 +152,14 @@ def _replica_count(image: ClusterImage, topic_id: Uuid) -> int:
     return sum(len(partition.replicas) for partition in topic.partitions.values())
 
 
-def _removal(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
+def _removal_records(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
     removal = RemoveTopicRecord(topic_id=topic.id)
     if not ledger_enabled(image.features):
         return [removal]
     return [removal, *at_once_records(image, topic, wall_ms=wall_ms)]
 
 
-def _queueing(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
+def _queue_records(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
     if image.deletions.is_queued(topic.id):
         return []
     return [header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms))]

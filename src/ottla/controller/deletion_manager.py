@@ -1,19 +1,19 @@
-"""The deletion manager: what a controller must remember of deletions beside the ledger.
+"""The deletion manager: the controller's soft state of topic deletions, beside the ledger.
 
-It hears what happens, says when and what to decide, and which orders to send. It holds nothing
-that must survive: which orders are out, which brokers are given a pause after they failed. A
-controller that is elected begins with an empty one and all deletions to look at; one that
-resigns forgets everything.
+It takes events, and says what to decide next and which orders to send. It holds nothing that must
+survive a failover: which orders are in flight, and which brokers are backed off after failures.
+A newly elected controller begins with an empty one and checks all deletions; one that resigns
+clears it.
 
-The way of a deletion: `follow` a change of the image -> `take_wish` -> `deletion_policy.decide`
-in the controller's queue -> its records, committed, come back through `follow`, which returns the
-orders to send -> `decided`, or `refused` -> an answer, `answered` -> `take_wish` -> ... Whoever
-drives it looks for a wish after each call, and calls `tick` when `next_due_ms` says.
+The steps of a deletion: `observe` a change of the image -> `take_work` -> `deletion_policy.decide`
+in the controller's queue -> its records, committed, come back through `observe`, which returns the
+orders to send -> `decided`, or `refused` -> a response, `responded` -> `take_work` -> ... The
+caller asks for work after each call, and calls `tick` at `next_due_ms`.
 
-What failed is ordered again by `tick`, by a new controller and when its broker is back, while the
-ledger goes on to say why it failed: a disk that stays broken for weeks costs not one record more.
+A failed order is sent again by `tick`, by a new controller and when its broker is back, while the
+ledger keeps the reason of the failure: a disk that stays broken for weeks costs no further record.
 
-`now_ms` is of a clock that never goes back, `wall_ms` are epoch milliseconds.
+`now_ms` is monotonic, `wall_ms` are epoch milliseconds.
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330.
 """
 
@@ -24,69 +24,68 @@ from typing import Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.deletion_notes import Notes
-from ottla.controller.deletion_orders import DeletionOrder, orders_of, wanted_of
+from ottla.controller.deletion_events import DeletionEvents
+from ottla.controller.deletion_orders import DeletionOrder, orders_of, replicas_to_delete
 from ottla.controller.deletion_policy import (
     NOT_YET,
+    DeletionWork,
     Replica,
-    Wish,
     has_failed,
     is_lost,
     is_reachable,
 )
 from ottla.controller.retry_queue import Pause
-from ottla.metadata.deletions import STARTED, DeletionImage, Standing
+from ottla.metadata.deletions import STARTED, DeletionImage, ReplicaStatus
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
-LOOK_AGAIN_MS: Final = 300_000
-"""How often everything is looked at without a reason, and receipts are put away at least."""
+FULL_CHECK_MS: Final = 300_000
+"""How often all deletions are checked without an event. Receipts are purged at least as often."""
 
-PUT_AWAY_MS_MIN: Final = 10_000
-"""How often receipts are put away at most: they go in whole minutes, so no more would be seen."""
+RECEIPT_PURGE_MS_MIN: Final = 10_000
+"""The shortest interval of receipt purges: receipts expire in whole minutes."""
 
 
 class _Phase(Enum):
-    """Where an order for a replica is."""
+    """The phase of an order for a replica."""
 
     SENT = "sent"
-    """Unanswered. No second one is sent meanwhile, whatever becomes of the replica in the ledger:
-    the answer of the first would be taken for the second's."""
-    ANSWERED = "answered"
-    """The ledger does not know it yet."""
-    LATER = "later"
-    """It is sent again after a pause, without a word in the ledger."""
+    """In flight. No second one is sent meanwhile, whatever the ledger says of the replica: the
+    response to the first would be taken for the second's."""
+    RESPONDED = "answered"
+    """The broker responded, and the ledger does not have the result yet."""
+    DELAYED = "later"
+    """It is sent again after a backoff; the ledger does not change."""
 
 
 @dataclass(slots=True)
 class _Orders:
-    """What one registration of a broker was told: phases by topic and partition."""
+    """The orders to one registration of a broker: phases by topic and partition."""
 
     epoch: int = NO_EPOCH
     phases: dict[Uuid, dict[int, _Phase]] = field(default_factory=dict)
     failed: Pause = field(default_factory=Pause)
-    """Before what is ineligible is tried again. What works meanwhile does not shorten it: a broker
-    with one failed folder would be asked for all that lies there with every other deletion."""
-    later: Pause = field(default_factory=Pause)
-    """Before what is LATER is sent again."""
+    """Before failed replicas are retried. Successes meanwhile do not shorten it, or a broker with
+    one failed log directory would get its replicas ordered with every other deletion."""
+    delayed: Pause = field(default_factory=Pause)
+    """Before DELAYED orders are sent again."""
 
     def phase(self, replica: Replica) -> _Phase | None:
-        """Return where the order for a replica is, None = there is none."""
+        """Return the phase of the order for a replica, None = there is none."""
         return self.phases.get(replica.topic_id, {}).get(replica.partition)
 
-    def put(self, replica: Replica, phase: _Phase) -> None:
-        """Note where the order for a replica is."""
+    def set_phase(self, replica: Replica, phase: _Phase) -> None:
         self.phases.setdefault(replica.topic_id, {})[replica.partition] = phase
 
     def drop(self, replica: Replica) -> None:
-        """Forget the order for a replica."""
+        """Remove the order for a replica."""
         listed = self.phases[replica.topic_id]
         del listed[replica.partition]
         if not listed:
             del self.phases[replica.topic_id]
 
     def forget(self, *phases: _Phase) -> set[Uuid]:
-        """Forget all orders that are in these phases; return the topics that had some."""
+        """Remove all orders in these phases; return the topics that had some."""
         concerned = {
             topic_id
             for topic_id, listed in self.phases.items()
@@ -94,21 +93,23 @@ class _Orders:
         }
         for topic_id in concerned:
             listed = self.phases.pop(topic_id)
-            left = {number: each for number, each in listed.items() if each not in phases}
-            if left:
-                self.phases[topic_id] = left
+            remaining = {
+                partition_id: each for partition_id, each in listed.items() if each not in phases
+            }
+            if remaining:
+                self.phases[topic_id] = remaining
         return concerned
 
     def begin(self, epoch: int) -> None:
-        """Be told of by another process, or none.
+        """Begin with another process of the broker, or none.
 
-        What the last one has not answered, it never will. What it has answered stays noted until
-        the ledger knows: a second order would be out when the topic is gone by the first one's
-        answer, and hit the next topic of its name.
+        The previous process will never respond to what is in flight. A response that it gave stays
+        until the ledger has it: a second order would still be in flight when the topic is removed
+        by the first one's response, and would delete replicas of the next topic of the name.
         """
         self.epoch = epoch
-        self.forget(_Phase.SENT, _Phase.LATER)
-        self.failed, self.later = Pause(), Pause()
+        self.forget(_Phase.SENT, _Phase.DELAYED)
+        self.failed, self.delayed = Pause(), Pause()
 
 
 class DeletionManager:
@@ -117,50 +118,51 @@ class DeletionManager:
     def __init__(self, *, enabled: bool, retention_ms: int) -> None:
         self._enabled = enabled
         self._retention_ms = retention_ms
-        # Or one that is kept for a minute would lie there for six.
-        self._put_away_every_ms = min(LOOK_AGAIN_MS, max(PUT_AWAY_MS_MIN, retention_ms))
+        # A receipt that is kept for a minute must not stay for six.
+        self._purge_interval_ms = min(FULL_CHECK_MS, max(RECEIPT_PURGE_MS_MIN, retention_ms))
         self._image = EMPTY
-        self._in_office = False
+        self._is_active = False
         self._forget()
 
     def _forget(self) -> None:
         self._orders: dict[int, _Orders] = {}
-        self._notes = Notes()
+        self._events = DeletionEvents()
         self._vanished: dict[Uuid, TopicImage] = {}
-        """Topics that somebody else removed, until their deletions have ended."""
-        self._electing: frozenset[str] = frozenset()
-        self._reassigning: frozenset[str] = frozenset()
+        """Topics whose metadata others removed, until their deletions have ended."""
+        self._preferred_elections: frozenset[str] = frozenset()
+        self._reassignments: frozenset[str] = frozenset()
         self._receipts_until_ms: int | None = None
-        self._put_away_until_ms: int | None = None
-        self._look_again_ms = self._put_away_again_ms = 0
+        self._purge_until_ms: int | None = None
+        self._next_full_check_ms = self._next_purge_ms = 0
 
-    # -- office --------------------------------------------------------------------------------
+    # -- election and resignation --------------------------------------------------------------
 
     def elected(self, image: ClusterImage, *, now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Begin on what is stored: everything is looked at once, and ordered that can be.
+        """Begin with the stored deletions: all are checked, and orders sent where possible.
 
-        A broker may be ordered what it has done for the last controller; it answers the same.
+        A broker may get an order that it has carried out for the last controller already; its
+        response is the same.
         """
         self._forget()
         self._image = image
-        self._in_office = True
-        self._look_again_ms = now_ms + LOOK_AGAIN_MS
-        self._put_away_again_ms = now_ms + self._put_away_every_ms
+        self._is_active = True
+        self._next_full_check_ms = now_ms + FULL_CHECK_MS
+        self._next_purge_ms = now_ms + self._purge_interval_ms
         pending = image.deletions.pending()
-        self._notes.look_at(each.topic_id for each in pending)
-        return self._order(pending, now_ms, tried_again=image.brokers)
+        self._events.schedule(each.topic_id for each in pending)
+        return self._order(pending, now_ms, retried=image.brokers)
 
     def resigned(self) -> None:
-        """Forget everything: another controller decides now."""
+        """Clear everything: another controller decides now."""
         self._forget()
         self._image = EMPTY
-        self._in_office = False
+        self._is_active = False
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
-    def follow(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Take note of a change of the image, whoever made it; return the orders to send."""
-        if not self._in_office:
+    def observe(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
+        """Take a change of the image, whoever made it; return the orders to send."""
+        if not self._is_active:
             return ()
         self._image = image = delta.image
         touched: dict[Uuid, DeletionImage] = {}
@@ -168,10 +170,10 @@ class DeletionManager:
             deletion, before = image.deletions.of(topic_id), delta.before.deletions.of(topic_id)
             is_open = deletion is not None and not deletion.is_finished
             if before is None or (before.is_finished and is_open):
-                self._notes.look_at([topic_id])
+                self._events.schedule([topic_id])
             elif deletion is None and before.is_finished:
-                # One step puts away some of the receipts that are old enough: there may be more.
-                self._receipts_until_ms = self._put_away_until_ms
+                # One step purges some of the expired receipts: there may be more.
+                self._receipts_until_ms = self._purge_until_ms
             if deletion is not None:
                 touched[topic_id] = deletion
             if deletion is None or deletion.is_finished:
@@ -180,94 +182,104 @@ class DeletionManager:
         self._follow_topics(delta)
         for deletion in self._follow_brokers(delta):
             touched[deletion.topic_id] = deletion
-        return self._order(touched.values(), now_ms, tried_again=delta.changed_brokers)
+        return self._order(touched.values(), now_ms, retried=delta.changed_brokers)
 
     def _follow_topics(self, delta: ClusterDelta) -> None:
         deletions = delta.image.deletions
         for topic_id, change in delta.changed_topics.items():
             if not deletions.is_queued(topic_id):
                 continue
-            note = self._notes.of(topic_id)
-            for number in change.partitions:
-                partition = change.new.partitions[number]
-                before = change.old.partitions.get(number)
-                note.lost.update(
-                    Replica(broker_id, topic_id, number)
+            events = self._events.of(topic_id)
+            for partition_id in change.partitions:
+                partition = change.new.partitions[partition_id]
+                before = change.old.partitions.get(partition_id)
+                events.lost.update(
+                    Replica(broker_id, topic_id, partition_id)
                     for broker_id in partition.replicas
                     if is_lost(partition, broker_id) and not is_lost(before, broker_id)
                 )
         for topic_id, topic in delta.deleted_topics.items():
             if deletions.is_queued(topic_id):
-                self._notes.look_at([topic_id])
+                self._events.schedule([topic_id])
                 self._vanished[topic_id] = topic
 
     def _follow_brokers(self, delta: ClusterDelta) -> list[DeletionImage]:
-        """Take note of brokers that came, went or changed; return the deletions concerned."""
+        """Take brokers that appeared, left or changed; return the deletions concerned."""
         changed = delta.changed_brokers
         if not changed:
             return []
         for broker_id in changed:
             broker = delta.image.brokers.get(broker_id)
             epoch = NO_EPOCH if broker is None else broker.epoch
-            known = self._orders.get(broker_id)
-            if known is None:
+            orders = self._orders.get(broker_id)
+            if orders is None:
                 continue
-            if known.epoch != epoch:
-                known.begin(epoch)
-            known.forget(_Phase.LATER)  # It may do now what it did not before.
+            if orders.epoch != epoch:
+                orders.begin(epoch)
+            orders.forget(_Phase.DELAYED)  # It may be able to now.
         concerned = [
             each
             for each in delta.image.deletions.pending()
             if not changed.isdisjoint(each.replicas)
         ]
-        self._notes.look_at(each.topic_id for each in concerned)
+        self._events.schedule(each.topic_id for each in concerned)
         return concerned
 
-    def answered(
+    def responded(
         self, broker_id: int, broker_epoch: int, results: Mapping[Replica, Error], *, now_ms: int
     ) -> None:
-        """Take a broker's answer, as far as it is one to an order that is out."""
+        """Take a broker's response, as far as it is one to an order in flight."""
         orders = self._orders.get(broker_id)
         if orders is None or orders.epoch != broker_epoch:
             return
-        told = {each: error for each, error in results.items() if orders.phase(each) is _Phase.SENT}
-        if Error.NONE in told.values():
-            orders.later.forget()
-        for replica, error in told.items():
+        responses = {
+            each: error for each, error in results.items() if orders.phase(each) is _Phase.SENT
+        }
+        if Error.NONE in responses.values():
+            orders.delayed.forget()
+        for replica, error in responses.items():
             if error is NOT_YET:
-                orders.put(replica, _Phase.LATER)
+                orders.set_phase(replica, _Phase.DELAYED)
                 continue
-            orders.put(replica, _Phase.ANSWERED)
-            self._notes.of(replica.topic_id).answers[replica] = error
-        if NOT_YET in told.values():
-            orders.later.begin(now_ms)
+            orders.set_phase(replica, _Phase.RESPONDED)
+            self._events.of(replica.topic_id).results[replica] = error
+        if NOT_YET in responses.values():
+            orders.delayed.begin(now_ms)
 
     def dropped(
         self, broker_id: int, broker_epoch: int, replicas: Iterable[Replica], *, now_ms: int
     ) -> None:
-        """Hear that an order will have no answer: it is sent again where its broker is there."""
+        """Take an order that will get no response: it is sent again if its broker is up."""
         orders = self._orders.get(broker_id)
         if orders is None or orders.epoch != broker_epoch:
             return
         unanswered = [each for each in replicas if orders.phase(each) is _Phase.SENT]
         for replica in unanswered:
-            orders.put(replica, _Phase.LATER)
+            orders.set_phase(replica, _Phase.DELAYED)
         if unanswered:
-            orders.later.begin(now_ms)
+            orders.delayed.begin(now_ms)
 
-    def halted_by(self, *, electing: Iterable[str] = (), reassigning: Iterable[str] = ()) -> None:
-        """Hear of which topics preferred elections are under way now, and of which a
-        reassignment is asked for that is not in the image yet."""
-        before = self._electing | self._reassigning
-        self._electing, self._reassigning = frozenset(electing), frozenset(reassigning)
-        for name in before ^ (self._electing | self._reassigning):
+    def set_ineligible_topics(
+        self, *, preferred_elections: Iterable[str] = (), reassignments: Iterable[str] = ()
+    ) -> None:
+        """Set the topics whose deletion must not begin now.
+
+        `preferred_elections`: with preferred leader elections under way. `reassignments`: with a
+        reassignment that was requested but is not in the image yet.
+        """
+        before = self._preferred_elections | self._reassignments
+        self._preferred_elections, self._reassignments = (
+            frozenset(preferred_elections),
+            frozenset(reassignments),
+        )
+        for name in before ^ (self._preferred_elections | self._reassignments):
             topic_id = self._image.topics.id_of(name)
             if topic_id is not None and self._image.deletions.is_queued(topic_id):
-                self._notes.look_at([topic_id])
+                self._events.schedule([topic_id])
 
-    def marked(self, names: Collection[str]) -> None:
-        """Hear which topics bear a marker now: what waits without one is to be called off."""
-        self._notes.look_at(
+    def markers_changed(self, names: Collection[str]) -> None:
+        """Take the topics that have a marker now; deletions in wait without one are cancelled."""
+        self._events.schedule(
             each.topic_id
             for each in self._image.deletions.pending()
             if not each.has_begun and each.name not in names
@@ -276,122 +288,125 @@ class DeletionManager:
     @property
     def next_due_ms(self) -> int | None:
         """Return when `tick` has something to do, None = never."""
-        if not self._in_office:
+        if not self._is_active:
             return None
-        pauses = [pause for each in self._orders.values() for pause in (each.failed, each.later)]
-        due = (self._notes.due_ms, *(each.due_ms for each in pauses))
-        always = (self._look_again_ms, self._put_away_again_ms)
+        pauses = [pause for each in self._orders.values() for pause in (each.failed, each.delayed)]
+        due = (self._events.due_ms, *(each.due_ms for each in pauses))
+        always = (self._next_full_check_ms, self._next_purge_ms)
         return min(*always, *(each for each in due if each is not None))
 
     def tick(self, *, now_ms: int, wall_ms: int) -> tuple[DeletionOrder, ...]:
-        """End the pauses that are over; now and then put receipts away, and look at everything."""
-        if not self._in_office:
+        """End backoffs that are over; at intervals purge old receipts and check all deletions."""
+        if not self._is_active:
             return ()
-        self._notes.end_pauses(now_ms)
+        self._events.end_pauses(now_ms)
         unsent: set[Uuid] = set()
-        late, failed = set(), set()
+        delayed, failed = set(), set()
         for broker_id, orders in self._orders.items():
-            if orders.later.end(now_ms):
-                late.add(broker_id)
-                unsent |= orders.forget(_Phase.LATER)
+            if orders.delayed.end(now_ms):
+                delayed.add(broker_id)
+                unsent |= orders.forget(_Phase.DELAYED)
             if orders.failed.end(now_ms):
                 failed.add(broker_id)
-        if now_ms >= self._put_away_again_ms:
-            self._put_away_again_ms = now_ms + self._put_away_every_ms
-            self._receipts_until_ms = self._put_away_until_ms = wall_ms - self._retention_ms
+        if now_ms >= self._next_purge_ms:
+            self._next_purge_ms = now_ms + self._purge_interval_ms
+            self._receipts_until_ms = self._purge_until_ms = wall_ms - self._retention_ms
         deletions = self._image.deletions
         found = (deletions.of(each) for each in sorted(unsent))
-        again = self._order([each for each in found if each], now_ms, tried_again=late)
-        is_due = now_ms >= self._look_again_ms
+        resent = self._order([each for each in found if each], now_ms, retried=delayed)
+        is_due = now_ms >= self._next_full_check_ms
         if not (failed or is_due):
-            return again
+            return resent
         pending = deletions.pending()
         if is_due:
-            self._look_again_ms = now_ms + LOOK_AGAIN_MS
-            self._notes.look_at(each.topic_id for each in pending)
-        return again + self._order(pending, now_ms, tried_again=failed)
+            self._next_full_check_ms = now_ms + FULL_CHECK_MS
+            self._events.schedule(each.topic_id for each in pending)
+        return resent + self._order(pending, now_ms, retried=failed)
 
-    # -- what is to be done --------------------------------------------------------------------
+    # -- decisions and orders ------------------------------------------------------------------
 
     @property
-    def has_wish(self) -> bool:
+    def has_work(self) -> bool:
         """Tell whether there is something to decide now."""
-        return self._notes.is_any or self._receipts_until_ms is not None
+        return self._events.has_any or self._receipts_until_ms is not None
 
-    def take_wish(self) -> Wish | None:
-        """Return what is to be decided now; None = nothing. Call `decided` or `refused` next."""
-        if not self.has_wish:
+    def take_work(self) -> DeletionWork | None:
+        """Return what to decide now; None = nothing. Call `decided` or `refused` next."""
+        if not self.has_work:
             return None
-        taken = self._notes.take()
+        taken = self._events.take()
         receipts_until_ms = None
-        if not taken:  # Receipts go by themselves: one that cannot must hold up no deletion.
+        if not taken:  # Receipts are purged apart: a failure must not delay a deletion.
             receipts_until_ms, self._receipts_until_ms = self._receipts_until_ms, None
-        return Wish(
+        return DeletionWork(
             topics=frozenset(taken),
-            answers={
+            results={
                 replica: error
-                for note in taken.values()
-                for replica, error in note.answers.items()
-                # Where a refused decision had written it already, another order may be out.
-                if self._orders[replica.broker_id].phase(replica) is _Phase.ANSWERED
+                for events in taken.values()
+                for replica, error in events.results.items()
+                # A refused decision may have written it already, and another order be in flight.
+                if self._orders[replica.broker_id].phase(replica) is _Phase.RESPONDED
             },
-            lost=frozenset().union(*(note.lost for note in taken.values())),
+            lost=frozenset().union(*(events.lost for events in taken.values())),
             vanished={each: self._vanished[each] for each in taken if each in self._vanished},
-            electing=self._electing,
-            reassigning=self._reassigning,
+            preferred_elections=self._preferred_elections,
+            reassignments=self._reassignments,
             enabled=self._enabled,
             receipts_until_ms=receipts_until_ms,
         )
 
     def decided(self) -> None:
-        """Hear that the wish is decided, and that what was written is a fact."""
-        for note in self._notes.decided().values():
-            for replica in note.answers:
-                if self._notes.has_answer(replica):
-                    # 1. What was taken holds the answer to an older order. 2. The decision starts
-                    # the replica again, and the next order is out with its first write. 3. That
-                    # one is answered before the rest is written: nothing has taken this answer.
+        """The work is decided, and its records are committed."""
+        for events in self._events.decided().values():
+            for replica in events.results:
+                if self._events.has_result(replica):
+                    # 1. The work holds the response to an older order. 2. The decision starts the
+                    # replica again, and the next order is sent with its first write. 3. The
+                    # response to that one comes before the rest is written: it is not in the work.
                     continue
                 orders = self._orders[replica.broker_id]
-                if orders.phase(replica) is _Phase.ANSWERED:
-                    orders.drop(replica)  # The ledger needed nothing of it, or it is known now.
+                if orders.phase(replica) is _Phase.RESPONDED:
+                    orders.drop(replica)  # The ledger has it now, or did not need it.
 
     def refused(self, *, now_ms: int) -> None:
-        """Hear that the wish could not be written, or not all of it: it is taken again."""
-        self._notes.refused(now_ms)
+        """The work could not be written, or not all of it: it is taken again."""
+        self._events.refused(now_ms)
 
     def _prune(self, delta: ClusterDelta) -> None:
-        """Forget answers that the ledger has taken in, and what is not to be sent again."""
+        """Remove responses that the ledger has now, and orders that must not be sent again."""
         for broker_id, orders in self._orders.items():
             for topic_id in delta.changed_deletions & orders.phases.keys():
                 listed = orders.phases.pop(topic_id)
-                left = {
-                    number: phase
-                    for number, phase in listed.items()
+                remaining = {
+                    partition_id: phase
+                    for partition_id, phase in listed.items()
                     if phase is _Phase.SENT
-                    # What stands otherwise than before is to be ordered anew, if at all.
-                    or _is_unmoved(delta, Replica(broker_id, topic_id, number))
+                    # A replica whose status changed is ordered again, if at all.
+                    or _is_unchanged(delta, Replica(broker_id, topic_id, partition_id))
                 }
-                if left:
-                    orders.phases[topic_id] = left
+                if remaining:
+                    orders.phases[topic_id] = remaining
 
     def _order(
         self,
         deletions: Iterable[DeletionImage],
         now_ms: int,
         *,
-        tried_again: Collection[int] = (),
+        retried: Collection[int] = (),
     ) -> tuple[DeletionOrder, ...]:
-        """Return orders for what is STARTED and not ordered, and on the brokers `tried_again` for
-        what failed; begin the pauses after which that is tried again."""
+        """Return orders for what is STARTED and not ordered, and on the brokers `retried` for
+        what failed; begin the backoffs after which that is retried.
+        """
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
         new: dict[int, list[Replica]] = {}
-        for broker_id, topic_id, numbers in wanted_of(image, pending, tried_again=tried_again):
+        for broker_id, topic_id, partition_ids in replicas_to_delete(
+            image, pending, retried=retried
+        ):
             orders = self._of(broker_id)
-            for number in numbers.difference(orders.phases.get(topic_id, ())):
-                replica = Replica(broker_id, topic_id, number)
-                orders.put(replica, _Phase.SENT)
+            for partition_id in partition_ids.difference(orders.phases.get(topic_id, ())):
+                replica = Replica(broker_id, topic_id, partition_id)
+                orders.set_phase(replica, _Phase.SENT)
                 new.setdefault(broker_id, []).append(replica)
         for deletion in pending:
             for broker_id in _failed_on(deletion):
@@ -412,25 +427,25 @@ class DeletionManager:
         return orders
 
 
-def _is_unmoved(delta: ClusterDelta, replica: Replica) -> bool:
-    """Tell whether a replica that is to be deleted stands in the ledger as it did before."""
-    before, after = (_awaited(image, replica) for image in (delta.before, delta.image))
+def _is_unchanged(delta: ClusterDelta, replica: Replica) -> bool:
+    """Tell whether a replica that is to be deleted has the same status in the ledger as before."""
+    before, after = (_expected_status(image, replica) for image in (delta.before, delta.image))
     return after is not None and before == after
 
 
-def _awaited(image: ClusterImage, replica: Replica) -> Standing | None:
-    """Return how far a replica is where its broker's answer would count, else None."""
+def _expected_status(image: ClusterImage, replica: Replica) -> ReplicaStatus | None:
+    """Return the status of a replica whose broker's response would count, else None."""
     deletion = image.deletions.of(replica.topic_id)
     if deletion is None or deletion.is_finished:
         return None
-    standing = deletion.standing(replica.broker_id, replica.partition)
+    standing = deletion.status(replica.broker_id, replica.partition)
     if standing is None:
         return None
     return standing if standing == STARTED or has_failed(standing) else None
 
 
 def _failed_on(deletion: DeletionImage) -> Iterable[int]:
-    """Yield the brokers that could not delete some replica, though they were there."""
+    """Yield the brokers that failed to delete some replica although they were up."""
     for broker_id, rows in deletion.replicas.items():
         if any(map(has_failed, rows)):
             yield broker_id

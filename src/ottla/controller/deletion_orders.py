@@ -1,9 +1,9 @@
-"""What brokers are ordered to delete, and what their answers say.
+"""The replicas that brokers are ordered to delete, and the results in their responses.
 
-An order follows from the ledger: it is what stands at STARTED on a broker that is there, and now
-and then what failed there. In ZooKeeper mode it goes out as StopReplica, which names topics and
-waits in a batch; in KRaft mode as DeleteReplicas (1002), which names them by id. An answer counts
-only for what its very request told the broker to delete (KAFKA-9946).
+Orders follow from the ledger: all that is STARTED on a broker that is up, and at intervals what
+failed there. In ZooKeeper mode an order is sent as StopReplica, which names topics and waits in a
+batch; in KRaft mode as DeleteReplicas (1002), which has topic ids. A response counts only for what
+its own request asked the broker to delete (KAFKA-9946).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.broker_answers import DeletionAnswered, error_of
+from ottla.controller.broker_responses import ReplicaDeletionResults, error_of
 from ottla.controller.deletion_policy import Replica, has_failed, is_reachable
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
@@ -34,7 +34,7 @@ class OrderedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionOrder:
-    """What one broker, as it is registered now, is to delete."""
+    """The replicas that one broker, under its present registration, is to delete."""
 
     broker_id: int
     broker_epoch: int
@@ -43,34 +43,34 @@ class DeletionOrder:
     def replicas(self) -> Iterator[Replica]:
         """Yield all replicas of the order."""
         for topic in self.topics:
-            for number in topic.partitions:
-                yield Replica(self.broker_id, topic.topic_id, number)
+            for partition_id in topic.partitions:
+                yield Replica(self.broker_id, topic.topic_id, partition_id)
 
 
-def wanted_of(
+def replicas_to_delete(
     image: ClusterImage,
     deletions: Iterable[DeletionImage],
     *,
-    tried_again: Collection[int] = (),
+    retried: Collection[int] = (),
 ) -> Iterator[tuple[int, Uuid, frozenset[int]]]:
     """Yield (broker, topic, partitions) to be deleted, as far as that can be ordered now.
 
-    That is what is STARTED, and on the brokers `tried_again` what failed, too: the ledger does not
-    say that a failed replica is ordered once more, or each attempt would be written, for weeks
-    perhaps. A classic deletion is ordered by the topic's name, which must still be this very
-    topic's; any other one only where no topic of that id is left.
+    That is what is STARTED, and on the brokers `retried` what failed, too: the ledger does not
+    record that a failed replica is ordered again, or each attempt would be written, for weeks
+    perhaps. A classic deletion is ordered by the topic's name, so the topic must still have it;
+    any other one only where no topic of that id is left.
     """
     for deletion in deletions:
         is_there = image.topics.by_id(deletion.topic_id) is not None
         if deletion.is_finished or is_there != (deletion.policy is Policy.CLASSIC):
             continue
         for broker_id, rows in deletion.replicas.items():
-            is_tried_again = broker_id in tried_again
+            is_retried = broker_id in retried
             partitions = frozenset().union(
                 *(
-                    there
-                    for standing, there in rows.items()
-                    if standing == STARTED or (is_tried_again and has_failed(standing))
+                    ids
+                    for standing, ids in rows.items()
+                    if standing == STARTED or (is_retried and has_failed(standing))
                 )
             )
             if partitions and is_reachable(image, broker_id):
@@ -80,20 +80,20 @@ def wanted_of(
 def orders_of(
     image: ClusterImage, broker_id: int, replicas: Collection[Replica]
 ) -> Iterator[DeletionOrder]:
-    """Yield the orders for some replicas of a broker, none too large."""
-    ordered = sorted(replicas)
-    for begin in range(0, len(ordered), REPLICAS_PER_ORDER_MAX):
+    """Yield the orders for replicas of a broker, each within REPLICAS_PER_ORDER_MAX."""
+    listed = sorted(replicas)
+    for begin in range(0, len(listed), REPLICAS_PER_ORDER_MAX):
         topics: dict[Uuid, list[int]] = {}
-        for replica in ordered[begin : begin + REPLICAS_PER_ORDER_MAX]:
+        for replica in listed[begin : begin + REPLICAS_PER_ORDER_MAX]:
             topics.setdefault(replica.topic_id, []).append(replica.partition)
         yield DeletionOrder(
             broker_id=broker_id,
             broker_epoch=image.brokers[broker_id].epoch,
             topics=tuple(
                 OrderedTopic(
-                    topic_id=topic_id, name=_name(image, topic_id), partitions=tuple(numbers)
+                    topic_id=topic_id, name=_name(image, topic_id), partitions=tuple(partition_ids)
                 )
-                for topic_id, numbers in topics.items()
+                for topic_id, partition_ids in topics.items()
             ),
         )
 
@@ -108,21 +108,23 @@ def _name(image: ClusterImage, topic_id: Uuid) -> str:
 
 
 def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
-    """Have a batch tell an order's broker to stop and to delete what it names."""
+    """Add an order to a batch, as StopReplica with deletion."""
     for topic in order.topics:
-        for number in topic.partitions:
-            key = PartitionKey(topic.name, number)
+        for partition_id in topic.partitions:
+            key = PartitionKey(topic.name, partition_id)
             batch.add_stop_replica((order.broker_id,), key, None, delete_partition=True)
 
 
-def stop_replica_results(image: ClusterImage, answered: DeletionAnswered) -> dict[Replica, Error]:
-    """Return an answer to StopReplica by the topics' ids; unknown topics are left out."""
-    told = [*((key, Error.NONE) for key in answered.succeeded), *answered.failed]
+def stop_replica_results(
+    image: ClusterImage, outcome: ReplicaDeletionResults
+) -> dict[Replica, Error]:
+    """Return the results of a StopReplica by topic id; unknown topics are left out."""
+    listed = [*((key, Error.NONE) for key in outcome.succeeded), *outcome.failed]
     results: dict[Replica, Error] = {}
-    for key, error in told:
+    for key, error in listed:
         topic_id = image.topics.id_of(key.topic)
         if topic_id is not None:
-            results[Replica(answered.broker_id, topic_id, key.number)] = error
+            results[Replica(outcome.broker_id, topic_id, key.partition)] = error
     return results
 
 
@@ -132,7 +134,7 @@ def stop_replica_results(image: ClusterImage, answered: DeletionAnswered) -> dic
 def delete_replicas_request(
     order: DeletionOrder, *, controller_id: int, controller_epoch: int
 ) -> BrokerRequest:
-    """Return an order as a request that names topics by id."""
+    """Return an order as a DeleteReplicas request."""
     return BrokerRequest(
         broker_id=order.broker_id,
         broker_epoch=order.broker_epoch,
@@ -153,21 +155,21 @@ def delete_replicas_request(
 def delete_replicas_results(
     sent: BrokerRequest, response: wire.DeleteReplicasResponse
 ) -> dict[Replica, Error]:
-    """Return what an answer says of each replica that was asked for.
+    """Return the result for each replica of the request.
 
-    One that the broker does not speak of has not been deleted, nor has any where the whole
+    A replica that the response does not list counts as failed, and so do all where the whole
     request failed.
     """
-    whole = error_of(response.error_code)
-    told = {
+    request_error = error_of(response.error_code)
+    listed = {
         (topic.topic_id, each.partition_index): error_of(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }
     results: dict[Replica, Error] = {}
     for topic in sent.request.topics:
-        for number in topic.partitions:
-            replica = Replica(sent.broker_id, topic.topic_id, number)
-            said = told.get((topic.topic_id, number), Error.UNKNOWN_SERVER_ERROR)
-            results[replica] = said if whole is Error.NONE else whole
+        for partition_id in topic.partitions:
+            replica = Replica(sent.broker_id, topic.topic_id, partition_id)
+            error = listed.get((topic.topic_id, partition_id), Error.UNKNOWN_SERVER_ERROR)
+            results[replica] = error if request_error is Error.NONE else request_error
     return results

@@ -1,12 +1,12 @@
-"""Brokers of several log folders say which of them their replicas are in (AssignReplicasToDirs).
+"""Brokers with several log directories report which one each replica is in (AssignReplicasToDirs).
 
-The controller must know, or a folder that fails would cost nobody the leadership of what was in
-it. A folder that failed before its assignment came counts at once: the replica leaves the ISR.
+The controller must know, or a failed directory would cost no replica in it the leadership.
+A directory that failed before its assignment arrived counts at once: the replica leaves the ISR.
 
-A replica that was in another folder before has begun anew in this one, since brokers do not move
-logs: its old folder was taken out of the broker's configuration, perhaps after a clean stop. So it
-leaves the ISR and is not eligible to lead, which Kafka overlooks. Whoever moved the log by hand
-loses nothing: the replica fetches what it lacks, or leads as the last known leader.
+A replica that was in another directory before is empty in this one, since brokers do not move
+logs: its old directory was removed from the broker's configuration, perhaps after a clean stop.
+So it leaves the ISR and is not eligible to lead, which Kafka overlooks. If the log was moved by
+hand nothing is lost: the replica fetches what it lacks, or leads as the last known leader.
 Source: ReplicationControlManager.handleAssignReplicasToDirs, Kafka 4.0; KIP-858.
 """
 
@@ -17,30 +17,30 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules
-from ottla.controller.partition_change import UNKNOWN_DIRECTORIES, Wish, change
+from ottla.controller.partition_change import UNKNOWN_DIRECTORIES, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A replica of the asking broker and the folder that it is in."""
+class DirectoryAssignment:
+    """A replica of the requesting broker and its log directory."""
 
     directory: Uuid
     topic_id: Uuid
-    number: int
+    partition_id: int
 
 
 def assign_directories(
     image: ClusterImage,
-    wanted: Sequence[Place],
+    wanted: Sequence[DirectoryAssignment],
     *,
     broker_id: int,
     broker_epoch: int,
     context: DecisionContext,
-) -> Decision[tuple[tuple[Place, Error], ...]]:
-    """Note folders; one answer each, in the order asked. The last one for a replica counts.
+) -> Decision[tuple[tuple[DirectoryAssignment, Error], ...]]:
+    """Record log directories; one result each, in order. The last one for a replica counts.
 
     Raises: ApiError(STALE_BROKER_EPOCH) where the broker is not registered under that epoch.
     """
@@ -50,40 +50,43 @@ def assign_directories(
             Error.STALE_BROKER_EPOCH, f"Broker {broker_id} has not the epoch {broker_epoch}."
         )
     rules = Rules(image, context.config)
-    last = {(place.topic_id, place.number): place.directory for place in wanted}
+    last = {
+        (assignment.topic_id, assignment.partition_id): assignment.directory
+        for assignment in wanted
+    }
     records: list[PartitionChangeRecord] = []
-    answers: list[tuple[Place, Error]] = []
-    for place in wanted:
-        topic = image.topics.by_id(place.topic_id)
-        partition = None if topic is None else topic.partitions.get(place.number)
+    results: list[tuple[DirectoryAssignment, Error]] = []
+    for assignment in wanted:
+        topic = image.topics.by_id(assignment.topic_id)
+        partition = None if topic is None else topic.partitions.get(assignment.partition_id)
         error = _fault(broker_id, topic, partition)
-        answers.append((place, error))
-        directory = last.pop((place.topic_id, place.number), None)
+        results.append((assignment, error))
+        directory = last.pop((assignment.topic_id, assignment.partition_id), None)
         if error is not Error.NONE or directory is None:
             continue
         assert topic is not None
         assert partition is not None
-        around = rules.change_context(topic.name)
-        wish = Wish(
+        change_context = rules.change_context(topic.name)
+        target = PartitionTarget(
             directories={broker_id: directory},
             isr=partition.isr,
             election=rules.election(topic.name),
         )
-        known = partition.directory(broker_id)
+        previous = partition.directory(broker_id)
         is_offline = bool(broker.log_dirs) and directory not in broker.log_dirs
-        is_anew = known not in UNKNOWN_DIRECTORIES and known != directory
-        if is_offline or is_anew:
+        is_moved = previous not in UNKNOWN_DIRECTORIES and previous != directory
+        if is_offline or is_moved:
             others = tuple(each for each in partition.isr if each != broker_id)
-            is_last = not others and not around.elr_enabled and not is_offline
-            wish = replace(
-                wish,
+            is_last = not others and not change_context.elr_enabled and not is_offline
+            target = replace(
+                target,
                 isr=partition.isr if is_last else others,
-                unclean_shutdown=frozenset({broker_id} if is_anew else ()),
+                unclean_shutdown=frozenset({broker_id} if is_moved else ()),
             )
-        record = change(topic.id, place.number, partition, wish, around)
+        record = build_change(topic.id, assignment.partition_id, partition, target, change_context)
         if record is not None:
             records.append(record)
-    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+    return Decision(Step(tuple(records), atomic=False), tuple(results))
 
 
 def _fault(broker_id: int, topic: TopicImage | None, partition: PartitionImage | None) -> Error:

@@ -1,7 +1,7 @@
-"""Who leads, and who is in sync, when brokers come and go: records for all partitions concerned.
+"""Leaders and in-sync replicas when brokers appear or go: records for all partitions concerned.
 
-Every change of one partition is `partition_change`'s; this file says which partitions an event
-concerns and what is wished of them. An election is unclean only where the topic, the cluster or
+Every change of one partition is made by `partition_change`; this file selects the partitions that
+an event concerns and their targets. An election is unclean only where the topic, the cluster or
 the node allows it (unclean.leader.election.enable).
 Source: ReplicationControlManager.generateLeaderAndIsrUpdates and its callers,
 maybeTriggerUncleanLeaderElectionForLeaderlessPartitions, Kafka 4.0; KIP-966.
@@ -15,9 +15,9 @@ from ottla.base.limits import ELECTIONS_PER_STEP_MAX
 from ottla.controller.partition_change import (
     ChangeContext,
     Election,
-    Wish,
-    acceptor,
-    change,
+    PartitionTarget,
+    build_change,
+    leader_predicate,
 )
 from ottla.controller.step import Decision, Step
 from ottla.metadata.features import elr_enabled
@@ -29,11 +29,11 @@ from ottla.metadata.topic_config import effective_topic_value
 
 @dataclass(frozen=True, slots=True)
 class ElectUncleanly:
-    """An effect: partitions without a leader may have got the permission for an unclean one."""
+    """An effect: unclean elections may be allowed now for partitions without a leader."""
 
 
 class Rules:
-    """What holds for the partitions of each topic, found out once a topic.
+    """The change context and the kind of election of each topic, computed once a topic.
 
     `without`, `plus`: a broker that the step under way takes out, or unfences.
     """
@@ -48,28 +48,28 @@ class Rules:
     ) -> None:
         self._image = image
         self._config = config
-        self._is_acceptable = acceptor(image, without=without, plus=plus)
+        self._is_acceptable = leader_predicate(image, without=without, plus=plus)
         self._elr_enabled = elr_enabled(image.features)
         self._orders_come_late = config.zookeeper_connect is not None
-        self._surroundings: dict[str, ChangeContext] = {}
+        self._contexts: dict[str, ChangeContext] = {}
         self._elections: dict[str, Election] = {}
 
     def change_context(self, topic_name: str) -> ChangeContext:
         """Return what a change of the topic's partitions depends on."""
-        found = self._surroundings.get(topic_name)
+        found = self._contexts.get(topic_name)
         if found is None:
-            found = self._surroundings[topic_name] = ChangeContext(
+            found = self._contexts[topic_name] = ChangeContext(
                 is_acceptable=self._is_acceptable,
                 min_isr=effective_topic_value(
                     self._image, self._config, topic_name, "min.insync.replicas"
                 ),
                 elr_enabled=self._elr_enabled,
-                orders_come_late=self._orders_come_late,
+                requests_may_be_delayed=self._orders_come_late,
             )
         return found
 
     def election(self, topic_name: str) -> Election:
-        """Return how the topic's partitions get a leader where nobody asked for a certain way."""
+        """Return how the topic's partitions get a leader unless a request names the election."""
         found = self._elections.get(topic_name)
         if found is None:
             allowed = effective_topic_value(
@@ -79,11 +79,11 @@ class Rules:
         return found
 
 
-class StayingLeaders:
-    """Rules by which a leader that is on its way out leads on until it gives up what it leads.
+class RulesByLeader:
+    """Rules by which a leader in controlled shutdown stays leader until it gives a partition up.
 
-    Where brokers ask to go by a request, nobody is left without a leader because of it; what
-    happens to another replica is no reason to end that. In KRaft no such broker leads.
+    In ZooKeeper mode a controlled shutdown must leave no partition without a leader; changes of
+    other replicas do not end that leadership. In KRaft no such broker leads.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class StayingLeaders:
         self._rules: dict[int | None, Rules] = {}
 
     def of(self, leader: int) -> Rules:
-        """Return the rules for partitions that are led so."""
+        """Return the rules for partitions with this leader."""
         broker = self._image.brokers.get(leader)
         stays = leader if broker is not None and broker.in_controlled_shutdown else None
         if stays not in self._rules:
@@ -103,7 +103,7 @@ class StayingLeaders:
         return self._rules[stays]
 
 
-def leave(
+def remove_from_isrs(
     image: ClusterImage, config: NodeConfig, broker_id: int, *, unclean: bool = False
 ) -> Iterator[PartitionChangeRecord]:
     """Yield what changes when a broker must lead nothing and be in no ISR.
@@ -111,51 +111,59 @@ def leave(
     `unclean`: it also lost what it had not flushed, so it is not eligible to lead either.
     """
     rules = Rules(image, config, without=broker_id)
-    lost = frozenset({broker_id} if unclean else ())
-    for topic, number, partition in partitions(image):
+    unclean_shutdown = frozenset({broker_id} if unclean else ())
+    for topic, partition_id, partition in partitions(image):
         if broker_id in partition.isr or (unclean and broker_id in partition.elr):
-            yield from _without(broker_id, topic, number, partition, rules, lost)
+            yield from _without_broker(
+                broker_id, topic, partition_id, partition, rules, unclean_shutdown
+            )
 
 
-def leave_directories(
+def remove_offline_replicas(
     image: ClusterImage, config: NodeConfig, broker_id: int, directories: frozenset[Uuid]
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the same for those of a broker's replicas whose folders went offline."""
-    rules = StayingLeaders(image, config, without=broker_id)
-    for topic, number, partition in partitions(image):
+    """Yield the same for those of a broker's replicas whose log directories went offline."""
+    rules = RulesByLeader(image, config, without=broker_id)
+    for topic, partition_id, partition in partitions(image):
         if broker_id in partition.isr and partition.directory(broker_id) in directories:
-            its = rules.of(partition.leader)
-            yield from _without(broker_id, topic, number, partition, its, frozenset())
+            leader_rules = rules.of(partition.leader)
+            yield from _without_broker(
+                broker_id, topic, partition_id, partition, leader_rules, frozenset()
+            )
 
 
-def _without(
+def _without_broker(
     broker_id: int,
     topic: TopicImage,
-    number: int,
+    partition_id: int,
     partition: PartitionImage,
     rules: Rules,
     unclean_shutdown: frozenset[int],
 ) -> Iterator[PartitionChangeRecord]:
-    wish = Wish(
+    target = PartitionTarget(
         isr=tuple(each for each in partition.isr if each != broker_id),
         election=rules.election(topic.name),
         unclean_shutdown=unclean_shutdown,
     )
-    record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+    record = build_change(
+        topic.id, partition_id, partition, target, rules.change_context(topic.name)
+    )
     if record is not None:
         yield record
 
 
-def come_back(
+def elect_after_unfencing(
     image: ClusterImage, config: NodeConfig, broker_id: int
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the leaders that leaderless partitions get now that a broker is unfenced."""
+    """Yield the leaders that leaderless partitions get when a broker is unfenced."""
     rules = Rules(image, config, plus=broker_id)
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or broker_id not in partition.replicas:
             continue
-        wish = Wish(election=rules.election(topic.name))
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        target = PartitionTarget(election=rules.election(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             yield record
 
@@ -163,60 +171,64 @@ def come_back(
 def elect_uncleanly(
     image: ClusterImage, config: NodeConfig, *, limit: int = ELECTIONS_PER_STEP_MAX
 ) -> Decision[bool]:
-    """Elect where nobody leads and the topic allows anybody; the reply tells whether more wait."""
+    """Elect leaders where there is none and unclean elections are allowed; reply if more remain."""
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or rules.election(topic.name) is not Election.UNCLEAN:
             continue
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
-        wish = Wish(election=Election.UNCLEAN)
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        target = PartitionTarget(election=Election.UNCLEAN)
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), False)
 
 
-def forget_eligible(
+def clear_elr(
     image: ClusterImage, minimums: Mapping[str, int] | None
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the end of the eligible replicas of some topics' partitions, of all where None.
+    """Yield records that clear the eligible replicas of some topics' partitions, of all where None.
 
-    For when min.insync.replicas changes; `minimums`: what it becomes, by topic, 0 = unknown.
-    Where nobody is in sync nobody commits, nor where fewer are in sync than the new minimum, and
-    whoever is eligible there stays it. Kafka forgets those too: then one loss of power, of the only
-    replica in sync, takes what was acknowledged although an eligible one has it.
+    For a change of min.insync.replicas; `minimums`: the new value, by topic, 0 = unknown.
+    With nobody in sync nothing is committed, nor with fewer in sync than the new minimum; eligible
+    replicas stay so there. Kafka clears those too: then one loss of power, of the only
+    replica in sync, loses acknowledged records that an eligible one has.
     """
     named = map(image.topics.by_name, sorted(minimums or ()))
     # Most changes of configurations name one topic of thousands, or none.
     for topic in image.topics if minimums is None else filter(None, named):
         minimum = 0 if minimums is None else minimums[topic.name]
-        for number, partition in topic.in_order():
+        for partition_id, partition in topic.in_order():
             commits = len(partition.isr) >= min(minimum, len(partition.replicas))
             if partition.elr and partition.isr and commits:
                 yield PartitionChangeRecord(
-                    partition_id=number, topic_id=topic.id, eligible_leader_replicas=()
+                    partition_id=partition_id, topic_id=topic.id, eligible_leader_replicas=()
                 )
 
 
-def settle(image: ClusterImage, config: NodeConfig) -> Step:
-    """Finish what the controller before this one began: it may have died between two batches.
+def elect_after_failover(image: ClusterImage, config: NodeConfig) -> Step:
+    """Complete what the previous controller began: it may have died between two batches.
 
-    What it decided for one broker can be more than one batch takes, so a partition may be led
-    by a broker that is not active, or by nobody although somebody could. Under ZooKeeper brokers
-    also die unseen while there is no controller, and are in sync by the last word on them.
+    Its decision for one broker can be larger than a batch, so a partition may have a leader that is
+    not active, or none although one could be elected. In ZooKeeper mode brokers may also die while
+    there is no controller, and are still in the ISR as last written.
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if all(map(image.is_active, (partition.leader, *partition.isr))):
             continue
-        wish = Wish(
+        target = PartitionTarget(
             isr=tuple(each for each in partition.isr if image.is_active(each)),
             election=rules.election(topic.name),
         )
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             records.append(record)
     return Step(tuple(records), atomic=False)
@@ -232,9 +244,9 @@ def leads_anything(image: ClusterImage, broker_id: int) -> bool:
 
 
 def partitions(image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """Yield all partitions by topic name and number, but those whose replicas are being deleted."""
+    """Yield all partitions by topic name and id, but those whose replicas are being deleted."""
     for topic in image.topics:
         if image.deletions.is_being_deleted(topic.id):
             continue
-        for number, partition in topic.in_order():
-            yield topic, number, partition
+        for partition_id, partition in topic.in_order():
+            yield topic, partition_id, partition

@@ -1,19 +1,20 @@
 """The cluster's feature levels are raised or lowered: all that a request names, or none.
 
-A level that the cluster is at already is granted without a record. Any other must be one that this
-software has, in the direction that was asked for, and one that every registered broker can work
-at, fenced ones included: they come back. Who registers later is checked then.
+A level that the cluster has already is granted without a record. Any other must be one that this
+software supports, in the requested direction, and one that every registered broker supports,
+fenced ones included: they come back. Brokers that register later are checked then.
 
-Controllers of this software do not register, so a registration of one is from before, when the
-folders were Kafka's. Where the node is a broker, too, that registration is newer and counts; and
-this controller knows what it supports itself.
+Controllers of this software do not register, so a controller's registration is from the time when
+the log directories were Kafka's. Where the node is a broker, too, that registration is newer and
+counts; and this controller knows its own levels.
 
 What a change of each feature needs:
-- `ottla.version` never goes back: the ledger's records are in the metadata, which at level 0 holds
-  only what Kafka knows.
-- `eligible.leader.replicas.version` goes up together with one min.insync.replicas for the whole
-  cluster, and down only while no partition relies on eligible replicas to find a leader.
-- `metadata.version` has the one level that records are written for, which older ones can go to.
+- `ottla.version` cannot be lowered: the ledger's records are in the metadata, which at level 0
+  holds only what Kafka knows.
+- `eligible.leader.replicas.version` is raised together with one min.insync.replicas for the whole
+  cluster, and lowered only while no partition relies on eligible replicas to find a leader.
+- `metadata.version` has the one level that records are written for, to which older ones can be
+  raised.
 
 Differences from Kafka 4.0: a feature that is named twice and an unknown type of update are an
 INVALID_REQUEST.
@@ -57,17 +58,17 @@ NOT_SERVED: Final = {
 
 
 class UpgradeType(IntEnum):
-    """What an update may do; the numbers travel. Source: FeatureUpdate.UpgradeType."""
+    """What an update may do; wire values. Source: FeatureUpdate.UpgradeType."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
-    """May lose metadata in Kafka's words; no downgrade that loses any is done here."""
+    """May lose metadata in Kafka; here no downgrade that loses any is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """A level that is wished for; 0 = the feature is off. `upgrade_type`: as it came."""
+    """A requested level; 0 = the feature is off. `upgrade_type`: as in the request."""
 
     name: str
     level: int
@@ -76,7 +77,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class UpdatedFeature:
-    """What came of one wish. FEATURE_UPDATE_FAILED = another one was refused."""
+    """The result of one update. FEATURE_UPDATE_FAILED = another one was refused."""
 
     name: str
     error: Error = Error.NONE
@@ -90,10 +91,10 @@ def update_features(
     context: DecisionContext,
     validate_only: bool = False,
 ) -> Decision[tuple[UpdatedFeature, ...]]:
-    """Set all levels or none; one answer for each update, in the order asked.
+    """Set all levels or none; one result for each update, in the order asked.
 
-    An update that is refused is answered INVALID_UPDATE_VERSION.
-    Raises: ApiError(INVALID_REQUEST) for a request that makes no sense at any levels.
+    The result of a refused update is INVALID_UPDATE_VERSION.
+    Raises: ApiError(INVALID_REQUEST) for a request that is invalid at any levels.
     """
     _check_form(updates)
     refusals = {
@@ -114,7 +115,7 @@ def update_features(
     granted = tuple(UpdatedFeature(each.name) for each in updates)
     if validate_only:
         return refused(granted)
-    # The metadata version comes first, because it says how the rest is to be read.
+    # The metadata version comes first: the encoding of the rest depends on it.
     ordered = sorted(updates, key=lambda each: (each.name != METADATA_VERSION, each.name))
     records = [each for update in ordered for each in _records(image, update, context.config)]
     return Decision(Step(tuple(records)), granted)
@@ -151,9 +152,9 @@ def _refusal(image: ClusterImage, update: FeatureUpdate, node_id: int) -> str | 
     if is_upgrade != (level > current):
         way = "an upgrade" if is_upgrade else "a downgrade"
         return f"{name} is at level {current}: level {level} is not {way}."
-    who = _unable(image, name, level, node_id)
-    if who is not None:
-        return f"Level {level} of {name} is not supported by {who}."
+    unable = _first_unable(image, name, level, node_id)
+    if unable is not None:
+        return f"Level {level} of {name} is not supported by {unable}."
     return _loss(image, update) if level < current else None
 
 
@@ -168,28 +169,28 @@ def _levels(supported: FeatureRange) -> str:
     return f"{low} to {high}"
 
 
-def _unable(image: ClusterImage, name: str, level: int, node_id: int) -> str | None:
+def _first_unable(image: ClusterImage, name: str, level: int, node_id: int) -> str | None:
     """Name the first registered node that cannot work at a level, and what it can."""
     for broker_id in image.broker_ids():
-        told = _told(image.brokers[broker_id].features, name)
-        if not _has(told, level):
+        supported = _supported_range(image.brokers[broker_id].features, name)
+        if not _has(supported, level):
             return (
-                f"broker {broker_id}, which has registered with {told.min_version} to"
-                f" {told.max_version}: start it with newer software, or unregister it"
+                f"broker {broker_id}, which has registered with {supported.min_version} to"
+                f" {supported.max_version}: start it with newer software, or unregister it"
             )
     for controller_id, controller in sorted(image.controllers.items()):
-        told = _told(controller.features, name)
-        if controller_id == node_id or controller_id in image.brokers or _has(told, level):
+        supported = _supported_range(controller.features, name)
+        if controller_id == node_id or controller_id in image.brokers or _has(supported, level):
             continue
         return (
-            f"controller {controller_id}, which has registered with {told.min_version} to"
-            f" {told.max_version}"
+            f"controller {controller_id}, which has registered with {supported.min_version} to"
+            f" {supported.max_version}"
         )
     return None
 
 
-def _told(features: Iterable[FeatureRange], name: str) -> FeatureRange:
-    """Return what a registration says of a feature; one that it does not name is off."""
+def _supported_range(features: Iterable[FeatureRange], name: str) -> FeatureRange:
+    """Return a registration's range of a feature; one that it does not name is off."""
     absent = 1 if name == METADATA_VERSION else 0
     return next(
         (each for each in features if each.name == name), FeatureRange(name, absent, absent)
@@ -204,7 +205,7 @@ def _loss(image: ClusterImage, update: FeatureUpdate) -> str | None:
             " ledger would stay in the metadata, where that level has none."
         )
     if update.name == ELR_VERSION:
-        relying = next(_relying(image), None)
+        relying = next(_partitions_relying_on_elr(image), None)
         if relying is not None:
             return (
                 f"{ELR_VERSION} cannot go to level {update.level} now: {relying} has eligible"
@@ -214,12 +215,12 @@ def _loss(image: ClusterImage, update: FeatureUpdate) -> str | None:
     return None
 
 
-def _relying(image: ClusterImage) -> Iterator[str]:
+def _partitions_relying_on_elr(image: ClusterImage) -> Iterator[str]:
     """Yield the partitions that may need their eligible replicas to find a leader."""
     for topic in image.topics:
-        for number, partition in sorted(topic.partitions.items()):
+        for partition_id, partition in sorted(topic.partitions.items()):
             if partition.elr or not partition.isr:
-                yield f"{topic.name}-{number}"
+                yield f"{topic.name}-{partition_id}"
 
 
 def _records(image: ClusterImage, update: FeatureUpdate, config: NodeConfig) -> Iterator[Record]:
@@ -231,9 +232,9 @@ def _records(image: ClusterImage, update: FeatureUpdate, config: NodeConfig) -> 
 
 
 def _one_min_isr(image: ClusterImage, config: NodeConfig) -> Iterator[ConfigRecord]:
-    """Yield what gives the whole cluster one min.insync.replicas.
+    """Yield the records by which the whole cluster has one min.insync.replicas.
 
-    Who is eligible depends on it, so no two nodes may see it differently.
+    Which replicas are eligible depends on it, so all nodes must see the same value.
     """
     for (resource_type, name), values in image.configs:
         is_own = resource_type == ResourceType.BROKER and name != ALL_BROKERS

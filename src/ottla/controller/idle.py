@@ -1,20 +1,20 @@
-"""Topics that nobody uses go by themselves: `ottla.topic.ttl.ms`.
+"""Topics without any use are deleted automatically: `ottla.topic.ttl.ms`.
 
-A use is a produce, a consumer's fetch or a commit of offsets, and each of them meets a broker that
-is assigned to the topic or, for commits, to the offsets topic: its *witnesses*. Every broker says
-again and again for how long it has seen no use of each topic that has a limit; a topic has been
-idle for the least that a witness says. So nothing is inferred from what nobody saw: a witness that
-is down or silent holds a topic, and one that was killed begins to count anew.
+A use is a produce, a consumer's fetch or an offset commit. Each reaches a broker that is
+assigned to the topic or, for commits, to the offsets topic: the topic's *witnesses*. Every broker
+periodically reports how long it has seen no use of each topic that has a limit; a topic has been
+idle for the least time that a witness reports. So nothing is concluded without reports: a witness
+that is down or silent prevents the deletion, and one that was killed begins to count again.
 
-A broker that loses an assignment takes with it what it saw. Hence a row counts for the witnesses
-that it names only, and brokers begin to count anew when those change.
+A broker that loses an assignment loses its observations with it. So a row counts only for the
+witnesses that it names, and brokers begin to count again when those change.
 
-The decision is made twice: a topic that is due becomes a candidate, and goes once every witness
-has looked again since. A look is known to be later because it names the answer that it follows
-(`token`), not by anybody's clock; a candidate that waits too long begins again. What remains is
-the time from a broker's look to the decision, at most `LOOKS_MAX` intervals.
+The decision is made twice: a topic that is due becomes a candidate, and is deleted once every
+witness has checked again since. A check is known to be later because its report names the response
+that it follows (`token`), not by a clock; a candidate that waits too long begins again. What
+remains is the time from a broker's check to the decision, at most `REPORT_INTERVALS_MAX` intervals.
 
-The board is soft state of one office: a new controller has heard nothing, and deletes nothing.
+The reports are soft state of one controller epoch: a new controller has none, and deletes nothing.
 `now_ms` is monotonic throughout; the wall clock is in the receipt only.
 """
 
@@ -32,21 +32,21 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import NO_TTL, TTL, check_may_go, ttl_of
 
 INTERVAL: Final = "ottla.topic.idle.check.interval.ms"
-"""The broker's property: how often it looks, and says what it saw."""
-LOOKS_MAX: Final = 4
-"""After so many intervals without a word a broker has not said, and a candidate begins again."""
+"""The broker property: how often it checks its topics and reports."""
+REPORT_INTERVALS_MAX: Final = 4
+"""Reports and candidates are valid for so many intervals."""
 NO_TOKEN: Final = -1
 PARTITIONS_MAX: Final = 1_000
-"""Of topics that go with one report: a decision that brings down all at once may be too large."""
+"""Of topics deleted with one report: deleting all at once may be too large a step."""
 
 _EPOCH_SHIFT: Final = 32
 
 
-class Why(IntEnum):
-    """Why a topic does not go; the first that holds. The numbers travel."""
+class IdleReason(IntEnum):
+    """Why a topic is not deleted; the first that holds. Wire values."""
 
     DUE = 0
-    """It goes once all witnesses have looked again."""
+    """It is deleted once all witnesses have checked again."""
     INTERNAL = 1
     NO_TTL = 2
     BEING_DELETED = 3
@@ -55,14 +55,14 @@ class Why(IntEnum):
     TOO_YOUNG = 5
     """A witness has seen a use, or begun to count, within the limit."""
     NO_LEADER = 6
-    """A partition of it, or of the offsets topic, has none: who would use it cannot."""
+    """A partition of it, or of the offsets topic, has none: clients cannot use it."""
     BROKER_DOWN = 7
     NOT_HEARD = 8
-    """A witness that is up has not said, or not since the witnesses changed."""
+    """A witness that is up has not reported, or not since the witnesses changed."""
 
 
 class IdleRow(NamedTuple):
-    """What a broker says of a topic. `replicas`: sorted, as the broker knows them."""
+    """A broker's report of a topic. `replicas`: sorted, as the broker knows them."""
 
     topic_id: Uuid
     replicas: tuple[int, ...]
@@ -71,8 +71,9 @@ class IdleRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleReport:
-    """What a broker says. `coordinators`: replicas of the offsets topic, sorted; `token`: of the
-    answer that its look followed."""
+    """A broker's report. `coordinators`: replicas of the offsets topic, sorted; `token`: of the
+    response that its check followed.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -82,20 +83,21 @@ class IdleReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What is known of a topic. `idle_ms`: -1 = no witness has said; else the least that was said,
-    which is more than it is where some have not. `brokers`: the witnesses that hold it."""
+class IdleStatus:
+    """The idle status of a topic. `idle_ms`: -1 = no witness reported; else the least that was
+    reported, which is too much where some did not. `brokers`: the witnesses that prevent deletion.
+    """
 
     topic_id: Uuid
     name: str
     ttl_ms: int
     idle_ms: int
-    why: Why
+    reason: IdleReason
     brokers: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
-class _Heard:
+class _LastReport:
     """A broker's last report."""
 
     report: IdleReport
@@ -104,202 +106,217 @@ class _Heard:
 
 
 @dataclass(slots=True)
-class IdleBoard:
-    """What the active controller has heard; see the module."""
+class IdleReports:
+    """The reports at the active controller, and the candidates; see the module."""
 
     _epoch: int = NO_EPOCH
     _count: int = 0
-    _heard: dict[int, _Heard] = field(default_factory=dict)
+    _reports: dict[int, _LastReport] = field(default_factory=dict)
     _candidates: dict[Uuid, tuple[int, int]] = field(default_factory=dict)
     """By topic: token, and when (monotonic)."""
 
-    def note(self, report: IdleReport, *, controller_epoch: int, now_ms: int) -> int:
-        """Remember a report; return the token of its answer. Another epoch forgets all others."""
+    def add(self, report: IdleReport, *, controller_epoch: int, now_ms: int) -> int:
+        """Store a report; return the token of its response. Another epoch clears all others."""
         if controller_epoch != self._epoch:
             self._epoch, self._count = controller_epoch, 0
-            self._heard.clear()
+            self._reports.clear()
             self._candidates.clear()
         self._count += 1
         rows = {row.topic_id: row for row in report.rows}
-        self._heard[report.broker_id] = _Heard(report, now_ms, rows)
+        self._reports[report.broker_id] = _LastReport(report, now_ms, rows)
         return (max(self._epoch, 0) << _EPOCH_SHIFT) + self._count
 
-    def heard(self, image: ClusterImage, broker_id: int, *, since_ms: int) -> _Heard | None:
-        """Return what a broker's process of now said at that time or later."""
-        heard, broker = self._heard.get(broker_id), image.brokers.get(broker_id)
-        if heard is None or broker is None or heard.at_ms < since_ms:
+    def last_report(
+        self, image: ClusterImage, broker_id: int, *, since_ms: int
+    ) -> _LastReport | None:
+        """Return the report of a broker's present process, if it is not older than that time."""
+        last_report, broker = self._reports.get(broker_id), image.brokers.get(broker_id)
+        if last_report is None or broker is None or last_report.at_ms < since_ms:
             return None
-        return heard if heard.report.broker_epoch == broker.epoch else None
+        return last_report if last_report.report.broker_epoch == broker.epoch else None
 
     def candidate(self, topic_id: Uuid, token: int, *, now_ms: int, since_ms: int) -> int:
-        """Return the token since which a topic is one: `token` where it was not until now."""
+        """Return the token since which a topic is a candidate: `token` where it was none."""
         known = self._candidates.get(topic_id)
         if known is None or known[1] < since_ms:
             known = self._candidates[topic_id] = (token, now_ms)
         return known[0]
 
-    def acquit(self, topic_id: Uuid) -> None:
-        """Let a topic be no candidate any more."""
+    def remove_candidate(self, topic_id: Uuid) -> None:
         self._candidates.pop(topic_id, None)
 
-    def forget_gone(self, image: ClusterImage) -> None:
-        """Forget the candidates that are gone."""
+    def forget_deleted(self, image: ClusterImage) -> None:
+        """Remove the candidates that do not exist any more."""
         for each in [each for each in self._candidates if image.topics.by_id(each) is None]:
-            self.acquit(each)
+            self.remove_candidate(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
-    """What all topics are judged by at one moment.
+class _Snapshot:
+    """The input of the decisions about all topics at one moment.
 
-    Fields: `coordinators`: replicas of the offsets topic; `commits_led`: whether all its
-            partitions are led; `heard`: who has spoken lately, as the process that is registered.
+    Fields: `coordinators`: replicas of the offsets topic; `offsets_led`: whether all its
+            partitions have leaders; `last_reports`: recent ones of the registered processes.
     """
 
     image: ClusterImage
     config: NodeConfig
     coordinators: tuple[int, ...]
-    commits_led: bool
-    heard: Mapping[int, _Heard]
+    offsets_led: bool
+    last_reports: Mapping[int, _LastReport]
 
     def witnesses(self, topic: TopicImage) -> list[int]:
-        """Return the brokers one of which meets every use of a topic, sorted."""
+        """Return the brokers one of which sees every use of a topic, sorted."""
         return sorted({*replicas_of(topic), *self.coordinators})
 
 
-def _scene(image: ClusterImage, board: IdleBoard, config: NodeConfig, since_ms: int) -> _Scene:
+def _snapshot(
+    image: ClusterImage, reports: IdleReports, config: NodeConfig, since_ms: int
+) -> _Snapshot:
     offsets = image.topics.by_name(OFFSETS_TOPIC)
-    spoken = {each: board.heard(image, each, since_ms=since_ms) for each in image.brokers}
-    return _Scene(
+    found = {each: reports.last_report(image, each, since_ms=since_ms) for each in image.brokers}
+    return _Snapshot(
         image=image,
         config=config,
         coordinators=replicas_of(offsets),
-        commits_led=not _has_no_leader(offsets),
-        heard={each: heard for each, heard in spoken.items() if heard is not None},
+        offsets_led=not _has_no_leader(offsets),
+        last_reports={
+            each: last_report for each, last_report in found.items() if last_report is not None
+        },
     )
 
 
 def due_topics(
-    image: ClusterImage, board: IdleBoard, report: IdleReport, config: NodeConfig, *, now_ms: int
-) -> tuple[list[Verdict], int]:
-    """Take a report; return the topics that go now, and the token for the answer.
+    image: ClusterImage,
+    reports: IdleReports,
+    report: IdleReport,
+    config: NodeConfig,
+    *,
+    now_ms: int,
+) -> tuple[list[IdleStatus], int]:
+    """Take a report; return the topics to delete now, and the token for the response.
 
-    A report brings down so many partitions at most; the next one goes on. Asked twice for one
-    report it says the same or less, as where a decision is made again.
+    A report deletes at most `PARTITIONS_MAX` partitions; the next one continues. A second call for
+    one report returns the same or less, as where a decision is made again.
     Raises: ApiError(STALE_BROKER_EPOCH) for a process that is not registered now.
     """
     broker = image.brokers.get(report.broker_id)
     if broker is None or broker.epoch != report.broker_epoch:
         raise ApiError(Error.STALE_BROKER_EPOCH)
-    token = board.note(report, controller_epoch=image.position[1], now_ms=now_ms)
-    board.forget_gone(image)
-    since_ms = now_ms - LOOKS_MAX * config[INTERVAL]
-    scene = _scene(image, board, config, since_ms)
-    going: list[Verdict] = []
+    token = reports.add(report, controller_epoch=image.position[1], now_ms=now_ms)
+    reports.forget_deleted(image)
+    since_ms = now_ms - REPORT_INTERVALS_MAX * config[INTERVAL]
+    snapshot = _snapshot(image, reports, config, since_ms)
+    due: list[IdleStatus] = []
     partitions = 0
     for row in report.rows:
         topic = image.topics.by_id(row.topic_id)
         if topic is None:
             continue
-        verdict = _judge(scene, topic) if _may_be_due(scene, topic, row) else None
-        if verdict is None or verdict.why is not Why.DUE:
-            board.acquit(topic.id)
+        status = _status_of(snapshot, topic) if _may_be_due(snapshot, topic, row) else None
+        if status is None or status.reason is not IdleReason.DUE:
+            reports.remove_candidate(topic.id)
             continue
-        asked = board.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
-        if all(scene.heard[each].report.token >= asked for each in scene.witnesses(topic)):
+        since_token = reports.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
+        if all(
+            snapshot.last_reports[each].report.token >= since_token
+            for each in snapshot.witnesses(topic)
+        ):
             partitions += len(topic.partitions)
-            if going and partitions > PARTITIONS_MAX:
+            if due and partitions > PARTITIONS_MAX:
                 break
-            going.append(verdict)
-    return sorted(going, key=lambda each: each.name), token
+            due.append(status)
+    return sorted(due, key=lambda each: each.name), token
 
 
-def _may_be_due(scene: _Scene, topic: TopicImage, row: IdleRow) -> bool:
-    """Tell whether a topic is worth a judgement: most are in use, and reports have thousands."""
-    ttl_ms = ttl_of(scene.image, topic.name)
+def _may_be_due(snapshot: _Snapshot, topic: TopicImage, row: IdleRow) -> bool:
+    """Tell whether a topic needs `_status_of`: most are in use, and reports have thousands."""
+    ttl_ms = ttl_of(snapshot.image, topic.name)
     if ttl_ms < 0:
         return False
-    for each in (*row.replicas, *scene.coordinators):
-        heard = scene.heard.get(each)
-        said = None if heard is None else heard.rows.get(row.topic_id)
-        if said is None or said.idle_ms < ttl_ms:
+    for each in (*row.replicas, *snapshot.coordinators):
+        last_report = snapshot.last_reports.get(each)
+        reported = None if last_report is None else last_report.rows.get(row.topic_id)
+        if reported is None or reported.idle_ms < ttl_ms:
             return False
     return True
 
 
-def _judge(scene: _Scene, topic: TopicImage) -> Verdict:
-    """Say of a topic how long it has been idle, and why it does not go."""
-    ttl_ms, witnesses = ttl_of(scene.image, topic.name), scene.witnesses(topic)
-    said = _said(scene, topic, witnesses)
-    why, brokers = _reason(scene, topic, ttl_ms, witnesses, said)
-    return Verdict(
+def _status_of(snapshot: _Snapshot, topic: TopicImage) -> IdleStatus:
+    """Return how long a topic has been idle, and why it is not deleted."""
+    ttl_ms, witnesses = ttl_of(snapshot.image, topic.name), snapshot.witnesses(topic)
+    reported = _reported_idle_ms(snapshot, topic, witnesses)
+    why, brokers = _hold_reason(snapshot, topic, ttl_ms, witnesses, reported)
+    return IdleStatus(
         topic_id=topic.id,
         name=topic.name,
         ttl_ms=ttl_ms,
-        idle_ms=min(said.values(), default=-1),
-        why=why,
+        idle_ms=min(reported.values(), default=-1),
+        reason=why,
         brokers=brokers,
     )
 
 
-def _said(scene: _Scene, topic: TopicImage, witnesses: Sequence[int]) -> dict[int, int]:
-    """Return what witnesses say of a topic, where they speak of the witnesses of now."""
+def _reported_idle_ms(
+    snapshot: _Snapshot, topic: TopicImage, witnesses: Sequence[int]
+) -> dict[int, int]:
+    """Return the idle times that witnesses report for the present witnesses."""
     replicas = replicas_of(topic)
-    said: dict[int, int] = {}
+    reported: dict[int, int] = {}
     for each in witnesses:
-        heard = scene.heard.get(each)
-        row = None if heard is None else heard.rows.get(topic.id)
-        if heard is None or row is None:
+        last_report = snapshot.last_reports.get(each)
+        row = None if last_report is None else last_report.rows.get(topic.id)
+        if last_report is None or row is None:
             continue
-        if row.replicas == replicas and heard.report.coordinators == scene.coordinators:
-            said[each] = row.idle_ms
-    return said
+        if row.replicas == replicas and last_report.report.coordinators == snapshot.coordinators:
+            reported[each] = row.idle_ms
+    return reported
 
 
-def _reason(
-    scene: _Scene,
+def _hold_reason(
+    snapshot: _Snapshot,
     topic: TopicImage,
     ttl_ms: int,
     witnesses: Sequence[int],
-    said: Mapping[int, int],
-) -> tuple[Why, tuple[int, ...]]:
-    """Return why a topic stays, and the brokers because of which it does."""
+    reported: Mapping[int, int],
+) -> tuple[IdleReason, tuple[int, ...]]:
+    """Return why a topic is not deleted, and the brokers because of which it is not."""
     if topic.name in INTERNAL_TOPICS or topic.name == METADATA_TOPIC:
-        return Why.INTERNAL, ()
+        return IdleReason.INTERNAL, ()
     if ttl_ms < 0:
-        return Why.NO_TTL, ()
-    if scene.image.deletions.is_queued(topic.id):
-        return Why.BEING_DELETED, ()
-    if not scene.config["delete.topic.enable"]:
-        return Why.DISABLED, ()
-    if young := tuple(each for each, idle_ms in said.items() if idle_ms < ttl_ms):
-        return Why.TOO_YOUNG, young
-    if _has_no_leader(topic) or not scene.commits_led:
-        return Why.NO_LEADER, ()
-    if down := tuple(each for each in witnesses if not is_reachable(scene.image, each)):
-        return Why.BROKER_DOWN, down
-    if silent := tuple(each for each in witnesses if each not in said):
-        return Why.NOT_HEARD, silent
-    return Why.DUE, ()
+        return IdleReason.NO_TTL, ()
+    if snapshot.image.deletions.is_queued(topic.id):
+        return IdleReason.BEING_DELETED, ()
+    if not snapshot.config["delete.topic.enable"]:
+        return IdleReason.DISABLED, ()
+    if too_young := tuple(each for each, idle_ms in reported.items() if idle_ms < ttl_ms):
+        return IdleReason.TOO_YOUNG, too_young
+    if _has_no_leader(topic) or not snapshot.offsets_led:
+        return IdleReason.NO_LEADER, ()
+    if down := tuple(each for each in witnesses if not is_reachable(snapshot.image, each)):
+        return IdleReason.BROKER_DOWN, down
+    if silent := tuple(each for each in witnesses if each not in reported):
+        return IdleReason.NOT_HEARD, silent
+    return IdleReason.DUE, ()
 
 
 def describe_idle(
     image: ClusterImage,
-    board: IdleBoard,
+    reports: IdleReports,
     config: NodeConfig,
     names: Collection[str] | None,
     *,
     now_ms: int,
-) -> tuple[Verdict, ...]:
-    """Return what is known of topics, by name: of those that have a limit where not named."""
+) -> tuple[IdleStatus, ...]:
+    """Return the idle status of topics, by name: of those with a limit where none are named."""
     if names is None:
-        names = limited_topics(image)
-    scene = _scene(image, board, config, now_ms - LOOKS_MAX * config[INTERVAL])
+        names = topics_with_ttl(image)
+    snapshot = _snapshot(image, reports, config, now_ms - REPORT_INTERVALS_MAX * config[INTERVAL])
     topics = [image.topics.by_name(each) for each in sorted(set(names))]
-    return tuple(_judge(scene, topic) for topic in topics if topic is not None)
+    return tuple(_status_of(snapshot, topic) for topic in topics if topic is not None)
 
 
-def limited_topics(image: ClusterImage) -> list[str]:
+def topics_with_ttl(image: ClusterImage) -> list[str]:
     """Return the names of topics with a limit, sorted."""
     return [each for each in image.topics.names() if ttl_of(image, each) >= 0]
 
@@ -320,7 +337,7 @@ def _has_no_leader(topic: TopicImage | None) -> bool:
 def check_ttl(
     image: ClusterImage, config: NodeConfig, topic: str, overrides: Mapping[str, str]
 ) -> None:
-    """Refuse a limit that would not be kept. Raises: ApiError(INVALID_CONFIG)."""
+    """Refuse a limit that would have no effect. Raises: ApiError(INVALID_CONFIG)."""
     check_may_go(topic, overrides)
     text = overrides.get(TTL, str(NO_TTL)).strip()
     in_kraft = config.zookeeper_connect is None

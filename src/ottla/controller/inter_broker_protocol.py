@@ -1,6 +1,6 @@
-"""inter.broker.protocol.version: which version of each request a controller tells its brokers in.
+"""inter.broker.protocol.version: the version of each request from the controller to brokers.
 
-Only for clusters whose brokers are told by requests; the last such version is 3.9. A version
+Only in ZooKeeper mode; the last such version is 3.9. A version
 without its `-IV` means the last one of that release. Source: MetadataVersion,
 ControllerChannelManager.scala, Kafka 3.9.
 """
@@ -34,7 +34,7 @@ def parse_level(text: str) -> Level:
 
 
 def _steps(*names: str) -> tuple[Level, ...]:
-    """Return the levels from which versions 1, 2, … of a request are spoken."""
+    """Return the levels from which versions 1, 2, … of a request are used."""
     levels = tuple(parse_level(name) for name in names)
     assert list(levels) == sorted(levels)
     return levels
@@ -49,10 +49,10 @@ UPDATE_METADATA: Final = _steps(
 STOP_REPLICA: Final = _steps("2.2-IV0", "2.4-IV1", "2.6-IV0", "3.4-IV0")
 
 LEADER_RECOVERY: Final = parse_level("3.2-IV0")
-"""From here on an unclean leader is told that it must check its log (KIP-704)."""
+"""From here on LeaderAndIsr has the leader recovery state (KIP-704)."""
 LATEST: Final = parse_level("3.9-IV0")
 
 
 def version_at(steps: tuple[Level, ...], level: Level) -> int:
-    """Return the version of a request that is spoken at `level`."""
+    """Return the version of a request that is used at `level`."""
     return sum(level >= step for step in steps)

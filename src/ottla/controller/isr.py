@@ -1,12 +1,12 @@
 """Leaders change the in-sync replicas of their partitions (AlterPartition).
 
-The checks of each partition come in Kafka's order, since the leader acts on the error: an epoch
-*ahead* of this controller's says that another one is active by now; one behind says that the
-leader must first hear of what it missed. A new member is refused unless its registration is the
-very one that the leader saw fetching (KIP-903), unfenced and not on its way out.
+The checks of each partition are in Kafka's order, since the leader acts on the error: an epoch
+*ahead* of this controller's means that another controller is active by now; one behind means that
+the leader must first replay what it missed. A new member is refused unless it is registered
+under the epoch that the leader saw in its fetches (KIP-903), unfenced and not shutting down.
 
-One thing is as under ZooKeeper: a repeated request for what holds already is answered with the
-present state although its partition epoch is behind, so that a lost answer costs nothing.
+One thing is as in ZooKeeper mode: a repeated request for the present state is answered with that
+state although its partition epoch is behind, so that a lost response costs nothing.
 Source: ReplicationControlManager.alterPartition, Kafka 4.0; KIP-497, KIP-704, KIP-841, KIP-903.
 """
 
@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules, StayingLeaders
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.elections import Rules, RulesByLeader
+from ottla.controller.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 from ottla.metadata.topics import RECOVERED, RECOVERING, changed_partition
 
 ANY_EPOCH = -1
-"""The epoch of a member of which the leader knows none: it is not checked."""
+"""The epoch of a member whose epoch the leader does not know: it is not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """What the leader of a partition asks for. `isr`: (broker, its epoch), in any order."""
+    """A leader's requested change of one partition. `isr`: (broker, its epoch), in any order."""
 
     topic_id: Uuid
-    number: int
+    partition_id: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
@@ -41,10 +41,10 @@ class IsrChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangedIsr:
-    """What came of it: an error, or the partition as it is now."""
+    """The result: an error, or the partition as it is now."""
 
     topic_id: Uuid
-    number: int
+    partition_id: int
     error: Error = Error.NONE
     partition: PartitionImage | None = None
 
@@ -57,7 +57,7 @@ def alter_partition(
     broker_epoch: int,
     context: DecisionContext,
 ) -> Decision[tuple[ChangedIsr, ...]]:
-    """Change in-sync replicas; one answer each, in the order asked.
+    """Change in-sync replicas; one result each, in the order asked.
 
     Raises: ApiError(STALE_BROKER_EPOCH) where the leader is not registered under that epoch.
     """
@@ -65,22 +65,22 @@ def alter_partition(
     if broker is None or broker.epoch != broker_epoch:
         expected = "is not registered" if broker is None else f"has the epoch {broker.epoch}"
         raise ApiError(
-            Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it said {broker_epoch}."
+            Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it sent {broker_epoch}."
         )
-    rules = StayingLeaders(image, context.config).of(broker_id)
+    rules = RulesByLeader(image, context.config).of(broker_id)
     records: list[PartitionChangeRecord] = []
-    answers: list[ChangedIsr] = []
+    results: list[ChangedIsr] = []
     changed: dict[tuple[Uuid, int], PartitionImage] = {}  # A request may name one twice.
     for each in wanted:
         topic = image.topics.by_id(each.topic_id)
         if topic is None:
-            answers.append(ChangedIsr(each.topic_id, each.number, Error.UNKNOWN_TOPIC_ID))
+            results.append(ChangedIsr(each.topic_id, each.partition_id, Error.UNKNOWN_TOPIC_ID))
             continue
-        key = (each.topic_id, each.number)
-        partition = changed.get(key) or topic.partitions.get(each.number)
+        key = (each.topic_id, each.partition_id)
+        partition = changed.get(key) or topic.partitions.get(each.partition_id)
         error = _fault(image, broker_id, partition, each)
         if error is not Error.NONE:
-            answers.append(ChangedIsr(*key, error))
+            results.append(ChangedIsr(*key, error))
             continue
         assert partition is not None
         record = _record(partition, each, topic.name, rules)
@@ -89,10 +89,10 @@ def alter_partition(
             partition = changed[key] = changed_partition(partition, record)
             if record.leader not in (LEADER_UNCHANGED, broker_id):
                 # The change finished a reassignment, after which another replica leads.
-                answers.append(ChangedIsr(*key, Error.NEW_LEADER_ELECTED))
+                results.append(ChangedIsr(*key, Error.NEW_LEADER_ELECTED))
                 continue
-        answers.append(ChangedIsr(*key, partition=partition))
-    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+        results.append(ChangedIsr(*key, partition=partition))
+    return Decision(Step(tuple(records), atomic=False), tuple(results))
 
 
 def _record(
@@ -100,12 +100,14 @@ def _record(
 ) -> PartitionChangeRecord | None:
     if _is_repeated(partition, wanted):
         return None
-    wish = Wish(
+    target = PartitionTarget(
         isr=tuple(broker_id for broker_id, _ in wanted.isr),
         recovery_state=wanted.recovery_state,
         election=rules.election(topic_name),
     )
-    return change(wanted.topic_id, wanted.number, partition, wish, rules.change_context(topic_name))
+    return build_change(
+        wanted.topic_id, wanted.partition_id, partition, target, rules.change_context(topic_name)
+    )
 
 
 def _is_repeated(partition: PartitionImage, wanted: IsrChange) -> bool:
@@ -145,7 +147,7 @@ def _is_sensible(broker_id: int, partition: PartitionImage, wanted: IsrChange) -
     if broker_id not in members or wanted.recovery_state not in (RECOVERED, RECOVERING):
         return False
     if wanted.recovery_state == RECOVERING:
-        # Who follows a leader that is not sure of its own log is in sync with nothing.
+        # A follower cannot be in sync with a leader that is recovering.
         return len(members) == 1 and partition.leader_recovery_state == RECOVERING
     return True
 
@@ -154,5 +156,5 @@ def _is_eligible(image: ClusterImage, broker_id: int, broker_epoch: int, *, lead
     broker = image.brokers.get(broker_id)
     if broker is None or broker_epoch not in (ANY_EPOCH, broker.epoch):
         return False
-    # A leader that must lead on while it is on its way out needs others in sync to get away.
+    # A shutting-down leader that must lead on needs others in sync to hand over.
     return broker.active or (broker_id == leader and not broker.fenced)

@@ -1,21 +1,21 @@
-"""Partitions and replicas by their topics' names: the requests of old versions know no ids."""
+"""Partitions and replicas by topic name: requests of old versions have no topic ids."""
 
 from typing import NamedTuple
 
 
 class PartitionKey(NamedTuple):
-    """A partition. In order: by topic, then by number."""
+    """A partition (Kafka's TopicPartition). Order: by topic, then by partition."""
 
     topic: str
-    number: int
+    partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
+        return f"{self.topic}-{self.partition}"
 
 
 class ReplicaKey(NamedTuple):
-    """One copy of a partition. In order: by broker, then by partition."""
+    """A replica. Order: by broker, then by partition."""
 
     broker_id: int
     topic: str
-    number: int
+    partition: int

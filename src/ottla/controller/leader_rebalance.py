@@ -1,9 +1,9 @@
-"""Leaders move back to where they should be: when somebody asks (ElectLeaders), and by themselves.
+"""Preferred leaders are elected again: on request (ElectLeaders), and automatically.
 
-A partition's first replica is its preferred leader. After a broker was away, others lead its
-partitions; the automatic balance gives them back once more than a share of those that a broker
-is preferred for is led elsewhere (leader.imbalance.per.broker.percentage, which Kafka's KRaft
-controllers do not heed: they move every one).
+A partition's first replica is its preferred leader. After a broker was down, others lead its
+partitions; the automatic rebalance gives them back once more than a share of those that the broker
+is preferred for has another leader (leader.imbalance.per.broker.percentage, which Kafka's KRaft
+controllers ignore: they move every one).
 Source: ReplicationControlManager.electLeaders, maybeBalancePartitionLeaders, Kafka 4.0;
 KafkaController.checkAndTriggerAutoLeaderRebalance, Kafka 3.9; KIP-460.
 """
@@ -16,7 +16,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.limits import ELECTIONS_PER_STEP_MAX
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules, partitions
-from ottla.controller.partition_change import Election, Wish, change
+from ottla.controller.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
@@ -34,10 +34,10 @@ assert set(NOT_AVAILABLE) == set(ON_REQUEST.values())
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """What came of one partition's election."""
+    """The result of one partition's election."""
 
     topic: str
-    number: int
+    partition_id: int
     error: Error = Error.NONE
     message: str | None = None
 
@@ -49,56 +49,62 @@ def elect_leaders(
     election_type: int,
     context: DecisionContext,
 ) -> Decision[tuple[Elected, ...]]:
-    """Elect leaders; one answer for each different partition, in the order asked.
+    """Elect leaders; one result for each different partition, in the order asked.
 
-    `wanted` None = all partitions, of which those that need no election are not told.
-    Raises: ApiError(INVALID_REQUEST) for an election that there is not.
+    `wanted` None = all partitions; those that need no election are left out of the results.
+    Raises: ApiError(INVALID_REQUEST) for an unknown election type.
     """
     election = ON_REQUEST.get(election_type)
     if election is None:
         raise ApiError(Error.INVALID_REQUEST, f"Unknown election type {election_type}.")
     rules = Rules(image, context.config)
     records: list[PartitionChangeRecord] = []
-    answers: list[Elected] = []
-    for name, number in _all(image) if wanted is None else dict.fromkeys(wanted):
+    results: list[Elected] = []
+    for name, partition_id in _all(image) if wanted is None else dict.fromkeys(wanted):
         try:
-            records.append(_elect(image, name, number, election, rules))
+            records.append(_elect(image, name, partition_id, election, rules))
         except ApiError as refusal:
             if wanted is None and refusal.error is Error.ELECTION_NOT_NEEDED:
                 continue
-            answers.append(Elected(name, number, refusal.error, refusal.message))
+            results.append(Elected(name, partition_id, refusal.error, refusal.message))
             continue
-        answers.append(Elected(name, number))
-    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+        results.append(Elected(name, partition_id))
+    return Decision(Step(tuple(records), atomic=False), tuple(results))
 
 
 def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:
     return (
-        (topic.name, number)
-        for topic, number, _ in partitions(image)
+        (topic.name, partition_id)
+        for topic, partition_id, _ in partitions(image)
         if not image.deletions.is_queued(topic.id)
     )
 
 
 def _elect(
-    image: ClusterImage, name: str, number: int, election: Election, rules: Rules
+    image: ClusterImage, name: str, partition_id: int, election: Election, rules: Rules
 ) -> PartitionChangeRecord:
     """Return the change that an election makes. Raises: ApiError."""
     topic = image.topics.by_name(name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if image.deletions.is_queued(topic.id):
-        # Its own error alone, so that it holds up nobody else's election (KAFKA-1558).
+        # An error of this partition alone, which delays no other election (KAFKA-1558).
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"The topic {name} is being deleted")
-    partition = topic.partitions.get(number)
+    partition = topic.partitions.get(partition_id)
     if partition is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
+        raise ApiError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{partition_id}"
+        )
     is_preferred = partition.leader == partition.replicas[0]
     is_led = partition.leader != NO_LEADER
     if is_preferred if election is Election.PREFERRED else is_led:
         raise ApiError(Error.ELECTION_NOT_NEEDED)
-    record = change(
-        topic.id, number, partition, Wish(election=election), rules.change_context(name)
+    record = build_change(
+        topic.id,
+        partition_id,
+        partition,
+        PartitionTarget(election=election),
+        rules.change_context(name),
     )
     if record is None:
         raise ApiError(NOT_AVAILABLE[election])
@@ -108,19 +114,19 @@ def _elect(
 def balance(
     image: ClusterImage, config: NodeConfig, *, limit: int = ELECTIONS_PER_STEP_MAX
 ) -> Decision[bool]:
-    """Give partitions back to their preferred leaders; the reply tells whether more wait."""
+    """Give partitions back to their preferred leaders; the reply tells whether more remain."""
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in _imbalanced(
+    for topic, partition_id, partition in _imbalanced(
         image, config["leader.imbalance.per.broker.percentage"]
     ):
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
-        record = change(
+        record = build_change(
             topic.id,
-            number,
+            partition_id,
             partition,
-            Wish(election=Election.PREFERRED),
+            PartitionTarget(election=Election.PREFERRED),
             rules.change_context(topic.name),
         )
         if record is not None:
@@ -131,7 +137,7 @@ def balance(
 def _imbalanced(
     image: ClusterImage, percentage: int
 ) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
-    """Return what active brokers are preferred for and do not lead, where that is too much."""
+    """Return the partitions of active brokers over the limit that other brokers lead."""
     totals: dict[int, int] = {}
     elsewhere: dict[int, list[tuple[TopicImage, int, PartitionImage]]] = {}
     for each in partitions(image):

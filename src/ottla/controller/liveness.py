@@ -1,6 +1,6 @@
-"""When each broker was last heard of: soft state of the active controller.
+"""When each broker last sent a heartbeat: soft state of the active controller.
 
-None of it is in the log. A new controller takes every unfenced broker as heard of just now, so
+None of it is in the log. A new controller counts every broker as heard from now, so
 a failover costs a dead broker one session more, and never fences a live one.
 Source: BrokerHeartbeatManager, Kafka 4.0; KIP-631.
 """
@@ -15,8 +15,8 @@ NEVER = (1 << 63) - 1
 
 
 @dataclass(slots=True)
-class Contact:
-    """What was heard of one broker."""
+class HeartbeatState:
+    """The heartbeat state of one broker."""
 
     last_ms: int
     """Monotonic."""
@@ -27,78 +27,78 @@ class Contact:
 
 
 class BrokerLiveness:
-    """The brokers that this controller heard of; times are given, monotonic milliseconds."""
+    """The brokers' heartbeats at this controller; times are monotonic milliseconds."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         assert session_timeout_ms > 0
         self.session_timeout_ms = session_timeout_ms
-        self._contacts: dict[int, Contact] = {}
+        self._heartbeats: dict[int, HeartbeatState] = {}
 
     def activate(self, image: ClusterImage, now_ms: int, dead: Collection[int] = ()) -> None:
-        """Begin anew, as the controller that just became active.
+        """Reset, as the controller that just became active.
 
-        `dead`: brokers that certainly do not run, whose sessions are over at once. The broker
-        of a combined node is one until it has registered: it died with the process before this
-        one, and a restart after a crash must not wait for a session that nobody holds.
+        `dead`: brokers that certainly do not run, whose sessions expire at once. The broker
+        of a combined node is one until it has registered: it died with the previous process, and a
+        restart after a crash must not wait for a session that no process holds.
         """
         over_ms = now_ms - self.session_timeout_ms
-        self._contacts = {
-            broker_id: Contact(over_ms if broker_id in dead else now_ms)
+        self._heartbeats = {
+            broker_id: HeartbeatState(over_ms if broker_id in dead else now_ms)
             for broker_id in image.broker_ids()
         }
 
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int = NO_OFFSET) -> None:
-        """Note a sign of life; an offset never goes back within a registration."""
-        contact = self._contacts.setdefault(broker_id, Contact(now_ms))
-        contact.last_ms = now_ms
-        contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
+        """Record a heartbeat; an offset never goes back within a registration."""
+        heartbeat = self._heartbeats.setdefault(broker_id, HeartbeatState(now_ms))
+        heartbeat.last_ms = now_ms
+        heartbeat.metadata_offset = max(heartbeat.metadata_offset, metadata_offset)
 
     def register(self, broker_id: int, now_ms: int) -> None:
-        """Forget an earlier process of that broker and begin with this one."""
-        self._contacts[broker_id] = Contact(now_ms)
+        """Reset the state of a broker that registered as a new process."""
+        self._heartbeats[broker_id] = HeartbeatState(now_ms)
 
-    def excuse(self, late_ms: int, now_ms: int) -> None:
-        """Count a time in which nobody could be heard against no broker."""
-        for contact in self._contacts.values():
-            contact.last_ms = min(contact.last_ms + late_ms, now_ms)
+    def extend_sessions(self, late_ms: int, now_ms: int) -> None:
+        """Extend all sessions by a time in which this controller could not take heartbeats."""
+        for heartbeat in self._heartbeats.values():
+            heartbeat.last_ms = min(heartbeat.last_ms + late_ms, now_ms)
 
     def forget(self, broker_id: int) -> None:
         """Forget a broker; harmless for an unknown one."""
-        self._contacts.pop(broker_id, None)
+        self._heartbeats.pop(broker_id, None)
 
-    def leaves(self, broker_id: int, offset: int) -> None:
-        """Note the offset with which a broker's controlled shutdown began."""
-        self._contacts[broker_id].shutdown_offset = offset
+    def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
+        """Record the offset with which a broker's controlled shutdown began."""
+        self._heartbeats[broker_id].shutdown_offset = offset
 
     def shutdown_offset(self, broker_id: int) -> int:
-        """Return that offset; after a failover nobody knows it, and it counts as passed."""
-        contact = self._contacts.get(broker_id)
-        if contact is None or contact.shutdown_offset == NEVER:
+        """Return that offset; after a failover it is unknown and counts as passed."""
+        heartbeat = self._heartbeats.get(broker_id)
+        if heartbeat is None or heartbeat.shutdown_offset == NEVER:
             return NO_OFFSET
-        return contact.shutdown_offset
+        return heartbeat.shutdown_offset
 
-    def lowest_offset(self, broker_ids: Iterable[int]) -> int:
+    def lowest_metadata_offset(self, broker_ids: Iterable[int]) -> int:
         """Return how far the slowest of some brokers has replayed; NEVER for none."""
-        found = (self._contacts.get(each) for each in broker_ids)
+        found = (self._heartbeats.get(each) for each in broker_ids)
         return min(
             (NO_OFFSET if each is None else each.metadata_offset for each in found), default=NEVER
         )
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
-        """Tell whether a broker was heard of within the session timeout."""
-        contact = self._contacts.get(broker_id)
-        return contact is not None and now_ms - contact.last_ms < self.session_timeout_ms
+        """Tell whether a broker sent a heartbeat within the session timeout."""
+        heartbeat = self._heartbeats.get(broker_id)
+        return heartbeat is not None and now_ms - heartbeat.last_ms < self.session_timeout_ms
 
     def stalest(self, image: ClusterImage) -> tuple[int, int] | None:
-        """Return (when its session ends, broker) of the unfenced broker silent longest."""
+        """Return (session end, broker) of the unfenced broker with the oldest heartbeat."""
         silent = (
-            (contact.last_ms + self.session_timeout_ms, broker_id)
-            for broker_id, contact in self._contacts.items()
+            (heartbeat.last_ms + self.session_timeout_ms, broker_id)
+            for broker_id, heartbeat in self._heartbeats.items()
             if (broker := image.brokers.get(broker_id)) is not None and not broker.fenced
         )
         return min(silent, default=None)
 
     def next_check_ms(self, image: ClusterImage) -> int | None:
-        """Return when a session can end first, or None where nobody is unfenced."""
+        """Return when the next session can expire, or None where no broker is unfenced."""
         stalest = self.stalest(image)
         return None if stalest is None else stalest[0]

@@ -1,8 +1,8 @@
-"""Where a controller's decisions become facts: one port, three back ends.
+"""The port through which a controller's decisions are committed: one port, three back ends.
 
-A back end keeps an image: what it has appended and what others have written (brokers that came,
-topics that a tool created). A decider rests on that image; its step is appended under the epoch of
-the controller that decided it, and the answer is one of four. Whoever listens hears of every
+A back end keeps an image: what it has appended and what others have written (brokers that
+appeared, topics that a tool created). A decider uses that image; its step is appended under the
+epoch of the controller that decided it, with one of four outcomes. Listeners get every
 change in the order in which it came into the image, whoever made it.
 
 Back ends: memory (`ottla.testing.memory_store`), the KRaft log, and ZooKeeper.
@@ -21,21 +21,22 @@ from ottla.metadata.image import ClusterImage
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The step's records are facts. `deltas`: what they changed, one for each part that was
-    written as a whole. Listeners have heard of them; what others changed may lie in between."""
+    """The step's records are committed. `deltas`: what they changed, one for each part that was
+    written atomically. Listeners have got them; changes of others may lie in between.
+    """
 
     deltas: tuple[ClusterDelta, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Another controller rules: nothing of this part was written, and nothing ever will be."""
+    """Another controller is active: nothing of this part was written, and nothing ever will be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Somebody else had changed these. They have been read anew and are in the image: decide
-    again. Parts of a step that is not atomic may have been written: they are in the image, too.
+    """Another writer had changed these keys. They have been read again and are in the image: decide
+    again. Parts of a splittable step may have been written: they are in the image, too.
     """
 
     keys: frozenset[str]
@@ -43,15 +44,16 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Whether it was written cannot be known any more. What it would have changed has been read
-    anew and is in the image: decide again."""
+    """Whether it was written cannot be known. What it would have changed has been read
+    again and is in the image: decide again.
+    """
 
 
 Appended = Committed | Fenced | Conflict | Unknown
 
 
 class MetadataPort(Protocol):
-    """One cluster's facts, as one controller reads and writes them."""
+    """The metadata of one cluster, as one controller reads and writes it."""
 
     @property
     def image(self) -> ClusterImage:
@@ -60,11 +62,11 @@ class MetadataPort(Protocol):
 
     def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
         """Write a step decided on `image`, which has not changed since. One at a time: the next
-        one after this one's answer. A step that can never be written (too large, refused for
-        other reasons than the four) raises, or is answered with, an ApiError.
+        one after this one's outcome. A step that can never be written (too large, refused for
+        other reasons than the four) raises, or completes with, an ApiError.
 
-        Order: a part is written; its delta is in the image; listeners hear of it; the next part.
-        The answer comes after all that.
+        Order: a part is written; its delta is in the image; listeners are called; the next part.
+        The outcome comes after all that.
         """
         ...
 

@@ -1,9 +1,9 @@
-"""Partitions that are assigned and were never led get their first leader.
+"""Assigned partitions that never had a leader get their first one.
 
-Only where others may write assignments, which is ZooKeeper: a topic that a tool wrote, or that a
-controller left behind which died between writing the assignment and the states. Of the assigned
-replicas those that are alive are in sync, and the first of them leads; where none is, the
-partition stays new until a broker comes.
+Only where others may write assignments, which is ZooKeeper: a topic that a tool wrote, or one
+whose controller died between writing the assignment and the states. The live replicas of the
+assignment are in sync, and the first of them leads; without one, the
+partition stays in state NEW until a broker starts.
 Source: PartitionStateMachine.initializeLeaderAndIsrForPartitions, Kafka 3.9.
 """
 
@@ -21,7 +21,7 @@ from ottla.metadata.topics import DIRECTORY_MIGRATING, partition_record
 
 
 def is_new(partition: PartitionImage) -> bool:
-    """Tell whether nobody ever led a partition."""
+    """Tell whether a partition never had a leader."""
     return partition.leader_epoch == NO_EPOCH
 
 
@@ -33,13 +33,17 @@ def bring_online(image: ClusterImage, config: NodeConfig) -> Step:
 
 
 def _online(
-    image: ClusterImage, topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
+    image: ClusterImage,
+    topic: TopicImage,
+    partition_id: int,
+    partition: PartitionImage,
+    rules: Rules,
 ) -> Iterator[PartitionRecord]:
-    around = rules.change_context(topic.name)
+    context = rules.change_context(topic.name)
     live = tuple(
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if around.is_acceptable(replica, directory)
+        if context.is_acceptable(replica, directory)
     )
     if live:
         led = replace(
@@ -49,13 +53,13 @@ def _online(
             leader_epoch=first_leader_epoch(image, topic.name),
             partition_epoch=0,
         )
-        yield partition_record(topic.id, number, led)
+        yield partition_record(topic.id, partition_id, led)
 
 
 def assigned_anew(
-    topic_id: Uuid, number: int, partition: PartitionImage, replicas: tuple[int, ...]
+    topic_id: Uuid, partition_id: int, partition: PartitionImage, replicas: tuple[int, ...]
 ) -> PartitionRecord:
-    """Return a new partition's record with other replicas: nobody has to catch up with anything."""
+    """Return a new partition's record with other replicas; none of them has to catch up."""
     assert is_new(partition)
     moved = replace(
         partition,
@@ -64,4 +68,4 @@ def assigned_anew(
         adding_replicas=(),
         removing_replicas=(),
     )
-    return partition_record(topic_id, number, moved)
+    return partition_record(topic_id, partition_id, moved)

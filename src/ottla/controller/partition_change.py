@@ -1,13 +1,13 @@
-"""From a wish about one partition to at most one record: reassignment, ISR, ELR, leader, epochs.
+"""One partition's target becomes at most one record: reassignment, ISR, ELR, leader, epochs.
 
-Everything that changes a partition passes here, so the rules stand once and in one order:
+Every change of a partition is made here, so the rules exist once and in one order:
 finish a reassignment whose target replicas are in sync; compute the eligible leader replicas;
-elect; bump the leader epoch where a replica was taken out, and over ZooKeeper where one was added
+elect; bump the leader epoch where a replica was removed, and in ZooKeeper mode where one was added
 or a reassignment begins; write only what changed.
 
-Leaders. The present one stays if it can, else the first of the replicas' order that is in the ISR
-and active; only where the ISR is empty, one of the ELR; only where both are, the last known
-leader, whose log is then the only truth left. An unclean election takes any active replica.
+Leaders. The present one stays if it can, else the first in the order of replicas that is in the
+ISR and active; only where the ISR is empty, one of the ELR; only where both are, the last known
+leader, whose log is then the best one left. An unclean election takes any active replica.
 
 ELR (KIP-966): replicas that left the ISR while it was below min.insync.replicas, so that nothing
 can have been committed since without them. They lead safely, unless a broker returned without
@@ -15,9 +15,9 @@ proof that what it had acknowledged is on its disk. While there is an ELR the IS
 empty; without the feature the last member stays listed without leading (KAFKA-708), since only
 it surely has every acknowledged record.
 
-Differences from Kafka 4.0, all on the safe side: a replica that is assigned no more is not
-eligible; nobody stays eligible beside a leader that commits alone; the last known leader must be
-an assigned and acceptable one (KAFKA-19522).
+Differences from Kafka 4.0, all on the safe side: a replica that is no longer assigned is not
+eligible; no replica stays eligible beside a leader that commits alone; the last known leader must
+be an assigned and acceptable one (KAFKA-19522).
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0;
 KafkaController.onPartitionReassignment, 3.9 (the epoch that begins with a reassignment).
 """
@@ -54,11 +54,11 @@ class Election(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What somebody wants of a partition; None = as it is.
+class PartitionTarget:
+    """The target of a partition; None = unchanged (Kafka's PartitionChangeBuilder).
 
-    Fields: `directories`: folders by broker, for replicas that are new or moved; a new replica
-            that is not named gets the one that its broker chooses.
+    Fields: `directories`: log directories by broker, for replicas that are new or moved; for a new
+            replica that is not named, its broker chooses one.
             `unclean_shutdown`: brokers whose unflushed data is lost: not eligible any more.
     """
 
@@ -76,24 +76,24 @@ class Wish:
 class ChangeContext:
     """What a change depends on besides the partition.
 
-    Fields: `is_acceptable`: tells whether a broker is active with that folder of its online.
+    Fields: `is_acceptable`: tells whether a broker is active and its log directory online.
             `min_isr`: min.insync.replicas of the topic; the number of replicas bounds it.
-            `orders_come_late`: brokers are told by requests (ZooKeeper), of which a copy may be
-            read long after. One to delete a replica must not hit it when it was added again, and
-            tells the leader epoch only; so an addition begins one, too, and, as in Kafka, each
-            reassignment that does not end at once.
+            `requests_may_be_delayed`: brokers get requests (ZooKeeper), of which a copy may be read
+            much later. A StopReplica with deletion must not hit a replica that was added again,
+            and has only the leader epoch; so an addition begins a leader epoch, too, and, as in
+            Kafka, each reassignment that does not end at once.
     """
 
     is_acceptable: Callable[[int, Uuid], bool]
     min_isr: int
     elr_enabled: bool
-    orders_come_late: bool = False
+    requests_may_be_delayed: bool = False
 
 
-def acceptor(
+def leader_predicate(
     image: ClusterImage, *, without: int | None = None, plus: int | None = None
 ) -> Callable[[int, Uuid], bool]:
-    """Return the test for leaders as the image says it.
+    """Return the predicate that tells acceptable leaders by the image.
 
     `without`, `plus`: a broker that the step under way takes out, or unfences.
     """
@@ -101,10 +101,10 @@ def acceptor(
     if plus is not None and plus in image.brokers:
         active.add(plus)
     active.discard(-1 if without is None else without)
-    folders = {broker_id: frozenset(image.brokers[broker_id].log_dirs) for broker_id in active}
+    online_dirs = {broker_id: frozenset(image.brokers[broker_id].log_dirs) for broker_id in active}
 
     def is_acceptable(broker_id: int, directory: Uuid) -> bool:
-        online = folders.get(broker_id)
+        online = online_dirs.get(broker_id)
         if online is None or directory == DIRECTORY_LOST:
             return False
         return not online or directory in online or directory in UNKNOWN_DIRECTORIES
@@ -112,56 +112,62 @@ def acceptor(
     return is_acceptable
 
 
-def change(
+def build_change(
     topic_id: Uuid,
-    number: int,
+    partition_id: int,
     partition: PartitionImage,
-    wish: Wish,
-    around: ChangeContext,
+    target: PartitionTarget,
+    context: ChangeContext,
 ) -> PartitionChangeRecord | None:
-    """Return the record that brings about what is wished as far as the rules allow, or None.
+    """Return the record that reaches the target as far as the rules allow, or None.
 
-    None also for a partition that nobody ever led: its first leader is `new_partitions`' to find.
+    None also for a partition that never had a leader: `new_partitions` elects its first.
     """
     if partition.leader_epoch == NO_EPOCH:
         return None
-    goal = _eligible(partition, _reassigned(_wished(partition, wish)), wish, around)
-    goal, elected_uncleanly = _led(goal, wish.election, around)
-    # An election makes its leader the ISR, which may be all that a reassignment waited for.
-    goal = _reassigned(goal)
-    if goal.elr and (elected_uncleanly or not around.elr_enabled):
+    goal = _with_elr(
+        partition, _complete_reassignment(_with_target(partition, target)), target, context
+    )
+    goal, elected_uncleanly = _with_leader(goal, target.election, context)
+    # An election may make its leader the ISR, which may complete a reassignment.
+    goal = _complete_reassignment(goal)
+    if goal.elr and (elected_uncleanly or not context.elr_enabled):
         goal = replace(goal, elr=())
-    if not goal.isr and not around.elr_enabled:
-        goal = replace(goal, isr=_kept_isr(partition, goal))
-    goal = _remembering(partition, goal, around)
-    return _record(topic_id, number, partition, goal, around)
+    if not goal.isr and not context.elr_enabled:
+        goal = replace(goal, isr=_fallback_isr(partition, goal))
+    goal = _with_last_known_elr(partition, goal, context)
+    return _record(topic_id, partition_id, partition, goal, context)
 
 
-def _wished(partition: PartitionImage, wish: Wish) -> PartitionImage:
-    replicas = partition.replicas if wish.replicas is None else wish.replicas
+def _with_target(partition: PartitionImage, target: PartitionTarget) -> PartitionImage:
+    replicas = partition.replicas if target.replicas is None else target.replicas
     assert replicas, "a partition has replicas"
     directories = partition.directories
-    if replicas != partition.replicas or wish.directories:
+    if replicas != partition.replicas or target.directories:
         known = {
             **dict(zip(partition.replicas, directories, strict=True)),
-            **(wish.directories or {}),
+            **(target.directories or {}),
         }
         directories = tuple(known.get(each, DIRECTORY_UNASSIGNED) for each in replicas)
     return replace(
         partition,
         replicas=replicas,
         directories=directories,
-        isr=partition.isr if wish.isr is None else wish.isr,
-        removing_replicas=partition.removing_replicas if wish.removing is None else wish.removing,
-        adding_replicas=partition.adding_replicas if wish.adding is None else wish.adding,
+        isr=partition.isr if target.isr is None else target.isr,
+        removing_replicas=partition.removing_replicas
+        if target.removing is None
+        else target.removing,
+        adding_replicas=partition.adding_replicas if target.adding is None else target.adding,
         leader_recovery_state=(
-            partition.leader_recovery_state if wish.recovery_state is None else wish.recovery_state
+            partition.leader_recovery_state
+            if target.recovery_state is None
+            else target.recovery_state
         ),
     )
 
 
-def _reassigned(goal: PartitionImage) -> PartitionImage:
-    """Finish a reassignment as soon as every replica that is to stay is in sync."""
+def _complete_reassignment(goal: PartitionImage) -> PartitionImage:
+    """Finish a reassignment as soon as all replicas that are to stay are in sync."""
     removing = goal.removing_replicas
     if not removing and not goal.adding_replicas:
         return goal
@@ -180,33 +186,33 @@ def _reassigned(goal: PartitionImage) -> PartitionImage:
     )
 
 
-def _eligible(
-    partition: PartitionImage, goal: PartitionImage, wish: Wish, around: ChangeContext
+def _with_elr(
+    partition: PartitionImage, goal: PartitionImage, target: PartitionTarget, context: ChangeContext
 ) -> PartitionImage:
     """Compute the eligible leader replicas: none where the ISR is as large as it must be."""
-    if not around.elr_enabled:
+    if not context.elr_enabled:
         return goal
-    if _is_large_enough(goal.isr, goal, around):
+    if _is_large_enough(goal.isr, goal, context):
         elr: tuple[int, ...] = ()
     else:
-        candidates = {*partition.elr, *partition.isr}.difference(goal.isr, wish.unclean_shutdown)
+        candidates = {*partition.elr, *partition.isr}.difference(goal.isr, target.unclean_shutdown)
         elr = tuple(each for each in goal.replicas if each in candidates)
     return goal if elr == goal.elr else replace(goal, elr=elr)
 
 
-def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, around: ChangeContext) -> bool:
+def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, context: ChangeContext) -> bool:
     """Tell whether such an ISR commits by itself, so that others may miss what it committed."""
-    return len(isr) >= min(around.min_isr, len(goal.replicas))
+    return len(isr) >= min(context.min_isr, len(goal.replicas))
 
 
-def _led(
-    goal: PartitionImage, election: Election, around: ChangeContext
+def _with_leader(
+    goal: PartitionImage, election: Election, context: ChangeContext
 ) -> tuple[PartitionImage, bool]:
     """Return the partition with its leader, and whether that may lack acknowledged records."""
     active = [
         replica
         for replica, directory in zip(goal.replicas, goal.directories, strict=True)
-        if around.is_acceptable(replica, directory)
+        if context.is_acceptable(replica, directory)
     ]
     safe = [each for each in active if each in (goal.isr or goal.elr)]
     if safe:
@@ -217,12 +223,12 @@ def _led(
         if leader in goal.isr:
             return replace(goal, leader=leader), False
         left = tuple(each for each in goal.elr if each != leader)
-        if _is_large_enough((leader,), goal, around):
+        if _is_large_enough((leader,), goal, context):
             left = ()
         return replace(goal, leader=leader, isr=(leader,), elr=left), False
     leader = NO_LEADER
-    if around.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:
-        # Nobody is known to have everything, so the one that led last comes nearest to it.
+    if context.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:
+        # No replica surely has everything; the last leader lacks the least.
         leader = goal.last_known_elr[0] if goal.last_known_elr[0] in active else NO_LEADER
     if leader == NO_LEADER and election is Election.UNCLEAN and active:
         leader = active[0]
@@ -231,17 +237,17 @@ def _led(
     return replace(goal, leader=leader, isr=(leader,), leader_recovery_state=RECOVERING), True
 
 
-def _kept_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...]:
-    """Return the ISR that stays where a wish would empty it (KAFKA-708)."""
+def _fallback_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...]:
+    """Return the ISR that stays where the target would empty it (KAFKA-708)."""
     left = tuple(each for each in partition.isr if each in goal.replicas)
     return left or partition.isr
 
 
-def _remembering(
-    partition: PartitionImage, goal: PartitionImage, around: ChangeContext
+def _with_last_known_elr(
+    partition: PartitionImage, goal: PartitionImage, context: ChangeContext
 ) -> PartitionImage:
-    """Note who led last when the ISR runs empty, and forget it once somebody leads."""
-    if not around.elr_enabled:
+    """Record the last leader when the ISR becomes empty, and clear it once there is a leader."""
+    if not context.elr_enabled:
         known: tuple[int, ...] = ()
     elif goal.leader != NO_LEADER:
         known = ()
@@ -257,24 +263,25 @@ def _remembering(
 
 def _record(
     topic_id: Uuid,
-    number: int,
+    partition_id: int,
     partition: PartitionImage,
     goal: PartitionImage,
-    around: ChangeContext,
+    context: ChangeContext,
 ) -> PartitionChangeRecord | None:
     leader = LEADER_UNCHANGED
     before, after = set(partition.replicas), set(goal.replicas)
-    # A replica that was taken out must not go on fetching as one: its epoch has passed.
-    begins = not before <= after or (
-        around.orders_come_late and (not after <= before or _turns(partition, goal))
+    # A removed replica must not fetch as a replica: a new leader epoch fences it.
+    bumps_epoch = not before <= after or (
+        context.requests_may_be_delayed
+        and (not after <= before or _starts_reassignment(partition, goal))
     )
-    if goal.leader != partition.leader or begins:
+    if goal.leader != partition.leader or bumps_epoch:
         leader = goal.leader
     elif goal == partition:
         return None
     recovery = goal.leader_recovery_state
     return PartitionChangeRecord(
-        partition_id=number,
+        partition_id=partition_id,
         topic_id=topic_id,
         isr=_changed(partition.isr, goal.isr),
         leader=leader,
@@ -290,8 +297,8 @@ def _record(
     )
 
 
-def _turns(partition: PartitionImage, goal: PartitionImage) -> bool:
-    """Tell whether a reassignment begins, or turns to another target."""
+def _starts_reassignment(partition: PartitionImage, goal: PartitionImage) -> bool:
+    """Tell whether a reassignment begins, or changes its target."""
     moving = (goal.adding_replicas, goal.removing_replicas)
     return any(moving) and moving != (partition.adding_replicas, partition.removing_replicas)
 

@@ -2,11 +2,11 @@
 
 All transitions of partitions are here, and only here. Values are the ids that Kafka's metrics and
 tools show. The loops of ONLINE and OFFLINE are transitions like others: a new election of a led
-partition, and a failure that is heard of twice.
+partition, and a failure that is observed twice.
 
-Nobody walks this table: deciders change the image, and the state follows from that,
+No code walks this table: deciders change the image, and the state follows from that,
 `partition_state_of`. What is written at once is one change though it takes several steps here: a
-topic that is made with its leaders, a deletion that begins on a partition that is led.
+topic that is created with its leaders, a deletion that begins on a partition with a leader.
 Source: PartitionStateMachine.scala, Kafka 3.9; KAFKA-499.
 """
 
@@ -18,14 +18,14 @@ from ottla.metadata.image import ClusterImage
 
 
 class PartitionState(Enum):
-    """Where a partition is between its creation and its deletion."""
+    """The state of a partition between its creation and its deletion."""
 
     NEW = 0
     """It has replicas, but no leader and no in-sync set yet."""
     ONLINE = 1
-    """A leader was elected, and lives as far as is known."""
+    """A leader was elected, and is alive as far as is known."""
     OFFLINE = 2
-    """It had a leader, which is gone, and no other one could be elected yet."""
+    """Its leader failed, and no other one could be elected yet."""
     NON_EXISTENT = 3
     """It was never created, or has been deleted."""
 
@@ -53,7 +53,7 @@ _KAFKA_NAMES: Final = {
 }
 
 INITIAL: Final = _S.NON_EXISTENT
-"""The state of whatever nobody has spoken of."""
+"""The state of an unknown partition."""
 
 assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(PartitionState)  # No state without its row.
 assert all(PREVIOUS.values())  # None that cannot be entered,
@@ -65,16 +65,16 @@ def is_legal(source: PartitionState, target: PartitionState) -> bool:
     return source in PREVIOUS[target]
 
 
-def partition_state_of(image: ClusterImage, topic_id: Uuid, number: int) -> PartitionState:
-    """Return the state that the metadata says a partition is in.
+def partition_state_of(image: ClusterImage, topic_id: Uuid, partition_id: int) -> PartitionState:
+    """Return a partition's state by the metadata.
 
-    A leader in the image is alive as far as the controller knows: fencing takes it away in the same
-    decision, a registration that vanished in the next one. In KRaft partitions are made with their
-    leaders, so none is ever NEW. A topic whose deletion has begun is there still over ZooKeeper,
-    but nobody serves it.
+    A leader in the image is alive as far as the controller knows: fencing removes it in the same
+    decision, a registration that vanished in the next one. In KRaft partitions are created with
+    their leaders, so none is ever NEW. In ZooKeeper mode a topic whose deletion has begun is still
+    in the image, but no broker serves it.
     """
     topic = image.topics.by_id(topic_id)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     if partition is None or image.deletions.is_being_deleted(topic_id):
         return PartitionState.NON_EXISTENT
     if partition.leader_epoch == NO_EPOCH:

@@ -1,4 +1,4 @@
-"""Large requests are cut into parts, each of which one step decides."""
+"""Large requests are split into parts, each of which one step decides."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
@@ -12,9 +12,9 @@ def in_parts(
     size_max: int,
     size: Callable[[P], int] = lambda _: 1,
 ) -> list[tuple[P, ...]]:
-    """Cut a request into parts, in order of the first that has each name; at least one part.
+    """Split a request into parts, in order of the first occurrence of each name; at least one part.
 
-    Equal names stay together: that they are equal is for one decision to see. A part ends with the
+    Equal names stay together, so that one decision sees the duplicates. A part ends with the
     name with which it reaches `size_max`, counted by `size` and by names.
     """
     by_name: dict[Hashable, list[P]] = {}

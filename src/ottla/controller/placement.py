@@ -1,10 +1,10 @@
 """Where new replicas go: spread over racks, then over brokers, then over leaders.
 
-The unfenced brokers stand in a ring in which racks alternate. Partition p is led by the broker
+The unfenced brokers form a ring in which racks alternate. Partition p is led by the broker
 at p plus a random start, so leaders differ by one at most; followers come from further along the
-ring, first from racks that the partition has not got yet, each turn of the ring at a greater
+ring, first from racks that the partition does not have yet, each turn of the ring at a greater
 distance, so that the partitions of one leader do not share their followers. Fenced brokers are
-taken only where the others do not suffice, and never lead.
+used only where the others do not suffice, and never lead.
 Source: in spirit StripedReplicaPlacer (Kafka 4.0) and AdminUtils' rack-aware assignment (KIP-36).
 """
 
@@ -26,9 +26,9 @@ class Candidate:
 
 
 def candidates(image: ClusterImage) -> tuple[Candidate, ...]:
-    """Return the brokers that take new replicas: all but those on their way out.
+    """Return the brokers that take new replicas: all but those in controlled shutdown.
 
-    One that has left counts as fenced: a topic that is made while a node restarts keeps its place.
+    One that has stopped counts as fenced, so that new topics may use a node that restarts.
     """
     return tuple(
         Candidate(broker.id, broker.rack, broker.fenced)
@@ -93,7 +93,7 @@ def _replicas(
         used = {each.rack for each in chosen}
         elsewhere: list[Candidate] = []
         for each in pool:
-            # A second replica of a rack waits until the others have had theirs.
+            # A second replica in a rack comes after all other racks.
             if each.rack is not None and each.rack in used:
                 elsewhere.append(each)
             else:

@@ -23,7 +23,7 @@ def allocate_producer_ids(
     if broker.epoch != broker_epoch:
         raise ApiError(
             Error.STALE_BROKER_EPOCH,
-            f"Expected the broker epoch {broker.epoch}, but broker {broker_id} said"
+            f"Expected the broker epoch {broker.epoch}, but broker {broker_id} sent"
             f" {broker_epoch}.",
         )
     first = image.producer_ids.next_producer_id

@@ -1,19 +1,19 @@
 """Partitions move to other brokers, and get more or fewer replicas, while they are in use.
 
-A reassignment lives in the partition itself. Its start writes the target replicas first, those on
-their way out behind them, and both differences as adding and removing replicas. Followers join
-the ISR as always; the change that makes every target replica a member of it also ends the
+The state of a reassignment is in the partition. Its start writes the target replicas first, those
+to be removed behind them, and both differences as adding and removing replicas. Followers join
+the ISR as always; the change that makes the last target replica a member of it also ends the
 reassignment (`partition_change`): the removed ones leave the replicas and the ISR, and the leader
-epoch is bumped so that they notice. Until then all replicas count, and nothing is less safe than
-before. What only drops or reorders replicas in sync ends with its own start.
+epoch is bumped so that they are fenced. Until then all replicas count, and nothing is less safe
+than before. A reassignment that only drops or reorders replicas in sync ends with its start.
 
-Cancelling takes the adding replicas out again. Where no other one is in the ISR that could lose
+Cancelling removes the adding replicas again. Where no other one is in the ISR that could lose
 records, so it is refused unless the topic allows unclean elections; then an eligible replica
 leads before any other one, where Kafka takes the first.
 
-One difference from Kafka 4.0: a target that replaces another one, still under way, does not
-forget which replicas were there first (Kafka then takes the adding replicas of the given-up
-target for original ones, and cancelling leaves them all). A replica of the given-up target alone
+One difference from Kafka 4.0: a target that replaces another one, still under way, keeps
+the original replicas (Kafka then counts the adding replicas of the replaced
+target as original, and cancelling leaves them all). A replica of the replaced target alone
 is both adding and removing.
 Not done: throttled replicas (quotas).
 Source: ReplicationControlManager, PartitionReassignmentReplicas, PartitionReassignmentRevert,
@@ -29,7 +29,7 @@ from ottla.controller.assignment import RegistrationCheck, check_replicas, defau
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules, partitions
 from ottla.controller.new_partitions import assigned_anew, is_new
-from ottla.controller.partition_change import Election, Wish, change
+from ottla.controller.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -39,19 +39,19 @@ from ottla.metadata.records import PartitionChangeRecord, PartitionRecord
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A partition and the replicas that it shall have; None cancels what is under way."""
+    """A partition and its target replicas; None cancels the reassignment under way."""
 
     topic: str
-    number: int
+    partition_id: int
     replicas: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """What came of it: the beginning of a move, its end at once, or a refusal."""
+    """The result for one partition: a started reassignment, a finished one, or an error."""
 
     topic: str
-    number: int
+    partition_id: int
     error: Error = Error.NONE
     message: str | None = None
 
@@ -61,7 +61,7 @@ class Ongoing:
     """A reassignment under way."""
 
     topic: str
-    number: int
+    partition_id: int
     partition: PartitionImage
 
 
@@ -73,67 +73,75 @@ def alter_reassignments(
     context: DecisionContext,
     check: RegistrationCheck | None = None,
 ) -> Decision[tuple[Reassigned, ...]]:
-    """Start, change or cancel reassignments; one answer each, in the order asked.
+    """Start, change or cancel reassignments; one result each, in the order asked.
 
     `may_change_factor`: False refuses targets of another size (KIP-860). `check`: which targets
     must be registered brokers; None = those that the context's policy names.
     Raises: ApiError(POLICY_VIOLATION) where the request is too large for one step.
     """
     check_partition_total(len(wanted))
-    counts = Counter((target.topic, target.number) for target in wanted)
+    counts = Counter((target.topic, target.partition_id) for target in wanted)
     rules = Rules(image, context.config)
     check = context.assignments.reassigned if check is None else check
     records: list[PartitionRecord | PartitionChangeRecord] = []
-    answers: list[Reassigned] = []
+    results: list[Reassigned] = []
     for target in wanted:
         try:
-            if counts[target.topic, target.number] > 1:
+            if counts[target.topic, target.partition_id] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate partition.")
             topic, partition = _find(image, target)
             if target.replicas is None:
-                wish = _cancelled(topic, target.number, partition, rules)
+                partition_target = _cancelled(topic, target.partition_id, partition, rules)
             else:
                 if not may_change_factor:
                     _check_factor(partition, target.replicas)
-                wish = _moved(image, partition, target.replicas, check)
+                partition_target = _moved(image, partition, target.replicas, check)
                 if is_new(partition):
                     records.append(
-                        assigned_anew(topic.id, target.number, partition, target.replicas)
+                        assigned_anew(topic.id, target.partition_id, partition, target.replicas)
                     )
         except ApiError as refusal:
-            answers.append(Reassigned(target.topic, target.number, refusal.error, refusal.message))
+            results.append(
+                Reassigned(target.topic, target.partition_id, refusal.error, refusal.message)
+            )
             continue
-        record = change(topic.id, target.number, partition, wish, rules.change_context(topic.name))
+        record = build_change(
+            topic.id,
+            target.partition_id,
+            partition,
+            partition_target,
+            rules.change_context(topic.name),
+        )
         if record is not None:
             records.append(record)
-        answers.append(Reassigned(target.topic, target.number))
-    return Decision(Step(tuple(records)), tuple(answers))
+        results.append(Reassigned(target.topic, target.partition_id))
+    return Decision(Step(tuple(records)), tuple(results))
 
 
 def list_reassignments(
     image: ClusterImage, wanted: Sequence[tuple[str, Sequence[int]]] | None
 ) -> tuple[Ongoing, ...]:
-    """Return what is under way: everywhere, or among these partitions of these topics.
+    """Return reassignments under way: all, or those of these partitions of these topics.
 
-    What does not exist is passed over, as what does not move.
+    Unknown partitions are skipped, and so are those without a reassignment.
     """
     found: list[Ongoing] = []
     if wanted is None:
         for topic in image.topics:
             found += [
-                Ongoing(topic.name, number, partition)
-                for number, partition in topic.in_order()
+                Ongoing(topic.name, partition_id, partition)
+                for partition_id, partition in topic.in_order()
                 if is_reassigned(partition)
             ]
         return tuple(found)
-    for name, numbers in wanted:
+    for name, partition_ids in wanted:
         named = image.topics.by_name(name)
         if named is None:
             continue
-        for number in numbers:
-            partition_or_none = named.partitions.get(number)
+        for partition_id in partition_ids:
+            partition_or_none = named.partitions.get(partition_id)
             if partition_or_none is not None and is_reassigned(partition_or_none):
-                found.append(Ongoing(name, number, partition_or_none))
+                found.append(Ongoing(name, partition_id, partition_or_none))
     return tuple(found)
 
 
@@ -150,15 +158,15 @@ def target_of(partition: PartitionImage) -> tuple[int, ...]:
 def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     """End the reassignments whose target replicas are all in sync.
 
-    The change that brings the last of them in sync does that; but somebody else may have written
-    the in-sync replicas, or the assignment, while there was no controller.
+    The change that brings the last of them in sync ends one; but in ZooKeeper others may have
+    written the in-sync replicas, or the assignment, while there was no controller.
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if is_reassigned(partition) and set(target_of(partition)) <= set(partition.isr):
-            around = rules.change_context(topic.name)
-            record = change(topic.id, number, partition, Wish(), around)
+            context = rules.change_context(topic.name)
+            record = build_change(topic.id, partition_id, partition, PartitionTarget(), context)
             if record is not None:
                 records.append(record)
     return Step(tuple(records), atomic=False)
@@ -171,21 +179,21 @@ def _find(image: ClusterImage, target: Target) -> tuple[TopicImage, PartitionIma
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {target.topic}."
         )
     if image.deletions.is_queued(topic.id) and target.replicas is not None:
-        # Cancelling is what lets a deletion begin that waits for the reassignment's end.
+        # Cancelling is allowed: a deletion may wait for the reassignment's end.
         raise ApiError(
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {topic.name} is marked for deletion."
         )
-    partition = topic.partitions.get(target.number)
+    partition = topic.partitions.get(target.partition_id)
     if partition is None:
         raise ApiError(
             Error.UNKNOWN_TOPIC_OR_PARTITION,
-            f"Unable to find partition {target.topic}:{target.number}.",
+            f"Unable to find partition {target.topic}:{target.partition_id}.",
         )
     return topic, partition
 
 
 def _check_factor(partition: PartitionImage, replicas: tuple[int, ...]) -> None:
-    """Refuse another number of replicas than the one that the present target has."""
+    """Refuse another number of replicas than that of the present target."""
     present = len(set(partition.replicas) - set(partition.removing_replicas))
     if len(replicas) != present:
         raise ApiError(
@@ -199,8 +207,8 @@ def _moved(
     partition: PartitionImage,
     target: tuple[int, ...],
     check: RegistrationCheck,
-) -> Wish:
-    """Return the wish that starts a reassignment or turns the present one to another target."""
+) -> PartitionTarget:
+    """Return the target that starts a reassignment or changes the present one."""
     present = set(partition.replicas)
     added = sorted(set(target) - present)
     adding = (*partition.adding_replicas, *added)
@@ -211,7 +219,7 @@ def _moved(
     }[check]
     check_replicas(image, target, None, registered=registered)
     removing = tuple(sorted(present - set(target)))
-    return Wish(
+    return PartitionTarget(
         replicas=target + removing,
         removing=removing,
         adding=tuple(sorted({*adding})),
@@ -219,8 +227,10 @@ def _moved(
     )
 
 
-def _cancelled(topic: TopicImage, number: int, partition: PartitionImage, rules: Rules) -> Wish:
-    """Return the wish for the replicas and the ISR as they were without the adding ones."""
+def _cancelled(
+    topic: TopicImage, partition_id: int, partition: PartitionImage, rules: Rules
+) -> PartitionTarget:
+    """Return the target with the replicas and the ISR without the adding ones."""
     if not is_reassigned(partition):
         raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
     adding = partition.adding_replicas
@@ -231,12 +241,13 @@ def _cancelled(topic: TopicImage, number: int, partition: PartitionImage, rules:
     if not isr and election is not Election.UNCLEAN:
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT,
-            f"Unable to revert the assignment of partition {topic.name}:{number}: no replica that"
-            " it would leave is in sync, and the topic does not allow unclean leader elections.",
+            f"Unable to revert the assignment of partition {topic.name}:{partition_id}: no replica"
+            " that it would leave is in sync, and the topic does not allow unclean leader"
+            " elections.",
         )
     if not isr and not set(partition.elr) & set(replicas):
         isr = replicas[:1]
-    return Wish(
+    return PartitionTarget(
         isr=isr,
         replicas=replicas,
         removing=(),

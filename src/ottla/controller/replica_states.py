@@ -2,10 +2,10 @@
 
 All transitions of replicas are here, and only here. Values are the ids that Kafka's metrics and
 tools show. An ineligible replica has two ways back: to ONLINE, when its broker returns, and to
-OFFLINE, from where its deletion is tried again.
+OFFLINE, from where its deletion is retried.
 
 Only deletions walk this table, step by step (`deletion_policy`), and keep the states of their
-replicas in the ledger. Of all others the state follows from the image, `replica_state_of`.
+replicas in the ledger. The state of all others follows from the image, `replica_state_of`.
 Source: ReplicaStateMachine.scala, Kafka 3.9; KAFKA-499.
 """
 
@@ -18,20 +18,20 @@ from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
 
 class ReplicaState(Enum):
-    """Where a replica is between its creation and its deletion."""
+    """The state of a replica between its creation and its deletion."""
 
     NEW = 1
     """Just assigned: it may only follow, and is in no in-sync set."""
     ONLINE = 2
     """On a broker that is alive: it may lead or follow."""
     OFFLINE = 3
-    """Its broker or its disk is gone, or it was told to stop fetching."""
+    """Its broker or its disk failed, or it was stopped by StopReplica."""
     DELETION_STARTED = 4
-    """Its broker was told to delete it."""
+    """Its broker was sent the order to delete it."""
     DELETION_SUCCESSFUL = 5
-    """Its broker has said that it did."""
+    """Its broker responded that it is deleted."""
     DELETION_INELIGIBLE = 6
-    """It cannot be deleted for now: its broker is gone, or its disk failed."""
+    """It cannot be deleted for now: its broker is down, or its disk failed."""
     NON_EXISTENT = 7
     """It was never created, or nothing is left of it."""
 
@@ -65,14 +65,14 @@ _KAFKA_NAMES: Final = {
 }
 
 INITIAL: Final = _S.NON_EXISTENT
-"""The state of whatever nobody has spoken of."""
+"""The state of an unknown replica."""
 
 assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(ReplicaState)  # No state without its row.
 assert all(PREVIOUS.values())  # None that cannot be entered,
 assert set().union(*PREVIOUS.values()) == set(ReplicaState)  # and none that cannot be left.
 
 ANYWHERE: Final = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
-"""Folders that say nothing of which disk a replica is on."""
+"""Directory ids of replicas whose log directory is not known."""
 
 
 def is_legal(source: ReplicaState, target: ReplicaState) -> bool:
@@ -81,14 +81,14 @@ def is_legal(source: ReplicaState, target: ReplicaState) -> bool:
 
 
 def replica_state_of(
-    image: ClusterImage, topic_id: Uuid, number: int, broker_id: int
+    image: ClusterImage, topic_id: Uuid, partition_id: int, broker_id: int
 ) -> ReplicaState:
-    """Return the state that the topics say a replica is in; those of deletion are in the ledger.
+    """Return a replica's state by the image; those of deletion are in the ledger.
 
-    NEW lasts as long as a reassignment waits for the replica to catch up.
+    NEW lasts until the replica of a reassignment has caught up.
     """
     topic = image.topics.by_id(topic_id)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     if partition is None or broker_id not in partition.replicas:
         return ReplicaState.NON_EXISTENT
     if not _is_there(image.brokers.get(broker_id), partition.directory(broker_id)):

@@ -1,14 +1,14 @@
-"""What brokers are told of one round of changes, gathered to at most a few requests each.
+"""The requests to brokers of one round of changes, collated to a few requests each.
 
-A round begins with a new batch; whatever changes adds to it; `send_requests_to_brokers` turns it
+A round begins with a new batch; each change adds to it; `send_requests_to_brokers` turns it
 into requests, in the order that brokers need: LeaderAndIsr, UpdateMetadata, StopReplica; where
-brokers came, an UpdateMetadata of brokers alone goes before all that. What is
-said of a partition is as of the moment when it is added; who is reachable, and under which
-epoch, as of the moment when it is sent.
+brokers started, an UpdateMetadata with brokers alone precedes all that. A partition's state
+is that of the moment when it is added; the live brokers and their
+epochs are those of the moment when it is sent.
 
-Unlike Kafka's, a batch lives for one round only. A round that fails midway leaves its batch
-behind, and the next one begins with an empty one: there, a batch that was not sent made every
-later round of the same machine fail.
+Unlike Kafka's, a batch exists for one round only. A round that fails midway leaves its batch
+behind, and the next one begins with an empty one: in Kafka, a batch that was not sent made every
+later round of the same state machine fail.
 
 Source: ControllerBrokerRequestBatch (ControllerChannelManager.scala), Kafka 3.9; KAFKA-499,
 KIP-570 (epochs in StopReplica), KIP-516 (topic ids), KIP-704 (recovery state).
@@ -22,9 +22,9 @@ from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch_messages import (
-    Made,
     PartitionUpdate,
-    StopWish,
+    StopReplicaState,
+    VersionedRequest,
     leader_and_isr,
     stop_replica,
     update_metadata,
@@ -39,9 +39,9 @@ EPOCH_DURING_DELETE: Final = -2
 class BrokerRequest:
     """One request to one broker, valid only under both of its epochs.
 
-    `deleted`: the partitions that it tells the broker to delete, so that its answer is taken for
-    a deletion only where one was asked for (KAFKA-9946). `deleted_topics`: the ids that their
-    topics had then: the request names none, and the answer may come when a name has another one.
+    `deleted`: the partitions that it asks the broker to delete, so that its response counts as a
+    deletion only where one was requested (KAFKA-9946). `deleted_topics`: the ids that their topics
+    had then: the request has none, and the response may come when another topic has the name.
     """
 
     broker_id: int
@@ -54,12 +54,12 @@ class BrokerRequest:
 
 
 class RequestBatch:
-    """The batch of one round. `context` says what the world is like while it is filled."""
+    """The batch of one round. `context`: the controller's view while it is filled."""
 
     def __init__(self, context: ControllerView) -> None:
         self._context = context
         self._leader_and_isr: dict[int, dict[PartitionKey, PartitionUpdate]] = {}
-        self._stop_replica: dict[int, dict[PartitionKey, StopWish]] = {}
+        self._stop_replica: dict[int, dict[PartitionKey, StopReplicaState]] = {}
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[PartitionKey, PartitionUpdate] = {}
         self._first_brokers: set[int] = set()
@@ -84,16 +84,16 @@ class RequestBatch:
         written_by: int,
         is_new: bool,
     ) -> None:
-        """Tell brokers who leads, and nobody else.
+        """Add a partition's LeaderAndIsr state for these brokers.
 
-        A later word on a partition replaces the earlier one, but what was new stays new: that
-        broker has not heard of it yet.
+        A later state of a partition replaces the earlier one, but `is_new` stays set: the broker
+        did not get the partition before.
         """
-        for broker_id in _real(broker_ids):
-            told = self._leader_and_isr.setdefault(broker_id, {})
-            before = told.get(key)
+        for broker_id in _valid_ids(broker_ids):
+            states = self._leader_and_isr.setdefault(broker_id, {})
+            before = states.get(key)
             is_new_here = is_new or (before is not None and before.is_new)
-            told[key] = PartitionUpdate(
+            states[key] = PartitionUpdate(
                 partition=partition, written_by=written_by, is_new=is_new_here
             )
 
@@ -105,16 +105,16 @@ class RequestBatch:
         *,
         delete_partition: bool,
     ) -> None:
-        """Tell brokers to stop fetching a partition, and perhaps to delete it, which sticks."""
+        """Add a StopReplica of a partition; once added with deletion, it stays with it."""
         if self._context.is_queued_for_deletion(key.topic):
             leader_epoch = EPOCH_DURING_DELETE
         else:
             leader_epoch = NO_EPOCH if partition is None else partition.leader_epoch
-        for broker_id in _real(broker_ids):
-            told = self._stop_replica.setdefault(broker_id, {})
-            before = told.get(key)
+        for broker_id in _valid_ids(broker_ids):
+            states = self._stop_replica.setdefault(broker_id, {})
+            before = states.get(key)
             deletes = delete_partition or (before is not None and before.delete)
-            told[key] = StopWish(leader_epoch=leader_epoch, delete=deletes)
+            states[key] = StopReplicaState(leader_epoch=leader_epoch, delete=deletes)
 
     def add_update_metadata(
         self,
@@ -123,20 +123,20 @@ class RequestBatch:
         *,
         written_by: int,
     ) -> None:
-        """Tell brokers of all brokers, and of these partitions where somebody ever led them.
+        """Add an UpdateMetadata with all brokers, and these partitions if they ever had a leader.
 
-        And of those that go: a broker may have read of one in ZooKeeper that nobody ever led.
+        And with those in deletion: a broker may have read of one in ZooKeeper that never had one.
         """
-        self._metadata_brokers.update(_real(broker_ids))
+        self._metadata_brokers.update(_valid_ids(broker_ids))
         for key, partition in partitions:
-            if self._is_told(key, partition):
+            if self._is_included(key, partition):
                 self._metadata_partitions[key] = PartitionUpdate(
                     partition=partition, written_by=written_by
                 )
 
     def add_brokers_first(self, broker_ids: Iterable[int]) -> None:
-        """Tell brokers of all brokers, before they hear who leads what (KAFKA-4443)."""
-        self._first_brokers.update(_real(broker_ids))
+        """Add an UpdateMetadata with all brokers that precedes LeaderAndIsr (KAFKA-4443)."""
+        self._first_brokers.update(_valid_ids(broker_ids))
 
     def add_full_metadata(
         self,
@@ -145,32 +145,34 @@ class RequestBatch:
         *,
         written_by: int,
     ) -> None:
-        """Tell brokers of all partitions, which these are, besides what all hear.
+        """Add an UpdateMetadata with all partitions, which these are, besides the changed ones.
 
-        For brokers that know nothing yet, or what was true before they started.
+        For brokers that have no metadata yet, or the metadata of before they started.
         """
-        self._full_brokers.update(_real(broker_ids))
+        self._full_brokers.update(_valid_ids(broker_ids))
         for key, partition in partitions:
-            if self._is_told(key, partition):
+            if self._is_included(key, partition):
                 self._full_partitions[key] = PartitionUpdate(
                     partition=partition, written_by=written_by
                 )
 
-    def _is_told(self, key: PartitionKey, partition: PartitionImage) -> bool:
+    def _is_included(self, key: PartitionKey, partition: PartitionImage) -> bool:
         is_led = partition.leader_epoch != NO_EPOCH
         return is_led or self._context.is_queued_for_deletion(key.topic)
 
     def send_requests_to_brokers(self, context: ControllerView) -> tuple[BrokerRequest, ...]:
-        """Return the requests of this round, and let go of it.
+        """Return the requests of this round, and clear the batch.
 
-        `context` is that of now. Brokers come in order, the requests to each as it must see them.
+        `context`: the present view. Brokers are in order, the requests to each in sending order.
         """
         leader_and_isrs, self._leader_and_isr = self._leader_and_isr, {}
         stop_replicas, self._stop_replica = self._stop_replica, {}
-        introduced, self._first_brokers = self._first_brokers, set()
+        brokers_first, self._first_brokers = self._first_brokers, set()
         metadata = self._take_metadata(context)
 
-        def to(broker_id: int, made: tuple[Any, int], deleted: Iterable[PartitionKey] = ()) -> None:
+        def add_request(
+            broker_id: int, made: tuple[Any, int], deleted: Iterable[PartitionKey] = ()
+        ) -> None:
             request, version = made
             requests.append(
                 BrokerRequest(
@@ -185,31 +187,35 @@ class RequestBatch:
             )
 
         requests: list[BrokerRequest] = []
-        introduction = update_metadata(context, {}) if introduced else None
+        brokers_request = update_metadata(context, {}) if brokers_first else None
         for broker_id in context.live_or_shutting_down_ids():
-            known = self._context.brokers.get(broker_id)
-            if known is None or known.epoch != context.brokers[broker_id].epoch:
+            registered = self._context.brokers.get(broker_id)
+            if registered is None or registered.epoch != context.brokers[broker_id].epoch:
                 continue
-            if introduction is not None and broker_id in introduced:
-                to(broker_id, introduction(broker_id))
+            if brokers_request is not None and broker_id in brokers_first:
+                add_request(broker_id, brokers_request(broker_id))
             if broker_id in leader_and_isrs:
-                to(broker_id, leader_and_isr(context, broker_id, leader_and_isrs[broker_id]))
+                add_request(
+                    broker_id, leader_and_isr(context, broker_id, leader_and_isrs[broker_id])
+                )
             if broker_id in metadata:
-                to(broker_id, metadata[broker_id](broker_id))
+                add_request(broker_id, metadata[broker_id](broker_id))
             for made, deleted in stop_replica(context, broker_id, stop_replicas.get(broker_id, {})):
-                to(broker_id, made, deleted)
+                add_request(broker_id, made, deleted)
         return tuple(requests)
 
-    def _take_metadata(self, context: ControllerView) -> dict[int, Callable[[int], Made]]:
-        """Return what makes each broker's UpdateMetadata, and let go of that.
+    def _take_metadata(
+        self, context: ControllerView
+    ) -> dict[int, Callable[[int], VersionedRequest]]:
+        """Return the builder of each broker's UpdateMetadata, and clear these.
 
-        One body serves all brokers, and one all that know nothing yet; only the epochs differ.
+        One body serves all brokers, and one all that need full metadata; only the epochs differ.
         """
         brokers, self._metadata_brokers = self._metadata_brokers, set()
         partitions, self._metadata_partitions = self._metadata_partitions, {}
         full_brokers, self._full_brokers = self._full_brokers, set()
         full_partitions, self._full_partitions = self._full_partitions, {}
-        made: dict[int, Callable[[int], Made]] = {}
+        made: dict[int, Callable[[int], VersionedRequest]] = {}
         if brokers - full_brokers:
             made = dict.fromkeys(brokers, update_metadata(context, partitions))
         if full_brokers:
@@ -219,6 +225,6 @@ class RequestBatch:
         return made
 
 
-def _real(broker_ids: Iterable[int]) -> list[int]:
-    """Return the ids that are brokers': -1 stands for nobody."""
+def _valid_ids(broker_ids: Iterable[int]) -> list[int]:
+    """Return the ids without -1, which means no broker."""
     return [each for each in broker_ids if each >= 0]

@@ -1,6 +1,6 @@
-"""The three requests by which a controller tells its brokers, in the version of the cluster.
+"""LeaderAndIsr, UpdateMetadata and StopReplica, in the versions of the cluster's protocol.
 
-Which version that is follows from inter.broker.protocol.version; below StopReplica's third one
+The versions follow from inter.broker.protocol.version; below StopReplica's third one
 a request either deletes all that it names or nothing, so that a mixed one becomes two.
 Source: LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest, Kafka 3.9.
 """
@@ -30,18 +30,18 @@ LEADER_DURING_DELETE: Final = -2
 INITIAL_EPOCH: Final = 0
 
 REPLICAS_PER_ORDER_MAX: Final = 1_000
-"""Replicas that a broker stops or deletes before it answers: each one that is deleted costs it a
-rename and a flush."""
+"""Replicas in one request, all of which a broker stops or deletes before it responds: each
+deletion costs a rename and a flush."""
 
 PLAINTEXT: Final = 0
 
-Made = tuple[Any, int]
+VersionedRequest = tuple[Any, int]
 """A request and its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionUpdate:
-    """What a broker hears of a partition. `written_by`: the epoch of who decided it."""
+    """A partition's state in a request. `written_by`: the deciding controller's epoch."""
 
     partition: PartitionImage
     written_by: int
@@ -49,8 +49,8 @@ class PartitionUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopWish:
-    """What a broker is to do with a replica besides no longer fetching it."""
+class StopReplicaState:
+    """A replica in StopReplica: whether to delete it, besides stopping its fetcher."""
 
     leader_epoch: int
     delete: bool
@@ -60,11 +60,11 @@ class StopWish:
 
 
 def leader_and_isr(
-    context: ControllerView, broker_id: int, told: Mapping[PartitionKey, PartitionUpdate]
-) -> Made:
+    context: ControllerView, broker_id: int, updates: Mapping[PartitionKey, PartitionUpdate]
+) -> VersionedRequest:
     """Return the LeaderAndIsr request for a broker."""
     version = protocol.version_at(protocol.LEADER_AND_ISR, context.level)
-    ordered = sorted(told.items())
+    ordered = sorted(updates.items())
     request = lai.LeaderAndIsrRequest(
         controller_id=context.controller_id,
         controller_epoch=context.controller_epoch,
@@ -80,19 +80,19 @@ def leader_and_isr(
             )
             for topic, group in (_by_topic(ordered) if version >= 2 else ())
         ),
-        live_leaders=_live_leaders(context, told),
+        live_leaders=_live_leaders(context, updates),
     )
     return request, version
 
 
 def _lai_state(
-    key: PartitionKey, told: PartitionUpdate, version: int
+    key: PartitionKey, updates: PartitionUpdate, version: int
 ) -> lai.LeaderAndIsrPartitionState:
-    partition = told.partition
+    partition = updates.partition
     return lai.LeaderAndIsrPartitionState(
         topic_name=key.topic if version < 2 else "",
-        partition_index=key.number,
-        controller_epoch=told.written_by,
+        partition_index=key.partition,
+        controller_epoch=updates.written_by,
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
         isr=partition.isr,
@@ -100,24 +100,24 @@ def _lai_state(
         replicas=partition.replicas,
         adding_replicas=partition.adding_replicas,
         removing_replicas=partition.removing_replicas,
-        is_new=told.is_new,
+        is_new=updates.is_new,
         leader_recovery_state=partition.leader_recovery_state if version >= 6 else RECOVERED,
     )
 
 
 def _live_leaders(
-    context: ControllerView, told: Mapping[PartitionKey, PartitionUpdate]
+    context: ControllerView, updates: Mapping[PartitionKey, PartitionUpdate]
 ) -> tuple[lai.LeaderAndIsrLiveLeader, ...]:
-    leaders = sorted({each.partition.leader for each in told.values()} - {NO_LEADER})
+    leaders = sorted({each.partition.leader for each in updates.values()} - {NO_LEADER})
     return tuple(
-        lai.LeaderAndIsrLiveLeader(broker_id=leader, host_name=there.host, port=there.port)
+        lai.LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port)
         for leader in leaders
         if leader in context.brokers
-        and (there := _inter_broker(context, context.brokers[leader])) is not None
+        and (endpoint := _inter_broker_endpoint(context, context.brokers[leader])) is not None
     )
 
 
-def _inter_broker(context: ControllerView, broker: BrokerImage) -> Endpoint | None:
+def _inter_broker_endpoint(context: ControllerView, broker: BrokerImage) -> Endpoint | None:
     """Return where other brokers reach a broker."""
     return broker.endpoint(context.inter_broker_listener)
 
@@ -126,14 +126,17 @@ def _inter_broker(context: ControllerView, broker: BrokerImage) -> Endpoint | No
 
 
 def update_metadata(
-    context: ControllerView, told: Mapping[PartitionKey, PartitionUpdate], *, is_full: bool = False
-) -> Callable[[int], Made]:
-    """Return what makes the UpdateMetadata request for each broker.
+    context: ControllerView,
+    updates: Mapping[PartitionKey, PartitionUpdate],
+    *,
+    is_full: bool = False,
+) -> Callable[[int], VersionedRequest]:
+    """Return the builder of each broker's UpdateMetadata request.
 
-    `is_full`: it names all there is, so that a broker may forget what it does not name.
+    `is_full`: it names all partitions, so that a broker may drop those that it does not name.
     """
     version = protocol.version_at(protocol.UPDATE_METADATA, context.level)
-    ordered = sorted(told.items())
+    ordered = sorted(updates.items())
     request = partial(
         meta.UpdateMetadataRequest,
         type=meta.FULL if is_full and version >= 8 else meta.UNKNOWN,
@@ -156,25 +159,25 @@ def update_metadata(
         ),
     )
 
-    def for_broker(broker_id: int) -> Made:
+    def for_broker(broker_id: int) -> VersionedRequest:
         return request(broker_epoch=context.brokers[broker_id].epoch), version
 
     return for_broker
 
 
 def _meta_state(
-    context: ControllerView, key: PartitionKey, told: PartitionUpdate, version: int
+    context: ControllerView, key: PartitionKey, updates: PartitionUpdate, version: int
 ) -> meta.UpdateMetadataPartitionState:
-    partition = told.partition
-    goes = context.is_queued_for_deletion(key.topic)
+    partition = updates.partition
+    is_deleted = context.is_queued_for_deletion(key.topic)
     return meta.UpdateMetadataPartitionState(
         topic_name=key.topic if version < 5 else "",
-        partition_index=key.number,
-        controller_epoch=told.written_by,
-        leader=LEADER_DURING_DELETE if goes else partition.leader,
-        leader_epoch=INITIAL_EPOCH if goes else partition.leader_epoch,
+        partition_index=key.partition,
+        controller_epoch=updates.written_by,
+        leader=LEADER_DURING_DELETE if is_deleted else partition.leader,
+        leader_epoch=INITIAL_EPOCH if is_deleted else partition.leader_epoch,
         isr=partition.isr,
-        zk_version=INITIAL_EPOCH if goes else partition.partition_epoch,
+        zk_version=INITIAL_EPOCH if is_deleted else partition.partition_epoch,
         replicas=partition.replicas,
         offline_replicas=tuple(
             replica
@@ -186,11 +189,13 @@ def _meta_state(
 
 def _meta_broker(broker: BrokerImage, version: int) -> meta.UpdateMetadataBroker:
     # The oldest version knows one address: that of the PLAINTEXT listener.
-    plain = next((each for each in broker.endpoints if each.security_protocol == PLAINTEXT), None)
+    plaintext = next(
+        (each for each in broker.endpoints if each.security_protocol == PLAINTEXT), None
+    )
     return meta.UpdateMetadataBroker(
         id=broker.id,
-        v0_host=plain.host if version == 0 and plain is not None else "",
-        v0_port=plain.port if version == 0 and plain is not None else 0,
+        v0_host=plaintext.host if version == 0 and plaintext is not None else "",
+        v0_port=plaintext.port if version == 0 and plaintext is not None else 0,
         endpoints=tuple(
             meta.UpdateMetadataEndpoint(
                 port=each.port,
@@ -208,13 +213,13 @@ def _meta_broker(broker: BrokerImage, version: int) -> meta.UpdateMetadataBroker
 
 
 def stop_replica(
-    context: ControllerView, broker_id: int, wishes: Mapping[PartitionKey, StopWish]
-) -> Iterator[tuple[Made, list[PartitionKey]]]:
+    context: ControllerView, broker_id: int, stops: Mapping[PartitionKey, StopReplicaState]
+) -> Iterator[tuple[VersionedRequest, list[PartitionKey]]]:
     """Yield the StopReplica requests for a broker, each with the partitions that it deletes.
 
-    None is too large, however many orders came together.
+    Each is within REPLICAS_PER_ORDER_MAX, however many orders were added.
     """
-    ordered = sorted(wishes.items())
+    ordered = sorted(stops.items())
     for begin in range(0, len(ordered), REPLICAS_PER_ORDER_MAX):
         yield from _stop_replica(
             context, broker_id, ordered[begin : begin + REPLICAS_PER_ORDER_MAX]
@@ -222,10 +227,12 @@ def stop_replica(
 
 
 def _stop_replica(
-    context: ControllerView, broker_id: int, ordered: Sequence[tuple[PartitionKey, StopWish]]
-) -> Iterator[tuple[Made, list[PartitionKey]]]:
+    context: ControllerView,
+    broker_id: int,
+    ordered: Sequence[tuple[PartitionKey, StopReplicaState]],
+) -> Iterator[tuple[VersionedRequest, list[PartitionKey]]]:
     version = protocol.version_at(protocol.STOP_REPLICA, context.level)
-    deleted = [key for key, wish in ordered if wish.delete]
+    deleted = [key for key, stop_state in ordered if stop_state.delete]
     request = partial(
         stop.StopReplicaRequest,
         controller_id=context.controller_id,
@@ -236,13 +243,13 @@ def _stop_replica(
         yield (request(topic_states=_stop_states(context, ordered)), version), deleted
         return
     # One flag for all: deletions first, as Kafka sends them.
-    kept = [key for key, wish in ordered if not wish.delete]
-    for keys, deletes in ((deleted, True), (kept, False)):
+    stopped = [key for key, stop_state in ordered if not stop_state.delete]
+    for keys, deletes in ((deleted, True), (stopped, False)):
         if keys:
             made = request(
                 delete_partitions=deletes,
                 ungrouped_partitions=tuple(
-                    stop.StopReplicaPartitionV0(topic_name=key.topic, partition_index=key.number)
+                    stop.StopReplicaPartitionV0(topic_name=key.topic, partition_index=key.partition)
                     for key in (keys if version == 0 else ())
                 ),
                 topics=_stop_topics(keys) if version > 0 else (),
@@ -252,7 +259,7 @@ def _stop_replica(
 
 def _stop_states(
     context: ControllerView,
-    ordered: Sequence[tuple[PartitionKey, StopWish]],
+    ordered: Sequence[tuple[PartitionKey, StopReplicaState]],
 ) -> tuple[stop.StopReplicaTopicState, ...]:
     return tuple(
         stop.StopReplicaTopicState(
@@ -260,11 +267,11 @@ def _stop_states(
             topic_id=context.topic_id(topic),
             partition_states=tuple(
                 stop.StopReplicaPartitionState(
-                    partition_index=key.number,
-                    leader_epoch=wish.leader_epoch,
-                    delete_partition=wish.delete,
+                    partition_index=key.partition,
+                    leader_epoch=stop_state.leader_epoch,
+                    delete_partition=stop_state.delete,
                 )
-                for key, wish in group
+                for key, stop_state in group
             ),
         )
         for topic, group in _by_topic(ordered)
@@ -272,12 +279,12 @@ def _stop_states(
 
 
 def _stop_topics(keys: Sequence[PartitionKey]) -> tuple[stop.StopReplicaTopicV1, ...]:
-    numbers: dict[str, list[int]] = defaultdict(list)
+    partition_ids: dict[str, list[int]] = defaultdict(list)
     for key in keys:
-        numbers[key.topic].append(key.number)
+        partition_ids[key.topic].append(key.partition)
     return tuple(
         stop.StopReplicaTopicV1(name=topic, partition_indexes=tuple(listed))
-        for topic, listed in numbers.items()
+        for topic, listed in partition_ids.items()
     )
 
 

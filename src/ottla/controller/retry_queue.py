@@ -1,8 +1,8 @@
-"""What is to be done, until it was without a failure, and none of it waits for what fails.
+"""A queue of keys to process until each succeeds; a key that fails does not delay the others.
 
-Things are taken to be done together, some at a time. Where that fails nobody knows for which of
-them, so they are taken again in halves, until the one that it fails for is alone; that one gets a
-pause, and is taken alone after it. Pauses grow while it fails.
+Keys are taken together, some at a time. A failure does not tell which of them failed, so they are
+taken again in halves, until the failing one is alone; that one gets a
+backoff, and is taken alone after it. Backoffs grow while it fails.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,24 +12,24 @@ from typing import Any, Final, Generic, TypeVar
 
 RETRY_FIRST_MS: Final = 500
 RETRY_MS_MAX: Final = 60_000
-"""How long what failed is left alone: twice as long each time, within these."""
+"""The backoff after a failure: doubled each time, within these."""
 
 TAKEN_MAX: Final = 1_000
-"""Others have their turn on the loop between two takings."""
+"""Other tasks of the event loop run between two takings."""
 
 K = TypeVar("K", bound=Any)  # Hashed, and ordered among its like.
 
 
 @dataclass(slots=True)
 class Pause:
-    """How long something that failed is left alone. `due_ms`: until when, None = it is not."""
+    """A backoff after failures. `due_ms`: until when, None = there is none."""
 
     due_ms: int | None = None
     _failures: int = 0
     _ended_ms: int = 0
 
     def begin(self, now_ms: int) -> None:
-        """Leave it alone, unless it is."""
+        """Begin the backoff, unless it has begun."""
         if self.due_ms is not None:
             return
         if now_ms - self._ended_ms > RETRY_MS_MAX:
@@ -38,11 +38,11 @@ class Pause:
         self._failures += 1
 
     def forget(self) -> None:
-        """Let the next pause be short: it works again."""
+        """Let the next backoff be short: the last attempt succeeded."""
         self._failures = 0
 
     def end(self, now_ms: int) -> bool:
-        """End the pause where its time has come; tell whether it has."""
+        """End the backoff if it is due; tell whether it was."""
         if self.due_ms is None or now_ms < self.due_ms:
             return False
         self.due_ms, self._ended_ms = None, now_ms
@@ -50,45 +50,46 @@ class Pause:
 
 
 class RetryQueue(Generic[K]):
-    """See the module. One taking at a time. What it costs does not grow with how many are paused:
-    it is asked after each event and each attempt, and each of those is taken by itself."""
+    """See the module. One taken set at a time. The cost does not grow with the number of keys in
+    backoff: the queue is polled after each event and each attempt, and each of those is alone.
+    """
 
     def __init__(self) -> None:
         self._waiting: set[K] = set()
         self._unpaused: set[K] = set()
-        """Those that wait and have no pause."""
+        """Waiting keys without a backoff."""
         self._parts: list[list[K]] = []
         self._pauses: dict[K, Pause] = {}
-        """Of what failed alone, until it does not."""
+        """Of keys that failed alone, until they succeed."""
         self._due: list[tuple[int, K]] = []
-        """A heap of the pauses that are not over."""
+        """A heap of the running backoffs."""
 
     def add(self, keys: Iterable[K]) -> None:
-        """Have things taken; one that has a pause, after it."""
+        """Add keys; one that is backed off is taken after its backoff."""
         keys = set(keys) - self._waiting
         self._waiting |= keys
         self._unpaused.update(key for key in keys if key not in self._pauses)
 
     @property
-    def is_any(self) -> bool:
+    def has_any(self) -> bool:
         """Tell whether there is something to take now."""
         return bool(self._parts or self._unpaused)
 
     def take(self) -> list[K]:
-        """Return what is to be done together, at most `TAKEN_MAX`; empty = nothing is, now."""
+        """Return the keys to process together, at most `TAKEN_MAX`; empty = none now."""
         keys = self._parts.pop() if self._parts else sorted(self._unpaused)[:TAKEN_MAX]
         self._waiting.difference_update(keys)
         self._unpaused.difference_update(keys)
         return keys
 
     def done(self, keys: Iterable[K]) -> None:
-        """Hear that what was taken did not fail."""
+        """The taken keys succeeded."""
         for key in keys:
             if self._pauses.pop(key, None) is not None and key in self._waiting:
                 self._unpaused.add(key)
 
     def failed(self, keys: Sequence[K], now_ms: int) -> None:
-        """Hear that what was taken failed, or some of it."""
+        """The taken keys failed, or some of them."""
         self.add(keys)
         if len(keys) == 1:
             self._pause(keys[0], now_ms)
@@ -106,11 +107,11 @@ class RetryQueue(Generic[K]):
 
     @property
     def due_ms(self) -> int | None:
-        """Return when the first pause is over, None = there is none."""
+        """Return when the first backoff ends, None = there is none."""
         return self._due[0][0] if self._due else None
 
     def end_pauses(self, now_ms: int) -> None:
-        """Have those taken again whose pause is over."""
+        """Have the keys taken again whose backoff is over."""
         while self._due and self._due[0][0] <= now_ms:
             _, key = heappop(self._due)
             is_over = self._pauses[key].end(now_ms)

@@ -1,4 +1,4 @@
-"""What a decision is: records that become facts, effects that follow, and the answer.
+"""The value of a decision: records to commit, effects that follow, and the reply.
 
 A decider is a pure function from the appended image and a request to a `Decision`. The host
 appends the records, replays them, runs the effects in order and sends the reply, all of it only
@@ -17,8 +17,8 @@ R = TypeVar("R")
 class Step:
     """Records to append, and what to do when they are committed.
 
-    An atomic step is seen whole or not at all; another may be cut anywhere, at a price that its
-    decider thought about.
+    An atomic step is visible whole or not at all; another may be cut anywhere, and its decider
+    allows for that.
     """
 
     records: tuple[Record, ...] = ()
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """A step with the answer to whoever asked for it."""
+    """A step with the reply to the caller."""
 
     step: Step
     reply: R

@@ -1,6 +1,6 @@
-"""Topics are created, grown and deleted.
+"""Topics are created.
 
-Every topic of a request stands or falls by itself; those of one step that stand are created
+Each topic of a request succeeds or fails by itself; those of one step that succeed are created
 together.
 Source: ReplicationControlManager, ControllerApis, Kafka 4.0; KIP-4, KIP-195, KIP-516, KIP-525.
 Over ZooKeeper: ZkAdminManager, DelayedCreatePartitions, Kafka 3.9.
@@ -29,15 +29,15 @@ from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import topic_records
 
 USE_DEFAULT = -1
-"""Stands for the number of partitions, or the replication factor, that the node's file says."""
+"""The default number of partitions, or replication factor, of this node's properties."""
 
 RESERVED_ID_BYTES = bytes(12)
-"""Ids that begin so are kept for special meanings."""
+"""Ids that begin so are reserved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that somebody wants. `assignments`: replicas by partition, or nothing."""
+    """A requested topic. `assignments`: replicas by partition, or nothing."""
 
     name: str
     partition_count: int = USE_DEFAULT
@@ -48,7 +48,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What came of it."""
+    """The result for one topic."""
 
     name: str
     error: Error = Error.NONE
@@ -66,40 +66,40 @@ def create_topics(
     validate_only: bool,
     context: DecisionContext,
 ) -> Decision[tuple[CreatedTopic, ...]]:
-    """Create topics; one answer each, in the order asked.
+    """Create topics; one result each, in the order asked.
 
     A name that comes twice is refused once (INVALID_REQUEST). With `validate_only` nothing is
-    created, and the answers bear no ids. A topic with a partition whose replicas are all down,
-    where the context's policy takes that, is created and answered REQUEST_TIMED_OUT.
+    created, and the results have no ids. A topic with a partition whose replicas are all down,
+    where the context's policy accepts that, is created with the result REQUEST_TIMED_OUT.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
     """
     _check_total(wanted, context)
     counts = Counter(topic.name for topic in wanted)
     records: list[Record] = []
-    answers: dict[str, CreatedTopic] = {}
-    # Topics of one request mostly share their settings, and describing them costs the most.
+    results: dict[str, CreatedTopic] = {}
+    # Topics of one request mostly share their configs, and describing them costs the most.
     described: dict[tuple[tuple[str, str], ...], tuple[Entry, ...]] = {}
     topics = image.topics  # Grows, so that new names collide with each other too.
     for topic in wanted:
-        if topic.name in answers:
+        if topic.name in results:
             continue
         try:
             if counts[topic.name] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            made, overrides = _create(image, topics, topic, context)
+            created, overrides = _create(image, topics, topic, context)
         except ApiError as refusal:
-            answers[topic.name] = CreatedTopic(topic.name, refusal.error, refusal.message)
+            results[topic.name] = CreatedTopic(topic.name, refusal.error, refusal.message)
             continue
-        topics = topics.with_topic(made)
-        records += _records(made, overrides)
+        topics = topics.with_topic(created)
+        records += _records(created, overrides)
         settings = tuple(sorted(overrides.items()))
         if settings not in described:
             described[settings] = tuple(describe_topic(image, context.config, overrides))
-        leaderless = [] if validate_only else _leaderless(made)
+        leaderless = [] if validate_only else _leaderless(created)
         if leaderless:
             # Kafka waits for the leaders until the request's time is over, and answers this.
-            answers[topic.name] = CreatedTopic(
+            results[topic.name] = CreatedTopic(
                 topic.name,
                 Error.REQUEST_TIMED_OUT,
                 f"Topic '{topic.name}' is created; {len(leaderless)} of its partitions, the first"
@@ -107,19 +107,19 @@ def create_topics(
                 " when one of their brokers starts.",
             )
             continue
-        answers[topic.name] = CreatedTopic(
+        results[topic.name] = CreatedTopic(
             topic.name,
-            topic_id=NO_UUID if validate_only else made.id,
-            partition_count=len(made.partitions),
-            replication_factor=len(made.partitions[0].replicas),
+            topic_id=NO_UUID if validate_only else created.id,
+            partition_count=len(created.partitions),
+            replication_factor=len(created.partitions[0].replicas),
             configs=described[settings],
         )
     step = Step() if validate_only else Step(tuple(records))
-    return Decision(step, tuple(answers.values()))
+    return Decision(step, tuple(results.values()))
 
 
 def parts_of(wanted: Sequence[NewTopic], context: DecisionContext) -> list[tuple[NewTopic, ...]]:
-    """Cut a request into what one step each creates, in order; equal names stay together.
+    """Split a request into what one step each creates, in order; equal names stay together.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
     """
@@ -133,7 +133,11 @@ def parts_of(wanted: Sequence[NewTopic], context: DecisionContext) -> list[tuple
 
 
 def _leaderless(topic: TopicImage) -> list[int]:
-    return [number for number, partition in topic.in_order() if partition.leader == NO_LEADER]
+    return [
+        partition_id
+        for partition_id, partition in topic.in_order()
+        if partition.leader == NO_LEADER
+    ]
 
 
 def _check_total(wanted: Sequence[NewTopic], context: DecisionContext) -> None:
@@ -168,10 +172,10 @@ def _create(
     validate_topic_configs(overrides, context.config, image)
     check_ttl(image, context.config, topic.name, overrides)
     partitions = _partitions(image, topic, context)
-    made = TopicImage(
+    created = TopicImage(
         name=topic.name, id=new_topic_id(image, context), partitions=Map(enumerate(partitions))
     )
-    return made, overrides
+    return created, overrides
 
 
 def _check_name(image: ClusterImage, topics: TopicsImage, name: str) -> None:
@@ -247,24 +251,24 @@ def _assigned_partitions(
                 Error.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but the {what} was not set to -1.",
             )
-    numbers = [number for number, _ in topic.assignments]
-    if len(set(numbers)) < len(numbers):
+    partition_ids = [partition_id for partition_id, _ in topic.assignments]
+    if len(set(partition_ids)) < len(partition_ids):
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT, "A partition has more than one manual assignment."
         )
-    if sorted(numbers) != list(range(len(numbers))):
+    if sorted(partition_ids) != list(range(len(partition_ids))):
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT,
             "Partitions should be a consecutive 0-based integer sequence.",
         )
     lists = dict(topic.assignments)
-    in_order = [lists[number] for number in range(len(numbers))]
+    in_order = [lists[partition_id] for partition_id in range(len(partition_ids))]
     check = context.assignments.created
     return assign_manually(image, topic.name, in_order, first=0, check=check)
 
 
 def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:
-    """Draw a random UUID (version 4) that no topic has and that means nothing special."""
+    """Draw a random UUID (version 4) that no topic has and that is not reserved."""
     while True:
         raw = bytearray(context.dice.random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

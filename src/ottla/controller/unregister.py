@@ -1,13 +1,13 @@
-"""A broker is taken out of the cluster for good.
+"""A broker is removed from the cluster for good.
 
-Its replicas stay where the partitions list them: those partitions have no leader until they are
-assigned anew or a broker of that id registers again. Source: KIP-631, UnregisterBroker; Kafka
-4.0 unregisters a broker that is alive too, which then registers no more under its old epoch.
+Its replicas stay in the partitions' assignments: those partitions have no leader until they are
+reassigned or a broker of that id registers again. Source: KIP-631, UnregisterBroker; Kafka
+4.0 unregisters a live broker too, which then cannot register under its old epoch.
 """
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import leave
+from ottla.controller.elections import remove_from_isrs
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import UnregisterBrokerRecord
@@ -22,4 +22,6 @@ def unregister_broker(
         raise ApiError(Error.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
     removal = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     context.liveness.forget(broker_id)
-    return Decision(Step((*leave(image, context.config, broker_id), removal), atomic=False), None)
+    return Decision(
+        Step((*remove_from_isrs(image, context.config, broker_id), removal), atomic=False), None
+    )

@@ -1,8 +1,8 @@
-"""A classic group: its members, its generation and what waits for them.
+"""A classic group: its members, its generation and the requests that wait for them.
 
-All that can be said without time, log or timers; the rules of joining and of rebalancing are in
-`joining` and `rebalancing`. Members stay in the order in which they joined, so that whatever is
-chosen among them (a leader, a protocol with equal votes) replays exactly.
+Only what needs no clock, log or timers; the rules of joining and of rebalancing are in
+`joining` and `rebalancing`. Members stay in the order in which they joined, so that every
+choice among them (a leader, a protocol with equal votes) replays exactly.
 
 Source: Kafka's ClassicGroup.
 """
@@ -20,29 +20,29 @@ from ottla.coordinator.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from ottla.coordinator.values import (
     NO_MEMBER,
     GroupView,
-    JoinAnswer,
     JoinedMember,
+    JoinResponse,
     Protocols,
-    SyncAnswer,
+    SyncResponse,
 )
 
 
 class Group:
-    """A classic group, or a "simple" one that only keeps offsets (no protocol type, no member).
+    """A classic group, or a "simple" one that only has offsets (no protocol type, no member).
 
-    Fields: `since_ms`: wall clock of the last transition; None where no record told it.
+    Fields: `since_ms`: wall clock of the last transition; None where no record has it.
             `pending_members`: ids given out but not yet joined with (KIP-394), with the timer
-            that forgets each.
-            `unsynced`: members of this generation that have not sent SyncGroup.
+            that removes each.
+            `pending_sync`: members of this generation that have not sent SyncGroup.
             `subscribed_topics`: of all members; None where they cannot be known.
-            `joined_meanwhile`: a member came during the initial rebalance delay.
+            `new_member_added`: a member joined during the initial rebalance delay.
     """
 
     def __init__(self, group_id: str, outbox: Outbox, memory: MembersMemory) -> None:
         self.group_id = group_id
         self._outbox = outbox
         self._memory = memory
-        self._held_bytes = 0
+        self._counted_bytes = 0
         self.state = State.EMPTY
         self.previous_state = State.DEAD
         self.since_ms: int | None = None
@@ -53,18 +53,18 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, Timer] = {}
-        self.unsynced: set[str] = set()
+        self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
-        self.joined_meanwhile = False
+        self.new_member_added = False
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
-        self._joining_count = 0
+        self._awaiting_join_count = 0
         self._support: Counter[str] = Counter()
 
     # --- state ------------------------------------------------------------------------------
 
     def become(self, event: Event, now_ms: int) -> None:
-        """Take the transition; asking for an illegal one is a bug of the caller."""
+        """Take the transition; an illegal one is a bug of the caller."""
         state = next_state(self.state, event)
         assert state is not None, f"{event} of a group in state {self.state}"
         self.previous_state, self.state = self.state, state
@@ -75,15 +75,15 @@ class Group:
         return next_state(self.state, event) is not None
 
     def start_generation(self, now_ms: int) -> None:
-        """Go on to the next generation, with the members that joined for it."""
+        """Begin the next generation, with the members that joined for it."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.become(Event.ALL_JOINED if self.members else Event.NONE_JOINED, now_ms)
         self.refresh_subscription()
-        self.unsynced = set(self.members)
+        self.pending_sync = set(self.members)
 
     def end(self, event: Event, now_ms: int) -> None:
-        """Become dead: nothing that was scheduled for the group may happen any more."""
+        """Become dead, and cancel all timers of the group."""
         self.become(event, now_ms)
         timers = [self.join_timer, self.sync_timer, *self.pending_members.values()]
         timers += [member.session_timer for member in self.members.values()]
@@ -91,20 +91,20 @@ class Group:
             if timer is not None:
                 timer.cancel()
         self.pending_members.clear()
-        self.let_go()
+        self.release_memory()
 
-    def let_go(self) -> None:
-        """Count the group's members no more: it is dropped."""
-        self._hold(-self._held_bytes)
+    def release_memory(self) -> None:
+        """Stop counting the group's members: it is dropped."""
+        self._count_bytes(-self._counted_bytes)
 
-    def _hold(self, count: int) -> None:
-        self._held_bytes += count
+    def _count_bytes(self, count: int) -> None:
+        self._counted_bytes += count
         self._memory.used_bytes += count
 
     # --- members ----------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take in a member whose protocols the group supports; the first says their type."""
+        """Add a member whose protocols the group supports; the first one sets the protocol type."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -118,31 +118,31 @@ class Group:
         self._count_support(member, 1)
         self.forget_pending(member.member_id)
 
-    def expect(self, member_id: str, timer: Timer) -> None:
-        """Note an id that was given out to join with, until `timer` forgets it (KIP-394)."""
+    def add_pending(self, member_id: str, timer: Timer) -> None:
+        """Add an id that was given out to join with, until `timer` removes it (KIP-394)."""
         self.pending_members[member_id] = timer
-        self._hold(MEMBER_BYTES + len(member_id))
+        self._count_bytes(MEMBER_BYTES + len(member_id))
 
     def forget_pending(self, member_id: str) -> None:
-        """Forget an id that was given out, if it is one."""
+        """Remove an id that was given out, if it is one."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
-            self._hold(-MEMBER_BYTES - len(member_id))
+            self._count_bytes(-MEMBER_BYTES - len(member_id))
 
     def remove(self, member_id: str) -> Member | None:
-        """Drop a member, its parked requests answered UNKNOWN_MEMBER_ID, its timers cancelled.
+        """Remove a member; its pending requests get UNKNOWN_MEMBER_ID, its timers are cancelled.
 
-        A client that is still there joins again on that answer. The oldest of the remaining
-        members leads where the leader went.
+        A live client joins again on that error. If the leader is removed, the oldest remaining
+        member becomes the leader.
         """
         self.forget_pending(member_id)
-        self.unsynced.discard(member_id)
+        self.pending_sync.discard(member_id)
         member = self.members.get(member_id)
         if member is None:
             return None
-        self.answer_join(member, JoinAnswer(error=Error.UNKNOWN_MEMBER_ID))
-        self.answer_sync(member, SyncAnswer(error=Error.UNKNOWN_MEMBER_ID))
+        self.complete_join(member, JoinResponse(error=Error.UNKNOWN_MEMBER_ID))
+        self.complete_sync(member, SyncResponse(error=Error.UNKNOWN_MEMBER_ID))
         del self.members[member_id]
         self._count_support(member, -1)
         if member.instance_id is not None:
@@ -154,16 +154,16 @@ class Group:
         return member
 
     def rename(self, member: Member, member_id: str) -> Member:
-        """Give a static member another id; requests parked under the old one are fenced."""
+        """Give a static member another id; pending requests of the old one are fenced."""
         assert member.instance_id is not None
-        self.answer_join(
-            member, JoinAnswer(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
+        self.complete_join(
+            member, JoinResponse(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
         )
-        self.answer_sync(member, SyncAnswer(error=Error.FENCED_INSTANCE_ID))
+        self.complete_sync(member, SyncResponse(error=Error.FENCED_INSTANCE_ID))
         if member.session_timer is not None:
             member.session_timer.cancel()
         renamed = member.renamed(member_id)
-        self._hold(renamed.size_bytes - member.size_bytes)
+        self._count_bytes(renamed.size_bytes - member.size_bytes)
         self.members = {
             each.member_id: each
             for each in (renamed if old is member else old for old in self.members.values())
@@ -171,9 +171,9 @@ class Group:
         self.static_members[member.instance_id] = member_id
         if self.leader_id == member.member_id:
             self.leader_id = member_id
-        if member.member_id in self.unsynced:
-            self.unsynced.discard(member.member_id)
-            self.unsynced.add(member_id)
+        if member.member_id in self.pending_sync:
+            self.pending_sync.discard(member.member_id)
+            self.pending_sync.add(member_id)
         return renamed
 
     def update(
@@ -184,7 +184,7 @@ class Group:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take what a joining member says of itself now."""
+        """Set what a joining member sends: its protocols and timeouts."""
         self._count_support(member, -1)
         member.protocols = protocols
         self._count_support(member, 1)
@@ -192,7 +192,7 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def check_member(self, member_id: str, instance_id: str | None) -> Error:
-        """Say whether this is a member, and the current one of its instance id (KIP-345)."""
+        """Return whether this is a member, and the current one of its instance id (KIP-345)."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -201,69 +201,71 @@ class Group:
                 return Error.FENCED_INSTANCE_ID
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
-    # --- parked requests --------------------------------------------------------------------
+    # --- pending requests -------------------------------------------------------------------
 
-    def park_join(self, member: Member, answer: Pending[JoinAnswer]) -> None:
-        """Keep a join until the generation begins.
+    def set_awaiting_join(self, member: Member, response: Pending[JoinResponse]) -> None:
+        """Keep a join request until the generation begins.
 
-        An older one of the same member is a request that its client gave up: its connection
-        must not stay blocked behind it.
+        An older one of the same member is a request that its client gave up; it is completed, or
+        its connection would stay blocked behind it.
         """
-        self.answer_join(member, JoinAnswer(error=Error.REBALANCE_IN_PROGRESS))
-        member.joining = answer
-        self._joining_count += 1
+        self.complete_join(member, JoinResponse(error=Error.REBALANCE_IN_PROGRESS))
+        member.awaiting_join = response
+        self._awaiting_join_count += 1
 
-    def answer_join(self, member: Member, answer: JoinAnswer) -> bool:
-        """Answer the member's parked join, if it has one."""
-        parked, member.joining = member.joining, None
-        if parked is None:
+    def complete_join(self, member: Member, response: JoinResponse) -> bool:
+        """Complete the member's pending join, if it has one."""
+        pending, member.awaiting_join = member.awaiting_join, None
+        if pending is None:
             return False
-        self._joining_count -= 1
-        self._outbox.post(parked, answer)
+        self._awaiting_join_count -= 1
+        self._outbox.post(pending, response)
         return True
 
-    def park_sync(self, member: Member, answer: Pending[SyncAnswer]) -> None:
-        """Keep a sync until the leader has assigned; an older one is answered, as with joins."""
-        self.answer_sync(member, SyncAnswer(error=Error.REBALANCE_IN_PROGRESS))
-        member.syncing = answer
+    def set_awaiting_sync(self, member: Member, response: Pending[SyncResponse]) -> None:
+        """Keep a sync request until the leader has assigned; an older one is completed."""
+        self.complete_sync(member, SyncResponse(error=Error.REBALANCE_IN_PROGRESS))
+        member.awaiting_sync = response
 
-    def answer_sync(self, member: Member, answer: SyncAnswer) -> bool:
-        """Answer the member's parked sync, if it has one."""
-        parked, member.syncing = member.syncing, None
-        if parked is None:
+    def complete_sync(self, member: Member, response: SyncResponse) -> bool:
+        """Complete the member's pending sync, if it has one."""
+        pending, member.awaiting_sync = member.awaiting_sync, None
+        if pending is None:
             return False
-        self._outbox.post(parked, answer)
+        self._outbox.post(pending, response)
         return True
 
     @property
-    def joining_count(self) -> int:
+    def awaiting_join_count(self) -> int:
         """How many members wait for the next generation."""
-        return self._joining_count
+        return self._awaiting_join_count
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
-        return self._joining_count == len(self.members) and not self.pending_members
+        """Whether all members have joined for the next generation."""
+        return self._awaiting_join_count == len(self.members) and not self.pending_members
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; False where nobody did."""
+        """Make sure that the leader is among the joined members; False where none joined."""
         if self.leader_id is None:
             return False
-        if self.members[self.leader_id].joining is not None:
+        if self.members[self.leader_id].awaiting_join is not None:
             return True
-        joined = next((each for each in self.members.values() if each.joining is not None), None)
+        joined = next(
+            (each for each in self.members.values() if each.awaiting_join is not None), None
+        )
         if joined is None:
             return False
         self.leader_id = joined.member_id
         return True
 
-    def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinAnswer:
-        """Tell a member of the current generation; the leader is told of all members."""
+    def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinResponse:
+        """Return the response to a member of the generation; the leader's has all members."""
         assert self.protocol_name is not None
         members: tuple[JoinedMember, ...] = ()
         if self.leader_id == member_id:
             members = tuple(each.joined(self.protocol_name) for each in self.members.values())
-        return JoinAnswer(
+        return JoinResponse(
             member_id=member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
@@ -273,9 +275,9 @@ class Group:
             members=members,
         )
 
-    def sync_answer(self, member: Member) -> SyncAnswer:
-        """Tell a member its assignment."""
-        return SyncAnswer(
+    def sync_response(self, member: Member) -> SyncResponse:
+        """Return the response with a member's assignment."""
+        return SyncResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             assignment=member.assignment,
@@ -299,10 +301,10 @@ class Group:
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
-    def _count_support(self, member: Member, step: int) -> None:
-        self._hold(step * member.size_bytes)
+    def _count_support(self, member: Member, change: int) -> None:
+        self._count_bytes(change * member.size_bytes)
         for name, _ in member.protocols:
-            self._support[name] += step
+            self._support[name] += change
             if not self._support[name]:
                 del self._support[name]
 
@@ -333,7 +335,7 @@ class Group:
         self.subscribed_topics = topics
 
     def is_subscribed(self, topic: str) -> bool:
-        """Tell whether a member reads the topic; for all one knows, where that is unreadable."""
+        """Tell whether a member may read the topic; True for unreadable consumer metadata."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics

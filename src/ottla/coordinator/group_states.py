@@ -1,7 +1,7 @@
 """Classic group lifecycle: the states, the events and every legal transition.
 
-The table is total at import and has no side effects. An illegal event answers None, not an
-exception, since the error code that a client is told differs by API.
+The table is total at import and has no side effects. An illegal event returns None, not an
+exception, since the error code of the response differs by API.
 
 Source: Kafka's ClassicGroupState.
 """

@@ -1,4 +1,4 @@
-"""A shard's groups as a whole: looking at them, deleting them, expiring them, giving them up.
+"""A shard's groups: describing, listing, deleting, expiring and unloading them.
 
 Source: Kafka's GroupMetadataManager, GroupCoordinatorShard; KIP-211 (when offsets expire),
 KIP-518 and KIP-848 (filters of ListGroups).
@@ -15,13 +15,13 @@ from ottla.coordinator.offset_store import CommittedOffset, has_expiry
 from ottla.coordinator.rebalancing import prepare, touch
 from ottla.coordinator.records import Fact, GroupFact, OffsetFact
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import GroupView, JoinAnswer, SyncAnswer
+from ottla.coordinator.values import GroupView, JoinResponse, SyncResponse
 
 TOMBSTONES_PER_WRITE = 1_000
 """Expiry and topic deletion can concern any number of offsets; a batch is kept this small."""
 
 CLASSIC = "classic"
-"""The type of every group here, as ListGroups says it."""
+"""The type of every group here, in ListGroups."""
 
 
 # --- looking --------------------------------------------------------------------------------
@@ -59,34 +59,34 @@ def delete_group(shard: Shard, group_id: str) -> Pending[Error]:
 
 
 def _tombstones(shard: Shard, group_id: str) -> list[Fact]:
-    # The group's own comes last: should the write end halfway, the group is there to be deleted.
-    gone: list[Fact] = [OffsetFact(group_id, *key, None) for key in shard.offsets.keys(group_id)]
-    gone.append(GroupFact(group_id, None))
-    return gone
+    # The group's own comes last: if the write ends halfway, the group can be deleted again.
+    facts: list[Fact] = [OffsetFact(group_id, *key, None) for key in shard.offsets.keys(group_id)]
+    facts.append(GroupFact(group_id, None))
+    return facts
 
 
 def topics_deleted(shard: Shard, deleted: Mapping[Uuid, str]) -> Pending[Error]:
-    """Forget the offsets of topics that are no more, given by id: a new one begins anew.
+    """Delete the offsets of deleted topics, given by id: a new topic begins without any.
 
-    An offset without an id goes by its topic's name; one of another id is another topic's, which
-    may have had the name before its coordinator was this one.
+    An offset without a topic id is matched by the topic's name; one with another id is of another
+    topic, which may have had the name before this coordinator was elected.
     """
     names = frozenset(deleted.values())
 
-    def is_gone(topic: str, topic_id: Uuid) -> bool:
+    def is_deleted(topic: str, topic_id: Uuid) -> bool:
         return topic_id in deleted or (topic_id == NO_UUID and topic in names)
 
-    return forget_offsets(shard, is_gone, names)
+    return forget_offsets(shard, is_deleted, names)
 
 
 def forget_offsets(
-    shard: Shard, is_gone: Callable[[str, Uuid], bool], topics: Collection[str] | None = None
+    shard: Shard, is_deleted: Callable[[str, Uuid], bool], topics: Collection[str] | None = None
 ) -> Pending[Error]:
-    """Forget the offsets of which `is_gone` says so, given a topic's name and id as committed.
+    """Delete the offsets for which `is_deleted` is true, given a topic's name and id as committed.
 
-    The id is zero where the commit does not say it. What open transactions hold back is looked at
-    likewise, and a partition's offsets go together or not at all: one tombstone ends all of them.
-    `topics`: where else there are none; None = anywhere.
+    The id is zero where the commit does not have it. Offsets of open transactions are checked
+    likewise, and a partition's offsets are deleted together or not at all: one tombstone deletes
+    all of them. `topics`: only these have such offsets; None = any.
     """
     offsets = shard.offsets
     return _write_in_parts(
@@ -96,19 +96,21 @@ def forget_offsets(
             for group_id in sorted(offsets.groups_of(topics))
             for topic, partition in offsets.keys(group_id)
             if topics is None or topic in topics
-            if all(is_gone(topic, each) for each in offsets.topic_ids(group_id, topic, partition))
+            if all(
+                is_deleted(topic, each) for each in offsets.topic_ids(group_id, topic, partition)
+            )
         ],
     )
 
 
 def _write_in_parts(shard: Shard, facts: Sequence[Fact]) -> Pending[Error]:
-    """Write any number of tombstones; a refused part is the last one tried."""
+    """Write any number of tombstones; stops after a refused part."""
     stored = completed(Error.NONE)
     for start in range(0, len(facts), TOMBSTONES_PER_WRITE):
         stored = shard.write(
             fact
             for fact in facts[start : start + TOMBSTONES_PER_WRITE]
-            # Who reads the partition may answer to a part before the next one is written.
+            # A group may get members between two parts: then it is not deleted.
             if isinstance(fact, OffsetFact) or _is_empty(shard, fact.group_id)
         )
         if stored.done and stored.value:
@@ -125,21 +127,21 @@ def _is_empty(shard: Shard, group_id: str) -> bool:
 
 
 def expire(shard: Shard) -> Pending[Error]:
-    """Forget offsets beyond their retention, then groups with nothing left.
+    """Delete offsets beyond their retention, then groups with nothing left.
 
     Retention counts from when a group became empty, or from the commit where the group has no
     members of its own (a simple one) or no longer subscribes to the topic (KIP-211).
     """
-    gone: list[Fact] = []
+    facts: list[Fact] = []
     for group_id, group in sorted(shard.groups.items()):
         expired = list(_expired(shard, group))
         everything = len(expired) == len(shard.offsets.keys(group_id))
         is_idle = group.state is State.EMPTY and not group.pending_members
         if everything and is_idle and not shard.offsets.has_open_transaction(group_id):
-            gone += _tombstones(shard, group_id)
+            facts += _tombstones(shard, group_id)
         else:
-            gone += expired
-    return _write_in_parts(shard, gone)
+            facts += expired
+    return _write_in_parts(shard, facts)
 
 
 def _expired(shard: Shard, group: Group) -> Iterator[OffsetFact]:
@@ -175,26 +177,26 @@ def _retention_start(group: Group) -> Callable[[CommittedOffset], int] | None:
 
 
 def start(shard: Shard) -> None:
-    """Take up the groups that were loaded: their members have a session from now."""
+    """Begin the sessions of members of loaded groups, from now."""
     for group in shard.groups.values():
         for member in group.members.values():
             touch(shard, group, member)
         if len(group.members) > shard.config.members_max:
-            # The limit was lowered: whoever joins last is turned away.
+            # The limit was lowered: the members that join last are rejected.
             prepare(
                 shard, group, f"it has {len(group.members)} members, group.max.size allows less"
             )
 
 
 def unload(shard: Shard) -> None:
-    """Give the groups up: another broker leads the partition now, and clients go there."""
+    """Unload the groups: another broker leads the partition now, and clients move to it."""
     for group in shard.groups.values():
         group.end(Event.UNLOAD, shard.clock.now_ms())
         for member in group.members.values():
-            group.answer_join(
+            group.complete_join(
                 member,
-                JoinAnswer(error=Error.NOT_COORDINATOR, member_id=member.member_id),
+                JoinResponse(error=Error.NOT_COORDINATOR, member_id=member.member_id),
             )
-            group.answer_sync(member, SyncAnswer(error=Error.NOT_COORDINATOR))
+            group.complete_sync(member, SyncResponse(error=Error.NOT_COORDINATOR))
     shard.groups.clear()
     shard.fail_waiting(Error.NOT_COORDINATOR)

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, under which id, and whether that begins a rebalance.
+"""JoinGroup: which members are accepted, under which id, and whether a rebalance begins.
 
 Source: the classic part of Kafka's GroupMetadataManager; KIP-345 (static members), KIP-394
 (member id required), KIP-814 (a static leader that comes back does not assign again).
@@ -20,11 +20,11 @@ from ottla.coordinator.rebalancing import (
     touch,
 )
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import NO_MEMBER, Join, JoinAnswer
+from ottla.coordinator.values import NO_MEMBER, Join, JoinResponse
 
 
-def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
-    """Take a JoinGroup; the answer comes at once or when the generation begins."""
+def join(shard: Shard, request: Join) -> Pending[JoinResponse]:
+    """Process a JoinGroup; the response comes at once or when the generation begins."""
     config = shard.config
     if request.group_id == "":
         return _refuse(Error.INVALID_GROUP_ID, request.member_id)
@@ -51,28 +51,28 @@ def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
     return _join_with_id(shard, group, request)
 
 
-def _refuse(error: Error, member_id: str) -> Pending[JoinAnswer]:
-    return completed(JoinAnswer(error=error, member_id=member_id))
+def _refuse(error: Error, member_id: str) -> Pending[JoinResponse]:
+    return completed(JoinResponse(error=error, member_id=member_id))
 
 
 def _has_room(shard: Shard, group: Group, request: Join) -> bool:
-    """Tell whether the group takes this member under `group.max.size`.
+    """Tell whether the group accepts this member under `group.max.size`.
 
-    A static member that comes back takes its own place; Kafka turns it away from a full group.
-    While members come in for a generation, those who already did count, not all members: a
-    group that is too large after the limit was lowered loses those who come last.
+    A static member that comes back takes its own place; Kafka rejects it from a full group.
+    While members join for a generation, those that have joined count, not all members: a
+    group that is too large after the limit was lowered loses those that come last.
     """
     if group.state is State.EMPTY:
         return True
-    member = _who(group, request)
+    member = _existing_member(group, request)
     if group.state is State.PREPARING:
-        if member is not None and member.joining is not None:
+        if member is not None and member.awaiting_join is not None:
             return True
-        return group.joining_count < shard.config.members_max
+        return group.awaiting_join_count < shard.config.members_max
     return member is not None or len(group.members) < shard.config.members_max
 
 
-def _who(group: Group, request: Join) -> Member | None:
+def _existing_member(group: Group, request: Join) -> Member | None:
     """Return the member that joins again, by its id or as a static one that has lost it."""
     member_id: str | None = request.member_id
     if member_id == NO_MEMBER and request.instance_id is not None:
@@ -81,11 +81,11 @@ def _who(group: Group, request: Join) -> Member | None:
 
 
 def _has_memory(shard: Shard, group: Group, request: Join) -> bool:
-    """Tell whether what a member says of itself may be kept; who says no more than before may stay.
+    """Tell whether there is memory for a member; one that sends no more than before may stay.
 
-    Kafka has no such limit. The client is told to come again, as others may have left by then.
+    Kafka has no such limit. The error is retriable, as others may have left by then.
     """
-    member = _who(group, request)
+    member = _existing_member(group, request)
     before = 0 if member is None else member.size_bytes
     added = bytes_of(request.member_id, request.client_id, request.protocols) - before
     return added <= 0 or added <= shard.memory_left()
@@ -94,7 +94,7 @@ def _has_memory(shard: Shard, group: Group, request: Join) -> bool:
 # --- new members ----------------------------------------------------------------------------
 
 
-def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnswer]:
+def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResponse]:
     if request.instance_id is not None:
         member_id = shard.new_member_id(request.instance_id)
         holder = group.static_members.get(request.instance_id)
@@ -104,8 +104,8 @@ def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinA
     member_id = shard.new_member_id(request.client_id)
     if not request.requires_member_id:
         return _add(shard, group, request, member_id)
-    # A client that dies now and comes back would else leave a dead member in the rebalance.
-    group.expect(
+    # Otherwise a client that dies now and comes back leaves a dead member in the rebalance.
+    group.add_pending(
         member_id,
         shard.timers.at(
             shard.clock.monotonic_ms() + request.session_timeout_ms,
@@ -115,7 +115,7 @@ def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinA
     return _refuse(Error.MEMBER_ID_REQUIRED, member_id)
 
 
-def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[JoinAnswer]:
+def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[JoinResponse]:
     member = Member(
         member_id,
         instance_id=request.instance_id,
@@ -127,19 +127,19 @@ def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[J
     )
     member.is_new = True
     if group.state is State.PREPARING and group.previous_state is State.EMPTY:
-        group.joined_meanwhile = True
-    answer: Pending[JoinAnswer] = Pending()
+        group.new_member_added = True
+    pending: Pending[JoinResponse] = Pending()
     group.add(member, request.protocol_type)
-    group.park_join(member, answer)
+    group.set_awaiting_join(member, pending)
     touch(shard, group, member, shard.config.new_member_join_ms)
     rebalance_or_complete(shard, group, _reason(member_id, "joins", request))
-    return answer
+    return pending
 
 
 # --- members that have an id ----------------------------------------------------------------
 
 
-def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnswer]:
+def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResponse]:
     member_id = request.member_id
     if member_id in group.pending_members and request.instance_id is None:
         return _add(shard, group, request, member_id)
@@ -150,37 +150,37 @@ def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnsw
     unchanged = member.protocols == request.protocols
     match group.state:
         case State.COMPLETING if unchanged:
-            # The answer to its join was lost: say it again.
-            return completed(group.join_answer(member_id))
+            # Its join response was lost: repeat it.
+            return completed(group.join_response(member_id))
         case State.STABLE if unchanged and group.leader_id != member_id:
-            # A follower that lost its answer; the leader may well have a reason to rebalance,
-            # as a change of the topics' partitions, which its metadata does not show.
-            return _when_loaded(shard, group.join_answer(member_id))
+            # A follower whose response was lost; the leader may have a reason to rebalance,
+            # such as new partitions, which its metadata does not show.
+            return _when_loaded(shard, group.join_response(member_id))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             return _rejoin(shard, group, request, member)
         case _:
             return _refuse(Error.UNKNOWN_MEMBER_ID, member_id)
 
 
-def _when_loaded(shard: Shard, known: JoinAnswer) -> Pending[JoinAnswer]:
-    """Tell a generation that may come from the log once that is replicated."""
-    member_id = known.member_id
+def _when_loaded(shard: Shard, response: JoinResponse) -> Pending[JoinResponse]:
+    """Return a join response that may come from the log, once the log is replicated."""
+    member_id = response.member_id
     return shard.loaded().map(
-        lambda error: JoinAnswer(error=error, member_id=member_id) if error else known
+        lambda error: JoinResponse(error=error, member_id=member_id) if error else response
     )
 
 
-def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinAnswer]:
-    answer: Pending[JoinAnswer] = Pending()
+def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinResponse]:
+    pending: Pending[JoinResponse] = Pending()
     _take_over(group, member, request)
-    group.park_join(member, answer)
+    group.set_awaiting_join(member, pending)
     rebalance_or_complete(shard, group, _reason(member.member_id, "joins again", request))
-    return answer
+    return pending
 
 
-def _reason(member_id: str, does: str, request: Join) -> str:
-    """Say who joins, and why where the client told it (KIP-800)."""
-    return f"{member_id} {does}: {request.reason or 'no reason given'}"
+def _reason(member_id: str, action: str, request: Join) -> str:
+    """Return who joins, and why if the client sent a reason (KIP-800)."""
+    return f"{member_id} {action}: {request.reason or 'no reason given'}"
 
 
 def _take_over(group: Group, member: Member, request: Join) -> None:
@@ -197,39 +197,39 @@ def _take_over(group: Group, member: Member, request: Join) -> None:
 
 def _replace_static(
     shard: Shard, group: Group, request: Join, old: Member, member_id: str
-) -> Pending[JoinAnswer]:
-    """Let a restarted static member take its place; who still uses the old id is fenced."""
-    answer: Pending[JoinAnswer] = Pending()
+) -> Pending[JoinResponse]:
+    """Let a restarted static member take its place; a user of the old id is fenced."""
+    pending: Pending[JoinResponse] = Pending()
     leader_before = group.leader_id or NO_MEMBER
     member = group.rename(old, member_id)
     _take_over(group, member, request)
-    group.park_join(member, answer)
+    group.set_awaiting_join(member, pending)
     touch(shard, group, member)
-    why = _reason(member_id, f"takes the place of {old.member_id}", request)
+    reason = _reason(member_id, f"takes the place of {old.member_id}", request)
     if group.state is State.PREPARING:
         complete_if_all_joined(shard, group)
     elif group.state is State.COMPLETING:
-        # The leader may have been told the old id, and would assign to that.
-        prepare(shard, group, why)
+        # The leader may have got the old id, and would assign to that.
+        prepare(shard, group, reason)
     elif group.select_protocol() != group.protocol_name:
-        prepare(shard, group, why)
+        prepare(shard, group, reason)
     else:
         _persist_replacement(shard, group, request, old, member, leader_before)
-    return answer
+    return pending
 
 
 def _persist_replacement(
     shard: Shard, group: Group, request: Join, old: Member, member: Member, leader_before: str
 ) -> None:
-    """Make the new id last; the generation goes on, and the member gets its assignment by sync.
+    """Write the new id; the generation stays, and the member gets its assignment by SyncGroup.
 
-    A client that cannot be told to skip the assignment is told that the leader is its old id,
-    else it would assign alone and the others would never hear of it.
+    A client that cannot skip the assignment gets its old id as the leader's id,
+    or it would assign alone and the others would never get it.
     """
     generation = group.generation
     stored = shard.write([group_fact(group)])
     if stored.done and stored.value:
-        group.answer_join(member, JoinAnswer(error=stored.value))
+        group.complete_join(member, JoinResponse(error=stored.value))
         restored = group.rename(member, old.member_id)
         group.update(
             restored,
@@ -243,23 +243,23 @@ def _persist_replacement(
     def finish(error: Error) -> None:
         if group.members.get(member.member_id) is not member or group.generation != generation:
             return  # Its join was answered when it left or the next generation began.
-        if member.joining is None or group.state is not State.STABLE:
+        if member.awaiting_join is None or group.state is not State.STABLE:
             return
         if error:
-            told = JoinAnswer(error=error)
+            response = JoinResponse(error=error)
         elif request.can_skip_assignment:
-            told = group.join_answer(
+            response = group.join_response(
                 member.member_id, skip_assignment=group.leader_id == member.member_id
             )
         else:
-            told = JoinAnswer(
+            response = JoinResponse(
                 member_id=member.member_id,
                 generation=group.generation,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
                 leader=leader_before,
             )
-        group.answer_join(member, told)
+        group.complete_join(member, response)
         touch(shard, group, member)
 
     stored.then(finish)

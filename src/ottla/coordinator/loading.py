@@ -1,13 +1,13 @@
-"""Replaying an offsets partition: the log of one leader becomes the state of the next.
+"""Replaying an offsets partition: the log of one coordinator becomes the state of the next.
 
-Batches are taken in order. Of plain records only the last of each key in a chunk is decoded:
+Batches are read in order. Of plain records only the last of each key in a chunk is decoded:
 compaction keeps no more than that either, and a partition not compacted for long is mostly
-commits of the same few keys. While a transaction is open every record is taken, since its
-producer's marker decides later, and a tombstone between drops what the transaction holds.
+commits of the same few keys. While a transaction is open every record is decoded, since its
+producer's marker decides later, and a tombstone between drops the transaction's offsets.
 
-A record that does not decode is passed over, and said so: what a client once wrote there, as an
-administrator may, must not take its groups from all others. Damage, where a checksum is wrong, is
-not passed over.
+A record that does not decode is skipped, with a warning: what a client once wrote there, as an
+administrator may, must not make all groups of the partition unavailable. Corruption, where a
+checksum is wrong, is not skipped.
 
 Source: Kafka's CoordinatorLoaderImpl and the replay methods of its coordinators.
 """
@@ -46,17 +46,17 @@ class Replayed(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
 
 
-class Ended(NamedTuple):
+class TransactionMarker(NamedTuple):
     """A transaction's marker."""
 
     producer_id: int
     committed: bool
 
 
-Step = Replayed | Ended
+Step = Replayed | TransactionMarker
 
 
-class PassedOver(NamedTuple):
+class SkippedRecord(NamedTuple):
     """What does not decode: the record at `offset`, or the whole batch that begins there."""
 
     offset: int
@@ -65,25 +65,25 @@ class PassedOver(NamedTuple):
 
 
 class Loader:
-    """Reads a partition from its start. `position` is the offset after the last record taken.
+    """Reads a partition from its start. `position` is the offset after the last record read.
 
     `decode` may run in any thread, one at a time; only `apply` touches a shard.
-    `passed_over`: what the last call of `decode` did not take.
+    `skipped`: what the last call of `decode` could not decode.
     """
 
     def __init__(self) -> None:
         self.position = 0
-        self.passed_over: list[PassedOver] = []
+        self.skipped: list[SkippedRecord] = []
         self.record_count = 0
         self._keys: dict[bytes, FactKey | None] = {}
         self._open: set[int] = set()
 
     def decode(self, buffer: Buffer) -> list[Step]:
-        """Return what whole batches say; those before `position` are passed over.
+        """Return the facts of whole batches; those before `position` are skipped.
 
         Raises: RecordsError where the bytes are no batches, or a checksum is wrong.
         """
-        self.passed_over = []
+        self.skipped = []
         steps: list[Step] = []
         plain: list[Record] = []
         for at, header in iter_headers(buffer):
@@ -94,7 +94,7 @@ class Loader:
             try:
                 records = read_records(buffer, at, header)
             except RecordsError as error:
-                self.passed_over.append(PassedOver(header.base_offset, str(error), True))
+                self.skipped.append(SkippedRecord(header.base_offset, str(error), True))
                 continue
             self.record_count += len(records)
             if header.is_control or header.is_transactional or self._open:
@@ -113,12 +113,12 @@ class Loader:
         return steps
 
     def _decode_latest(self, records: list[Record], steps: list[Step]) -> None:
-        """Decode the last record of each key; where one is bad, the last one of it that is not."""
+        """Decode the last record of each key; where one is bad, the last good one before it."""
         # Facts of different keys do not depend on each other: their order is free.
         latest = {record.key or b"": record for record in records}
         if self._decode_records(latest.values(), NO_PRODUCER_ID, steps):
             return
-        bad = {record.offset for record in self.passed_over}
+        bad = {record.offset for record in self.skipped}
         again = {record.key for record in latest.values() if record.offset in bad}
         rest = [each for each in records if each.key in again and each.offset not in bad]
         self._decode_records(rest, NO_PRODUCER_ID, steps)
@@ -139,22 +139,22 @@ class Loader:
                     fact = decode_fact(key, record.value)
                     steps.append(Replayed(fact, record.offset, producer_id))
             except BadRecord as error:
-                self.passed_over.append(PassedOver(record.offset, str(error)))
+                self.skipped.append(SkippedRecord(record.offset, str(error)))
                 are_all_good = False
         return are_all_good
 
-    def _markers(self, producer_id: int, records: Iterable[Record]) -> Iterator[Ended]:
+    def _markers(self, producer_id: int, records: Iterable[Record]) -> Iterator[TransactionMarker]:
         for record in records:
             if (marker := decode_marker(record)) is not None:
                 self._open.discard(producer_id)
-                yield Ended(producer_id, marker.committed)
+                yield TransactionMarker(producer_id, marker.committed)
 
 
 def apply(shard: Shard, steps: Iterable[Step]) -> None:
-    """Replay what was decoded, in its order."""
+    """Replay decoded facts, in their order."""
     offsets = shard.offsets
     for step in steps:
-        if isinstance(step, Ended):
+        if isinstance(step, TransactionMarker):
             offsets.end_transaction(step.producer_id, committed=step.committed)
         elif isinstance(step.fact, OffsetFact):
             offsets.replay(step.fact, record_offset=step.offset, producer_id=step.producer_id)
@@ -163,15 +163,15 @@ def apply(shard: Shard, steps: Iterable[Step]) -> None:
 
 
 def finish(shard: Shard) -> None:
-    """Make groups of those that only have offsets."""
+    """Create the groups that only have offsets."""
     for group_id in sorted(set(shard.offsets.group_ids())):
         shard.ensure_group(group_id)
 
 
 def replay_group(shard: Shard, fact: GroupFact) -> None:
-    """Take in a group's record: stable where it has members, else empty, or gone."""
-    if (former := shard.groups.pop(fact.group_id, None)) is not None:
-        former.let_go()
+    """Replay a group's record: stable where it has members, else empty, or deleted."""
+    if (previous := shard.groups.pop(fact.group_id, None)) is not None:
+        previous.release_memory()
     if fact.value is not None:
         shard.groups[fact.group_id] = _loaded(shard, fact.group_id, fact.value)
 
@@ -181,8 +181,8 @@ def _loaded(shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     group.generation = value.generation
-    said = value.current_state_timestamp
-    group.since_ms = None if said == NO_TIMESTAMP else said
+    timestamp_ms = value.current_state_timestamp
+    group.since_ms = None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
     for each in value.members:
         member = Member(
             each.member_id,

@@ -1,4 +1,4 @@
-"""One member of a classic group: who it is, what it can, and which answer it waits for.
+"""One member of a classic group: its id, its protocols, and its pending requests.
 
 A member is changed only through its `Group`, which keeps counts over its members.
 
@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from ottla.base.pending import Pending
 from ottla.base.timers import Timer
-from ottla.coordinator.values import JoinAnswer, JoinedMember, MemberView, Protocols, SyncAnswer
+from ottla.coordinator.values import JoinedMember, JoinResponse, MemberView, Protocols, SyncResponse
 
 MEMBER_BYTES = 1_024
 """About what a member takes besides its metadata and names, or an id that was given out."""
@@ -34,24 +34,24 @@ class Member:
     """A member.
 
     Fields: `is_new`: it was in no generation yet, so it does not send heartbeats.
-            `joining`, `syncing`: its parked request, None where it has none.
+            `awaiting_join`, `awaiting_sync`: its pending request, None where it has none.
             `session_ends_ms`: monotonic; `session_timer` may fire earlier and is then re-armed.
     """
 
     __slots__ = (
         "assignment",
+        "awaiting_join",
+        "awaiting_sync",
         "client_host",
         "client_id",
         "instance_id",
         "is_new",
-        "joining",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
         "session_ends_ms",
         "session_timeout_ms",
         "session_timer",
-        "syncing",
     )
 
     def __init__(
@@ -75,13 +75,13 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        self.joining: Pending[JoinAnswer] | None = None
-        self.syncing: Pending[SyncAnswer] | None = None
+        self.awaiting_join: Pending[JoinResponse] | None = None
+        self.awaiting_sync: Pending[SyncResponse] | None = None
         self.session_ends_ms = 0
         self.session_timer: Timer | None = None
 
     def renamed(self, member_id: str) -> "Member":
-        """Return the same member under another id, with no parked request and no timer."""
+        """Return the same member under another id, with no pending request and no timer."""
         return Member(
             member_id,
             instance_id=self.instance_id,
@@ -100,11 +100,13 @@ class Member:
 
     @property
     def outlives_session(self) -> bool:
-        """Whether a parked request stands for heartbeats; a new member's join does not."""
-        return not self.is_new and (self.joining is not None or self.syncing is not None)
+        """Whether a pending request counts as heartbeats; a new member's join does not."""
+        return not self.is_new and (
+            self.awaiting_join is not None or self.awaiting_sync is not None
+        )
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return what the member said for this protocol; empty where it does not know it."""
+        """Return the member's metadata for this protocol; empty where it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -115,7 +117,7 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
     def joined(self, protocol_name: str) -> JoinedMember:
-        """Return what the leader is told."""
+        """Return the member as the leader's join response has it."""
         return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol_name))
 
     def view(self, protocol_name: str | None) -> MemberView:

@@ -1,7 +1,7 @@
-"""The committed offsets of a coordinator's groups, and those that open transactions hold back.
+"""The committed offsets of a coordinator's groups, and the pending ones of open transactions.
 
 Only replaying facts changes them, whether the facts were just written or are being loaded, so
-that a new coordinator always arrives at the state of the old one.
+a new coordinator always arrives at the state of the old one.
 
 Source: Kafka's OffsetMetadataManager; KIP-447 (pending transactional offsets).
 """
@@ -15,7 +15,7 @@ from ottla.coordinator.values import PartitionKey
 
 
 class CommittedOffset(NamedTuple):
-    """An offset as it was committed; times are wall-clock milliseconds, -1 = not said.
+    """An offset as it was committed; times are wall-clock milliseconds, -1 = none.
 
     A named tuple: loading builds one for every commit in the log.
     """
@@ -28,10 +28,10 @@ class CommittedOffset(NamedTuple):
     record_offset: int
     """Where in the log: of two commits of one partition, the later record wins."""
     topic_id: Uuid = NO_UUID
-    """Of the topic that had the name then; zero = not said."""
+    """Of the topic that had the name then; zero = not known."""
 
     def to_value(self) -> OffsetCommitValue:
-        """Return the record's value that says this."""
+        """Return the value of the offset's record."""
         return OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -63,7 +63,7 @@ class OffsetStore:
     def replay(
         self, fact: OffsetFact, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Take in a fact; one of a transaction waits for the transaction's end."""
+        """Apply a fact; one of a transaction is pending until the transaction ends."""
         group_id, topic, partition, value = fact.group_id, fact.topic, fact.partition, fact.value
         if value is None:
             self._forget(group_id, topic, partition)
@@ -85,7 +85,7 @@ class OffsetStore:
         self._open_transactions.setdefault(group_id, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take in a transaction's marker: its offsets become visible, or are dropped."""
+        """Apply a transaction's marker: its offsets become visible, or are dropped."""
         for group_id, topics in self._pending.pop(producer_id, {}).items():
             transactions = self._open_transactions[group_id]
             transactions.discard(producer_id)
@@ -133,7 +133,7 @@ class OffsetStore:
         return self._stable.get(group_id, {}).get(topic, {}).get(partition)
 
     def topic_ids(self, group_id: str, topic: str, partition: int) -> set[Uuid]:
-        """Return the topic's ids as of the commits, zero = not said; pending ones included."""
+        """Return the topic's ids as of the commits, zero = none; pending ones included."""
         pending = [self._pending[each] for each in self._open_transactions.get(group_id, ())]
         stores = [self._stable, *pending]
         found = [each.get(group_id, {}).get(topic, {}).get(partition) for each in stores]
@@ -180,7 +180,7 @@ class OffsetStore:
         )
 
     def keys(self, group_id: str) -> list[PartitionKey]:
-        """Return the same with those that open transactions hold back."""
+        """Return the same with those of open transactions."""
         found = set(self.stable_keys(group_id))
         for producer_id in self._open_transactions.get(group_id, ()):
             for topic, partitions in self._pending[producer_id][group_id].items():
@@ -188,7 +188,7 @@ class OffsetStore:
         return sorted(found)
 
     def state(self) -> tuple[dict[str, GroupOffsets], dict[int, dict[str, GroupOffsets]]]:
-        """Return all there is, to compare a replayed store with a live one."""
+        """Return everything, to compare a replayed store with a live one."""
         return self._stable, self._pending
 
 

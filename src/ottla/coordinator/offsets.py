@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: who may, and what is written.
+"""OffsetCommit, OffsetFetch and OffsetDelete: the checks, and what is written.
 
 Source: Kafka's OffsetMetadataManager and ClassicGroup; KIP-447 (stable fetches), KIP-496
 (deleting offsets), KIP-709 (several groups in one fetch).
@@ -25,9 +25,9 @@ from ottla.coordinator.values import (
 
 
 def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
-    """Take an OffsetCommit; the answer has one error for each of its offsets.
+    """Process an OffsetCommit; the result has one error for each of its offsets.
 
-    A commit of a member stands for a heartbeat.
+    A commit of a member counts as a heartbeat.
     """
     group = shard.groups.get(request.group_id)
     error = _check_commit(group, request)
@@ -58,10 +58,10 @@ def _check_commit(group: Group | None, request: Commit) -> Error:
     is_member = request.generation >= 0
     if group is None:
         if not is_member:
-            return Error.NONE  # Whoever only keeps offsets here makes a simple group.
+            return Error.NONE  # A client that only keeps offsets here makes a simple group.
         # Clients that do not know the newer error join again on the older one.
         missing = Error.GROUP_ID_NOT_FOUND
-        return missing if request.says_missing_group else Error.ILLEGAL_GENERATION
+        return missing if request.knows_group_id_not_found else Error.ILLEGAL_GENERATION
     if not is_member and group.state is State.EMPTY:
         return Error.NONE
     if is_member or request.member_id != NO_MEMBER or request.instance_id is not None:
@@ -70,7 +70,7 @@ def _check_commit(group: Group | None, request: Commit) -> Error:
         if request.generation != group.generation:
             return Error.ILLEGAL_GENERATION
     else:
-        return Error.UNKNOWN_MEMBER_ID  # Offsets of a group in use are its members' alone.
+        return Error.UNKNOWN_MEMBER_ID  # Only members commit offsets of a group in use.
     if group.state is State.COMPLETING:
         return Error.REBALANCE_IN_PROGRESS
     return Error.NONE
@@ -80,7 +80,7 @@ def _fact(request: Commit, offset: OffsetToCommit, now_ms: int, topic_id: Uuid) 
     expire_ms = NO_TIMESTAMP if request.retention_ms is None else now_ms + request.retention_ms
     committed = CommittedOffset(
         offset=offset.offset,
-        # The one version of the record that knows an expiry has no room for the epoch.
+        # The one version of the record with an expiry has no leader epoch.
         leader_epoch=offset.leader_epoch if request.retention_ms is None else NO_EPOCH,
         metadata=offset.metadata or "",
         commit_ms=now_ms,
@@ -96,8 +96,8 @@ def fetch(
 ) -> Pending[tuple[Error, list[FetchedOffset]]]:
     """Return the offsets of these partitions, or of all that have any (None).
 
-    They are read at once and answered when the writes before are replicated: one that is made
-    meanwhile may be lost yet. Should the writes get stuck, the answer is NOT_COORDINATOR, the one
+    They are read at once and returned when the writes before are replicated: one that is made
+    meanwhile may still be lost. If the writes time out, the error is NOT_COORDINATOR, the one
     error on which every client looks for the coordinator again.
     """
     stored = shard.offsets
@@ -113,10 +113,10 @@ def fetch(
         for key in keys
     ]
 
-    def answer(error: Error) -> tuple[Error, list[FetchedOffset]]:
+    def result(error: Error) -> tuple[Error, list[FetchedOffset]]:
         return (Error.NOT_COORDINATOR, []) if error else (Error.NONE, found)
 
-    return shard.settled().map(answer)
+    return shard.settled().map(result)
 
 
 def _committed(shard: Shard, group_id: str, key: PartitionKey) -> CommittedOffset | None:
@@ -139,23 +139,23 @@ def _fetched(key: PartitionKey, stored: CommittedOffset | None, unstable: bool) 
 def delete_offsets(
     shard: Shard, group_id: str, keys: Sequence[PartitionKey]
 ) -> Pending[tuple[Error, list[Error]]]:
-    """Forget offsets; return the error for all, then one for each."""
+    """Delete offsets; return the error for all, then one for each."""
     if group_id == "":
         return completed((Error.INVALID_GROUP_ID, []))
     group = shard.groups.get(group_id)
     if group is None:
         return completed((Error.GROUP_ID_NOT_FOUND, []))
     if group.state is not State.EMPTY and not group.is_consumer_group:
-        return completed((Error.NON_EMPTY_GROUP, []))  # What its members read, nobody knows.
+        return completed((Error.NON_EMPTY_GROUP, []))  # Its members' subscriptions cannot be read.
     errors = [
         Error.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed(topic) else Error.NONE
         for topic, _ in keys
     ]
     known = set(shard.offsets.keys(group_id))
-    gone = dict.fromkeys(
+    deleted = dict.fromkeys(
         key for key, refused in zip(keys, errors, strict=True) if not refused and key in known
     )
     stored = shard.write(
-        [OffsetFact(group_id, topic, partition, None) for topic, partition in gone]
+        [OffsetFact(group_id, topic, partition, None) for topic, partition in deleted]
     )
     return stored.map(lambda error: (error, [] if error else errors))

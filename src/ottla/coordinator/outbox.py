@@ -1,8 +1,8 @@
-"""Answers on their way out: none leaves while the state is being changed.
+"""Responses to pending requests are completed after the state change, not within it.
 
-An answer lets its connection go on with the client's next request, at once. Were it given in the
-middle of a change (the third of ten members told of a generation), that request would meet a
-half-changed group. So answers to parked requests are posted, and delivered by a timer that is
+A completed response lets its connection process the client's next request at once. If it was
+completed in the middle of a change (the third of ten members of a generation), that request would
+meet a half-changed group. So responses are posted, and completed by a timer that is
 due at once, when the call that posted them has ended.
 """
 
@@ -19,28 +19,28 @@ T = TypeVar("T")
 
 
 class Outbox:
-    """Answers in the order in which they were posted."""
+    """Responses in the order in which they were posted."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
-        self._letters: deque[Callable[[], bool]] = deque()
+        self._completions: deque[Callable[[], bool]] = deque()
         self._is_armed = False
 
     def post(self, pending: Pending[T], answer: T) -> None:
-        """Keep the promise soon, in this or the next turn of the loop."""
-        self._letters.append(partial(pending.complete, answer))
+        """Complete the promise soon, in this or the next turn of the loop."""
+        self._completions.append(partial(pending.complete, answer))
         self._arm()
 
     def _arm(self) -> None:
-        if self._letters and not self._is_armed:
+        if self._completions and not self._is_armed:
             self._is_armed = True
             self._timers.at(self._clock.monotonic_ms(), self._deliver)
 
     def _deliver(self) -> None:
         self._is_armed = False
         try:
-            for _ in range(len(self._letters)):
-                self._letters.popleft()()
+            for _ in range(len(self._completions)):
+                self._completions.popleft()()
         finally:
-            self._arm()  # Whoever fails over its answer must not keep the others from theirs.
+            self._arm()  # A callback that raises must not prevent the other responses.

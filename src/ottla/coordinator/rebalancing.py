@@ -1,4 +1,4 @@
-"""How a group gets from one generation to the next: the join phase, its timers, and sessions.
+"""The way of a group from one generation to the next: the join phase, its timers, and sessions.
 
 Source: the classic part of Kafka's GroupMetadataManager; KIP-134 (initial delay).
 """
@@ -11,14 +11,14 @@ from ottla.coordinator.group_states import NAMES, Event, State
 from ottla.coordinator.member import Member
 from ottla.coordinator.records import GroupFact, GroupMetadataValue, MemberMetadata
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import SyncAnswer
+from ottla.coordinator.values import SyncResponse
 
 SAVE_RETRY_MS = 1_000
-"""How soon to write again that a group is empty, where nobody asks for it."""
+"""How soon to retry the write that a group is empty; no client would."""
 
 
 def rebalance_or_complete(shard: Shard, group: Group, reason: str) -> None:
-    """Begin a rebalance; where one is going on, end its join phase if nobody is missing."""
+    """Begin a rebalance; during one, complete its join phase if all members have joined."""
     if group.can(Event.REBALANCE):
         prepare(shard, group, reason)
     else:
@@ -28,17 +28,17 @@ def rebalance_or_complete(shard: Shard, group: Group, reason: str) -> None:
 def prepare(shard: Shard, group: Group, reason: str) -> None:
     """Begin a rebalance: all members have to join again.
 
-    The first rebalance of a group waits for a while even with all members there, since more
-    of a starting application's members are likely on their way.
+    The first rebalance of a group waits for a while even with all members joined, since more
+    of a starting application's members are likely to follow.
     """
     if group.state is State.COMPLETING:
         refuse_assignment(shard, group, Error.REBALANCE_IN_PROGRESS)
     cancel_sync_timer(group)
-    group.unsynced.clear()
+    group.pending_sync.clear()
     is_first = group.state is State.EMPTY
-    shard.tell(
-        f"group {group.group_id} rebalances, {NAMES[group.state]} in generation"
-        f" {group.generation} before: {reason}"
+    shard.log_event(
+        f"group {group.group_id} begins a rebalance in state {NAMES[group.state]},"
+        f" generation {group.generation}: {reason}"
     )
     group.become(Event.REBALANCE, shard.clock.now_ms())
     if is_first:
@@ -51,7 +51,7 @@ def prepare(shard: Shard, group: Group, reason: str) -> None:
 
 
 def complete_if_all_joined(shard: Shard, group: Group) -> None:
-    """End the join phase if nobody is missing; a first rebalance waits for its delay."""
+    """Complete the join phase if all members have joined; a first rebalance waits for its delay."""
     if group.state is not State.PREPARING or group.previous_state is State.EMPTY:
         return
     if group.all_joined:
@@ -59,24 +59,26 @@ def complete_if_all_joined(shard: Shard, group: Group) -> None:
 
 
 def complete(shard: Shard, group: Group) -> None:
-    """End the join phase: whoever did not come is out, but for static members (KIP-345)."""
+    """Complete the join phase: members that did not join are removed, but static ones (KIP-345)."""
     _cancel_join_timer(group)
     for member in list(group.members.values()):
-        if member.joining is None and member.instance_id is None:
+        if member.awaiting_join is None and member.instance_id is None:
             group.remove(member.member_id)
     if not group.elect_joined_leader() and group.members:
         # Only absent static members are left: their sessions decide.
         _set_join_timer(shard, group)
         return
     group.start_generation(shard.clock.now_ms())
-    group.joined_meanwhile = False
+    group.new_member_added = False
     count = len(group.members)
-    shard.tell(f"group {group.group_id} has {count} members in generation {group.generation}")
+    shard.log_event(
+        f"group {group.group_id} completed generation {group.generation} with {count} members"
+    )
     if not group.members:
         _save_empty(shard, group)
         return
     for member in list(group.members.values()):
-        group.answer_join(member, group.join_answer(member.member_id))
+        group.complete_join(member, group.join_response(member.member_id))
         touch(shard, group, member)
         member.is_new = False
     group.sync_timer = shard.timers.at(
@@ -86,9 +88,9 @@ def complete(shard: Shard, group: Group) -> None:
 
 
 def _save_empty(shard: Shard, group: Group) -> None:
-    """Write that nobody is left, and try again where that is refused.
+    """Write that the group is empty, and retry where that is refused.
 
-    Until then a failover brings the last generation back, whose members then time out.
+    Until then a failover restores the last generation, whose members then time out.
     """
     if group.state is not State.EMPTY:
         return
@@ -142,11 +144,11 @@ def _delay_first(shard: Shard, group: Group, delay_ms: int, remaining_ms: int) -
 
 
 def _first_delay_over(shard: Shard, group: Group, delay_ms: int, remaining_ms: int) -> None:
-    """Wait once more where a member came meanwhile and the rebalance timeout allows it."""
-    if not group.joined_meanwhile or remaining_ms == 0:
+    """Wait once more where a member joined meanwhile and the rebalance timeout allows it."""
+    if not group.new_member_added or remaining_ms == 0:
         complete(shard, group)
         return
-    group.joined_meanwhile = False
+    group.new_member_added = False
     next_delay_ms = min(shard.config.initial_rebalance_delay_ms, remaining_ms)
     _delay_first(shard, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
 
@@ -168,11 +170,11 @@ def _cancel_join_timer(group: Group) -> None:
 
 
 def refuse_assignment(shard: Shard, group: Group, error: Error) -> None:
-    """Void the assignments of a generation that will not become stable."""
+    """Clear the assignments of a generation that will not become stable."""
     assert group.state is State.COMPLETING
     for member in group.members.values():
         member.assignment = b""
-        if group.answer_sync(member, SyncAnswer(error=error)):
+        if group.complete_sync(member, SyncResponse(error=error)):
             touch(shard, group, member)
 
 
@@ -184,25 +186,25 @@ def cancel_sync_timer(group: Group) -> None:
 
 
 def _expire_sync(shard: Shard, group: Group, generation: int) -> None:
-    """Drop the members that took a generation but never asked for their assignment."""
+    """Remove the members that joined a generation but sent no SyncGroup."""
     group.sync_timer = None
     if group.generation != generation or group.state not in (State.COMPLETING, State.STABLE):
         return
-    if not group.unsynced:
+    if not group.pending_sync:
         return
-    silent = sorted(group.unsynced)
-    for member_id in silent:
+    expired = sorted(group.pending_sync)
+    for member_id in expired:
         group.remove(member_id)
-    prepare(shard, group, f"{', '.join(silent)} never asked for an assignment")
+    prepare(shard, group, f"{', '.join(expired)} sent no SyncGroup within the rebalance timeout")
 
 
 # --- sessions -------------------------------------------------------------------------------
 
 
 def touch(shard: Shard, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-    """Give a member its session anew, from now.
+    """Restart a member's session, from now.
 
-    Most heartbeats only move the deadline; the timer notices when it fires.
+    Most heartbeats only move the deadline; the timer checks it when it fires.
     """
     ends_ms = shard.clock.monotonic_ms() + (
         member.session_timeout_ms if timeout_ms is None else timeout_ms
@@ -225,16 +227,16 @@ def _check_session(shard: Shard, group: Group, member: Member) -> None:
         )
         return
     if member.outlives_session:
-        return  # The answer to its parked request begins a new session.
+        return  # The response to its pending request begins a new session.
     group.remove(member.member_id)
     if group.state in (State.STABLE, State.COMPLETING):
-        prepare(shard, group, f"{member.member_id} was silent for longer than its session")
+        prepare(shard, group, f"the session of {member.member_id} expired")
     elif group.state is State.PREPARING and group.all_joined:
         complete(shard, group)
 
 
 def forget_pending(shard: Shard, group: Group, member_id: str) -> None:
-    """Give up on an id that was handed out and never used."""
+    """Remove an id that was given out and never used."""
     group.forget_pending(member_id)
     if group.state is State.PREPARING and group.all_joined:
         complete(shard, group)

@@ -1,13 +1,13 @@
 """The records of `__consumer_offsets`, byte for byte as Kafka's coordinator writes them.
 
-A key is an int16 that names the record's type, then the key's fields; a value is an int16 of its
+A key is an int16 with the record's type, then the key's fields; a value is an int16 with its
 own version, then the value's fields; a null value is a tombstone. Types 0 and 1 are an offset
 commit, 2 is a classic group. Higher types belong to the newer group protocols (KIP-848,
-KIP-932), which this coordinator does not run: their records are passed over.
+KIP-932), which this coordinator does not run: their records are skipped.
 
-An offset names its topic's id, in a tagged field that Kafka has since 4.3 and that earlier
-readers skip (Kafka's own, from 3.5 on): by its name alone a coordinator that was not there when
-a topic was deleted and made again could not tell whose offset it is.
+An offset has its topic's id, in a tagged field that Kafka has since 4.3 and that earlier
+readers skip (Kafka's own, from 3.5 on): by the name alone, a coordinator elected after
+a topic was deleted and created again could not tell which topic the offset is of.
 
 Sources: OffsetCommit{Key,Value}.json, GroupMetadata{Key,Value}.json of Kafka's group
 coordinator; KIP-915 (versions from 4 on are flexible, so that later fields can be skipped).
@@ -56,7 +56,7 @@ class OffsetCommitValue:
     expire_timestamp: int = field(INT64, versions="1", default=NO_TIMESTAMP, ignorable=True)
     """Where the client asked for a retention of its own, as clients before 2.1 could."""
     topic_id: Uuid = field(UUID, versions="4+", tag=TOPIC_ID_TAG, default=NO_UUID, ignorable=True)
-    """Zero = whoever wrote it did not say."""
+    """Zero = not written."""
     former_topic_id: Uuid = field(
         UUID, versions="4+", tag=FORMER_TOPIC_ID_TAG, default=NO_UUID, ignorable=True
     )
@@ -97,7 +97,7 @@ GROUP_KEY_VERSION: Final = 2
 OFFSET_VALUE_VERSION: Final = 3
 OFFSET_VALUE_VERSION_WITH_TOPIC_ID: Final = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
-"""The only version that can say when the offset expires; it cannot say a leader epoch."""
+"""The only version with the time when the offset expires; it has no leader epoch."""
 GROUP_VALUE_VERSION: Final = 3
 """What Kafka writes too: version 4 is only read, so that a downgrade stays possible."""
 
@@ -107,7 +107,7 @@ RecordPair = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class OffsetFact:
-    """A group's offset in a partition; `value` None = it has none any more."""
+    """A group's offset in a partition; `value` None = deleted."""
 
     group_id: str
     topic: str
@@ -117,7 +117,7 @@ class OffsetFact:
 
 @dataclass(frozen=True, slots=True)
 class GroupFact:
-    """A group's last stable or empty generation; `value` None = the group is gone."""
+    """A group's last stable or empty generation; `value` None = deleted."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -160,7 +160,7 @@ def encode_fact(fact: Fact) -> RecordPair:
 
 
 def decode_key(key: bytes | None) -> FactKey | None:
-    """Return what a record is about; None = a type that this coordinator passes over.
+    """Return the key of a record; None = a type that this coordinator skips.
 
     Raises: BadRecord.
     """

@@ -1,12 +1,11 @@
-"""What the coordinator of one offsets partition holds, and how it writes.
+"""The state of the coordinator of one offsets partition, and its writes.
 
-A change becomes true for clients in this order, as in Kafka: the decision is made on the state
+A change becomes visible to clients in this order, as in Kafka: the decision is made on the state
 in memory; its records are appended to the partition; what must not be decided twice (offsets,
-deletions) is replayed into the state at once; the answer goes out when the records are
-replicated. Reads of offsets wait for the writes before them, and members are told a generation
-that was loaded once that is replicated, so that no client sees what a failover could take back
-(Kafka's coordinators tell the generation at once). A write that was refused outright changes
-nothing.
+deletions) is replayed into the state at once; the response is sent when the records are
+replicated. Reads of offsets wait for the writes before them, and a loaded generation is returned
+to members once it is replicated, so that no client sees what a failover could take back
+(Kafka's coordinators return the generation at once). A refused write changes nothing.
 
 Source: Kafka's CoordinatorRuntime and GroupCoordinatorService.
 """
@@ -34,7 +33,7 @@ from ottla.coordinator.values import GroupConfig
 class Written:
     """Records that are in the leader's log.
 
-    `committed` is kept with NONE when they are replicated, with another error when they never
+    `committed` completes with NONE when they are replicated, with another error when they never
     will be under this leader. Writes are committed in the order in which they were made.
     """
 
@@ -53,10 +52,10 @@ class Journal(Protocol):
 class Shard:
     """The groups whose ids hash to one partition of `__consumer_offsets`.
 
-    Everything runs on one loop: a call here ends before the next begins. `tell` is given a line
-    for operators when a group rebalances, and why. `topic_id_of` returns the id of the topic that
-    has a name now, zero where there is none. `memory_left`: bytes that members of all shards of the
-    broker may still take.
+    Everything runs on one event loop: a call here ends before the next begins. `log_event` gets a
+    log line when a group rebalances, with the reason. `topic_id_of` returns the id of the topic
+    that has a name now, zero where there is none. `memory_left`: bytes that members of all shards
+    of the broker may still take.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Shard:
         timers: Timers,
         dice: Dice,
         journal: Journal,
-        tell: Callable[[str], None] = lambda _: None,
+        log_event: Callable[[str], None] = lambda _: None,
         topic_id_of: Callable[[str], Uuid] = lambda _: NO_UUID,
         memory_left: Callable[[], int] = lambda: GROUP_MEMBERS_BYTES_MAX,
     ) -> None:
@@ -76,7 +75,7 @@ class Shard:
         self.timers = timers
         self.dice = dice
         self.journal = journal
-        self.tell = tell
+        self.log_event = log_event
         self.topic_id_of = topic_id_of
         self.memory_left = memory_left
         self.memory = MembersMemory()
@@ -96,18 +95,18 @@ class Shard:
         return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def ensure_group(self, group_id: str) -> Group:
-        """Return the group; one that is new is a simple one, until a member joins."""
+        """Return the group; a new one is a simple group, until a member joins."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id, self.outbox, self.memory)
         return group
 
     def write(self, facts: Iterable[Fact]) -> Pending[Error]:
-        """Append the facts as one batch; return the promise of what a client may be told.
+        """Append the facts as one batch; return the promise of the error for the client.
 
-        A refused write is answered before this returns, and nothing changed. Offsets and
-        deletions are replayed before this returns; generations are not, their group knows them.
-        After `commit_ms` the answer is COORDINATOR_NOT_AVAILABLE, though the write may succeed
+        The promise of a refused write is complete on return, and nothing changed. Offsets and
+        deletions are replayed before this returns; generations are not, their group has them.
+        After `commit_ms` the error is COORDINATOR_NOT_AVAILABLE, though the write may succeed
         later.
         """
         facts = tuple(facts)
@@ -122,13 +121,13 @@ class Shard:
                 self.offsets.replay(fact, record_offset=written.first_offset + index)
             elif fact.value is None:
                 self.groups.pop(fact.group_id).end(Event.EXPIRE, self.clock.now_ms())
-        # One that was committed with too few replicas in sync is there, whatever its writer
-        # was told.
+        # A write that was committed with too few replicas in sync exists, although its writer
+        # got an error.
         self._last_write = written.committed.map(_for_readers)
         return self._with_deadline(written.committed)
 
     def wait_for_loaded(self, committed: Pending[Error]) -> None:
-        """Let no client see what was loaded before `committed` is kept."""
+        """Hold back what was loaded from clients until `committed` completes."""
         self._loaded = self._last_write = committed.map(_for_readers)
 
     def loaded(self) -> Pending[Error]:
@@ -140,7 +139,7 @@ class Shard:
         return self._with_deadline(self._last_write)
 
     def fail_waiting(self, error: Error) -> None:
-        """Answer whoever waits for a write: this shard will not learn how it ends."""
+        """Complete all waits for writes: this shard will not learn how they end."""
         waiting, self._waiting = self._waiting, {}
         for answer in waiting:
             answer.complete(error)
@@ -187,9 +186,9 @@ def _for_readers(error: Error) -> Error:
 
 
 def client_error(error: Error) -> Error:
-    """Return what a client of a group is told where a write to the log failed with `error`.
+    """Return the error for a group's client where a write to the log failed with `error`.
 
-    The log's own errors would make a client look at a topic that it knows nothing of.
+    The log's own errors would make a client look at a topic that it does not know.
     """
     if error in _NOT_AVAILABLE:
         return Error.COORDINATOR_NOT_AVAILABLE

@@ -16,36 +16,36 @@ from ottla.coordinator.rebalancing import (
     touch,
 )
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import Sync, SyncAnswer
+from ottla.coordinator.values import Sync, SyncResponse
 
 
-def sync(shard: Shard, request: Sync) -> Pending[SyncAnswer]:
-    """Take a SyncGroup; a follower's answer comes when the leader's assignment is stored."""
+def sync(shard: Shard, request: Sync) -> Pending[SyncResponse]:
+    """Process a SyncGroup; a follower's response comes when the leader's assignment is stored."""
     if request.group_id == "":
-        return completed(SyncAnswer(error=Error.INVALID_GROUP_ID))
+        return completed(SyncResponse(error=Error.INVALID_GROUP_ID))
     group = shard.groups.get(request.group_id)
     if group is None or group.state is State.EMPTY:
-        return completed(SyncAnswer(error=Error.UNKNOWN_MEMBER_ID))
+        return completed(SyncResponse(error=Error.UNKNOWN_MEMBER_ID))
     if error := _check(group, request):
-        return completed(SyncAnswer(error=error))
+        return completed(SyncResponse(error=error))
     if group.state is State.PREPARING:
-        return completed(SyncAnswer(error=Error.REBALANCE_IN_PROGRESS))
+        return completed(SyncResponse(error=Error.REBALANCE_IN_PROGRESS))
     member = group.members[request.member_id]
-    group.unsynced.discard(request.member_id)
-    if not group.unsynced:
+    group.pending_sync.discard(request.member_id)
+    if not group.pending_sync:
         cancel_sync_timer(group)
     if group.state is State.STABLE:
-        return _when_loaded(shard, group.sync_answer(member))
+        return _when_loaded(shard, group.sync_response(member))
     if group.leader_id == request.member_id:
         return _store(shard, group, member, request)
-    answer: Pending[SyncAnswer] = Pending()
-    group.park_sync(member, answer)
-    return answer
+    pending: Pending[SyncResponse] = Pending()
+    group.set_awaiting_sync(member, pending)
+    return pending
 
 
-def _when_loaded(shard: Shard, known: SyncAnswer) -> Pending[SyncAnswer]:
-    """Tell an assignment that may come from the log once that is replicated."""
-    return shard.loaded().map(lambda error: SyncAnswer(error=error) if error else known)
+def _when_loaded(shard: Shard, response: SyncResponse) -> Pending[SyncResponse]:
+    """Return an assignment that may come from the log, once the log is replicated."""
+    return shard.loaded().map(lambda error: SyncResponse(error=error) if error else response)
 
 
 def _check(group: Group, request: Sync) -> Error:
@@ -58,43 +58,43 @@ def _check(group: Group, request: Sync) -> Error:
         (request.protocol_name, group.protocol_name),
     )
     # Versions before 5 name neither.
-    if any(said is not None and said != known for said, known in named):
+    if any(requested is not None and requested != response for requested, response in named):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     return Error.NONE
 
 
-def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncAnswer]:
+def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncResponse]:
     """Write the generation with its assignments; members not named get an empty one.
 
-    Where it is stored at once, as with one replica, the leader is answered when all is changed,
-    without the outbox's timer: followers that come later do not wait for one either.
+    Where the write completes at once, as with one replica, the leader's response is returned
+    directly, without the outbox's timer: followers that come later do not wait for one either.
     """
     assignments = dict(request.assignments)
 
     def stored(error: Error) -> None:
-        # Meanwhile the group may have begun to rebalance: then its members know already.
+        # The group may have begun to rebalance meanwhile: its members have the error.
         if group.state is not State.COMPLETING or group.generation != request.generation:
             return
         if error:
             refuse_assignment(shard, group, error)
-            prepare(shard, group, f"its assignment could not be stored: {error.name}")
+            prepare(shard, group, f"storing the assignment failed: {error.name}")
             return
         group.become(Event.LEADER_SYNC, shard.clock.now_ms())
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            if group.answer_sync(member, group.sync_answer(member)):
+            if group.complete_sync(member, group.sync_response(member)):
                 # Its session may have passed while its request stood for heartbeats.
                 touch(shard, group, member)
 
-    answer: Pending[SyncAnswer] = Pending()
-    group.park_sync(leader, answer)
+    pending: Pending[SyncResponse] = Pending()
+    group.set_awaiting_sync(leader, pending)
     written = shard.write([group_fact(group, assignments)])
     if not written.done:
         written.then(stored)
-        return answer
-    leader.syncing = None
+        return pending
+    leader.awaiting_sync = None
     touch(shard, group, leader)
     stored(written.value)
     if written.value:
-        return completed(SyncAnswer(error=written.value))
-    return completed(group.sync_answer(leader))
+        return completed(SyncResponse(error=written.value))
+    return completed(group.sync_response(leader))

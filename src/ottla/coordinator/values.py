@@ -1,6 +1,6 @@
-"""What goes into the coordinator and comes out of it, free of any wire version.
+"""The coordinator's requests and responses, independent of wire versions.
 
-Handlers translate requests into these and answers back. Every duration is in milliseconds.
+Handlers translate requests into these and responses back. Every duration is in milliseconds.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ottla.base.ids import NO_EPOCH, NO_OFFSET
 
 NO_GENERATION = -1
 NO_MEMBER = ""
-"""The member id of whoever has none yet; also the leader where there is none."""
+"""The member id of a client without one; also the leader where there is none."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
@@ -23,9 +23,9 @@ PartitionKey = tuple[str, int]
 class GroupConfig:
     """The broker's settings for groups, under Kafka's defaults.
 
-    `new_member_join_ms` bounds how long a parked join of a member that never was in a
-    generation keeps it alive: it has no heartbeats yet, and its client may be gone. `commit_ms`
-    is how long an answer waits for a write to be replicated.
+    `new_member_join_ms` bounds how long a pending join of a member that never was in a
+    generation keeps it alive: it has no heartbeats yet, and its client may be dead. `commit_ms`
+    is how long a response waits for a write to be replicated.
     """
 
     session_timeout_ms_min: int = 6_000
@@ -62,7 +62,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader is told of each member."""
+    """A member as the leader's join response has it."""
 
     member_id: str
     instance_id: str | None
@@ -70,8 +70,8 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinAnswer:
-    """The answer to a join; `members` only where this member leads."""
+class JoinResponse:
+    """The response to a join; `members` only where this member leads."""
 
     error: Error = Error.NONE
     member_id: str = NO_MEMBER
@@ -97,8 +97,8 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
-    """A member's assignment."""
+class SyncResponse:
+    """The response to a sync: the member's assignment."""
 
     error: Error = Error.NONE
     protocol_type: str | None = None
@@ -107,7 +107,7 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class LeavingMember:
     """One member of a LeaveGroup request: by member id, by instance id (an admin), or by both."""
 
     member_id: str
@@ -131,7 +131,7 @@ class Commit:
     """An OffsetCommit request; generation -1 without a member id = not a member at all.
 
     `retention_ms`: the client's own retention (v2 to v4), None = the broker's.
-    `says_missing_group`: it understands GROUP_ID_NOT_FOUND (v9).
+    `knows_group_id_not_found`: it understands GROUP_ID_NOT_FOUND (v9).
     """
 
     group_id: str
@@ -140,12 +140,12 @@ class Commit:
     generation: int
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
-    says_missing_group: bool = True
+    knows_group_id_not_found: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """One partition of an OffsetFetch answer; -1 where nothing is committed."""
+    """One partition of an OffsetFetch response; -1 where nothing is committed."""
 
     topic: str
     partition: int

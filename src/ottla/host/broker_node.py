@@ -243,7 +243,7 @@ class BrokerNode:
         The first registration claimed that nothing was lost: damage is found only when logs are
         read, and which logs are this broker's is known only once it is registered.
         """
-        lacking = self._node_dirs.log_dirs.lacking
+        lacking = self._node_dirs.log_dirs.below_high_watermark
         if not lacking:
             return
         if self._lifecycle.config.previous_broker_epoch < 0:

@@ -17,7 +17,7 @@ from ottla.broker.api.base import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
+from ottla.controller.elections import ElectUncleanly, elect_after_failover, elect_uncleanly
 from ottla.controller.leader_rebalance import balance
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
@@ -169,7 +169,7 @@ class ControllerNode:
         is_first = config.is_broker and len(self._voters) == 1 and self._activations == 1
         own = (config.node_id,) if is_first else ()
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
-        self.runtime.run_step(lambda image: settle(image, config))
+        self.runtime.run_step(lambda image: elect_after_failover(image, config))
         self._check_sessions()
         self._unclean_elections.start()
         if config["auto.leader.rebalance.enable"]:
@@ -218,7 +218,7 @@ class ControllerNode:
                 "controller was paused for %d ms; broker sessions are extended by that time",
                 now_ms - planned_ms,
             )
-            self.context.liveness.excuse(now_ms - planned_ms, now_ms)
+            self.context.liveness.extend_sessions(now_ms - planned_ms, now_ms)
         self._check_sessions()
 
     def _fence(self, image: ClusterImage, now_ms: int) -> Step:

@@ -45,7 +45,7 @@ from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
 from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import NoOpRecord, Record, encode_record, with_known
+from ottla.metadata.records import NoOpRecord, Record, encode_record, with_no_op
 from ottla.raft.batches import batch_bytes
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
@@ -427,8 +427,8 @@ def _batches_of(step: Step) -> Iterator[Batch]:
 
 
 def _batch(records: Sequence[Record], values: tuple[bytes, ...]) -> Batch:
-    """Return a batch with at least one record type that Kafka knows; see `with_known`."""
-    known = tuple(with_known(list(values)))
+    """Return a batch with at least one record type that Kafka knows; see `with_no_op`."""
+    known = tuple(with_no_op(list(values)))
     added = len(known) - len(values)
     return (*(NoOpRecord() for _ in range(added)), *records), known
 

@@ -23,7 +23,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.controller.broker_answers import error_of
+from ottla.controller.broker_responses import error_of
 from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_orders import (
     DeletionOrder,

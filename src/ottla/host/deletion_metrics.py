@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.base.metrics import Family, gauge
-from ottla.metadata.deletions import DeletionImage, DeletionState, Halt
+from ottla.metadata.deletions import DeletionImage, DeletionState, HaltReason
 from ottla.metadata.image import ClusterImage
 
 PREFIX: Final = "kafka_controller_kafka_controller"
@@ -27,7 +27,7 @@ def count_deletions(image: ClusterImage) -> DeletionCounts:
         topics=len(pending),
         replicas=sum(_replicas_left(image, each) for each in pending),
         ineligible_topics=sum(
-            replicas > 0 or each.halted is not Halt.NONE
+            replicas > 0 or each.halted is not HaltReason.NONE
             for each, replicas in zip(pending, waiting, strict=True)
         ),
         ineligible_replicas=sum(waiting),

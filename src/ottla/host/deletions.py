@@ -17,7 +17,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalMove, Replica, Wish, decide
+from ottla.controller.deletion_policy import DeletionWork, IllegalTransition, Replica, decide
 from ottla.controller.step import Decision
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -99,13 +99,13 @@ class DeletionDriver:
     def changed(self, delta: ClusterDelta) -> None:
         """Process a committed change, after it was sent to brokers."""
         self._image = delta.image
-        self._order(self._manager.follow(delta, now_ms=self._clock.monotonic_ms()))
+        self._order(self._manager.observe(delta, now_ms=self._clock.monotonic_ms()))
         self._decide_next()
 
     def answered(self, event: DeletionsAnswered) -> None:
         """Process a broker's response."""
         now_ms = self._clock.monotonic_ms()
-        self._manager.answered(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
+        self._manager.responded(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
         self._decide_next()
 
     def dropped(self, event: OrdersDropped) -> None:
@@ -114,14 +114,18 @@ class DeletionDriver:
         self._manager.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
         self._decide_next()
 
-    def halted_by(self, *, electing: Iterable[str], reassigning: Iterable[str]) -> None:
+    def set_ineligible_topics(
+        self, *, preferred_elections: Iterable[str], reassignments: Iterable[str]
+    ) -> None:
         """Set the topics with elections and reassignments that are requested and not done."""
-        self._manager.halted_by(electing=electing, reassigning=reassigning)
+        self._manager.set_ineligible_topics(
+            preferred_elections=preferred_elections, reassignments=reassignments
+        )
         self._decide_next()
 
     def markers_changed(self, marked: Collection[str]) -> None:
         """Set the topics that have a deletion marker."""
-        self._manager.marked(marked)
+        self._manager.markers_changed(marked)
         self._decide_next()
 
     def _order(self, orders: Iterable[DeletionOrder]) -> None:
@@ -134,30 +138,33 @@ class DeletionDriver:
         if self._is_over:
             return
         if not self._is_deciding:
-            wish = self._manager.take_wish()
-            if wish is not None:
-                self._decide(wish)
+            work = self._manager.take_work()
+            if work is not None:
+                self._decide(work)
         self._arm()
 
-    def _decide(self, wish: Wish) -> None:
+    def _decide(self, work: DeletionWork) -> None:
         wall_ms = self._clock.now_ms()
         wrote_records = False
 
-        def decide_now(image: ClusterImage) -> Decision[tuple[IllegalMove, ...]]:
+        def decide_now(image: ClusterImage) -> Decision[tuple[IllegalTransition, ...]]:
             nonlocal wrote_records
-            decision = decide(image, wish, wall_ms=wall_ms, marked=self._marked())
+            decision = decide(image, work, wall_ms=wall_ms, marked=self._marked())
             wrote_records = bool(decision.step.records)
             return decision
 
         self._is_deciding = True
-        self._runtime.run(decide_now).then(lambda reply: self._decided(wish, reply, wrote_records))
+        self._runtime.run(decide_now).then(lambda reply: self._decided(work, reply, wrote_records))
 
     def _decided(
-        self, wish: Wish, reply: tuple[IllegalMove, ...] | ApiError, wrote_records: bool
+        self,
+        work: DeletionWork,
+        reply: tuple[IllegalTransition, ...] | ApiError,
+        wrote_records: bool,
     ) -> None:
         self._is_deciding = False
         if isinstance(reply, ApiError):
-            self._refused(wish, reply)
+            self._refused(work, reply)
             return
         self._manager.decided()
         for move in reply:
@@ -169,20 +176,20 @@ class DeletionDriver:
         else:  # It was answered at once: let other work run before the next decision.
             self._arm()
 
-    def _refused(self, wish: Wish, error: ApiError) -> None:
+    def _refused(self, work: DeletionWork, error: ApiError) -> None:
         """Have it retried, so that a topic that cannot be written does not block the others."""
         if error.error is Error.NOT_CONTROLLER:
             self.stop()  # The next controller decides on what is stored.
         if self._is_over:
             return
-        if len(wish.topics) > 1:
+        if len(work.topics) > 1:
             log.info(
                 "writing %d topic deletions together failed: %s; retrying in halves",
-                len(wish.topics),
+                len(work.topics),
                 error,
             )
         else:
-            found = (self._image.deletions.of(each) for each in wish.topics)
+            found = (self._image.deletions.of(each) for each in work.topics)
             what = next((f"the deletion of {each.name}" for each in found if each), "receipts")
             log.error("writing %s failed: %s; retrying", what, error)
         self._manager.refused(now_ms=self._clock.monotonic_ms())
@@ -193,7 +200,7 @@ class DeletionDriver:
         if self._is_over:
             return
         due_ms = self._manager.next_due_ms
-        if self._manager.has_wish and not self._is_deciding:
+        if self._manager.has_work and not self._is_deciding:
             due_ms = self._clock.monotonic_ms()
         self._timer = self._timers.move(self._timer, due_ms, self._tick)
 

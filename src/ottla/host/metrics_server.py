@@ -20,7 +20,7 @@ from ottla.base.limits import (
     METRICS_CONNECTIONS_MAX,
     METRICS_REQUEST_BYTES_MAX,
     METRICS_REQUEST_SECONDS_MAX,
-    METRICS_SECONDS_MAX,
+    METRICS_RESPONSE_SECONDS_MAX,
 )
 from ottla.base.metrics import CONTENT_TYPE, Family, render
 from ottla.host.descriptors import ACCEPTS_PER_TURN_MIN
@@ -162,7 +162,7 @@ class MetricsConnection(asyncio.Protocol):
             return
         self.stage = Stage.RENDERING
         self._deadline.cancel()
-        self._deadline = self._loop.call_later(METRICS_SECONDS_MAX, self.abort)
+        self._deadline = self._loop.call_later(METRICS_RESPONSE_SECONDS_MAX, self.abort)
         self._answering = self._loop.create_task(self._answer())
 
     async def _answer(self) -> None:

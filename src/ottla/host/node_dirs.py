@@ -96,7 +96,7 @@ class NodeDirs:
                 "kept and not used",
                 stray,
             )
-        for error in found.unread:
+        for error in found.unusable:
             if isinstance(error, DamagedMetadata):
                 log.error(
                     "%s is damaged (%s): the topic id of the log in this directory is unknown; "

@@ -20,22 +20,22 @@ from ottla.raft.control import leader_change_batch
 from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
-    AnswerEpoch,
-    AnswerFetch,
-    AnswerSnapshot,
-    AnswerVote,
     AppendFetched,
     AppendLeaderChange,
     AppendRecords,
-    AskBeginEpoch,
-    AskEndEpoch,
-    AskFetch,
-    AskSnapshot,
-    AskVote,
     DeletePrefix,
     Effect,
     FlushLog,
     LeaderChanged,
+    RespondToEpoch,
+    RespondToFetch,
+    RespondToFetchSnapshot,
+    RespondToVote,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendFetch,
+    SendFetchSnapshot,
+    SendVote,
     StoreElection,
     TruncateLog,
     WriteSnapshot,
@@ -83,28 +83,30 @@ class QuorumListener(Protocol):
 class Peers(Protocol):
     """Sends requests to other members. Each ends in at most one event, and never raises."""
 
-    def send_fetch(self, effect: AskFetch, on_event: Callable[[Event], None]) -> None:
+    def send_fetch(self, effect: SendFetch, on_event: Callable[[Event], None]) -> None:
         """Send Fetch."""
         ...
 
-    def send_fetch_snapshot(self, effect: AskSnapshot, on_event: Callable[[Event], None]) -> None:
+    def send_fetch_snapshot(
+        self, effect: SendFetchSnapshot, on_event: Callable[[Event], None]
+    ) -> None:
         """Send FetchSnapshot for a piece of a snapshot."""
         ...
 
-    def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
+    def send_vote(self, effect: SendVote, on_event: Callable[[Event], None]) -> None:
         """Send Vote to a voter."""
         ...
 
-    def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
+    def send_begin_epoch(self, effect: SendBeginEpoch, on_event: Callable[[Event], None]) -> None:
         """Send BeginQuorumEpoch to a voter; no response, no event."""
         ...
 
-    def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
+    def send_end_epoch(self, effect: SendEndEpoch, on_event: Callable[[Event], None]) -> None:
         """Send EndQuorumEpoch to a voter; no response, no event."""
         ...
 
 
-Answer = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
+Answer = RespondToFetch | RespondToFetchSnapshot | RespondToVote | RespondToEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +166,17 @@ class QuorumDriver:
             FlushLog: self._flush,
             AdvanceHighWatermark: self._commit,
             LeaderChanged: self._notify_leader,
-            AnswerFetch: lambda effect: self.answer(effect),
-            AnswerSnapshot: lambda effect: self.answer(effect),
-            AnswerVote: lambda effect: self.answer(effect),
-            AnswerEpoch: lambda effect: self.answer(effect),
-            AskFetch: lambda effect: self._required_peers.send_fetch(effect, self.step),
-            AskSnapshot: lambda effect: self._required_peers.send_fetch_snapshot(effect, self.step),
-            AskVote: lambda effect: self._required_peers.send_vote(effect, self.step),
-            AskBeginEpoch: lambda effect: self._required_peers.send_begin_epoch(effect, self.step),
-            AskEndEpoch: lambda effect: self._required_peers.send_end_epoch(effect, self.step),
+            RespondToFetch: lambda effect: self.answer(effect),
+            RespondToFetchSnapshot: lambda effect: self.answer(effect),
+            RespondToVote: lambda effect: self.answer(effect),
+            RespondToEpoch: lambda effect: self.answer(effect),
+            SendFetch: lambda effect: self._required_peers.send_fetch(effect, self.step),
+            SendFetchSnapshot: lambda effect: self._required_peers.send_fetch_snapshot(
+                effect, self.step
+            ),
+            SendVote: lambda effect: self._required_peers.send_vote(effect, self.step),
+            SendBeginEpoch: lambda effect: self._required_peers.send_begin_epoch(effect, self.step),
+            SendEndEpoch: lambda effect: self._required_peers.send_end_epoch(effect, self.step),
             WriteSnapshot: self._write_snapshot,
             AdoptSnapshot: self._adopt_snapshot,
             DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),

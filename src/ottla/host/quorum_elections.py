@@ -17,22 +17,22 @@ from ottla.broker.api.base import Answer, Context
 from ottla.broker.peers import Sender
 from ottla.host.quorum_peers import REQUEST_TIMEOUT_MS, ChannelPeers
 from ottla.raft.effects import (
-    AnswerEpoch,
-    AnswerFetch,
-    AnswerSnapshot,
-    AnswerVote,
-    AskBeginEpoch,
-    AskEndEpoch,
-    AskVote,
+    RespondToEpoch,
+    RespondToFetch,
+    RespondToFetchSnapshot,
+    RespondToVote,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendVote,
 )
 from ottla.raft.events import (
-    BeginEpochAsked,
-    EndEpochAsked,
-    EpochAnswered,
+    BeginEpochRequestReceived,
+    EndEpochRequestReceived,
+    EpochResponseReceived,
     Event,
-    VoteAnswered,
-    VoteAsked,
     VoteFailed,
+    VoteRequestReceived,
+    VoteResponseReceived,
 )
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.wire.messages import begin_quorum_epoch as begin_wire
@@ -43,7 +43,7 @@ VOTE_VERSION = 2
 EPOCH_VERSION = 1
 PARTITION = 0
 
-Answered = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
+Answered = RespondToFetch | RespondToFetchSnapshot | RespondToVote | RespondToEpoch
 StepRaft = Callable[[Callable[[int], Event]], Answered | None]
 """Steps the member with the event for a token; returns its answer, None where it has stopped."""
 
@@ -79,7 +79,7 @@ class ElectionServer:
             return vote_wire.VoteResponse(error_code=error, topics=())
         requested = request.topics[0].partitions[0]
         answer = self._step(
-            lambda token: VoteAsked(
+            lambda token: VoteRequestReceived(
                 token=token,
                 candidate=ReplicaKey(requested.replica_id, requested.replica_directory_id),
                 epoch=requested.replica_epoch,
@@ -88,7 +88,7 @@ class ElectionServer:
                 now_ms=ctx.monotonic_ms,
             )
         )
-        if not isinstance(answer, AnswerVote):
+        if not isinstance(answer, RespondToVote):
             return vote_wire.VoteResponse(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
         partition = vote_wire.ResponsePartitionData(
             partition_index=PARTITION,
@@ -107,7 +107,7 @@ class ElectionServer:
             return begin_wire.BeginQuorumEpochResponse(error_code=error, topics=())
         requested = request.topics[0].partitions[0]
         answer = self._step(
-            lambda token: BeginEpochAsked(
+            lambda token: BeginEpochRequestReceived(
                 token=token,
                 leader_id=requested.leader_id,
                 leader_epoch=requested.leader_epoch,
@@ -124,7 +124,7 @@ class ElectionServer:
         requested = request.topics[0].partitions[0]
         preferred = tuple(each.candidate_id for each in requested.preferred_candidates)
         answer = self._step(
-            lambda token: EndEpochAsked(
+            lambda token: EndEpochRequestReceived(
                 token=token,
                 leader_id=requested.leader_id,
                 leader_epoch=requested.leader_epoch,
@@ -137,7 +137,7 @@ class ElectionServer:
 
 def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer:
     """Return a Begin- or EndQuorumEpoch response; their fields have the same names."""
-    if not isinstance(answer, AnswerEpoch):
+    if not isinstance(answer, RespondToEpoch):
         return response(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
     partition = wire.ResponsePartitionData(
         partition_index=PARTITION,
@@ -175,7 +175,7 @@ class VoterPeers(ChannelPeers):
         """Begin- and EndQuorumEpoch requests without a response yet."""
         self._timeout_ms = request_timeout_ms
 
-    def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
+    def send_vote(self, effect: SendVote, on_event: Callable[[Event], None]) -> None:
         """Send Vote."""
         partition = vote_wire.RequestPartitionData(
             partition_index=PARTITION,
@@ -196,7 +196,7 @@ class VoterPeers(ChannelPeers):
         )
         sent.then(lambda response: on_event(self._vote_event(effect, response)))
 
-    def _vote_event(self, effect: AskVote, response: vote_wire.VoteResponse | ApiError) -> Event:
+    def _vote_event(self, effect: SendVote, response: vote_wire.VoteResponse | ApiError) -> Event:
         partition = _only_partition(response)
         error = None if partition is None else _error(partition.error_code)
         if partition is None or error is None:
@@ -206,7 +206,7 @@ class VoterPeers(ChannelPeers):
                 pre_vote=effect.pre_vote,
                 now_ms=self._clock.monotonic_ms(),
             )
-        return VoteAnswered(
+        return VoteResponseReceived(
             voter_id=effect.voter_id,
             epoch=effect.epoch,
             pre_vote=effect.pre_vote,
@@ -218,7 +218,7 @@ class VoterPeers(ChannelPeers):
             wall_ms=self._clock.now_ms(),
         )
 
-    def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
+    def send_begin_epoch(self, effect: SendBeginEpoch, on_event: Callable[[Event], None]) -> None:
         """Send BeginQuorumEpoch."""
         partition = begin_wire.RequestPartitionData(
             partition_index=PARTITION, leader_id=self._replica.id, leader_epoch=effect.epoch
@@ -229,7 +229,7 @@ class VoterPeers(ChannelPeers):
         )
         self._send_epoch_request(effect.voter_id, request, on_event)
 
-    def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
+    def send_end_epoch(self, effect: SendEndEpoch, on_event: Callable[[Event], None]) -> None:
         """Send EndQuorumEpoch."""
         partition = end_wire.RequestPartitionData(
             partition_index=PARTITION,
@@ -253,7 +253,7 @@ class VoterPeers(ChannelPeers):
             error = None if partition is None else _error(partition.error_code)
             if partition is not None and error is not None:
                 on_event(
-                    EpochAnswered(
+                    EpochResponseReceived(
                         error=error,
                         leader_id=partition.leader_id,
                         leader_epoch=partition.leader_epoch,

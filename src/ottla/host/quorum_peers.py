@@ -1,6 +1,6 @@
 """A quorum member's requests to the leader, over a channel: Fetch and FetchSnapshot.
 
-Every request ends in one event: a valid response, or `AskFailed`. Checksums are checked here, so
+Every request ends in one event: a valid response, or `FetchFailed`. Checksums are checked here, so
 that raft may append what it gets.
 
 Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; KIP-595, KIP-630.
@@ -16,8 +16,8 @@ from ottla.base.ports import Clock
 from ottla.broker.peers import Sender
 from ottla.host.quorum_storage import READ_BYTES_MAX
 from ottla.raft.batches import read_spans
-from ottla.raft.effects import AskBeginEpoch, AskEndEpoch, AskFetch, AskSnapshot, AskVote
-from ottla.raft.events import AskFailed, Event, FetchAnswered, SnapshotAnswered
+from ottla.raft.effects import SendBeginEpoch, SendEndEpoch, SendFetch, SendFetchSnapshot, SendVote
+from ottla.raft.events import Event, FetchFailed, FetchResponseReceived, SnapshotResponseReceived
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
@@ -42,7 +42,7 @@ older epoch than its followers has lost its disk."""
 
 Address = tuple[str, int]
 
-Outcome = FetchAnswered | SnapshotAnswered | AskFailed
+Outcome = FetchResponseReceived | SnapshotResponseReceived | FetchFailed
 
 
 class ControllerEndpoints:
@@ -88,7 +88,7 @@ class ChannelPeers:
 
     # -- Fetch ---------------------------------------------------------------------------------
 
-    def send_fetch(self, effect: AskFetch, on_event: Callable[[Event], None]) -> None:
+    def send_fetch(self, effect: SendFetch, on_event: Callable[[Event], None]) -> None:
         """Fetch the records after the end of this member's log."""
         partition = fetch_wire.FetchPartition(
             partition=0,
@@ -130,7 +130,7 @@ class ChannelPeers:
             return self._malformed("a Fetch response holds no whole batch")
         self._log_error(error)
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
-        return FetchAnswered(
+        return FetchResponseReceived(
             error=error,
             leader_id=partition.current_leader.leader_id,
             leader_epoch=partition.current_leader.leader_epoch,
@@ -152,7 +152,9 @@ class ChannelPeers:
 
     # -- FetchSnapshot -------------------------------------------------------------------------
 
-    def send_fetch_snapshot(self, effect: AskSnapshot, on_event: Callable[[Event], None]) -> None:
+    def send_fetch_snapshot(
+        self, effect: SendFetchSnapshot, on_event: Callable[[Event], None]
+    ) -> None:
         """Fetch the next piece of a snapshot."""
         wanted = snapshot_wire.RequestPartitionSnapshot(
             partition=0,
@@ -189,7 +191,7 @@ class ChannelPeers:
             error = Error(partition.error_code)
         except ValueError as problem:
             return self._malformed(f"a FetchSnapshot response cannot be used: {problem}")
-        return SnapshotAnswered(
+        return SnapshotResponseReceived(
             error=error,
             leader_id=partition.current_leader.leader_id,
             leader_epoch=partition.current_leader.leader_epoch,
@@ -202,28 +204,28 @@ class ChannelPeers:
 
     # -- elections, only of voters -------------------------------------------------------------
 
-    def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
+    def send_vote(self, effect: SendVote, on_event: Callable[[Event], None]) -> None:
         """Never called: an observer is no candidate."""
         raise AssertionError("an observer does not send Vote")
 
-    def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
+    def send_begin_epoch(self, effect: SendBeginEpoch, on_event: Callable[[Event], None]) -> None:
         """Never called, as `send_vote`."""
         raise AssertionError("an observer does not lead")
 
-    def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
+    def send_end_epoch(self, effect: SendEndEpoch, on_event: Callable[[Event], None]) -> None:
         """Never called, as `send_vote`."""
         raise AssertionError("an observer does not lead")
 
     # -- failures ------------------------------------------------------------------------------
 
-    def _failed(self) -> AskFailed:
-        return AskFailed(now_ms=self._clock.monotonic_ms())
+    def _failed(self) -> FetchFailed:
+        return FetchFailed(now_ms=self._clock.monotonic_ms())
 
-    def _malformed(self, problem: str) -> AskFailed:
+    def _malformed(self, problem: str) -> FetchFailed:
         log.warning("%s", problem)
         return self._failed()
 
-    def _refused(self, code: int) -> AskFailed:
+    def _refused(self, code: int) -> FetchFailed:
         self._log_error(error_of(code))
         return self._failed()
 
@@ -236,5 +238,5 @@ class ChannelPeers:
             log.error("fetch of the metadata log failed: %s", error.name)
 
 
-def _with_serial(event: Outcome, effect: AskFetch | AskSnapshot) -> Outcome:
+def _with_serial(event: Outcome, effect: SendFetch | SendFetchSnapshot) -> Outcome:
     return replace(event, serial=effect.serial)

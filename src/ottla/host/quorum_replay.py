@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.host.quorum_storage import READ_BYTES_MAX, MetadataDamaged, QuorumStorage
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import Marker, Record, decode_entry, decode_record, settled
+from ottla.metadata.records import Marker, Record, decode_entry, decode_record, without_aborted
 from ottla.raft.batches import LogBatch, read_batches
 from ottla.raft.snapshots import CorruptSnapshot, SnapshotContent
 from ottla.raft.values import OffsetAndEpoch
@@ -46,7 +46,7 @@ def records_of(batch: LogBatch, file: str = "the metadata log") -> list[Record]:
     entries: list[Record | Marker] = []
     try:
         entries.extend(map(decode_entry, batch.values))  # Those before a failure stay.
-        return settled(entries)
+        return without_aborted(entries)
     except Exception as error:
         # If all records decode, the transaction is invalid: that is an error of the whole batch.
         whole = len(entries) == len(batch.values)

@@ -17,8 +17,8 @@ from ottla.broker.api.base import Answer, Context, Listeners
 from ottla.host.quorum_driver import QuorumDriver
 from ottla.host.quorum_elections import Answered, ElectionServer
 from ottla.host.quorum_storage import READ_BYTES_MAX
-from ottla.raft.effects import AnswerFetch
-from ottla.raft.events import Event, FetchAbandoned, FetchAsked, SnapshotAsked
+from ottla.raft.effects import RespondToFetch
+from ottla.raft.events import Event, FetchAbandoned, FetchRequestReceived, SnapshotRequestReceived
 from ottla.raft.log_view import Diverging, NeedsSnapshot, Valid
 from ottla.raft.progress import ReplicaProgress
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
@@ -121,14 +121,14 @@ class QuorumServer:
         bytes_max = min(request.max_bytes, requested.partition_max_bytes, READ_BYTES_MAX)
 
         def answered(effect: Answered) -> None:
-            assert isinstance(effect, AnswerFetch)
+            assert isinstance(effect, RespondToFetch)
             self._of_connection.get(ctx.connection.id, set()).discard(token)
             answer.complete(_fetch_answer(topic, self._partition_data(effect, bytes_max)))
 
         self._waiting[token] = answered
         replica_id = max(request.replica_id, request.replica_state.replica_id)
         self._driver.step(
-            FetchAsked(
+            FetchRequestReceived(
                 token=token,
                 replica=ReplicaKey(replica_id, requested.replica_directory_id),
                 leader_epoch=requested.current_leader_epoch,
@@ -157,7 +157,7 @@ class QuorumServer:
             self._waiting.pop(token, None)
             self._driver.step(FetchAbandoned(token=token))
 
-    def _partition_data(self, effect: AnswerFetch, bytes_max: int) -> fetch_wire.PartitionData:
+    def _partition_data(self, effect: RespondToFetch, bytes_max: int) -> fetch_wire.PartitionData:
         leader = fetch_wire.LeaderIdAndEpoch(
             leader_id=effect.leader_id, leader_epoch=effect.leader_epoch
         )
@@ -202,7 +202,7 @@ class QuorumServer:
             return self._snapshot_error(topic.name, requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
         snapshot = OffsetAndEpoch(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
         answer = self._step_now(
-            lambda token: SnapshotAsked(
+            lambda token: SnapshotRequestReceived(
                 token=token, leader_epoch=requested.current_leader_epoch, snapshot=snapshot
             )
         )
@@ -286,7 +286,7 @@ class QuorumServer:
 
     def _described(self, topic: str, partition: int) -> describe_wire.ResponsePartitionData:
         node = self._driver.node
-        progress = node.leading.progress
+        progress = node.leader.progress
         error = Error.NONE
         if topic != METADATA_TOPIC or partition != PARTITION:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION

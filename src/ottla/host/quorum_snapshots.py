@@ -15,7 +15,7 @@ from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.host.quorum_driver import QuorumDriver
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import encode_record, with_known
+from ottla.metadata.records import encode_record, with_no_op
 from ottla.raft.events import CleanUp, SnapshotStored
 from ottla.raft.snapshots import StoredSnapshot, encode_snapshot, plan_cleaning
 from ottla.raft.values import OffsetAndEpoch
@@ -128,7 +128,7 @@ class Snapshotter:
                 epoch=epoch,
                 timestamp=now_ms,
                 last_contained_ms=last_ms,
-                complete=with_known,
+                complete=with_no_op,
             )
             return storage.create_snapshot(snapshot, chunks)
 

@@ -1,8 +1,7 @@
-"""The steps of an append: producers, offsets, the write, and what follows from it.
+"""The steps of an append: producer checks, offsets, the write, the state after it.
 
-Functions beside `PartitionLog`, which they work on; they run on the loop. Batches that go to one
-segment are written with one call. Only after the write does anything in memory change, so a
-failed write leaves the log as it was.
+Functions on a `PartitionLog`; they run on the loop. Batches of one segment are written with one
+call. The state in memory changes only after the write, so a failed write leaves it unchanged.
 
 Source: UnifiedLog.append, LocalLog.append.
 """
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 def append_plain(
     log: "PartitionLog", batch: NewBatch, leader_epoch: int, now_ms: int
 ) -> AppendInfo:
-    """Append one checked batch of a client: what the rest does for many, in fewer steps."""
+    """Append one checked batch of a client: the hot path of `append_checked`."""
     data, header, _ = batch
     if header.producer_id >= 0:
         duplicate = _check_producer(log, header, None, "client")
@@ -41,7 +40,7 @@ def append_plain(
     size = header.batch_length + LOG_OVERHEAD
     config = log.config
     segment = log.segments.active
-    if not segment.takes(last_offset, timestamp, size, config, now_ms):
+    if not segment.fits(last_offset, timestamp, size, config, now_ms):
         log.roll(now_ms, offset)
         segment = log.segments.active
     try:
@@ -75,7 +74,7 @@ def append_checked(
     now_ms: int,
     origin: Origin,
 ) -> AppendInfo:
-    """Append batches that `check_batches` let pass."""
+    """Append batches that `check_batches` returned."""
     offset = first = log.log_end_offset
     new: list[NewBatch] = []
     count = size = 0
@@ -117,11 +116,11 @@ def append_replicated(
             check_crc(view, start, header)
             if header.base_offset < expected:
                 raise UnexpectedOffset(
-                    f"{log.name}: a batch at offset {header.base_offset} came where "
-                    f"{expected} was due"
+                    f"{log.name}: expected a batch at offset {expected} or above, "
+                    f"got {header.base_offset}"
                 )
             if header.partition_leader_epoch > leader_epoch:
-                break  # Appended it would hide that the logs part here (KAFKA-18723).
+                break  # Appending it would hide that the logs diverge here (KAFKA-18723).
             expected = header.next_offset
             count += header.record_count
             body = view[start : start + header.size_in_bytes]
@@ -170,7 +169,7 @@ def _check_producer(
 
 
 def _write(log: "PartitionLog", batches: Sequence[NewBatch], now_ms: int) -> None:
-    """Append batches, rolling where needed, with one write for all that go together."""
+    """Append batches, rolling where needed, with one write for each segment."""
     start = 0
     while start < len(batches):
         segment = _segment_for(log, batches[start].header, now_ms)
@@ -179,7 +178,7 @@ def _write(log: "PartitionLog", batches: Sequence[NewBatch], now_ms: int) -> Non
         while end < len(batches):
             header = batches[end].header
             more = header.size_in_bytes
-            if not segment.takes(
+            if not segment.fits(
                 header.last_offset, header.max_timestamp, more, log.config, now_ms, size
             ):
                 break
@@ -201,8 +200,8 @@ def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch], n
     for batch in run:
         header = batch.header
         if header.partition_leader_epoch > log.epochs.latest_epoch:
-            # Not where its first batch begins: compaction may have taken others before that one
-            # from the leader's log, and a replica that lags may have other records there.
+            # At the log's end, not the batch's base offset: compaction may have removed earlier
+            # batches of the epoch on the leader, and a lagging replica may have others there.
             log.epochs.assign(header.partition_leader_epoch, log.log_end_offset)
         log.log_end_offset = header.next_offset
         if header.producer_id >= 0:
@@ -211,7 +210,7 @@ def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch], n
 
 def _append_failed(log: "PartitionLog", segment: Segment) -> None:
     try:
-        segment.cut_torn()
+        segment.truncate_torn_append()
     except OSError:
         log.failed = True
 
@@ -220,7 +219,7 @@ def _note_producer(log: "PartitionLog", segment: Segment, batch: NewBatch, now_m
     if not batch.header.is_control:
         log.producers.appended(batch.header, now_ms)
     elif batch.marker is not None:
-        done = log.producers.ended(batch.header, *batch.marker, now_ms)
+        done = log.producers.marker_appended(batch.header, *batch.marker, now_ms)
         if done is not None and done.aborted:
             stable = log.producers.stable_after(done)
             segment.add_aborted(AbortedTransaction(*done[:3], stable))
@@ -228,10 +227,11 @@ def _note_producer(log: "PartitionLog", segment: Segment, batch: NewBatch, now_m
 
 def _segment_for(log: "PartitionLog", header: BatchHeader, now_ms: int) -> Segment:
     size = header.size_in_bytes
-    if not log.segments.active.takes(
+    if not log.segments.active.fits(
         header.last_offset, header.max_timestamp, size, log.config, now_ms
     ):
-        # At the log's end, also before a gap: a gap between segments means that records are lost.
+        # At the log's end, also before a gap in the offsets: recovery takes a gap between segments
+        # for lost records.
         is_near = header.last_offset - log.log_end_offset <= RELATIVE_OFFSET_MAX
         log.roll(now_ms, log.log_end_offset if is_near else header.base_offset)
     return log.segments.active

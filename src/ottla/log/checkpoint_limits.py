@@ -1,14 +1,14 @@
-"""What a truncation makes untrue of the checkpoints, durable in the log's own folder before it.
+"""Upper bounds for a log's checkpoint entries, made durable before the log is truncated.
 
 Kafka writes the recovery-point checkpoint of the whole log directory before a truncation returns:
-what is appended from there on must not be trusted by a start that finds the older checkpoint. Here
-the log writes one small file instead, `.ottla_truncation-<number>`, with the most that the four
-checkpoints may say of it. It costs the same for a directory of one log and of ten thousand, and no
-write of a checkpoint that is under way in a worker can undo it. The next checkpoints that are
-written after the truncation make it superfluous, and it is removed.
+a start that finds the older checkpoint must not trust what is appended after the truncation. Here
+the log writes one small file instead, `.ottla_truncation-<number>`, with the maximum for its entry
+in each of the four checkpoints. The cost does not depend on the number of logs in the directory,
+and a checkpoint write in progress in a worker cannot undo it. The file is removed once the
+checkpoints have been written after the truncation.
 
-A limit only ever lowers what a checkpoint says, so one that comes back with a loss of power, or
-that was written for a truncation which then did not happen, does no harm: recovery reads more.
+A limit only lowers an entry. A file that comes back after a power loss, or that was written for a
+truncation that did not happen, is harmless: recovery reads more.
 
 Source: LogManager.truncateTo (checkpointRecoveryOffsetsInDir).
 """
@@ -22,7 +22,7 @@ from ottla.log import names
 
 
 class CheckpointLimits(NamedTuple):
-    """The most that each checkpoint may say of a log."""
+    """The maximum of a log's entry in each checkpoint."""
 
     recovery_point: int
     log_start_offset: int
@@ -33,7 +33,7 @@ class CheckpointLimits(NamedTuple):
 NO_LIMITS = CheckpointLimits(2**63 - 1, 2**63 - 1, 2**63 - 1, 2**63 - 1)
 
 DAMAGED = NO_LIMITS._replace(recovery_point=0)
-"""Of a file that cannot be read: then the log is read as a whole."""
+"""For a file that cannot be read: recovery then reads the whole log."""
 
 
 def lowest(limits: Iterable[CheckpointLimits]) -> CheckpointLimits:
@@ -48,7 +48,7 @@ def write_limits(disk: Disk, directory: str, number: int, limits: CheckpointLimi
 
 
 def read_limits(disk: Disk, directory: str) -> dict[int, CheckpointLimits]:
-    """Return the limits in a log's folder by their numbers. Blocks. Raises: OSError."""
+    """Return the limits in a partition directory by number. Blocks. Raises: OSError."""
     found: dict[int, CheckpointLimits] = {}
     for name in disk.listdir(directory):
         number = limits_number(name)
@@ -58,12 +58,12 @@ def read_limits(disk: Disk, directory: str) -> dict[int, CheckpointLimits]:
 
 
 def remove_limits(disk: Disk, directory: str, number: int) -> None:
-    """Remove the file; the folder is still to be synced. Raises: OSError."""
+    """Remove the file; the caller syncs the directory. Raises: OSError."""
     disk.remove(_path(directory, number))
 
 
 def limits_number(name: str) -> int | None:
-    """Return the number in the name of a file of limits; None for any other file."""
+    """Return the number in the name of a limits file; None for any other file."""
     prefix, _, number = name.rpartition("-")
     return int(number) if prefix == names.TRUNCATION and number.isdecimal() else None
 

@@ -1,11 +1,11 @@
-"""Rewriting a directory's checkpoints where they speak of logs that are no more what they were.
+"""Rewriting a log directory's checkpoints after logs of it were deleted or truncated.
 
-A log that leaves, or is shortened, makes the entries of its directory's checkpoints untrue. The
-four files have an entry for each log there, so they are written once for all that a batch of
-deletions takes away, not once for each log or step of it (KAFKA-10002, KAFKA-13815).
+A deleted or truncated log leaves wrong entries in its directory's checkpoints. The four files have
+an entry for each log, so they are rewritten once for a whole batch of deletions, not once for each
+log or step (KAFKA-10002, KAFKA-13815).
 
-Order: the folders' new names are durable, then the checkpoints are written, then whoever waits
-for `told` goes on. The other way round a power loss could bring a log back without its entries,
+Order: the directories' new names are made durable, then the checkpoints are written, then
+`rewritten` completes. The other way round a power loss could bring a log back without its entries,
 with the records that had been deleted from it.
 
 Source: LogManager.asyncDelete with checkpoint = false, ReplicaManager.stopPartitions.
@@ -23,8 +23,8 @@ from ottla.log.log_dir import LogDir, Written
 class CheckpointRewrites:
     """See the module.
 
-    Fields: `failed`: takes a directory offline whose disk fails; `is_busy`: tells whether a batch
-            is under way, at whose end somebody calls `begin`.
+    Fields: `failed`: takes a directory offline whose disk fails; `is_busy`: whether a batch of
+            deletions is in progress, at whose end `write_due` is called.
     """
 
     def __init__(
@@ -44,44 +44,44 @@ class CheckpointRewrites:
         self._failed = failed
         self._is_busy = is_busy
         self._due: dict[str, LogDir] = {}
-        """The directories whose checkpoints are to be written, and are not yet."""
+        """The directories whose checkpoints are to be written."""
         self._running: set[str] = set()
         self._last: dict[str, Written] = {}
-        """The end of what is due in a directory, or else of what was begun last."""
+        """By directory: the promise of the write that is due, else of the one begun last."""
 
-    def soon(self, directory: LogDir | None) -> None:
-        """Have a directory's checkpoints written, after this turn or at the end of the batch.
+    def schedule(self, directory: LogDir | None) -> None:
+        """Write a directory's checkpoints after this turn, or at the end of the batch.
 
-        None = that of a log which has left.
+        None = the log has no directory any more.
         """
         if directory is None or directory.path in self._due:
             return
         self._due[directory.path] = directory
         self._last[directory.path] = Pending()
-        self._timers.at(self._clock.monotonic_ms(), self._begin_unless_busy)
+        self._timers.at(self._clock.monotonic_ms(), self._write_due_unless_busy)
 
-    def begin(self) -> None:
-        """Write now what is due; where a directory's are being written, right after that."""
+    def write_due(self) -> None:
+        """Write now what is due, or right after a write in progress of the same directory."""
         for path in [path for path in self._due if path not in self._running]:
-            self._begin(path)
+            self._write(path)
 
-    def told(self, directory: LogDir) -> Written:
-        """Return the promise that no checkpoint speaks of what has left a directory by now.
+    def rewritten(self, directory: LogDir) -> Written:
+        """Return a promise that completes when no checkpoint has an entry of a log deleted so far.
 
-        An error is that of the new names: they may not be durable. That a checkpoint cannot be
-        written is none: the directory is offline then, and the start after its mending drops the
-        entries of logs that it does not find, before a log is made there.
+        Its error is that of the directory sync: the new names may not be durable. A failed write of
+        a checkpoint is no error: the directory goes offline, and its next start drops the entries
+        of logs that it does not find before it creates any log.
         """
         return self._last.get(directory.path, completed(None))
 
-    def _begin_unless_busy(self) -> None:
+    def _write_due_unless_busy(self) -> None:
         if not self._is_busy():
-            self.begin()
+            self.write_due()
 
-    def _begin(self, path: str) -> None:
-        directory, told = self._due.pop(path), self._last[path]
+    def _write(self, path: str) -> None:
+        directory, written = self._due.pop(path), self._last[path]
         self._running.add(path)
-        going = directory.going()
+        deleting = directory.deleting_names()
 
         def synced(result: BaseException | None) -> None:
             if isinstance(result, OSError):
@@ -90,14 +90,14 @@ class CheckpointRewrites:
             elif result is not None:
                 raise result
             else:
-                if directory.is_online:  # Else an error was told before: to somebody else.
-                    directory.durable |= going & directory.going()
+                if directory.is_online:  # Else another sync may have got the disk's error.
+                    directory.durable_renames |= deleting & directory.deleting_names()
                 directory.checkpoint_all().then(lambda _: ended(None))
 
         def ended(result: OSError | None) -> None:
             self._running.discard(path)
             if path in self._due:
-                self._begin_unless_busy()
-            told.complete(result)
+                self._write_due_unless_busy()
+            written.complete(result)
 
         self._workers.submit(partial(self._disk.sync_dir, path), synced)

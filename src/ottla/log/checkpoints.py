@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 
 class MalformedFile(ValueError):
-    """A small text file does not hold what it should."""
+    """A checkpoint, `meta.properties` or `partition.metadata` file is malformed."""
 
 
 def encode_checkpoint(lines: Iterable[str]) -> bytes:
@@ -35,7 +35,7 @@ def decode_checkpoint(data: bytes, fields: int) -> list[list[str]]:
         raise MalformedFile(f"a checkpoint has version {version}, only {VERSION} is known")
     entries = [line.split(" ") for line in lines[2:]]
     if len(entries) != count:
-        raise MalformedFile(f"a checkpoint says {count} entries and has {len(entries)}")
+        raise MalformedFile(f"a checkpoint of {count} entries has {len(entries)}")
     for entry in entries:
         if len(entry) != fields:
             raise MalformedFile(f"a checkpoint's entry {' '.join(entry)!r} is not {fields} fields")
@@ -63,7 +63,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     """Return an offset checkpoint's entries; none where the file is missing or unreadable.
 
-    Each of these files is a hint: without it the log is read from where it must be sound.
+    Recovery works without these files: it then reads more of the log.
     """
     try:
         return decode_offsets(disk.read_bytes(path))
@@ -79,7 +79,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """Return the epoch that the broker had when it shut down; -1 = the file does not say."""
+    """Return the broker epoch at the shutdown; -1 = not in the file."""
     try:
         content = json.loads(data)
     except ValueError:
@@ -89,7 +89,7 @@ def decode_clean_shutdown(data: bytes) -> int:
 
 
 def encode_running(broker_epoch: int, boot_id: str) -> bytes:
-    """Return the content of the file that says who uses a folder, in which boot."""
+    """Return the content of `.ottla_running`: the broker epoch and the machine's boot id."""
     return json.dumps(
         {"version": VERSION, "brokerEpoch": broker_epoch, "bootId": boot_id},
         separators=(",", ":"),
@@ -97,9 +97,9 @@ def encode_running(broker_epoch: int, boot_id: str) -> bytes:
 
 
 def decode_running(data: bytes, boot_id: str) -> int:
-    """Return the epoch of the broker that used a folder last; -1 = not in this boot, or unknown.
+    """Return the epoch of the broker that used the log directory last in this boot; -1 = none.
 
-    Within one boot nothing is lost that a process wrote, however it ended.
+    Within one boot no write of a process is lost, however the process ended.
     """
     try:
         content = json.loads(data)

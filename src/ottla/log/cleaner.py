@@ -1,12 +1,12 @@
 """The log cleaner: keeps at least the newest record of each key of compacted topics.
 
-Every `backoff_ms` it looks at all compacted logs and has the dirtiest ones cleaned, as many at a
-time as it has threads, until none is dirty enough. It decides and swaps on the loop; reading and
-rewriting is the runner's, elsewhere. A log that is truncated, deleted, reconfigured or taken
-offline meanwhile makes its cleaning worthless: what it wrote is removed.
+Every `backoff_ms` it checks all compacted logs and starts to clean the dirtiest ones, as many at a
+time as it has threads, until none is dirty enough. It plans and swaps segments on the loop; reading
+and rewriting is done by the runner, in other processes. A cleaning is aborted, and its files are
+removed, if its log is truncated, deleted, reconfigured or taken offline meanwhile.
 
-How far a log is clean is noted once the new names are durable, never before: an older value that
-came back with its old segment would not be looked for.
+The clean offset moves once the new names are durable, never before: otherwise an older value that
+came back with its old segment would not be cleaned again.
 
 Source: LogCleaner, LogCleanerManager; KIP-71, KIP-354, KIP-534.
 """
@@ -27,7 +27,7 @@ from ottla.log.cleaner_job import (
     CleaningJob,
     remove_temporaries,
 )
-from ottla.log.cleaner_plan import Cleanable, group, last_of_producers, look_at
+from ottla.log.cleaner_plan import Cleanable, find_cleanable, group, last_of_producers
 from ottla.log.cleaner_swap import Swap, is_as_planned
 from ottla.log.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
@@ -54,10 +54,10 @@ class CleanerSettings:
 
 
 class Runner(Protocol):
-    """Does the heavy work of cleanings where it holds nobody up."""
+    """Runs cleanings in other threads or processes."""
 
     def run(self, job: CleaningJob, on_result: Callable[[Result], None]) -> Callable[[], None]:
-        """Begin; return what ends it early.
+        """Begin; return a function that cancels the cleaning.
 
         `on_result` is called on the loop: for each new segment, then with the end or an error.
         """
@@ -65,9 +65,9 @@ class Runner(Protocol):
 
 
 class _Cleaning:
-    """One cleaning under way."""
+    """One cleaning in progress."""
 
-    __slots__ = ("cancel", "groups", "job", "log", "over", "results", "shortened", "swap")
+    __slots__ = ("cancel", "groups", "job", "log", "over", "results", "swap", "truncation_count")
 
     def __init__(
         self, log: PartitionLog, job: CleaningJob, groups: list[tuple[Segment, ...]]
@@ -75,16 +75,16 @@ class _Cleaning:
         self.log = log
         self.job = job
         self.groups = groups
-        self.shortened = log.shortened
+        self.truncation_count = log.truncation_count
         self.over = False
         self.swap: Swap | None = None
         self.results: deque[Result] = deque()
-        """What has come while a swap is under way."""
+        """Results that came during a swap."""
         self.cancel: Callable[[], None] | None = None
 
 
 class LogCleaner:
-    """See the module. `settings` is asked each time, so that a change takes effect at once."""
+    """See the module. `settings` is called each time, so a change takes effect at once."""
 
     def __init__(
         self,
@@ -101,23 +101,23 @@ class LogCleaner:
         self._timer: Timer | None = None
         self._stopped = False
         self._under_way: list[_Cleaning] = []
-        self._given_up: dict[PartitionLog, object] = {}
-        """Logs that cannot be cleaned, until they are configured anew or the broker restarts."""
+        self._uncleanable: dict[PartitionLog, object] = {}
+        """Uncleanable logs, until their configuration changes or the broker restarts."""
         self._unreadable: dict[PartitionLog, tuple[tuple[int, ...], int]] = {}
-        """What the last cleaning of each log could not decode."""
-        log_dirs.on_retired = self._retired
+        """The batches that the last cleaning of each log could not decode."""
+        log_dirs.on_log_removed = self._retired
 
     def start(self) -> None:
-        """Begin to look at the logs, first after one pause."""
+        """Start the periodic check, first after `backoff_ms`."""
         self._arm()
 
     def stop(self) -> None:
-        """End all cleanings; what they wrote goes with the next start, or sooner."""
+        """Abort all cleanings; their files are removed now or by the next start."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         for cleaning in list(self._under_way):
-            self._abandon(cleaning)
+            self._abort(cleaning)
 
     def _arm(self) -> None:
         due_ms = self._ports.clock.monotonic_ms() + max(1, self._settings().backoff_ms)
@@ -126,19 +126,21 @@ class LogCleaner:
     def _wake(self) -> None:
         if not self._stopped:
             self._arm()
-            self.look()
+            self.start_cleanings()
 
-    def look(self) -> None:
-        """Begin to clean the dirtiest logs, as far as there are threads for it."""
+    def start_cleanings(self) -> None:
+        """Start to clean the dirtiest logs, as many as there are free threads."""
         settings = self._settings()
         for cleaning in list(self._under_way):
-            if not self._is_sound(cleaning):
-                self._abandon(cleaning)
+            if not self._is_current(cleaning):
+                self._abort(cleaning)
         free = settings.threads - len(self._under_way)
         if self._stopped or not settings.enabled or free <= 0:
             return
         logs = list(self._log_dirs.logs())
-        self._given_up = {log: self._given_up[log] for log in logs if log in self._given_up}
+        self._uncleanable = {
+            log: self._uncleanable[log] for log in logs if log in self._uncleanable
+        }
         self._unreadable = {log: self._unreadable[log] for log in logs if log in self._unreadable}
         due = [found for log in logs if (found := self._due(log))]
         due.sort(key=lambda found: found.dirty_ratio, reverse=True)
@@ -148,13 +150,13 @@ class LogCleaner:
     def _due(self, log: PartitionLog) -> Cleanable | None:
         if not log.config.compacts or any(each.log is log for each in self._under_way):
             return None
-        if self._given_up.get(log) is log.config:
+        if self._uncleanable.get(log) is log.config:
             return None
         if log.recovery_point < log.segments.active.base_offset:
-            # As after a crash: only what is durable may be cleaned, so let it become so.
+            # As after a crash: only durable segments may be cleaned, so flush them first.
             log.flush(include_active=False)
         try:
-            found = look_at(log, self._ports.clock.now_ms())
+            found = find_cleanable(log, self._ports.clock.now_ms())
         except OSError as error:
             self._ports.on_failure(log, error)
             return None
@@ -192,12 +194,12 @@ class LogCleaner:
             cleaning.cancel = cancel
 
     def _retired(self, log: PartitionLog) -> None:
-        """End the cleaning of a log that is deleted: its folder's name may be another's soon."""
+        """Abort the cleaning of a deleted log: another log may take its directory's name."""
         for cleaning in list(self._under_way):
             if cleaning.log is log:
-                self._abandon(cleaning)
+                self._abort(cleaning)
 
-    # --- what comes back -----------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------
 
     def _result(self, cleaning: _Cleaning, result: Result) -> None:
         if cleaning.over:
@@ -205,32 +207,32 @@ class LogCleaner:
         if cleaning.swap is not None:
             cleaning.results.append(result)
         elif isinstance(result, CleanedSegment):
-            self._take_over(cleaning, result)
+            self._begin_swap(cleaning, result)
         elif isinstance(result, CleaningEnd):
             self._finish(cleaning, result)
         else:
             self._failed(cleaning, result)
 
-    def _is_sound(self, cleaning: _Cleaning) -> bool:
+    def _is_current(self, cleaning: _Cleaning) -> bool:
         log, job, swap = cleaning.log, cleaning.job, cleaning.swap
         replaced = swap.group if swap is not None and swap.is_replaced else -1
         return all(
-            is_as_planned(log, job, cleaning.shortened, olds)
-            for number, olds in enumerate(cleaning.groups)
-            if olds and number != replaced
+            is_as_planned(log, job, cleaning.truncation_count, old_segments)
+            for number, old_segments in enumerate(cleaning.groups)
+            if old_segments and number != replaced
         )
 
-    def _take_over(self, cleaning: _Cleaning, cleaned: CleanedSegment) -> None:
-        log, olds = cleaning.log, cleaning.groups[cleaned.group]
-        if not is_as_planned(log, cleaning.job, cleaning.shortened, olds):
-            self._abandon(cleaning)
+    def _begin_swap(self, cleaning: _Cleaning, cleaned: CleanedSegment) -> None:
+        log, old_segments = cleaning.log, cleaning.groups[cleaned.group]
+        if not is_as_planned(log, cleaning.job, cleaning.truncation_count, old_segments):
+            self._abort(cleaning)
             return
         cleaning.swap = Swap(
             log,
             cleaning.job,
             cleaned,
-            olds,
-            shortened=cleaning.shortened,
+            old_segments,
+            truncation_count=cleaning.truncation_count,
             ended=lambda outcome: self._swapped(cleaning, cleaned, outcome),
         )
         cleaning.swap.begin()
@@ -245,15 +247,15 @@ class LogCleaner:
                 self._result(cleaning, cleaning.results.popleft())
             return
         if not cleaning.over:
-            self._abandon(cleaning)
+            self._abort(cleaning)
         if isinstance(outcome, OSError):
             self._ports.on_failure(cleaning.log, outcome)
 
     def _finish(self, cleaning: _Cleaning, end: CleaningEnd) -> None:
-        log, shortened = cleaning.log, cleaning.shortened
+        log, truncation_count = cleaning.log, cleaning.truncation_count
         self._over(cleaning)
         logger.info(
-            "%s: cleaned up to %d, from %d to %d bytes; %d of %d records stay",
+            "Cleaned %s up to offset %d: %d bytes read, %d written; %d of %d records retained",
             log.name,
             end.end_offset,
             end.bytes_read,
@@ -262,25 +264,25 @@ class LogCleaner:
             end.records_read,
         )
         self._warn_of_unreadable(log, end)
-        if log.failed or log.shortened != shortened:
+        if log.failed or log.truncation_count != truncation_count:
             return
 
         def durable(error: OSError | None) -> None:
-            if error is None and not log.failed and log.shortened == shortened:
+            if error is None and not log.failed and log.truncation_count == truncation_count:
                 log.clean_offset = max(log.clean_offset, end.end_offset)
                 self._log_dirs.checkpoint_cleaned(log)
-            # Other logs may be waiting, and the map may have been too small for all of this one.
-            self.look()
+            # Other logs may be due, or this one again, if its keys exceeded the map.
+            self.start_cleanings()
 
         log.flush(include_active=False).then(durable)
 
     def _warn_of_unreadable(self, log: PartitionLog, end: CleaningEnd) -> None:
-        """Name the batches that were kept as they are, once for as long as they are the same."""
+        """Log the batches that could not be decoded, once as long as they are the same."""
         found = end.unreadable, end.unreadable_count
         if end.unreadable_count and self._unreadable.get(log) != found:
             logger.warning(
-                "%s: %d batches cannot be decoded, and are kept as they are when the log is "
-                "cleaned; they begin at the offsets %s%s",
+                "Cleaning %s: %d batches cannot be decoded and are kept as they are; base offsets "
+                "%s%s",
                 log.name,
                 end.unreadable_count,
                 ", ".join(map(str, end.unreadable)),
@@ -290,23 +292,24 @@ class LogCleaner:
 
     def _failed(self, cleaning: _Cleaning, error: BaseException) -> None:
         log = cleaning.log
-        sound = self._is_sound(cleaning)
-        self._abandon(cleaning)
+        sound = self._is_current(cleaning)
+        self._abort(cleaning)
         if not sound:
             return
         if isinstance(error, CleaningFailed):
-            self._given_up[log] = log.config
+            self._uncleanable[log] = log.config
             logger.warning(
-                "%s is uncleanable until its configuration changes or the broker restarts: %s",
+                "Cleaning %s failed: %s; the partition is uncleanable until its configuration "
+                "changes or the broker restarts",
                 log.name,
                 error,
             )
         elif isinstance(error, OSError) and error.errno not in NO_SPACE:
             self._ports.on_failure(log, error)
         else:
-            logger.warning("cleaning %s failed, and is tried again: %s", log.name, error)
+            logger.warning("Cleaning %s failed: %s; retrying later", log.name, error)
 
-    def _abandon(self, cleaning: _Cleaning) -> None:
+    def _abort(self, cleaning: _Cleaning) -> None:
         self._over(cleaning)
         if cleaning.cancel is not None:
             cleaning.cancel()

@@ -1,20 +1,20 @@
-"""What stays of a batch when its log is cleaned.
+"""Which records of a batch a cleaning retains.
 
 | batch or record                                     | what happens                           |
 |-----------------------------------------------------|----------------------------------------|
-| all records stay                                    | its bytes are copied                   |
-| some stay                                           | rewritten: same offsets, fewer records |
-| none stays                                          | dropped                                |
-| none stays; the last of an active producer          | kept empty: its sequence counts        |
-| none stays; the last of its group of segments       | kept empty: it says where the group ends |
-| record whose key is known at a higher offset        | goes                                   |
-| record without a key                                | goes                                   |
-| tombstone, first time it is met                     | stays; its batch gets a delete horizon |
-| tombstone behind its batch's delete horizon         | goes                                   |
-| data of an aborted transaction                      | goes                                   |
-| marker of which nothing else is left                | as a tombstone                         |
-| from the cleaning's end on                          | copied as it is                        |
-| records that do not decode, under a right checksum  | copied as they are, and said so        |
+| batch, all records retained                         | its bytes are copied                   |
+| batch, some retained                                | rewritten: same offsets, fewer records |
+| batch, none retained                                | dropped                                |
+| the same, last batch of an active producer          | kept empty, for its sequence numbers   |
+| the same, last batch of its group of segments       | kept empty, for the group's end offset |
+| record whose key has a higher offset in the map     | removed                                |
+| record without a key                                | removed                                |
+| tombstone, first cleaning                           | retained; its batch gets a delete horizon |
+| tombstone after its batch's delete horizon          | removed                                |
+| data of an aborted transaction                      | removed                                |
+| transaction marker without remaining data           | as a tombstone                         |
+| above the cleaning's end offset                     | copied as it is                        |
+| records that do not decode, though the CRC is right | copied as they are, and reported       |
 
 Source: Cleaner.{cleanInto, shouldRetainRecord}, MemoryRecords.filterTo; KIP-534.
 """
@@ -33,7 +33,7 @@ from ottla.records.record import Record, read_records
 
 
 class BatchFilter:
-    """The rules above for one cleaning; shown every batch in order, once."""
+    """The rules above for one cleaning; it must get every batch once, in order."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class BatchFilter:
         self.unreadable_count = 0
 
     def retained(self, batch: Batch, *, is_last: bool) -> bytes | None:
-        """Return the bytes that take the batch's place; None = it goes.
+        """Return the bytes that replace the batch; None = it is dropped.
 
         Raises: RecordsError where a control batch does not decode.
         """
@@ -100,7 +100,7 @@ class BatchFilter:
         return encode_retained(header, kept, level=level, delete_horizon_ms=horizon)
 
     def _unreadable(self, batch: Batch) -> bytes:
-        """Keep a batch that was stored before records were checked; its keys are not known."""
+        """Keep a batch whose keys are not known: it was stored before records were checked."""
         self.records_kept += batch.header.record_count
         self.unreadable_count += 1
         if len(self.unreadable) < UNREADABLE_NAMED_MAX:
@@ -117,7 +117,7 @@ class BatchFilter:
         return not self._is_past_horizon(header)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
-        # The base timestamp is the horizon where the header says that it has one.
+        # With the attribute bit set the base timestamp is the delete horizon.
         return header.base_timestamp <= self._now_ms
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:

@@ -1,8 +1,8 @@
-"""What a cleaning is told and what it answers: values that travel to another process.
+"""The input and the results of a cleaning: values that are sent to and from another process.
 
-A job names the segments to rewrite and all that the rewriting must know of the log. For each
-group of segments the answer is one new segment, in files of their own with the ending `.tmp`,
-which a start removes; only the log's owner turns them into segments (`cleaner_swap`).
+A job has the segments to rewrite and the state of the log that this needs. The result for each
+group of segments is one new segment in `.tmp` files, which a start removes; the log's owner swaps
+them in (`cleaner_swap`).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class CleaningFailed(Exception):
 
 
 UNREADABLE_NAMED_MAX: Final = 10
-"""Batches that a cleaning names where their records do not decode."""
+"""Batches that do not decode and are reported by base offset."""
 
 
 class SegmentPlan(NamedTuple):
@@ -35,7 +35,7 @@ Group = tuple[SegmentPlan, ...]
 
 
 class LastOfProducer(NamedTuple):
-    """What must stay of an active producer; `last_offset` -1 = it has only markers here."""
+    """The last batch of an active producer; `last_offset` -1 = it has only markers here."""
 
     last_offset: int
     epoch: int
@@ -45,8 +45,8 @@ class LastOfProducer(NamedTuple):
 class CleaningJob:
     """One cleaning of one log.
 
-    Fields: `token`: tells this job's files from all others'; `first_dirty`: from where on keys
-            were not compared yet; `now_ms`: when it began, which delete horizons count from.
+    Fields: `token`: makes the names of this job's files unique; `first_dirty`: the first offset
+            that was not cleaned yet; `now_ms`: when it began; delete horizons count from then.
     """
 
     directory: str
@@ -83,10 +83,10 @@ class CleanedSegment(NamedTuple):
 
 
 class CleaningEnd(NamedTuple):
-    """All is rewritten: below `end_offset` no key is there twice.
+    """The end of a cleaning: below `end_offset` every key is unique.
 
-    Fields: `unreadable`: base offsets of batches that were kept as they are, since their records
-            do not decode: the first UNREADABLE_NAMED_MAX; `unreadable_count`: of all of them.
+    Fields: `unreadable`: base offsets of the first UNREADABLE_NAMED_MAX batches that were kept as
+            they are, since their records do not decode; `unreadable_count`: the number of all.
     """
 
     end_offset: int
@@ -99,7 +99,7 @@ class CleaningEnd(NamedTuple):
 
 
 def remove_temporaries(disk: Disk, job: CleaningJob) -> None:
-    """Remove what a job wrote that was never taken over. Blocks. Raises: OSError."""
+    """Remove a job's files that were not swapped in. Blocks. Raises: OSError."""
     ending = f".{job.token}{names.TEMPORARY}"
     try:
         found = disk.listdir(job.directory)

@@ -1,8 +1,8 @@
-"""Where each key was seen last, in a fixed amount of memory.
+"""The latest offset of each key, in a fixed amount of memory.
 
-An open-addressing table of 24-byte slots: 16 bytes of the key's hash, 8 of the offset. The hash
-is keyed anew for each cleaning, so that nobody can make up two keys that meet in it; two keys
-with one hash would cost a record. A slot of zero bytes is free.
+An open-addressing table of 24-byte slots: 16 bytes of the key's hash, 8 of the offset. The hash has
+a new salt in each cleaning, so that colliding keys cannot be constructed; two keys with the same
+hash would lose a record. A slot of zero bytes is free.
 
 Source: SkimpyOffsetMap.
 """
@@ -20,8 +20,8 @@ _FREE: Final = bytes(16)
 class OffsetMap:
     """The latest offset by key. `capacity`: how many keys it takes before it is full.
 
-    Fields: `memory_bytes`: what the table may be at most; `keys`: how many it will ever be
-            asked to take, so that a small cleaning does not touch a large table.
+    Fields: `memory_bytes`: the table's maximum size; `keys`: an upper bound for the keys, so that
+            a small cleaning does not touch a large table.
     """
 
     __slots__ = ("_data", "_salt", "_slots", "capacity", "size")
@@ -32,7 +32,7 @@ class OffsetMap:
         self._slots = _prime_not_above(slots) if wanted >= slots else _prime_from(wanted)
         self._data = bytearray(self._slots * SLOT_BYTES)
         self._salt = salt[:64]
-        # One slot stays free, or a search for what is missing would not end.
+        # One slot stays free, or a search for a missing key would not end.
         self.capacity = min(max(1, int(self._slots * load_factor)), self._slots - 1)
         self.size = 0
 

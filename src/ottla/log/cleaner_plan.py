@@ -1,11 +1,11 @@
-"""Which logs are worth cleaning, and how: cheap looks at a log, on the loop.
+"""Which logs are to be cleaned, and how; cheap enough for the loop.
 
-A log may be cleaned up to, not into, the first of: the active segment; the high watermark; the
-last stable offset; what is not durable yet, or a crash could lose the newer value after the
-older one is gone; a segment with a record younger than `min.compaction.lag.ms`.
+The cleanable part of a log ends before the first of: the active segment; the high watermark; the
+last stable offset; the recovery point, or a crash could lose the newer value after the older one
+was removed; a segment with a record younger than `min.compaction.lag.ms`.
 
-It is worth it once the dirty part exceeds `min.cleanable.dirty.ratio` of what would be read, or
-holds a record older than `max.compaction.lag.ms`.
+A log is cleaned once its dirty part exceeds `min.cleanable.dirty.ratio` of what would be read, or
+has a record older than `max.compaction.lag.ms`.
 
 Source: LogCleanerManager.{cleanableOffsets, maxCompactionDelay, grabFilthiestCompactedLog},
 Cleaner.groupSegmentsBySize; KIP-58, KIP-354.
@@ -24,10 +24,10 @@ from ottla.records.batch import HEADER_SIZE
 
 
 class Cleanable(NamedTuple):
-    """What a cleaning of `log` would read.
+    """The cleanable part of `log`.
 
     Fields: `segments`: with their plans, from the log's first on; `dirty_ratio`: of bytes;
-            `is_overdue`: a dirty record is older than it may get.
+            `is_overdue`: a dirty record is older than `max.compaction.lag.ms`.
     """
 
     log: PartitionLog
@@ -42,8 +42,8 @@ class Cleanable(NamedTuple):
         return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_ratio
 
 
-def look_at(log: PartitionLog, now_ms: int) -> Cleanable | None:
-    """Return what can be cleaned of a log now; None = nothing. Raises: OSError."""
+def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
+    """Return the cleanable part of a log; None = there is none. Raises: OSError."""
     if log.failed or not log.config.compacts:
         return None
     first_dirty = max(log.clean_offset, log.log_start_offset)
@@ -98,7 +98,7 @@ def _is_overdue(
 
 
 def group(plans: Sequence[SegmentPlan], config: LogConfig) -> tuple[Group, ...]:
-    """Return runs of segments that one segment can take the place of, before any cleaning."""
+    """Return groups of segments, each of which fits into one segment even without cleaning."""
     groups: list[Group] = []
     current: list[SegmentPlan] = []
     for plan in plans:
@@ -122,7 +122,7 @@ def _fits(plans: Sequence[SegmentPlan], config: LogConfig) -> bool:
 
 
 def last_of_producers(log: PartitionLog) -> dict[int, LastOfProducer]:
-    """Return what must stay of the log's active producers."""
+    """Return the last batches of the log's active producers, which a cleaning must keep."""
     return {
         entry.producer_id: LastOfProducer(entry.last_offset, entry.epoch)
         for entry in log.producer_states()

@@ -1,8 +1,8 @@
 """The heavy work of a cleaning: reading keys, rewriting segments. Blocks; runs in any process.
 
-First pass: the dirty segments' keys go into the map, whole batches at a time, until it is full.
-Second pass: every segment up to there is read and what stays of it written, several small
-segments into one. Data of aborted transactions is no newest value of anything.
+First pass: the keys of the dirty segments are put into the map, whole batches at a time, until it
+is full. Second pass: every segment up to there is read and its retained records are written,
+several small segments into one. Keys of aborted transactions do not count.
 
 Source: Cleaner.{buildOffsetMap, cleanSegments, cleanInto}.
 """
@@ -24,13 +24,13 @@ from ottla.records.errors import RecordsError
 from ottla.records.record import read_records, record_bytes
 
 Throttle = Callable[[int], None]
-"""Told of the bytes read or written; waits where they are too many."""
+"""Called with the number of bytes read or written; waits to keep the rate."""
 
 COUNT_BELIEVED_MAX = 1 << 20
-"""Records that a batch may say it has; for more it must have the bytes. The map grows with it."""
+"""A larger record count in a batch header is verified, since the map's size depends on it."""
 
 _INDEX_BYTES_MAX = 1 << 62
-"""Grouping has seen to the indexes' sizes."""
+"""The planned groups keep the indexes within their sizes."""
 
 
 def unthrottled(count: int) -> None:
@@ -40,7 +40,7 @@ def unthrottled(count: int) -> None:
 def clean(
     disk: Disk, job: CleaningJob, throttle: Throttle = unthrottled
 ) -> Iterator[CleanedSegment | CleaningEnd]:
-    """Yield a new segment for each group up to where the map reached, then the end.
+    """Yield a new segment for each group up to the map's end offset, then the CleaningEnd.
 
     Raises: OSError; CleaningFailed where a batch is damaged.
     """
@@ -61,7 +61,7 @@ class _Cleaning:
     def run(self) -> Iterator[CleanedSegment | CleaningEnd]:
         job = self.job
         records, largest = self._dirty_records()
-        # Any one batch must fit, or a cleaning would never get past it.
+        # Any single batch must fit, or a cleaning could never get past it.
         least = (int(largest / job.map_load_factor) + 8) * 2 * SLOT_BYTES
         latest = OffsetMap(
             max(job.map_bytes, least),
@@ -117,7 +117,7 @@ class _Cleaning:
         return total, largest
 
     def _fill(self, latest: OffsetMap) -> int:
-        """Note the dirty records' keys; return the offset up to which all are known."""
+        """Put the dirty records' keys into the map; return the offset up to which all are in it."""
         transactions = CleanedTransactions(self.job.aborted)
         end_offset = self.job.first_dirty
         for segment in self._dirty():
@@ -133,7 +133,7 @@ class _Cleaning:
         return end_offset
 
     def _note(self, latest: OffsetMap, batch: Batch) -> bool:
-        """Put a batch's keys into the map, all or none; tell which."""
+        """Put a batch's keys into the map, all or none; return whether."""
         try:
             records = read_records(batch.buffer, batch.start, batch.header)
         except RecordsError:
@@ -161,7 +161,7 @@ class _Cleaning:
                     if data is not None:
                         self.throttle(len(data))
                         written.add(data)
-            # A marker stands in the segment of its transaction's entry.
+            # An abort's index entry belongs to the segment with its marker.
             aborted, transactions.kept = transactions.kept, []
             suffixes = written.finish(aborted)
         finally:
@@ -170,10 +170,10 @@ class _Cleaning:
         return CleanedSegment(number, base_offset, written.size, *written.largest, suffixes)
 
     def _last_offset(self, group: Group) -> int:
-        """Return the last offset that a batch of the group has.
+        """Return the last offset of the group's batches.
 
-        Its batch stays, if only as an empty one: a start that finds the swap half done takes
-        away exactly the segments that the new one reaches into.
+        Its batch is kept, if only as an empty one: a start that finds an unfinished swap deletes
+        exactly the old segments below the new segment's end.
         """
         last = -1
         for segment in group:
@@ -194,7 +194,7 @@ class _Cleaning:
 
 
 def _real_count(file: File, position: int, header: BatchHeader) -> int:
-    """Return the number of records of a batch that says it has very many; 0 = it does not."""
+    """Return the verified record count of a batch; 0 = its records do not decompress."""
     try:
         record_bytes(file.read_at(position, header.size_in_bytes), 0, header)
     except RecordsError:

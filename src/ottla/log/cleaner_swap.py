@@ -1,23 +1,22 @@
-"""Putting a rewritten segment in the place of those that it was made of.
+"""Replacing segments of a log by the cleaned segment made from them.
 
-| step | names                                      | who dies here finds at the next start      |
+| step | renames                                    | after a crash the next start uses          |
 |------|--------------------------------------------|--------------------------------------------|
 | 1    | `*.tmp` -> `*.cleaned`, file by file       | the old segments; the rest is removed      |
 | 2    | `*.cleaned` -> `*.swap`, file by file      | the same, until the last one is renamed    |
-| 3    | the old segments' files -> `*.deleted`     | the new one: it takes the old ones' place  |
-| 4    | the log's `*.swap` -> its own name         | the new one, of which nothing is missing   |
+| 3    | the old segments' files -> `*.deleted`     | the new segment: it is swapped in          |
+| 4    | the log file's `*.swap` -> its own name    | the new segment, with all its records      |
 | 5    | the other `*.swap` -> their own names      | the same                                   |
 
-The new files are durable before step 1, and each step's names before the next one: of the names
-that are not, a loss of power leaves any. Without that an old segment could come back within the
-range of the new one, which recovery takes for damage. Step 5 becomes durable with the flush that
-follows. `leftovers` is the other half of this.
+The new files are durable before step 1, and each step's names before the next one; a power loss may
+undo any rename that is not durable. Without these syncs an old segment could come back within the
+range of the new one, which recovery treats as damage. Step 5 becomes durable with the next flush.
+`startup_cleanup` handles unfinished swaps.
 
-The steps run on the loop, the syncs between them in workers. A log that is truncated meanwhile
-calls `settle` first: nothing of a swap may be left that a start would take for newer than what is
-appended then.
+The steps run on the loop, the syncs between them in workers. A truncation calls `settle` first: a
+start must not find a swap that replaces records appended later.
 
-Source: LocalLog.replaceSegments, which syncs the folder twice; Cleaner.cleanSegments.
+Source: LocalLog.replaceSegments, which syncs the directory twice; Cleaner.cleanSegments.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,35 +29,35 @@ from ottla.log.segment import Segment
 from ottla.log.time_index import TimestampOffset
 
 Ended = Callable[[bool | OSError], None]
-"""Called once with True: the new segment is in its place; False: the log was changed meanwhile;
-or the disk's error, after which the log must go offline: a start puts its folder in order."""
+"""Called once with True: the new segment is swapped in; False: the log was changed meanwhile; or
+the disk's error: the log must go offline then, and the next start cleans its directory up."""
 
 
 def is_as_planned(
-    log: PartitionLog, job: CleaningJob, shortened: int, olds: Sequence[Segment]
+    log: PartitionLog, job: CleaningJob, truncation_count: int, old_segments: Sequence[Segment]
 ) -> bool:
-    """Tell whether the log still has the segments as the job read them, and is to be cleaned."""
+    """Return whether the log still has the job's segments, and is still compacted."""
     if log.failed or not log.config.compacts:
         return False
-    if log.directory != job.directory or log.shortened != shortened:
+    if log.directory != job.directory or log.truncation_count != truncation_count:
         return False
-    index = log.segments.floor(olds[0].base_offset)
-    if index + len(olds) >= len(log.segments):
+    index = log.segments.floor(old_segments[0].base_offset)
+    if index + len(old_segments) >= len(log.segments):
         return False
-    return all(log.segments[index + number] is old for number, old in enumerate(olds))
+    return all(log.segments[index + number] is old for number, old in enumerate(old_segments))
 
 
 class Swap:
-    """One swap. Fields: `is_replaced`: the old segments are gone, and the log has the new one."""
+    """One swap. `is_replaced`: the old segments are deleted, and the log has the new one."""
 
     def __init__(
         self,
         log: PartitionLog,
         job: CleaningJob,
         cleaned: CleanedSegment,
-        olds: Sequence[Segment],
+        old_segments: Sequence[Segment],
         *,
-        shortened: int,
+        truncation_count: int,
         ended: Ended,
     ) -> None:
         self.is_replaced = False
@@ -66,11 +65,11 @@ class Swap:
         self._log = log
         self._job = job
         self._cleaned = cleaned
-        self._olds = olds
-        self._shortened = shortened
+        self._olds = old_segments
+        self._truncation_count = truncation_count
         self._on_end = ended
         self._ending = ""
-        """What the new files are called beyond their own names."""
+        """The current suffix of the new files' names."""
         self._over = False
         base = cleaned.base_offset
         self._segment = Segment(
@@ -84,20 +83,20 @@ class Swap:
         self._suffixes = [each for each in names.SEGMENT_SUFFIXES if each in cleaned.suffixes]
 
     def begin(self) -> None:
-        """Do the first step; the others follow."""
+        """Start the first step."""
         assert self._log.swap is None
         self._log.swap = self
         self._step(self._name_cleaned, self._named_cleaned)
 
     def settle(self) -> None:
-        """Give up, or end at once where the old segments are gone. Syncs. Raises: OSError."""
+        """Cancel, or finish now if the old segments are deleted. Syncs. Raises: OSError."""
         if self._over:
             return
         if not self.is_replaced:
             self.cancel()
             return
         log = self._log
-        if self._ending:  # Else the log has its own name, durably or not, and nothing overlaps it.
+        if self._ending:  # Else the log file has its own name, durably or not.
             log.ports.disk.sync_dir(log.directory)
             self._name_log()
             log.ports.disk.sync_dir(log.directory)
@@ -105,7 +104,7 @@ class Swap:
         self._end(True)
 
     def cancel(self) -> None:
-        """Give up, as long as the old segments are there. Raises: OSError."""
+        """Remove the new files, unless the old segments are deleted. Raises: OSError."""
         if self._over or self.is_replaced:
             return
         if self._is_here() and self._ending:
@@ -138,15 +137,15 @@ class Swap:
             self._step(self._replace, self._replaced)
 
     def _replace(self) -> None:
-        log, segment, olds = self._log, self._segment, self._olds
+        log, segment, old_segments = self._log, self._segment, self._olds
         self.is_replaced = True
-        # Whoever reads the old segments goes on reading them.
-        delete_segments(log, olds)
+        # Readers of the old segments can go on.
+        delete_segments(log, old_segments)
         segment.moved(log.directory, names.SWAP)
-        log.segments.replace(log.segments.floor(segment.base_offset), len(olds), segment)
-        log.size_bytes += segment.size - sum(old.size for old in olds)
+        log.segments.replace(log.segments.floor(segment.base_offset), len(old_segments), segment)
+        log.size_bytes += segment.size - sum(old.size for old in old_segments)
         log.names_changed = True
-        _remove_snapshots(log, {old.base_offset for old in olds[1:]})
+        _remove_snapshots(log, {old.base_offset for old in old_segments[1:]})
 
     def _replaced(self) -> None:
         if not self._is_here():
@@ -154,7 +153,7 @@ class Swap:
         elif self._is_kept():
             self._step(self._name_log, self._named_log)
         else:
-            # It expired: a start removes what lies below the log start.
+            # It expired meanwhile: a start removes what is below the log start.
             for suffix in self._suffixes:
                 self._log.ports.disk.remove(self._path(suffix) + names.SWAP)
             self._end(False)
@@ -191,14 +190,14 @@ class Swap:
         return any(each is self._segment for each in self._log.segments)
 
     def _is_wanted(self) -> bool:
-        """Tell whether to go on; else give up."""
-        if is_as_planned(self._log, self._job, self._shortened, self._olds):
+        """Return whether to go on; otherwise cancel."""
+        if is_as_planned(self._log, self._job, self._truncation_count, self._olds):
             return True
         self.cancel()
         return False
 
     def _step(self, rename: Callable[[], None], then: Callable[[], None]) -> None:
-        """Give names, and go on once they are durable."""
+        """Run the renames of a step, and the next step once they are durable."""
         log, directory = self._log, self._job.directory
 
         def synced(result: BaseException | None) -> None:
@@ -233,7 +232,7 @@ class Swap:
 
 
 def _remove_snapshots(log: PartitionLog, offsets: set[int]) -> None:
-    """Remove the producers' snapshots of starts of segments that are no more."""
+    """Remove the producer snapshots at the base offsets of replaced segments."""
     for offset in offsets.intersection(log.snapshots):
         log.ports.disk.remove(f"{log.directory}/{names.segment_name(offset, names.SNAPSHOT)}")
         log.snapshots.remove(offset)

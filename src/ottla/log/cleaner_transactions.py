@@ -1,8 +1,8 @@
-"""Which batches belong to aborted transactions while a cleaning walks through a log.
+"""Which batches belong to aborted transactions, for a cleaning that reads a log in order.
 
-Data of an aborted transaction goes. A marker stays while anything of its transaction was met on
-the way to it; after that it is like a tombstone: it goes once its delete horizon has passed, so
-that a reader in the middle of the transaction still learns how it ended.
+Data of an aborted transaction is removed. A marker is kept as long as the log has data of its
+transaction. After that it is removed like a tombstone, once its delete horizon has passed, so that
+a consumer in the middle of the transaction still gets it.
 
 Source: CleanedTransactionMetadata; KIP-98, KIP-534.
 """
@@ -16,10 +16,10 @@ from ottla.records.batch import BatchHeader
 
 
 class CleanedTransactions:
-    """Told of every batch in the order of offsets, once.
+    """Must get every batch once, in the order of offsets.
 
-    Fields: `kept`: the aborted transactions of which something was met: the entries of the new
-            transaction index. Whoever writes a segment takes and clears them.
+    Fields: `kept`: aborted transactions with remaining data: the entries of the new transaction
+            index. The segment's writer takes and clears them.
     """
 
     __slots__ = ("_aborted", "_committed", "_met", "_waiting", "kept")
@@ -33,7 +33,7 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
 
     def may_discard(self, header: BatchHeader, buffer: bytes, start: int) -> bool:
-        """Tell whether nobody needs this batch any more, as far as transactions go.
+        """Return whether the batch can be removed as far as transactions are concerned.
 
         Raises: RecordsError.
         """
@@ -55,7 +55,7 @@ class CleanedTransactions:
             return True
         found = marker_of(buffer, start, header)
         if found is None:
-            return False  # Another kind of control record: not ours to judge.
+            return False  # Another kind of control record.
         if found[0].committed:
             was_met = header.producer_id in self._committed
             self._committed.discard(header.producer_id)

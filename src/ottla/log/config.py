@@ -1,7 +1,7 @@
-"""What one log needs to know of its topic's configuration, typed.
+"""The part of a topic's configuration that its logs use, typed.
 
-Defaults are Kafka's (4.0). The fields from `producer_id_expiration_ms` to `checks_records` are the
-broker's, not the topic's: they are here because only the log uses them.
+Defaults are Kafka's (4.0). The fields from `producer_id_expiration_ms` to `checks_records` are
+broker configurations: they are here because only the log uses them.
 Source: LogConfig, TopicConfig, ServerLogConfigs.
 """
 
@@ -27,8 +27,8 @@ class LogConfig:
     Fields: `codec`: None = batches stay as their producer compressed them.
             `levels`: compression level by codec, where the topic sets one.
             `checks_records`: every record of a produced batch is checked, also where nothing else
-            asks for it (`looks_inside`).
-            `is_plain`: batches are taken as they come, neither rewritten nor kept by key.
+            needs it. `decodes_records`: the records of a produced batch are read at all.
+            `is_plain`: batches are appended as they come, neither rewritten nor compacted.
             `batch_bytes_max`: what both the topic and a segment allow.
     """
 
@@ -57,7 +57,7 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     transaction_timeout_max_ms: int = 15 * 60_000
     checks_records: bool = True
-    looks_inside: bool = field(init=False)
+    decodes_records: bool = field(init=False)
     is_plain: bool = field(init=False)
     batch_bytes_max: int = field(init=False)
 
@@ -66,18 +66,18 @@ class LogConfig:
         if self.compacts and self.max_compaction_lag_ms < self.segment_ms:
             # A record can only be compacted once its segment is sealed (KIP-354).
             object.__setattr__(self, "segment_ms", self.max_compaction_lag_ms)
-        asked_for = self.compacts or self.timestamp_before_max_ms < INT64_MAX
-        object.__setattr__(self, "looks_inside", asked_for or self.checks_records)
-        object.__setattr__(self, "is_plain", not (rewritten or asked_for))
+        needs_records = self.compacts or self.timestamp_before_max_ms < INT64_MAX
+        object.__setattr__(self, "decodes_records", needs_records or self.checks_records)
+        object.__setattr__(self, "is_plain", not (rewritten or needs_records))
         smaller = min(self.max_message_bytes, self.segment_bytes)
         object.__setattr__(self, "batch_bytes_max", smaller)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> "LogConfig":
-        """Return the settings that parsed configuration values, keyed by name, amount to.
+        """Return the settings in parsed configuration values, keyed by name.
 
-        Absent names take their defaults; names that no log needs are passed over. The policy
-        may be a string or a list.
+        Absent names take their defaults; names that no log uses are ignored. The policy may be a
+        string or a list.
         """
         given: dict[str, Any] = {
             target: values[name] for name, target in _PLAIN.items() if values.get(name) is not None
@@ -100,7 +100,7 @@ class LogConfig:
         )
 
     def level(self, codec: Codec) -> int | None:
-        """Return the level to compress with; None = the codec's usual one."""
+        """Return the compression level; None = the codec's default."""
         return None if self.levels is None else self.levels.get(codec)
 
 

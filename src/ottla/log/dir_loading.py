@@ -1,14 +1,15 @@
-"""Finding and loading the logs of one directory at start.
+"""Finding and loading the logs of one log directory at start.
 
-First a worker lists the folders and reads their topic ids. On the loop the broker then decides
-of each: keep, set aside as stray (nobody knows the id), or delete (a committed record says so).
-A folder whose topic id never reached the disk is a stray (KAFKA-16814, KAFKA-13127), unless it is
-certain that there is no record in it: a power loss right after a log was made leaves such, and they
-go. One whose `partition.metadata` is damaged may be any topic's, also the one that has its name: it
-stays, and the partition is offline here, or an empty log would take the place of its records.
-Of what may not be read, and of links to where nothing of a log is, as before a disk is mounted,
-nothing can be said: they stay as they are, and no log of such a name is made (`LogDir.unread`).
-Then the kept ones are loaded in workers, a few at a time.
+1. A worker lists the partition directories and reads their topic ids.
+2. On the loop the broker decides about each: keep, stray (unknown topic id), or delete (a committed
+   record says so). The kept ones are then loaded in workers, a few at a time.
+
+- Without a topic id a directory is a stray (KAFKA-16814, KAFKA-13127). If it certainly has no
+  record it is removed: a power loss right after a log was created leaves such directories.
+- With a damaged `partition.metadata` it may be any topic's, also that of its name. It is kept and
+  the partition is offline here: an empty log would take the place of its records.
+- What cannot be read, or is a link to a place without a log (a disk that is not mounted yet), is
+  kept as it is, and no log of its name is created (`LogDir.unusable`).
 
 Source: LogManager.{loadLogs, loadLog}; KAFKA-14616 (classify while loading).
 """
@@ -28,7 +29,7 @@ from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.recovery import LoadedLog, load_log
@@ -36,7 +37,7 @@ from ottla.log.undeletable_dirs import UndeletableDir
 
 
 class Verdict(Enum):
-    """What becomes of a folder found at start."""
+    """What to do with a partition directory found at start."""
 
     KEEP = "keep"
     STRAY = "stray"
@@ -44,26 +45,24 @@ class Verdict(Enum):
 
 
 class DamagedMetadata(OSError):
-    """A partition's `partition.metadata`, which `filename` names, holds something else than an id.
-
-    Its directory is well.
-    """
+    """A `partition.metadata` file (`filename`) is damaged; the log directory stays online."""
 
 
-class FoundFolder(NamedTuple):
-    """A partition's folder; `topic_id` None = its metadata file is missing, unwritten or damaged.
+class PartitionDir(NamedTuple):
+    """A partition directory on disk.
 
-    `is_empty`: a start has found that it has no id and, for certain, no record. It may go.
-    `unread`: why nothing can be said of it, None = it was read.
+    Fields: `topic_id`: None = `partition.metadata` is missing, unwritten or damaged; `is_empty`: it
+            has no topic id and certainly no record, so it may be removed; `error`: why it could
+            not be read, None = it was read.
     """
 
     name: str
     topic: str
     partition: int
-    kind: FolderKind
+    kind: PartitionDirKind
     topic_id: Uuid | None
     is_empty: bool = False
-    unread: OSError | None = None
+    error: OSError | None = None
 
 
 _WITHOUT_RECORDS: Final = frozenset(
@@ -71,7 +70,7 @@ _WITHOUT_RECORDS: Final = frozenset(
         names.PARTITION_METADATA + names.TEMPORARY,
         names.LEADER_EPOCHS,
         names.LEADER_EPOCHS + names.TEMPORARY,
-        names.UNTOLD,
+        names.STALE_CHECKPOINTS,
     }
 )
 _FIRST_SEGMENT: Final = frozenset((0, suffix) for suffix in names.SEGMENT_SUFFIXES)
@@ -81,42 +80,42 @@ Decide = Callable[[str, int, Uuid], Verdict]
 ConfigOf = Callable[[str], LogConfig]
 
 
-class _Survey(NamedTuple):
-    """What a directory holds. `untold`: the logs of which the checkpoints say nothing true."""
+class _DirContents(NamedTuple):
+    """A log directory's content. `stale_entries`: the logs with entries of a former log."""
 
-    folders: list[FoundFolder]
-    untold: frozenset[TopicPartition]
+    partition_dirs: list[PartitionDir]
+    stale_entries: frozenset[TopicPartition]
     checkpoints: dict[str, dict[TopicPartition, int]]
 
     def entry(self, checkpoint: str, key: TopicPartition) -> int:
-        return 0 if key in self.untold else self.checkpoints[checkpoint].get(key, 0)
+        return 0 if key in self.stale_entries else self.checkpoints[checkpoint].get(key, 0)
 
 
-def find_folders(disk: Disk, path: str) -> list[FoundFolder]:
-    """Return the partitions' folders of a log directory. Blocks. Raises: OSError."""
-    found: list[FoundFolder] = []
+def find_partition_dirs(disk: Disk, path: str) -> list[PartitionDir]:
+    """Return the partition directories of a log directory. Blocks. Raises: OSError."""
+    found: list[PartitionDir] = []
     for name in disk.listdir(path):
-        parsed = names.parse_folder_name(name)
+        parsed = names.parse_partition_dir_name(name)
         if parsed is None or parsed.topic == METADATA_TOPIC:
             continue
-        folder = look_into(disk, path, name)
-        if folder is None:
+        partition_dir = read_partition_dir(disk, path, name)
+        if partition_dir is None:
             continue
-        may_be_empty = folder.topic_id is None and folder.unread is None
-        if may_be_empty and folder.kind in (FolderKind.LIVE, FolderKind.STRAY):
-            folder = folder._replace(is_empty=is_empty(disk, f"{path}/{name}"))
-        found.append(folder)
+        may_be_empty = partition_dir.topic_id is None and partition_dir.error is None
+        if may_be_empty and partition_dir.kind in (PartitionDirKind.LIVE, PartitionDirKind.STRAY):
+            partition_dir = partition_dir._replace(is_empty=is_empty(disk, f"{path}/{name}"))
+        found.append(partition_dir)
     return found
 
 
-def look_into(disk: Disk, path: str, name: str) -> FoundFolder | None:
-    """Return what a log directory has under a name; None = it is no partition's folder. Blocks.
+def read_partition_dir(disk: Disk, path: str, name: str) -> PartitionDir | None:
+    """Return the partition directory of this name; None = it is none. Blocks.
 
-    People may have put it there, so that it cannot be read is no failure of the directory. Raises:
-    OSError.
+    An unreadable link, or missing permissions, are reported in `error`, and are no failure of the
+    log directory. Raises: OSError.
     """
-    folder = names.parse_folder_name(name)
-    if folder is None:
+    parsed = names.parse_partition_dir_name(name)
+    if parsed is None:
         return None
     below = f"{path}/{name}"
     is_link = disk.is_link(below)
@@ -128,20 +127,20 @@ def look_into(disk: Disk, path: str, name: str) -> FoundFolder | None:
         return None
     except MalformedFile as error:
         damage = DamagedMetadata(errno.EBADMSG, str(error), f"{below}/{names.PARTITION_METADATA}")
-        # A folder that was set aside is nobody's, whoever's it was.
-        return FoundFolder(
-            name, *folder, None, unread=damage if folder.kind is FolderKind.LIVE else None
+        # With a suffix it is no partition's any more, so the damage does not matter.
+        return PartitionDir(
+            name, *parsed, None, error=damage if parsed.kind is PartitionDirKind.LIVE else None
         )
     except OSError as error:
         if is_link or isinstance(error, PermissionError):
-            unread = OSError(error.errno, error.strerror, below)
-            return FoundFolder(name, *folder, None, unread=unread)
+            unreadable = OSError(error.errno, error.strerror, below)
+            return PartitionDir(name, *parsed, None, error=unreadable)
         raise
-    return FoundFolder(name, *folder, topic_id)
+    return PartitionDir(name, *parsed, topic_id)
 
 
 def is_log_file(name: str) -> bool:
-    """Tell whether a file of this name in a partition's folder is the log's, not people's."""
+    """Return whether a file of this name in a partition directory belongs to the log."""
     for suffix in (names.DELETED, names.SWAP, names.CLEANED, names.TEMPORARY):
         name = name.removesuffix(suffix)
     if name in _WITHOUT_RECORDS or name == names.PARTITION_METADATA:
@@ -153,11 +152,11 @@ def is_log_file(name: str) -> bool:
 
 
 def is_empty(disk: Disk, path: str) -> bool:
-    """Tell whether a folder without a readable id holds for certain only that a log was made.
+    """Return whether a partition directory without a readable id certainly never had a record.
 
-    A later first segment says that there were records once, a whole metadata file has an id that
-    others may be able to read, and what is not known may be people's. A link says nothing: where
-    it leads another disk may be mounted any moment. Blocks. Raises: OSError.
+    A first segment above offset 0 shows that there were records. A complete metadata file has an
+    id, though an unreadable one. Unknown files may be the operator's. At a link's target a disk
+    may be mounted at any moment. Blocks. Raises: OSError.
     """
     if disk.is_link(path):
         return False
@@ -179,7 +178,7 @@ def _is_without_records(disk: Disk, path: str, name: str) -> bool:
 
 
 def read_topic_id(disk: Disk, path: str) -> Uuid | None:
-    """Return the topic id of a partition's folder; None = its file is missing or unwritten.
+    """Return the topic id of a partition directory; None = the file is missing or unwritten.
 
     Raises: MalformedFile where it is damaged; OSError.
     """
@@ -198,9 +197,10 @@ def read_topic_id(disk: Disk, path: str) -> Uuid | None:
 
 
 class DirLoader:
-    """Loads one directory; `done` completes with the folders set aside, None = it went offline.
+    """Loads one log directory; `done` completes with its strays, None = it went offline.
 
-    `mark` renames a folder (STRAY or DELETE); `failed` takes the directory offline.
+    `mark` renames a partition directory (STRAY or DELETE); `failed` takes the log directory
+    offline.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class DirLoader:
         decide: Decide,
         config_of: ConfigOf,
         threads: int,
-        mark: Callable[[LogDir, FoundFolder, FolderKind], str],
+        mark: Callable[[LogDir, PartitionDir, PartitionDirKind], str],
         failed: Callable[[LogDir, OSError], None],
     ) -> None:
         self.done: Pending[list[str] | None] = Pending()
@@ -222,90 +222,95 @@ class DirLoader:
         self._threads = threads
         self._mark = mark
         self._failed = failed
-        self._waiting: list[FoundFolder] = []
+        self._waiting: list[PartitionDir] = []
         self._running = 0
-        self._survey = _Survey([], frozenset(), {})
+        self._contents = _DirContents([], frozenset(), {})
 
     def start(self) -> None:
-        """Begin; everything else follows from the workers' answers."""
+        """Begin; the rest runs in callbacks of the workers."""
         self.directory.loaded = False
-        self._ports.workers.submit(self._look, self._looked)
+        self._ports.workers.submit(self._scan, self._scanned)
 
-    def _look(self) -> _Survey:
+    def _scan(self) -> _DirContents:
         directory, disk = self.directory, self._ports.disk
-        directory.take_clean_marker()
-        folders = find_folders(disk, directory.path)
-        untold = frozenset(
-            (folder.topic, folder.partition)
-            for folder in folders
-            if folder.kind is FolderKind.LIVE
-            and disk.exists(f"{directory.path}/{folder.name}/{names.UNTOLD}")
+        directory.take_clean_shutdown_file()
+        partition_dirs = find_partition_dirs(disk, directory.path)
+        stale_entries = frozenset(
+            (partition_dir.topic, partition_dir.partition)
+            for partition_dir in partition_dirs
+            if partition_dir.kind is PartitionDirKind.LIVE
+            and disk.exists(f"{directory.path}/{partition_dir.name}/{names.STALE_CHECKPOINTS}")
         )
         checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
-        return _Survey(folders, untold, checkpoints)
+        return _DirContents(partition_dirs, stale_entries, checkpoints)
 
-    def _looked(self, result: _Survey | BaseException) -> None:
+    def _scanned(self, result: _DirContents | BaseException) -> None:
         if isinstance(result, BaseException):
-            self._give_up(result)
+            self._fail(result)
             return
-        self._survey = result
+        self._contents = result
         try:
-            self._waiting = self._each_once(filter(self._keep, reversed(result.folders)))
+            self._waiting = self._without_duplicates(
+                filter(self._is_loadable, reversed(result.partition_dirs))
+            )
         except OSError as error:
-            self._give_up(error)
+            self._fail(error)
             return
-        self._go_on()
+        self._load_next()
 
-    def _each_once(self, folders: Iterable[FoundFolder]) -> list[FoundFolder]:
-        """Pass on one folder of each partition, and note those that another one is there of."""
-        kept: dict[TopicPartition, FoundFolder] = {}
-        for folder in folders:
-            key = (folder.topic, folder.partition)
-            first = kept.setdefault(key, folder)
-            if first is not folder:
+    def _without_duplicates(self, partition_dirs: Iterable[PartitionDir]) -> list[PartitionDir]:
+        """Return one directory of each partition; note further ones in `LogDir.duplicates`."""
+        kept: dict[TopicPartition, PartitionDir] = {}
+        for partition_dir in partition_dirs:
+            key = (partition_dir.topic, partition_dir.partition)
+            first = kept.setdefault(key, partition_dir)
+            if first is not partition_dir:
                 path = self.directory.path
-                self.directory.doubles.append(
-                    (key, f"{path}/{first.name}", f"{path}/{folder.name}")
+                self.directory.duplicates.append(
+                    (key, f"{path}/{first.name}", f"{path}/{partition_dir.name}")
                 )
         return list(kept.values())
 
-    def _keep(self, folder: FoundFolder) -> bool:
+    def _is_loadable(self, partition_dir: PartitionDir) -> bool:
         try:
-            return self._judge(folder)
+            return self._classify(partition_dir)
         except UndeletableDir:
-            return False  # It is to go, or to be set aside, and lies where it lay.
+            return False  # It could not be renamed, and is kept as it is.
 
-    def _judge(self, folder: FoundFolder) -> bool:
-        if folder.unread is not None:
-            self.directory.unread[folder.name] = folder.unread
+    def _classify(self, partition_dir: PartitionDir) -> bool:
+        if partition_dir.error is not None:
+            self.directory.unusable[partition_dir.name] = partition_dir.error
             return False
-        if folder.is_empty:
-            # Not as one that is to be deleted: were something in it by then, it would be lost.
-            self._mark(self.directory, folder, FolderKind.STRAY)
+        if partition_dir.is_empty:
+            # Not DELETE: it is inspected again before it is removed.
+            self._mark(self.directory, partition_dir, PartitionDirKind.STRAY)
             return False
         verdict = Verdict.STRAY
-        if folder.kind is FolderKind.DELETE:
+        if partition_dir.kind is PartitionDirKind.DELETE:
             verdict = Verdict.DELETE
-        elif folder.topic_id is not None:
-            # Of strays, too: what nobody knew of then, the metadata may say is to go by now.
-            verdict = self._decide(folder.topic, folder.partition, folder.topic_id)
+        elif partition_dir.topic_id is not None:
+            # Also of strays: the metadata may have a deletion of their topic by now.
+            verdict = self._decide(
+                partition_dir.topic, partition_dir.partition, partition_dir.topic_id
+            )
         if verdict is Verdict.DELETE:
-            self._mark(self.directory, folder, FolderKind.DELETE)
+            self._mark(self.directory, partition_dir, PartitionDirKind.DELETE)
             return False
-        if folder.kind is not FolderKind.LIVE:
-            self.directory.strays.add(folder.name)
+        if partition_dir.kind is not PartitionDirKind.LIVE:
+            self.directory.strays.add(partition_dir.name)
             return False
         if verdict is Verdict.STRAY:
-            self._mark(self.directory, folder, FolderKind.STRAY)
+            self._mark(self.directory, partition_dir, PartitionDirKind.STRAY)
         return verdict is Verdict.KEEP
 
-    def _go_on(self) -> None:
+    def _load_next(self) -> None:
         while self._waiting and self._running < self._threads:
-            folder = self._waiting.pop()
+            partition_dir = self._waiting.pop()
             self._running += 1
-            config = self._config_of(folder.topic)
+            config = self._config_of(partition_dir.topic)
             self._ports.workers.submit(
-                partial(self._load, folder, config), partial(self._loaded, folder, config)
+                partial(self._load, partition_dir, config),
+                partial(self._loaded, partition_dir, config),
             )
         if not self._waiting and self._running == 0 and not self.done.done:
             self.directory.loaded = True
@@ -313,91 +318,97 @@ class DirLoader:
             self.done.complete(sorted(self.directory.strays))
 
     def _correct_checkpoints(self) -> None:
-        """Write them anew where they speak of logs that are not here, or of former ones.
+        """Rewrite them if they have entries of logs that are not here, or of former logs.
 
-        A later log of the same name must not be taken for what this one was.
+        Otherwise a later log of the same name would take these entries for its own.
         """
-        survey = self._survey
-        self.directory.keep_entries(survey.checkpoints)
-        told = {key for entries in survey.checkpoints.values() for key in entries}
-        gone = {key for key in told - self.directory.logs.keys() if not self.directory.hides(key)}
-        for key in sorted(survey.untold | gone):
-            self.directory.forget(key)
-        cleaned = survey.checkpoints[names.CLEANER_OFFSETS]
+        contents = self._contents
+        self.directory.keep_entries(contents.checkpoints)
+        listed = {key for entries in contents.checkpoints.values() for key in entries}
+        missing = {
+            key
+            for key in listed - self.directory.logs.keys()
+            if not self.directory.unusable_error(key)
+        }
+        for key in sorted(contents.stale_entries | missing):
+            self.directory.mark_entries_stale(key)
+        cleaned = contents.checkpoints[names.CLEANER_OFFSETS]
         limited = any(log.limits for log in self.directory.logs.values())
         if (
             limited
-            or self.directory.stale
+            or self.directory.stale_entries
             or self.directory.offsets(names.CLEANER_OFFSETS) != cleaned
         ):
             self.directory.checkpoint_all()
 
-    def _load(self, folder: FoundFolder, config: LogConfig) -> LoadedLog:
-        key = (folder.topic, folder.partition)
+    def _load(self, partition_dir: PartitionDir, config: LogConfig) -> LoadedLog:
+        key = (partition_dir.topic, partition_dir.partition)
         return load_log(
             self._ports.disk,
-            f"{self.directory.path}/{folder.name}",
-            folder.name,
+            f"{self.directory.path}/{partition_dir.name}",
+            partition_dir.name,
             config,
             clean=self.directory.was_clean,
-            recovery_point=self._survey.entry(names.RECOVERY_POINTS, key),
-            log_start_offset=self._survey.entry(names.LOG_STARTS, key),
+            recovery_point=self._contents.entry(names.RECOVERY_POINTS, key),
+            log_start_offset=self._contents.entry(names.LOG_STARTS, key),
             now_ms=self._ports.clock.now_ms(),
         )
 
     def _loaded(
-        self, folder: FoundFolder, config: LogConfig, result: LoadedLog | BaseException
+        self, partition_dir: PartitionDir, config: LogConfig, result: LoadedLog | BaseException
     ) -> None:
         self._running -= 1
         if isinstance(result, BaseException):
-            self._give_up(result)
+            self._fail(result)
             return
         if self.done.done:
             return
-        key = (folder.topic, folder.partition)
-        assert folder.topic_id is not None
+        key = (partition_dir.topic, partition_dir.partition)
+        assert partition_dir.topic_id is not None
         assert key not in self.directory.logs
-        checkpointed = self._survey.entry(names.HIGH_WATERMARKS, key)
-        # A truncation below it, which only an unclean election brings about, lost nothing here.
+        checkpointed = self._contents.entry(names.HIGH_WATERMARKS, key)
+        # A truncation below it happens after an unclean election only; nothing was lost here.
         high_watermark = min(checkpointed, lowest(result.limits.values()).high_watermark)
         if result.log_end_offset < high_watermark:
-            self.directory.lacks_committed(folder.name)
+            self.directory.note_below_high_watermark(partition_dir.name)
         log = self.directory.logs[key] = PartitionLog(
             self._ports,
-            f"{self.directory.path}/{folder.name}",
-            topic=folder.topic,
-            partition=folder.partition,
-            topic_id=folder.topic_id,
+            f"{self.directory.path}/{partition_dir.name}",
+            topic=partition_dir.topic,
+            partition=partition_dir.partition,
+            topic_id=partition_dir.topic_id,
             config=config,
             loaded=result,
             high_watermark=high_watermark,
-            clean_offset=self._survey.entry(names.CLEANER_OFFSETS, key),
+            clean_offset=self._contents.entry(names.CLEANER_OFFSETS, key),
         )
         if not self.directory.was_clean:
-            # The life that wrote it may have died before its first flush; without it, all that
-            # this one flushes would be a stray's after a power loss.
+            # The process that wrote it may have crashed before its first flush. Without the file
+            # the directory would be a stray after a power loss, whatever is flushed from now on.
             path = f"{log.directory}/{names.PARTITION_METADATA}"
             log.unsynced_handles.append(self._ports.files.handle(path))
-        self._go_on()
+        self._load_next()
 
-    def _give_up(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         if not isinstance(error, OSError):
             raise error
         self._waiting.clear()
-        # What could not be loaded is lost, not absent: no second copy may begin elsewhere.
-        for folder in self._survey.folders:
-            if folder.kind is FolderKind.LIVE and folder.topic_id is not None:
-                self.directory.lose((folder.topic, folder.partition), folder.topic_id)
+        # These replicas are offline, not absent: no second copy may be created elsewhere.
+        for partition_dir in self._contents.partition_dirs:
+            if partition_dir.kind is PartitionDirKind.LIVE and partition_dir.topic_id is not None:
+                self.directory.add_offline_replica(
+                    (partition_dir.topic, partition_dir.partition), partition_dir.topic_id
+                )
         self._failed(self.directory, error)
         self.done.complete(None)
 
 
 def duplicates(directories: Iterable[LogDir]) -> list[tuple[TopicPartition, str, str]]:
-    """Return the partitions that are there twice, with both paths."""
+    """Return the partitions that have two directories, with both paths."""
     seen: dict[TopicPartition, str] = {}
     found: list[tuple[TopicPartition, str, str]] = []
     for directory in directories:
-        found += directory.doubles
+        found += directory.duplicates
         for key in directory.logs:
             if key in seen:
                 found.append((key, seen[key], directory.path))

@@ -1,8 +1,8 @@
-"""Where each leader epoch starts in a log: what replicas compare to find where they part.
+"""The start offset of each leader epoch in a log: replicas compare them to find where they diverge.
 
 The file `leader-epoch-checkpoint` is a checkpoint of `epoch start_offset` lines. It is written
-before the recovery point moves: what it may lack after a crash lies in segments that recovery
-reads anyway, and their batches carry their epochs.
+before the recovery point moves: entries that it lacks after a crash are of segments that recovery
+reads, and their batches have their epochs.
 
 Source: LeaderEpochFileCache, LeaderEpochCheckpointFile; KIP-101, KIP-279.
 """
@@ -23,7 +23,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above the one asked for, and where it ends; -1, -1 = unknown."""
+    """The largest epoch not above the requested one, and its end offset; -1, -1 = unknown."""
 
     epoch: int
     end_offset: int
@@ -33,7 +33,7 @@ UNKNOWN_END = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 
 class EpochCache:
-    """The entries, both fields strictly growing. `dirty` = the file is behind."""
+    """The entries, both fields strictly growing. `dirty`: the file is not up to date."""
 
     __slots__ = ("_epochs", "_starts", "dirty")
 
@@ -55,7 +55,7 @@ class EpochCache:
         return tuple(map(EpochEntry, self._epochs, self._starts))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` starts at `start_offset`; drop whatever contradicts that."""
+        """Add `epoch` at `start_offset`; drop entries that contradict it."""
         assert epoch >= 0
         assert start_offset >= 0
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
@@ -75,7 +75,7 @@ class EpochCache:
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop what lies below `start_offset`; the epoch it falls into now starts there."""
+        """Drop entries below `start_offset`; the epoch of that offset now starts there."""
         below = bisect_right(self._starts, start_offset)
         if below == 0 or (below == 1 and self._starts[0] == start_offset):
             return
@@ -90,15 +90,15 @@ class EpochCache:
         self._starts.clear()
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that `offset` was or will be written in; -1 = before all known."""
+        """Return the epoch of `offset`, which may be the next one; -1 = before all known."""
         slot = bisect_right(self._starts, offset)
         return self._epochs[slot - 1] if slot else NO_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Answer OffsetsForLeaderEpoch: see `EpochEnd`.
+        """Return the result for OffsetsForLeaderEpoch: see `EpochEnd`.
 
-        An epoch older than all known ends where the first known one starts: its records are
-        gone, and the asker must begin there.
+        An epoch older than all known ones ends where the first known one starts: its records are
+        deleted, and the follower must start there.
         """
         if epoch == NO_EPOCH or not self._epochs:
             return UNKNOWN_END
@@ -117,7 +117,7 @@ class EpochCache:
 
     @staticmethod
     def decode(data: bytes) -> "EpochCache":
-        """Return the cache that a file's content is. Raises: MalformedFile."""
+        """Return the cache in a file's content. Raises: MalformedFile."""
         try:
             entries = [EpochEntry(int(a), int(b)) for a, b in decode_checkpoint(data, 2)]
         except ValueError as error:

@@ -1,13 +1,13 @@
-"""Deleting the segments below the log starts, in the order that survives a loss of power.
+"""Deleting the segments below the log starts, in an order that survives a power loss.
 
-1. The directory's checkpoint says where each log starts, durably.
-2. The names in the log's own directory are durable: of limits that a truncation left there
-   (`checkpoint_limits`), and that would lower what the checkpoint says, none comes back.
-3. The segments' files are renamed and, later, removed. A loss of power may undo any of the
-   renames; the next start removes what it finds below the log start.
+1. The log start checkpoint of the log directory is written, durably.
+2. The partition directory is synced, so that limits which a truncation left there
+   (`checkpoint_limits`), and which would lower the checkpointed log start, cannot come back.
+3. The segments' files are renamed and later removed. A power loss may undo any of the renames; the
+   next start removes what it finds below the log start.
 
-Without the first step a start that finds an older segment, and not the next one, would take the
-gap for lost records, and truncate the log there.
+Without the first step a start that finds an older segment, but not the next one, would take the gap
+for lost records, and truncate the log there.
 
 Source: UnifiedLog.deleteOldSegments, whose log start is checkpointed later.
 """
@@ -31,12 +31,12 @@ class _Due(NamedTuple):
 
     log: PartitionLog
     start: int
-    shortened: int
+    truncation_count: int
     path: str
 
 
 class ExpiredSegments:
-    """See the module. `failed` takes a log offline whose disk fails."""
+    """See the module. `failed`: takes a log offline whose disk fails."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ExpiredSegments:
         """Delete the expired segments of all logs in some directories that are online."""
         for directory in directories:
             due = tuple(
-                _Due(log, log.log_start_offset, log.shortened, log.directory)
+                _Due(log, log.log_start_offset, log.truncation_count, log.directory)
                 for log in directory.logs.values()
                 if not log.failed and not log.limits and log.has_expired_segments
             )
@@ -86,8 +86,8 @@ class ExpiredSegments:
             return
         if result is not None:
             raise result
-        for log, start, shortened, path in due[:LOGS_PER_STEP_MAX]:
-            if log.failed or log.shortened != shortened or log.directory != path:
+        for log, start, truncation_count, path in due[:LOGS_PER_STEP_MAX]:
+            if log.failed or log.truncation_count != truncation_count or log.directory != path:
                 continue
             if directory.logs.get((log.topic, log.partition)) is not log:
                 continue

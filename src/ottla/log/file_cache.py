@@ -1,9 +1,9 @@
 """Open files under a bound: descriptors are scarce where partitions are many.
 
-A `Handle` stands for a path; its file is opened on first use and closed again when more than
-`capacity` are open and it is the one used longest ago. A pinned handle stays open: slices that
-are being sent and flushes in a worker thread hold pins. All of this belongs to the loop; a
-worker only ever gets the `File` of a pinned handle.
+A `Handle` stands for a path. Its file is opened on first use, and closed when more than `capacity`
+files are open and it is the least recently used. A pinned handle stays open: slices that are being
+sent and flushes in a worker thread hold pins. All of this belongs to the loop; a worker only gets
+the `File` of a pinned handle.
 """
 
 from collections import OrderedDict
@@ -24,7 +24,7 @@ class Handle:
         self._closing = False
 
     def file(self, *, create: bool = False) -> File:
-        """Return the open file, opening it where needed; valid until the loop's next act."""
+        """Return the open file, opening it where needed; valid until another file is opened."""
         file = self._file
         if file is None:
             return self._cache._open(self, create)
@@ -41,7 +41,7 @@ class Handle:
         return file
 
     def unpin(self) -> None:
-        """Give one pin back."""
+        """Release one pin."""
         assert self._pins > 0
         self._pins -= 1
         if self._pins == 0:
@@ -61,7 +61,7 @@ class Handle:
             file.close()
 
     def moved(self, path: str) -> None:
-        """Follow a rename; an open file needs no more than that."""
+        """Take over the new path of a renamed file; it stays open."""
         self.path = path
         if self._file is not None:
             self._file.path = path
@@ -79,7 +79,7 @@ class FileCache:
         self.disk = disk
         self.capacity = capacity
         self._idle: OrderedDict[Handle, None] = OrderedDict()
-        """Those that are open and may be closed, the one used longest ago first."""
+        """Open handles without a pin, least recently used first."""
         self._pinned_count = 0
 
     def handle(self, path: str) -> Handle:
@@ -102,9 +102,9 @@ class FileCache:
 
     def _unpinned(self, handle: Handle) -> None:
         self._pinned_count -= 1
-        self._idle[handle] = None  # Too many open ones are closed when the next file is opened.
+        self._idle[handle] = None  # Files above the bound are closed when the next one is opened.
 
     def _make_room(self, limit: int) -> None:
-        """Close the oldest until so many are open; the bound gives way to those that are pinned."""
+        """Close idle files until at most `limit` are open; pinned ones may exceed the bound."""
         while self._idle and len(self) > limit:
             next(iter(self._idle)).close()

@@ -1,12 +1,11 @@
-"""Making a log durable: what a worker thread syncs while the loop goes on appending.
+"""Flushing a log: a worker thread syncs files while the loop goes on appending.
 
-The loop prepares a job: it writes what the indexes and the leader epochs lack into their files,
-opens and pins every file with unsynced bytes. The worker syncs these by descriptor, so a folder
-renamed meanwhile does no harm, and puts the epoch file in its place. Back on the loop the
-recovery point moves. One job is under way per log; requests that come meanwhile share the next
-one (group commit).
+The loop prepares a job: it writes the new entries of indexes and leader epochs to their files, and
+opens and pins every file with unsynced bytes. The worker syncs them by descriptor, so a rename of
+the directory does no harm, and renames the new epoch file. Back on the loop the recovery point
+moves. A log has one job in progress; later requests share the next one (group commit).
 
-Source: UnifiedLog.{flush, roll}, LocalLog.flush; KAFKA-15391, KAFKA-13403 (a renamed folder).
+Source: UnifiedLog.{flush, roll}, LocalLog.flush; KAFKA-15391, KAFKA-13403 (a renamed directory).
 """
 
 import contextlib
@@ -29,21 +28,21 @@ Flushed = Pending[OSError | None]
 class FlushJob:
     """One flush.
 
-    Fields: `offset`: up to where the log is durable once `run` has returned, if it was not
-            shortened since: `shortened` says how often it was before; `with_active`: the active
-            segment is in it, too; `active_base`: the base offset of the active segment then.
+    Fields: `offset`: up to where the log is durable once `run` has returned, unless the log was
+            truncated since; `truncation_count`: the log's when the job was prepared;
+            `with_active`: the active segment is included; `active_base`: its base offset then.
     """
 
     disk: Disk
     offset: int
-    shortened: int
+    truncation_count: int
     with_active: bool
     active_base: int
     segments: list[Segment] = field(default_factory=list)
     handles: list[Handle] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
     own_files: list[File] = field(default_factory=list)
-    """Opened for this job alone; closed by it."""
+    """Opened and closed by this job alone."""
     renames: list[tuple[str, str]] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
 
@@ -52,7 +51,7 @@ class FlushJob:
         try:
             for file in (*self.files, *self.own_files):
                 file.sync()
-            # The folder may have been renamed for deletion: then its names matter no more.
+            # If the directory was renamed for deletion its names do not matter any more.
             for source, target in self.renames:
                 with contextlib.suppress(FileNotFoundError):
                     self.disk.rename(source, target)
@@ -64,7 +63,7 @@ class FlushJob:
                 file.close()
 
     def release(self, *, failed: bool) -> None:
-        """Unpin the files, on the loop; what was not synced is unsynced again."""
+        """Unpin the files, on the loop; after a failure the segments are unsynced again."""
         for handle in self.handles:
             handle.unpin()
         self.handles.clear()
@@ -76,10 +75,10 @@ class FlushJob:
 
 
 class Flusher:
-    """One log's flushes in workers: at most one under way, `job`.
+    """One log's flushes in workers: at most one in progress, `job`.
 
-    It knows its log only while one is: a log that is let go must be freed without a search for
-    cycles, which holds up the loop where there are thousands.
+    It has a reference to its log only during a flush. Otherwise a deleted log would need the cycle
+    collector, which holds up the loop when thousands are deleted.
     """
 
     __slots__ = ("_waiting", "job")
@@ -120,7 +119,7 @@ class Flusher:
             job.release(failed=result is not None)
         error = result if isinstance(result, OSError) else None
         if error is not None:
-            # What a failed fsync was to write may be gone from the page cache: no second try.
+            # No retry: after a failed fsync its pages may be gone from the page cache.
             log.fail()
             log.ports.on_failure(log, error)
         elif result is not None:

@@ -1,4 +1,4 @@
-"""One log directory: its lock, whose it is, how it was left, its checkpoints, its logs.
+"""One log directory: its lock, owner, last shutdown, checkpoints and logs.
 
 Source: LogManager, MetaPropertiesEnsemble, CleanShutdownFileHandler, OffsetCheckpointFile.
 """
@@ -24,16 +24,16 @@ from ottla.log.partition_log import PartitionLog
 
 
 class DirectoryRefused(Exception):
-    """The node must not use this directory: it is locked, or another node's."""
+    """This node must not use the directory: it is locked, or belongs to another node."""
 
 
 Written = Pending[OSError | None]
 
 
 class CoalescedWrite:
-    """Writes one small file in workers, one write at a time, skipping what is outdated.
+    """Writes one small file in workers, one write at a time, skipping outdated contents.
 
-    Fields: `refusal`: says why nothing may be written any more, None = it may.
+    Fields: `refusal`: returns why nothing may be written any more, None = it may.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class CoalescedWrite:
         self._next: tuple[Callable[[], bytes], Written] | None = None
 
     def write(self, content: Callable[[], bytes]) -> Written:
-        """Write what `content` returns when the turn comes, which is now if none is under way.
+        """Write what `content` returns: now, or when the write in progress has ended.
 
-        The answer comes once this content, or a later one, is durable: None = it is.
+        The promise completes with None once this content, or a later one, is durable.
         """
         if self._writing:
             written = self._next[1] if self._next is not None else Pending()
@@ -79,21 +79,21 @@ class CoalescedWrite:
             raise result
         if result is not None:
             self._on_failure(result)
-        following, self._next = self._next, None
-        if following is not None:
+        next_write, self._next = self._next, None
+        if next_write is not None:
             refusal = self._refusal()
             if refusal is None:
-                self._submit(*following)
+                self._submit(*next_write)
             else:
-                following[1].complete(refusal)
+                next_write[1].complete(refusal)
         written.complete(result)
 
 
 class LogDir:
     """See the module.
 
-    Fields: `directory_id`: from meta.properties, zero where that says none; `error`: why it is
-            offline, None = it is not; `was_clean`: whether the last shutdown was;
+    Fields: `directory_id`: from meta.properties, zero = it has none; `error`: why the directory is
+            offline, None = it is online; `was_clean`: whether the last shutdown was clean;
             `previous_epoch`: the broker's epoch at that shutdown, -1 = unknown.
     """
 
@@ -110,41 +110,41 @@ class LogDir:
         self.was_clean = False
         self.previous_epoch = -1
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.doubles: list[tuple[TopicPartition, str, str]] = []
-        """Partitions that a start found twice in it, with both paths; the second is not loaded."""
-        self.lost: dict[TopicPartition, set[Uuid]] = {}
-        """Partitions that it held when it went offline, or may have held, with their topic ids.
-
-        They lie there still, whatever the metadata says since: no copy may begin elsewhere.
-        """
+        self.duplicates: list[tuple[TopicPartition, str, str]] = []
+        """Partitions of which a start found two directories, both paths; the first is loaded."""
+        self.offline_replicas: dict[TopicPartition, set[Uuid]] = {}
+        """Partitions that it may have held when it went offline, with their topic ids: no copy may
+        be created elsewhere, whatever the metadata says."""
         self.strays: set[str] = set()
-        """Names of the folders that were set aside as nobody's, and are kept for people."""
-        self.unread: dict[str, OSError] = {}
-        """Folders that could not be read when this was started, or cannot be moved, and why.
+        """Names of the stray partition directories, which are kept for the operator."""
+        self.unusable: dict[str, OSError] = {}
+        """Partition directories that could not be read at start, or cannot be renamed, and why.
 
-        They stay as they are until the next start, and what the checkpoints said of them then,
-        too. No log of such a name is made: it may be there, on a disk that was not mounted.
+        They and their checkpoint entries are kept as they are until the next start. No log of such
+        a name is created: its data may be there, on a disk that was not mounted.
         """
-        self.leaving: dict[tuple[Uuid, int], set[str]] = {}
-        """The names of the folders that wait for their removal, by topic id and partition."""
-        self.durable: set[str] = set()
-        """Which of these names are on the disk for certain: a loss of power brings none back."""
-        self.stale: dict[TopicPartition, int] = {}
-        """Partitions of which the checkpoints may have entries of a log that is no more here.
+        self.deleting: dict[tuple[Uuid, int], set[str]] = {}
+        """The names of directories that wait for their removal, by topic id and partition."""
+        self.durable_renames: set[str] = set()
+        """Those of `deleting` whose rename is durable: a power loss cannot undo it."""
+        self.stale_entries: dict[TopicPartition, int] = {}
+        """Partitions whose checkpoint entries may be those of a log that is not here any more.
 
-        The number tells apart how often the name was given up. A log that takes the name before
-        the checkpoints are written anew is marked in its own folder (`UNTOLD`), or a crash in
-        between would have it take over its ancestor's start, high watermark and cleanness.
+        The number differs for each log that gave up the name. A log that takes the name before the
+        checkpoints are rewritten gets a marker file (`names.STALE_CHECKPOINTS`); else, after a
+        crash in between, it would take over the former log's start and high watermark.
         """
-        self.lacking: list[str] = []
-        """The logs that a start found to end below their checkpointed high watermark."""
+        self.below_high_watermark: list[str] = []
+        """Logs that ended below their checkpointed high watermark at start."""
         self.loaded = True
-        """Whether all of its logs are known; a clean shutdown may be claimed only then."""
+        """Whether all of its logs are loaded; only then may a shutdown be marked clean."""
         self._disk = disk
         self._workers = workers
         self._on_failure = on_failure
-        self._given_up = 0
-        self._kept: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+        self._stale_count = 0
+        self._unusable_entries: dict[str, dict[TopicPartition, int]] = {
+            name: {} for name in CHECKPOINTS
+        }
         self._release: Callable[[], None] | None = None
         self._writes = {
             name: CoalescedWrite(
@@ -152,7 +152,7 @@ class LogDir:
                 workers,
                 f"{path}/{name}",
                 lambda error: on_failure(self, error),
-                # An offline directory's logs are no more known: the file would say of none.
+                # `logs` of an offline directory is empty: the file would lose all entries.
                 lambda: self.error,
             )
             for name in (*CHECKPOINTS, names.RUNNING)
@@ -167,14 +167,15 @@ class LogDir:
 
     @property
     def may_be_clean(self) -> bool:
-        """Whether a shutdown that goes well leaves no log that has not been checked since a crash.
+        """Whether every log here was recovered since the last crash.
 
-        One of which the checkpoints speak may be on a disk that is not mounted.
+        A log of an unusable directory with checkpoint entries was not: it may be on a disk that is
+        not mounted.
         """
-        return self.loaded and (self.was_clean or not any(self._kept.values()))
+        return self.loaded and (self.was_clean or not any(self._unusable_entries.values()))
 
     def acquire(self, *, node_id: int, cluster_id: str | None) -> None:
-        """Make, lock and identify the directory.
+        """Create, lock and identify the directory.
 
         Raises: DirectoryRefused; OSError.
         """
@@ -203,31 +204,31 @@ class LogDir:
             self.directory_id = properties.directory_id
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         release, self._release = self._release, None
         if release is not None:
             release()
 
     def may_come_back(self) -> frozenset[tuple[Uuid, int]]:
-        """Return the replicas that a loss of power may bring back under the names they had."""
+        """Return the deleted replicas that a power loss may bring back under their old names."""
         return frozenset(
-            replica for replica, names in self.leaving.items() if not names <= self.durable
+            replica for replica, names in self.deleting.items() if not names <= self.durable_renames
         )
 
-    def going(self) -> frozenset[str]:
-        """Return the names under which replicas wait for their removal now."""
-        return frozenset(name for names in self.leaving.values() for name in names)
+    def deleting_names(self) -> frozenset[str]:
+        """Return the names of the directories that wait for their removal now."""
+        return frozenset(name for names in self.deleting.values() for name in names)
 
     def fail(self, error: OSError) -> None:
-        """Take it offline, and let those hear of it who must."""
+        """Take it offline through `LogDirs`, which notifies the broker."""
         self._on_failure(self, error)
 
-    def lose(self, key: TopicPartition, topic_id: Uuid) -> None:
-        """Remember for as long as it is offline that a replica is in it, or may be."""
-        self.lost.setdefault(key, set()).add(topic_id)
+    def add_offline_replica(self, key: TopicPartition, topic_id: Uuid) -> None:
+        """Record that a replica is, or may be, in this offline directory."""
+        self.offline_replicas.setdefault(key, set()).add(topic_id)
 
-    def take_clean_marker(self) -> None:
-        """Learn how the directory was left; from now on a crash is a crash. Blocks.
+    def take_clean_shutdown_file(self) -> None:
+        """Read and remove the clean shutdown file. Blocks.
 
         Raises: OSError.
         """
@@ -240,40 +241,42 @@ class LogDir:
         self._disk.remove(path)
         self._disk.sync_dir(self.path)
 
-    def write_clean_marker(self, broker_epoch: int) -> None:
-        """Say that everything here is as it should be. Blocks. Raises: OSError."""
+    def write_clean_shutdown_file(self, broker_epoch: int) -> None:
+        """Write the clean shutdown file. Blocks. Raises: OSError."""
         path = f"{self.path}/{names.CLEAN_SHUTDOWN}"
         self._disk.write_atomic(path, encode_clean_shutdown(broker_epoch))
 
     def write_running(self, broker_epoch: int, boot_id: str) -> Written:
-        """Say, in a worker, which registration uses the directory now, and in which boot."""
+        """Write the broker epoch and boot id that use the directory now, in a worker."""
         if self.error is not None:
             return completed(self.error)
         written = self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
-        known = len(self.lacking)
-        # It may have failed meanwhile for another reason, or be found to lack something.
+        known = len(self.below_high_watermark)
+        # Meanwhile the directory may have failed, or a log been found below its high watermark.
         written.then(
             lambda _: (
-                self.distrust() if self.error is not None or known < len(self.lacking) else None
+                self.mark_unclean()
+                if self.error is not None or known < len(self.below_high_watermark)
+                else None
             )
         )
         return written
 
-    def lacks_committed(self, name: str) -> None:
-        """Note a log that lacks what was committed: this registration has lost something.
+    def note_below_high_watermark(self, name: str) -> None:
+        """Note a log that lost committed records, so the broker must not register as unaffected.
 
-        So has the next one, should this process die before it can register as one that did.
+        The next start must not either, if this process dies before it has registered.
         """
-        self.lacking.append(name)
-        self.distrust()
+        self.below_high_watermark.append(name)
+        self.mark_unclean()
 
-    def distrust(self) -> None:
-        """Let the next start take this for an unclean end: what was written may be lost."""
+    def mark_unclean(self) -> None:
+        """Let the next start treat this as an unclean shutdown: writes may be lost."""
         path = f"{self.path}/{names.RUNNING}"
         try:
             self._disk.remove(path)
         except OSError:
-            # The disk may be past even that. Then a reboot, which such a disk needs, says it.
+            # If the disk fails here, too, the boot id will differ: such a disk needs a reboot.
             with contextlib.suppress(OSError):
                 file = self._disk.open(path)
                 file.truncate(0)
@@ -290,24 +293,24 @@ class LogDir:
         return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
 
     def checkpoint_all(self) -> Written:
-        """Write all four, in workers: from then on none speaks of a log that is no more."""
+        """Write all four, in workers; then they have no entry of a log that is not here."""
         if self.error is not None or not self.loaded:
-            return completed(self.error)  # Those that are not loaded yet would lose their entries.
+            return completed(self.error)  # Logs that are not loaded yet would lose their entries.
         done: Written = Pending()
-        stale = dict(self.stale)
-        limited = [(log, tuple(log.limits), log.shortened) for log in self._limited()]
-        left = len(CHECKPOINTS)
+        stale = dict(self.stale_entries)
+        limited = [(log, tuple(log.limits), log.truncation_count) for log in self._limited()]
+        remaining = len(CHECKPOINTS)
         failure: OSError | None = None
 
         def written(error: OSError | None) -> None:
-            nonlocal left, failure
-            left -= 1
+            nonlocal remaining, failure
+            remaining -= 1
             failure = failure or error
-            if left == 0:
+            if remaining == 0:
                 if failure is None:
-                    self._told(stale)
-                    for log, numbers, shortened in limited:
-                        self._lift_limits(log, numbers, shortened)
+                    self._remove_stale_markers(stale)
+                    for log, numbers, truncation_count in limited:
+                        self._lift_limits(log, numbers, truncation_count)
                 done.complete(failure)
 
         for name in CHECKPOINTS:
@@ -315,15 +318,17 @@ class LogDir:
         return done
 
     def _limited(self) -> list[PartitionLog]:
-        """Return the logs of which a checkpoint may say too much."""
+        """Return the logs with limits for their checkpoint entries."""
         return [log for log in self.logs.values() if log.limits]
 
-    def _lift_limits(self, log: PartitionLog, numbers: tuple[int, ...], shortened: int) -> None:
-        """Remove what the checkpoints that are durable now make superfluous."""
+    def _lift_limits(
+        self, log: PartitionLog, numbers: tuple[int, ...], truncation_count: int
+    ) -> None:
+        """Remove a log's limits, which the durable checkpoints make superfluous."""
         if self.error is not None:
             return
         try:
-            log.checkpointed(numbers, shortened)
+            log.checkpointed(numbers, truncation_count)
         except OSError as error:
             self._on_failure(self, error)
             return
@@ -339,68 +344,75 @@ class LogDir:
 
         self._workers.submit(lambda: self._disk.sync_dir(directory), synced)
 
-    def hides(self, key: TopicPartition) -> OSError | None:
-        """Return why a partition may be here though it was not found; None = it is not."""
-        return self.unread.get(names.folder_name(*key))
+    def unusable_error(self, key: TopicPartition) -> OSError | None:
+        """Return why a partition's directory cannot be used; None = it is not unusable."""
+        return self.unusable.get(names.partition_dir_name(*key))
 
-    def hold_back(self, log: PartitionLog, reason: OSError) -> None:
-        """Give a log up until the next start, which is to recover it from its recovery point."""
+    def take_log_offline(self, log: PartitionLog, reason: OSError) -> None:
+        """Take a log offline until the next start, which recovers it from its recovery point."""
         key = (log.topic, log.partition)
         for name, value in _CHECKPOINTED.items():
-            self._kept[name][key] = value(log)
-        self.unread[log.name] = reason
-        self.was_clean = False  # What it has not flushed is flushed by no shutdown.
+            self._unusable_entries[name][key] = value(log)
+        self.unusable[log.name] = reason
+        self.was_clean = False  # No shutdown flushes its unflushed records.
         del self.logs[key]
 
     def keep_entries(self, checkpoints: dict[str, dict[TopicPartition, int]]) -> None:
-        """Write the entries of folders that could not be read again with each checkpoint."""
+        """Keep the entries of unusable partition directories in each checkpoint."""
         for name, entries in checkpoints.items():
-            self._kept[name] = {key: entries[key] for key in entries if self.hides(key)}
+            self._unusable_entries[name] = {
+                key: entries[key] for key in entries if self.unusable_error(key)
+            }
 
     # --- entries of former logs ----------------------------------------------------------
 
-    def forget(self, key: TopicPartition) -> None:
-        """Note that what the checkpoints say of a partition is not true of a later log."""
-        self._given_up += 1
-        self.stale[key] = self._given_up
+    def mark_entries_stale(self, key: TopicPartition) -> None:
+        """Note that a partition's checkpoint entries do not hold for a later log of its name."""
+        self._stale_count += 1
+        self.stale_entries[key] = self._stale_count
 
-    def mark_if_stale(self, key: TopicPartition, path: str) -> bool:
-        """Let a start not believe the checkpoints of the log that is about to be made in `path`.
+    def write_stale_marker(self, key: TopicPartition, path: str) -> bool:
+        """Mark the log about to be created in `path`, so that a start ignores its stale entries.
 
-        The mark comes before all else in the folder, and is flushed with the log. A power loss
-        before that takes it only with the log's id, where the file system keeps the order of new
-        names; else the log, of which nothing is durable then, begins where its ancestor did.
-        Return whether that was necessary: then they are to be written. Raises: OSError.
+        The marker is the first file in the directory, and is flushed with the log. A power loss
+        before that removes it only together with the log's id, if the file system keeps the order
+        of new names; otherwise the log, of which nothing is durable yet, starts where the former
+        log did.
+        Return whether a marker was needed: the checkpoints must be rewritten then. Raises: OSError.
         """
-        if key not in self.stale:
+        if key not in self.stale_entries:
             return False
         self._disk.mkdir(path)
-        self._disk.open(f"{path}/{names.UNTOLD}", create=True).close()
+        self._disk.open(f"{path}/{names.STALE_CHECKPOINTS}", create=True).close()
         return True
 
-    def _told(self, stale: dict[TopicPartition, int]) -> None:
-        """Follow that the checkpoints have nothing of these former logs any more."""
+    def _remove_stale_markers(self, stale: dict[TopicPartition, int]) -> None:
+        """Remove the markers: the checkpoints have no entries of these former logs any more."""
         for key, number in stale.items():
-            if self.stale.get(key) != number:
-                continue  # The name was given up once more since.
-            del self.stale[key]
+            if self.stale_entries.get(key) != number:
+                continue  # Another log gave up the name since.
+            del self.stale_entries[key]
             log = self.logs.get(key)
             if log is not None:
                 try:
-                    self._disk.remove(f"{log.directory}/{names.UNTOLD}")
+                    self._disk.remove(f"{log.directory}/{names.STALE_CHECKPOINTS}")
                 except OSError as error:
                     self._on_failure(self, error)
                     return
                 log.names_changed = True
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Return what a checkpoint of now says."""
+        """Return the entries of a checkpoint written now."""
         value = _CHECKPOINTED[name]
         found = {key: value(log) for key, log in self.logs.items()}
         if name == names.CLEANER_OFFSETS:
             # Only logs that were ever cleaned have an entry, as in Kafka.
             found = {key: offset for key, offset in found.items() if offset > 0}
-        kept = {key: offset for key, offset in self._kept[name].items() if self.hides(key)}
+        kept = {
+            key: offset
+            for key, offset in self._unusable_entries[name].items()
+            if self.unusable_error(key)
+        }
         return kept | found
 
 

@@ -1,8 +1,9 @@
 """All log directories of a broker, and the logs in them.
 
-Order of a start: `acquire` (locks, whose they are), `load` (recovery in workers), then
+Order of a start: `acquire` (locks, node and cluster ids), `load` (recovery in workers), then
 `get_or_create` as the metadata says. A directory whose disk fails goes offline with all its logs;
-the others go on. Nothing here decides what a folder is worth: `load` asks.
+the others stay online. What to do with a partition directory found at start is the caller's
+decision: see `load`.
 
 Source: LogManager; KIP-112, KIP-858.
 """
@@ -26,16 +27,16 @@ from ottla.log.dir_loading import (
     ConfigOf,
     Decide,
     DirLoader,
-    FoundFolder,
+    PartitionDir,
     duplicates,
-    look_into,
+    read_partition_dir,
 )
 from ottla.log.expired_segments import ExpiredSegments
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
 from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir, Written
 from ottla.log.log_ports import LogPorts
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.undeletable_dirs import UndeletableDir
@@ -50,30 +51,32 @@ RECOVERY_THREADS_DEFAULT = 2
 
 
 class NameTaken(UndeletableDir):
-    """A log cannot be made: something of its name is there that is none, or cannot be read.
+    """A log cannot be created: its name is taken by a file or an unusable directory.
 
-    Its directory is well.
+    The log directory stays online.
     """
 
 
 class LoadResult(NamedTuple):
-    """What a start found: the logs, the names of folders set aside as strays, and what forbids
-    to go on (None = nothing): a partition that is in two folders. `unread`: why folders that
-    are called like a partition's were left alone.
+    """What a start found.
+
+    Fields: `strays`: names of stray partition directories; `problem`: why the node must not start,
+            None = it may: a partition has two directories; `unusable`: the errors of partition
+            directories that were not loaded.
     """
 
     logs: tuple[PartitionLog, ...]
     strays: tuple[str, ...]
     problem: str | None = None
-    unread: tuple[OSError, ...] = ()
+    unusable: tuple[OSError, ...] = ()
 
 
 class LogDirs:
     """See the module.
 
-    Fields: `on_offline`: told of a directory that failed and of the logs lost with it, unless the
-            caller of `fail` was the one who noticed. `on_retired`: told of each log that is
-            deleted or set aside.
+    Fields: `on_offline`: called with a directory that failed and its logs, unless the caller of
+            `fail` reported the failure itself. `on_log_removed`: called with each log that is
+            deleted or renamed to `-stray`.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class LogDirs:
     ) -> None:
         assert paths
         self.on_offline: Callable[[LogDir, list[PartitionLog]], None] | None = None
-        self.on_retired: Callable[[PartitionLog], None] | None = None
+        self.on_log_removed: Callable[[PartitionLog], None] | None = None
         self._disk = disk
         self._workers = workers
         self._clock = clock
@@ -104,21 +107,21 @@ class LogDirs:
             timers=timers,
             clock=clock,
             on_failure=lambda log, error: self._log_failed(log, error),
-            on_shortened=lambda log: self._rewrites.soon(self.directory_of(log)),
+            on_truncated=lambda log: self._rewrites.schedule(self.directory_of(log)),
             jitter_ms=lambda bound: dice.below(bound + 1) if dice is not None else 0,
         )
         self.dirs: tuple[LogDir, ...] = tuple(
             LogDir(disk, workers, path, self._dir_failed) for path in dict.fromkeys(paths)
         )
-        self._departures = AsyncDelete(
+        self._async_delete = AsyncDelete(
             disk,
             workers,
             clock,
             timers,
             delay_ms=delete_delay_ms,
             failed=self._dir_failed,
-            left=self._left,
-            ended=lambda: self._rewrites.begin(),
+            log_removed=self._log_removed,
+            batch_ended=lambda: self._rewrites.write_due(),
         )
         self._rewrites = CheckpointRewrites(
             disk,
@@ -126,7 +129,7 @@ class LogDirs:
             clock,
             timers,
             failed=self._dir_failed,
-            is_busy=lambda: self._departures.is_busy,
+            is_busy=lambda: self._async_delete.is_busy,
         )
         self._expired = ExpiredSegments(
             disk,
@@ -139,9 +142,10 @@ class LogDirs:
     # --- start ---------------------------------------------------------------------------
 
     def acquire(self, *, node_id: int, cluster_id: str | None) -> None:
-        """Lock the directories and check whose they are. Blocks.
+        """Lock the directories and check their meta.properties. Blocks.
 
-        Raises: DirectoryRefused where one is locked or another node's; OSError where none works.
+        Raises: DirectoryRefused where one is locked or belongs to another node; OSError where none
+                is usable.
         """
         for directory in self.dirs:
             try:
@@ -157,7 +161,8 @@ class LogDirs:
     def load(self, decide: Decide, config_of: ConfigOf) -> Pending[LoadResult]:
         """Find and load the logs of all directories.
 
-        `decide(topic, partition, topic_id)` is asked, on the loop, of each folder that has an id.
+        `decide(topic, partition, topic_id)` is called, on the loop, for each partition directory
+        with a topic id.
         """
         result: Pending[LoadResult] = Pending()
         loaders = [
@@ -167,22 +172,25 @@ class LogDirs:
                 decide=decide,
                 config_of=config_of,
                 threads=self._recovery_threads,
-                mark=self._departures.set_aside,
+                mark=self._async_delete.rename_dir,
                 failed=self._dir_failed,
             )
             for directory in self.online_dirs
         ]
-        left = [len(loaders)]
+        remaining = [len(loaders)]
         strays: list[str] = []
 
         def loaded(found: list[str] | None) -> None:
-            left[0] -= 1
+            remaining[0] -= 1
             strays.extend(found or ())
-            if left[0] == 0:
-                unread = (error for each in self.dirs for error in each.unread.values())
+            if remaining[0] == 0:
+                unusable = (error for each in self.dirs for error in each.unusable.values())
                 result.complete(
                     LoadResult(
-                        tuple(self.logs()), tuple(sorted(strays)), self._duplicate(), tuple(unread)
+                        tuple(self.logs()),
+                        tuple(sorted(strays)),
+                        self._duplicate(),
+                        tuple(unusable),
                     )
                 )
 
@@ -215,9 +223,9 @@ class LogDirs:
         return tuple(each.directory_id for each in self.online_dirs if each.directory_id != NO_UUID)
 
     @property
-    def lacking(self) -> list[str]:
-        """The logs that were found to end below their checkpointed high watermark."""
-        return [name for directory in self.dirs for name in directory.lacking]
+    def below_high_watermark(self) -> list[str]:
+        """The logs that ended below their checkpointed high watermark at start."""
+        return [name for directory in self.dirs for name in directory.below_high_watermark]
 
     def logs(self) -> Iterator[PartitionLog]:
         """Yield the logs that are online."""
@@ -232,13 +240,13 @@ class LogDirs:
                 return log
         return None
 
-    def lost_ids(self, topic: str, partition: int) -> set[Uuid]:
-        """Return the topics whose log of that name is, or may be, in an offline directory."""
+    def offline_topic_ids(self, topic: str, partition: int) -> set[Uuid]:
+        """Return the ids of topics whose partition is, or may be, in an offline directory."""
         key = (topic, partition)
-        return {lost for each in self.offline_dirs for lost in each.lost.get(key, ())}
+        return {lost for each in self.offline_dirs for lost in each.offline_replicas.get(key, ())}
 
     def directory_of(self, log: PartitionLog) -> LogDir | None:
-        """Return the directory that holds `log` now."""
+        """Return the log directory that holds `log` now."""
         for directory in self.dirs:
             if directory.logs.get((log.topic, log.partition)) is log:
                 return directory
@@ -254,31 +262,31 @@ class LogDirs:
         directory_id: Uuid = NO_UUID,
         is_new: bool = True,
     ) -> PartitionLog:
-        """Return the log of a partition of this topic id, made where it is not here yet.
+        """Return the log of a partition of this topic id; create it if it does not exist.
 
-        A log of the same name but another id is set aside first, never touched otherwise.
+        A log of the same name but another topic id is renamed to `-stray` first, and kept.
 
-        Fields: `directory_id`: where the metadata wants it, zero = wherever there are fewest;
-                `is_new`: no data can exist elsewhere. Otherwise an offline directory may hold
-                it, and a second copy must not begin from nothing (KAFKA-16234).
-        Raises: FolderKept; OSError where its directory is offline, or the disk fails, which the
-                directory then goes offline for, too.
+        Fields: `directory_id`: the log directory that the metadata names, zero = the one with the
+                fewest logs; `is_new`: no data can exist elsewhere. Otherwise an offline directory
+                may hold it, and no second, empty copy may be created (KAFKA-16234).
+        Raises: UndeletableDir; OSError where its directory is offline, or where the disk fails:
+                then the directory goes offline, too.
         """
-        self._departures.finish((topic, partition))
+        self._async_delete.rename_now((topic, partition))
         found = self.get(topic, partition)
         if found is not None and found.topic_id == topic_id:
             return found
-        self._refuse_hidden((topic, partition))
+        self._check_usable((topic, partition))
         if found is not None:
             holder = self.directory_of(found)
             assert holder is not None
-            self._departures.retire(holder, found, FolderKind.STRAY)
+            self._async_delete.remove_log(holder, found, PartitionDirKind.STRAY)
         directory = self._choose(topic, topic_id, partition, directory_id, is_new)
-        path = f"{directory.path}/{names.folder_name(topic, partition)}"
+        path = f"{directory.path}/{names.partition_dir_name(topic, partition)}"
         try:
-            self._clear_the_way(directory, path, topic, partition, topic_id)
-            if directory.mark_if_stale((topic, partition), path):
-                self._rewrites.soon(directory)
+            self._rename_other_incarnation(directory, path, topic, partition, topic_id)
+            if directory.write_stale_marker((topic, partition), path):
+                self._rewrites.schedule(directory)
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
@@ -291,28 +299,28 @@ class LogDirs:
         return log
 
     def _fail_soon(self, directory: LogDir, error: OSError) -> None:
-        # Not at once: who asks for a log is in the midst of following the metadata.
+        # Not at once: the caller is applying a metadata update.
         now_ms = self._clock.monotonic_ms()
         self._timers.at(now_ms, lambda: self._dir_failed(directory, error))
 
-    def _clear_the_way(
+    def _rename_other_incarnation(
         self, directory: LogDir, path: str, topic: str, partition: int, topic_id: Uuid
     ) -> None:
-        """Set aside a folder that has the name already but is another incarnation's."""
+        """Rename a directory of this name that belongs to another incarnation of the topic."""
         if not self._disk.exists(path) and not self._disk.is_link(path):
             return
-        folder = look_into(self._disk, directory.path, path.rpartition("/")[2])
-        if folder is None:
+        partition_dir = read_partition_dir(self._disk, directory.path, path.rpartition("/")[2])
+        if partition_dir is None:
             raise NameTaken(errno.ENOTDIR, "Not a directory", path)
-        if folder.unread is not None:
-            error = folder.unread
+        if partition_dir.error is not None:
+            error = partition_dir.error
             raise NameTaken(error.errno, error.strerror, error.filename)
-        if folder.topic_id != topic_id:
-            self._departures.set_aside(directory, folder, FolderKind.STRAY)
+        if partition_dir.topic_id != topic_id:
+            self._async_delete.rename_dir(directory, partition_dir, PartitionDirKind.STRAY)
 
-    def _refuse_hidden(self, key: TopicPartition) -> None:
+    def _check_usable(self, key: TopicPartition) -> None:
         for directory in self.online_dirs:
-            error = directory.hides(key)
+            error = directory.unusable_error(key)
             if error is not None:
                 raise NameTaken(error.errno, error.strerror, error.filename)
 
@@ -322,12 +330,12 @@ class LogDirs:
         key = (topic, partition)
         for directory in self.offline_dirs:
             wanted = directory_id != NO_UUID and directory.directory_id == directory_id
-            if wanted or topic_id in directory.lost.get(key, ()):
-                directory.lose(key, topic_id)
+            if wanted or topic_id in directory.offline_replicas.get(key, ()):
+                directory.add_offline_replica(key, topic_id)
                 raise OSError(5, f"the log of {topic}-{partition} is offline", directory.path)
         if not is_new and self.offline_dirs:
             for directory in self.offline_dirs:
-                directory.lose(key, topic_id)
+                directory.add_offline_replica(key, topic_id)
             offline = ", ".join(directory.path for directory in self.offline_dirs)
             raise OSError(5, f"{topic}-{partition} may be on an offline directory", offline)
         for directory in self.online_dirs:
@@ -338,42 +346,44 @@ class LogDirs:
         return min(self.online_dirs, key=lambda directory: len(directory.logs))
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Delete a log: its name is free at once, its folder goes a little later.
+        """Delete a log: its name is free at once, its directory is removed later.
 
-        A log that is not here, or whose folder has vanished, counts as deleted; return whether
-        there was one. What an offline directory holds stays there, and is remembered: a replica
-        that comes back would begin a second time, and the start after the mending refuse both.
-        One of very many is renamed a moment later: see `settled`. Raises: FolderKept; OSError.
+        A log that is not here, or whose directory has vanished, counts as deleted; return whether
+        there was one. Replicas in an offline directory are kept and remembered: if one were created
+        a second time, the next start with both directories would refuse to go on.
+        In a large batch the rename may be postponed: see `renames_done`.
+
+        Raises: UndeletableDir; OSError.
         """
         log = self.get(topic, partition)
         if log is None:
             return False
         directory_of_it = self.directory_of(log)
         assert directory_of_it is not None
-        self._departures.delete(directory_of_it, log)
+        self._async_delete.delete(directory_of_it, log)
         return True
 
-    def discard(self, directory: LogDir, folder: FoundFolder) -> None:
-        """Let a folder that no open log uses go, as a deleted log's does. Raises: OSError."""
-        if folder.kind is not FolderKind.DELETE:  # Else it goes already.
-            self._departures.set_aside(directory, folder, FolderKind.DELETE)
-            self._rewrites.soon(directory)
+    def delete_dir(self, directory: LogDir, partition_dir: PartitionDir) -> None:
+        """Delete a partition directory that no open log uses. Raises: OSError."""
+        if partition_dir.kind is not PartitionDirKind.DELETE:  # Else it is scheduled already.
+            self._async_delete.rename_dir(directory, partition_dir, PartitionDirKind.DELETE)
+            self._rewrites.schedule(directory)
 
-    def settled(self) -> Pending[None]:
-        """Return the promise that every log that was deleted has its folder's name no more."""
-        return self._departures.settled()
+    def renames_done(self) -> Pending[None]:
+        """Return a promise that completes when the directories of all deleted logs are renamed."""
+        return self._async_delete.renames_done()
 
-    def told(self, directory: LogDir) -> Written:
-        """Return the promise that no checkpoint speaks of what left a directory.
+    def rewritten(self, directory: LogDir) -> Written:
+        """Return a promise that completes when no checkpoint has an entry of a deleted log.
 
         See `CheckpointRewrites`.
         """
-        return self._rewrites.told(directory)
+        return self._rewrites.rewritten(directory)
 
-    def _left(self, directory: LogDir, log: PartitionLog) -> None:
-        self._rewrites.soon(directory)
-        if self.on_retired is not None:
-            self.on_retired(log)
+    def _log_removed(self, directory: LogDir, log: PartitionLog) -> None:
+        self._rewrites.schedule(directory)
+        if self.on_log_removed is not None:
+            self.on_log_removed(log)
 
     def delete_expired_segments(self) -> None:
         """Delete the segments below the log starts, once these are durable."""
@@ -382,16 +392,16 @@ class LogDirs:
     # --- checkpoints ---------------------------------------------------------------------
 
     def note_running(self, broker_epoch: int, boot_id: str) -> None:
-        """Write into each directory, in workers, which registration uses it, in which boot."""
+        """Write the broker epoch and boot id into each directory, in workers."""
         for directory in self.online_dirs:
             directory.write_running(broker_epoch, boot_id)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log was flushed, in workers."""
+        """Write each log's recovery point, in workers."""
         self._checkpoint(names.RECOVERY_POINTS)
 
     def checkpoint_log_starts(self) -> None:
-        """Write where each log starts, in workers."""
+        """Write each log's start offset, in workers."""
         self._checkpoint(names.LOG_STARTS)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -399,7 +409,7 @@ class LogDirs:
         self._checkpoint(names.HIGH_WATERMARKS)
 
     def checkpoint_cleaned(self, log: PartitionLog) -> None:
-        """Write up to where the logs of this one's directory are clean, in a worker."""
+        """Write the cleaner offsets of this log's directory, in a worker."""
         directory = self.directory_of(log)
         if directory is not None:
             directory.checkpoint(names.CLEANER_OFFSETS)
@@ -416,34 +426,34 @@ class LogDirs:
     # --- failure -------------------------------------------------------------------------
 
     def fail(self, log: PartitionLog, error: OSError) -> list[PartitionLog]:
-        """Take the directory of `log` offline; return the logs lost with it, `log` included."""
+        """Take the directory of `log` offline; return its logs, `log` included."""
         directory = self.directory_of(log)
         log.fail()
         if directory is None:
             return [log]
         return self._take_offline(directory, error)
 
-    def hold_back(self, log: PartitionLog, reason: OSError) -> None:
-        """Take one log out of use until the next start; its folder stays, and so does its name."""
+    def take_log_offline(self, log: PartitionLog, reason: OSError) -> None:
+        """Take one log offline until the next start; its directory keeps its name."""
         directory = self.directory_of(log)
         log.fail()
         if directory is not None:
-            directory.hold_back(log, reason)
+            directory.take_log_offline(log, reason)
 
     def _take_offline(self, directory: LogDir, error: OSError) -> list[PartitionLog]:
         if directory.error is None:
             directory.error = error
-            directory.distrust()
+            directory.mark_unclean()
         lost = list(directory.logs.values())
         for key, log in directory.logs.items():
-            directory.lose(key, log.topic_id)
+            directory.add_offline_replica(key, log.topic_id)
             log.fail()
         directory.logs.clear()
-        self._departures.give_up(directory)
+        self._async_delete.directory_offline(directory)
         return lost
 
     def _log_failed(self, log: PartitionLog, error: OSError) -> None:
-        """A worker met a broken disk under a log, which may have been deleted since."""
+        """Handle a disk error of a worker; the log may have been deleted since."""
         directory = self.directory_of(log)
         if directory is not None:
             self._dir_failed(directory, error)
@@ -458,16 +468,16 @@ class LogDirs:
     # --- end -----------------------------------------------------------------------------
 
     def shutdown(self, broker_epoch: int = -1) -> Pending[None]:
-        """Flush everything, say on disk that it was done, give the locks back."""
+        """Flush everything, write the clean shutdown files, release the locks."""
         done: Pending[None] = Pending()
-        self._departures.finish_all()
+        self._async_delete.rename_all_now()
         dirs = self.online_dirs
-        left = [len(dirs)]
+        remaining = [len(dirs)]
 
         def ended(directory: LogDir, result: BaseException | None) -> None:
             directory.release()
-            left[0] -= 1
-            if left[0] == 0:
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 self.release()
                 done.complete(None)
             if result is not None and not isinstance(result, OSError):
@@ -477,10 +487,10 @@ class LogDirs:
             self.release()
             done.complete(None)
         for directory in dirs:
-            self._shut(directory, broker_epoch, ended)
+            self._shut_down(directory, broker_epoch, ended)
         return done
 
-    def _shut(
+    def _shut_down(
         self,
         directory: LogDir,
         broker_epoch: int,
@@ -490,11 +500,11 @@ class LogDirs:
         logs = iter(tuple(directory.logs.values()))
 
         def close_some() -> None:
-            """Close a few, so that no more files are open at once, and no step is long."""
+            """Close the next logs: a bounded number keeps steps short and few files open."""
             nonlocal clean
             some = tuple(islice(logs, LOGS_PER_STEP_MAX))
             if not some:
-                self.told(directory).then(lambda _: directory.checkpoint_all().then(written))
+                self.rewritten(directory).then(lambda _: directory.checkpoint_all().then(written))
                 return
             jobs: list[tuple[PartitionLog, FlushJob]] = []
             for log in some:
@@ -521,8 +531,8 @@ class LogDirs:
             if result is not None:
                 for log in directory.logs.values():
                     log.close()
-                # What a failed sync was to write may be gone, and the process ends by itself.
-                directory.distrust()
+                # After a failed sync the data may be lost, whatever a second one returns.
+                directory.mark_unclean()
                 ended(directory, result)
                 return
             for log in some:
@@ -530,16 +540,16 @@ class LogDirs:
             close_some()
 
         def written(error: OSError | None) -> None:
-            vouches = clean and error is None
-            # Last of all: it vouches for everything else.
+            is_clean = clean and error is None
+            # The last write: the file states that everything else was written.
             self._workers.submit(
-                lambda: directory.write_clean_marker(broker_epoch) if vouches else None,
+                lambda: directory.write_clean_shutdown_file(broker_epoch) if is_clean else None,
                 lambda result: ended(directory, result),
             )
 
         close_some()
 
     def release(self) -> None:
-        """Give the locks back: after `shutdown`, or where a start was refused."""
+        """Release the locks: after `shutdown`, or after a refused start."""
         for directory in self.dirs:
             directory.release()

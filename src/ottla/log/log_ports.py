@@ -1,4 +1,4 @@
-"""What logs need of the world, as one value for all logs of a node."""
+"""The ports that all logs of a node share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ def ignore_failure(log: "PartitionLog", error: OSError) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class LogPorts:
-    """What logs need of the world.
+    """The ports and callbacks of a node's logs.
 
-    Fields: `on_failure`: a worker met a broken disk; `has_checkpoints`: somebody writes the
-            recovery points and log starts of these logs, and a start believes them;
-            `on_shortened`: the checkpoints of a log say too much, and are to be written anew;
+    Fields: `on_failure`: called when a worker's disk operation failed; `has_checkpoints`: the
+            recovery points and log starts of these logs are checkpointed, and a start uses them;
+            `on_truncated`: called when a truncation requires the log's checkpoints to be rewritten;
             `jitter_ms(bound)`: an integer of [0, bound].
     """
 
@@ -37,5 +37,5 @@ class LogPorts:
     clock: Clock
     on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
     has_checkpoints: bool = True
-    on_shortened: Callable[["PartitionLog"], None] = ignore
+    on_truncated: Callable[["PartitionLog"], None] = ignore
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)

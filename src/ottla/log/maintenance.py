@@ -1,9 +1,9 @@
-"""What happens to a log beside appending and reading: flushes and retention.
+"""Flushes and retention of a log.
 
-These functions are methods of `PartitionLog` in all but place. They run on the loop.
+Functions on a `PartitionLog`; they run on the loop.
 
 Retention has two steps: the log start moves, in memory, and readers see nothing below it any more;
-the files are deleted once the log start is durable, in a checkpoint or as a snapshot of metadata.
+the files are deleted once the log start is durable, in a checkpoint or as a metadata snapshot.
 
 Source: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset}, LocalLog.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ExpiredSegment(NamedTuple):
-    """A segment that lies below the log start now, and goes."""
+    """A segment that is below the log start now, and will be deleted."""
 
     base_offset: int
     size: int
@@ -34,7 +34,7 @@ class ExpiredSegment(NamedTuple):
 def prepare_flush(
     log: "PartitionLog", *, include_active: bool, under_way: FlushJob | None = None
 ) -> FlushJob:
-    """Pin all that is unsynced, or `under_way`, and return the job that syncs it.
+    """Pin all unsynced files, and those of the flush `under_way`; return the job that syncs them.
 
     Raises: OSError.
     """
@@ -42,7 +42,7 @@ def prepare_flush(
     job = FlushJob(
         disk=log.ports.disk,
         offset=log.log_end_offset if include_active else active.base_offset,
-        shortened=log.shortened,
+        truncation_count=log.truncation_count,
         with_active=include_active,
         active_base=active.base_offset,
     )
@@ -97,7 +97,7 @@ def _add_epochs(log: "PartitionLog", job: FlushJob) -> None:
 
 
 def advance_log_start(log: "PartitionLog", offset: int) -> None:
-    """Move the log start forward, in memory; the checkpoint follows."""
+    """Move the log start forward, in memory; it is checkpointed later."""
     if offset > log.log_start_offset:
         log.log_start_offset = offset
         log.epochs.truncate_from_start(offset)
@@ -105,7 +105,7 @@ def advance_log_start(log: "PartitionLog", offset: int) -> None:
 
 
 def expire_segments(log: "PartitionLog", now_ms: int) -> list[ExpiredSegment]:
-    """Move the log start behind the segments that may go; return them. Raises: OSError."""
+    """Move the log start behind the expired segments; return them. Raises: OSError."""
     reasons = expired(
         _facts(log),
         log.config,
@@ -126,15 +126,15 @@ def expire_segments(log: "PartitionLog", now_ms: int) -> list[ExpiredSegment]:
 
 
 def delete_expired_segments(log: "PartitionLog", durable_start: int) -> int:
-    """Delete the segments that lie wholly below a log start that a loss of power leaves.
+    """Delete the segments that are wholly below a log start that is durable; return how many.
 
-    The names go one by one, and a loss of power may bring back any of them: only because the start
-    is known then is a gap among them not taken for lost records. Return how many were deleted.
+    The files are renamed one by one, and a power loss may undo any of the renames. Without a
+    durable log start recovery would take a gap among the segments for lost records.
     Raises: OSError.
     """
     count = expired_count(log, min(durable_start, log.log_start_offset))
     if log.limits or not count:
-        return 0  # Limits lower what the checkpoints say; they are lifted soon.
+        return 0  # Limits lower the checkpointed log start; they are removed soon.
     gone = log.segments.take_first(count)
     log.size_bytes -= sum(segment.size for segment in gone)
     delete_segments(log, gone)
@@ -143,7 +143,7 @@ def delete_expired_segments(log: "PartitionLog", durable_start: int) -> int:
 
 
 def expired_count(log: "PartitionLog", start: int) -> int:
-    """Return how many segments lie wholly below an offset; never the active one."""
+    """Return how many segments are wholly below an offset; never the active one."""
     count = 0
     while count + 1 < len(log.segments) and log.segments[count + 1].base_offset <= start:
         count += 1
@@ -151,7 +151,7 @@ def expired_count(log: "PartitionLog", start: int) -> int:
 
 
 def _facts(log: "PartitionLog") -> list[SegmentFacts]:
-    """Return what retention asks; a segment's largest timestamp is read once and kept."""
+    """Return the segments' facts for retention; a largest timestamp is read once and kept."""
     facts: list[SegmentFacts] = []
     needs_time = log.config.deletes and log.config.retention_ms >= 0
     for index, segment in enumerate(log.segments):
@@ -172,12 +172,12 @@ def _newest_ms(log: "PartitionLog", segment: Segment) -> int:
 
 
 def delete_segments(log: "PartitionLog", segments: Iterable[Segment]) -> None:
-    """Rename the segments' files away, and remove them after `file.delete.delay.ms`.
+    """Rename the segments' files to `.deleted`, and remove them after `file.delete.delay.ms`.
 
-    Whoever reads one of them keeps reading: the files stay open while pinned. Raises: OSError.
+    Readers can go on: the files stay open while pinned. Raises: OSError.
     """
     disk = log.ports.disk
-    doomed: list[str] = []
+    renamed: list[str] = []
     for segment in segments:
         for suffix in names.SEGMENT_SUFFIXES:
             path = segment.path(suffix)
@@ -185,12 +185,12 @@ def delete_segments(log: "PartitionLog", segments: Iterable[Segment]) -> None:
                 disk.rename(path, path + names.DELETED)
             except FileNotFoundError:
                 continue
-            doomed.append(path + names.DELETED)
+            renamed.append(path + names.DELETED)
         segment.moved(segment.directory, names.DELETED)
         segment.close()
 
     def remove() -> None:
-        for path in doomed:
+        for path in renamed:
             disk.remove(path)
 
     def removed(result: BaseException | None) -> None:

@@ -1,6 +1,6 @@
-"""`meta.properties`: whose log directory this is.
+"""`meta.properties`: the node, cluster and id of a log directory.
 
-Version 1 (KRaft) names node, cluster and directory; version 0 (ZooKeeper) has `broker.id`. The
+Version 1 (KRaft) has node, cluster and directory id; version 0 (ZooKeeper) has `broker.id`. The
 file is Java properties; Kafka's `Properties.store` escapes `:`, `=`, `#`, `!` and `\\`.
 
 Source: MetaProperties, MetaPropertiesEnsemble.verify; KIP-858 (directory ids).
@@ -19,7 +19,7 @@ _LINE = re.compile(r"((?:\\.|[^\\=:])*?)\s*[=:]\s*(.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """The file's content. `None` = not said.
+    """The file's content. `None` = absent.
 
     Version 0 may lack all three; version 1 must have cluster and node.
     """

@@ -1,4 +1,4 @@
-"""Names of a log's files and folders, as Kafka writes them.
+"""Names of a log's files and directories, as Kafka writes them.
 
 Source: LogFileUtils, LocalLog.{logDirName, logDeleteDirName, logStrayDirName,
 parseTopicPartitionName}.
@@ -27,28 +27,29 @@ META_PROPERTIES: Final = "meta.properties"
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RUNNING: Final = ".ottla_running"
-"""Which registration of which boot of the machine used a folder last; Kafka ignores it."""
-UNTOLD: Final = ".ottla_untold"
-"""In a log's folder: what the checkpoints say of its name is a former log's; Kafka ignores it."""
+"""In a log directory: broker epoch and boot id of its last user; Kafka ignores it."""
+STALE_CHECKPOINTS: Final = ".ottla_untold"
+"""In a partition directory: the checkpoints' entries are a former log's; Kafka ignores it."""
 TRUNCATION: Final = ".ottla_truncation"
-"""In a log's folder, with a number: the most that the checkpoints may say; Kafka ignores it."""
+"""In a partition directory, with a number: bounds for the checkpoints' entries
+(`checkpoint_limits`); Kafka ignores it."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
-FOLDER_NAME_BYTES_MAX: Final = 255
-"""What file systems take; the topic's part of a longer name is cut."""
+DIR_NAME_BYTES_MAX: Final = 255
+"""What file systems allow; in a longer name the topic is cut."""
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)")
 PARTITION_MAX: Final = 2**31 - 1
 
-_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-_MARKED_FOLDER = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>delete|stray|future)")
+_DIR_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_WITH_SUFFIX = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>delete|stray|future)")
 
 
-class FolderKind(Enum):
-    """What a partition's folder is, by the end of its name."""
+class PartitionDirKind(Enum):
+    """The kind of a partition directory, by its name's suffix."""
 
     LIVE = "live"
     DELETE = "delete"
@@ -56,12 +57,12 @@ class FolderKind(Enum):
     FUTURE = "future"
 
 
-class PartitionFolder(NamedTuple):
-    """A folder's name, read. The topic of a marked one may have been cut."""
+class PartitionDirName(NamedTuple):
+    """The parsed name of a partition directory. With a suffix the topic may be cut."""
 
     topic: str
     partition: int
-    kind: FolderKind
+    kind: PartitionDirKind
 
 
 def segment_name(base_offset: int, suffix: str) -> str:
@@ -75,41 +76,43 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
-def folder_name(topic: str, partition: int) -> str:
-    """Return the name of the folder that holds a partition's log."""
+def partition_dir_name(topic: str, partition: int) -> str:
+    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
-def marked_folder_name(topic: str, partition: int, token: str, kind: FolderKind) -> str:
-    """Return the name of a folder on its way out; `token` is 32 hexadecimal digits."""
-    assert kind is not FolderKind.LIVE
+def partition_dir_name_with_suffix(
+    topic: str, partition: int, token: str, kind: PartitionDirKind
+) -> str:
+    """Return a partition directory's `-delete` or `-stray` name; `token`: 32 hex digits."""
+    assert kind is not PartitionDirKind.LIVE
     assert len(token) == 32
     return topic_in_name(topic, partition, kind) + f"-{partition}.{token}-{kind.value}"
 
 
-def topic_in_name(topic: str, partition: int, kind: FolderKind) -> str:
-    """Return what the name of a partition's folder of this kind has of the topic's name."""
-    if kind is FolderKind.LIVE:
+def topic_in_name(topic: str, partition: int, kind: PartitionDirKind) -> str:
+    """Return the topic's name as a partition directory's name of this kind contains it."""
+    if kind is PartitionDirKind.LIVE:
         return topic
     end = f"-{partition}.{'0' * 32}-{kind.value}"
-    return topic[: FOLDER_NAME_BYTES_MAX - len(end)]
+    return topic[: DIR_NAME_BYTES_MAX - len(end)]
 
 
-def parse_folder_name(name: str) -> PartitionFolder | None:
-    """Return what a folder of a log directory holds; None where it is no partition's.
+def parse_partition_dir_name(name: str) -> PartitionDirName | None:
+    """Return what a directory's name says; None where it is no partition directory's.
 
-    A name that is only read like a partition's, as t-00, is none: a copy of people's beside t-0
-    would be a second folder of the same log.
+    A name that Kafka would not write, as t-00, is none: beside t-0 it would be a second directory
+    of the same partition.
     """
-    kind = FolderKind.LIVE
-    marked = _MARKED_FOLDER.fullmatch(name)
+    kind = PartitionDirKind.LIVE
+    marked = _WITH_SUFFIX.fullmatch(name)
     if marked:
-        kind = FolderKind(marked["kind"])
+        kind = PartitionDirKind(marked["kind"])
         name = marked["what"]
-    found = _FOLDER.fullmatch(name)
+    found = _DIR_NAME.fullmatch(name)
     if not found:
         return None
     topic, partition = found["topic"], int(found["partition"])
-    if partition > PARTITION_MAX or folder_name(topic, partition) != name:
+    if partition > PARTITION_MAX or partition_dir_name(topic, partition) != name:
         return None
-    return PartitionFolder(topic, partition, kind)
+    return PartitionDirName(topic, partition, kind)

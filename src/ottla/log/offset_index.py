@@ -1,12 +1,12 @@
 """The sparse index from offsets to positions in a segment's file.
 
 An entry is 8 bytes: the offset of a batch's last record, relative to the segment's base offset
-(int32), and the position of that batch (int32). Offsets and positions only grow. A lookup
-gives the entry with the largest offset not above the target: scanning on from its position
-must meet the target, if the segment has it.
+(int32), and the position of that batch (int32). Offsets and positions strictly grow. A lookup
+returns the entry with the largest offset not above the target: a scan from its position finds the
+target, if the segment has it.
 
-The index of the segment being written lives in memory, 8 bytes an entry, and goes to its file
-when the log is flushed or rolled: nothing reads it there before. Older ones stay on disk.
+The active segment's index is in memory, 8 bytes an entry, and is written to its file when the log
+is flushed or rolled; it is not read from there before. Indexes of other segments stay on disk.
 
 Source: OffsetIndex, AbstractIndex.
 """
@@ -41,7 +41,7 @@ class OffsetIndex:
         self._offsets = array("i")
         self._positions = array("i")
         self._written = 0
-        """How many entries the file is known to hold; more bytes there are stale."""
+        """How many entries the file is known to hold; further bytes are stale."""
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -79,7 +79,7 @@ class OffsetIndex:
         self._written = min(self._written, keep)
 
     def write(self, file: File) -> None:
-        """Bring the file up to date. Raises: OSError, after which it can be tried again."""
+        """Bring the file up to date. Raises: OSError; it can be retried."""
         count = len(self._offsets)
         start = self._written * ENTRY_SIZE
         if start < count * ENTRY_SIZE:
@@ -93,7 +93,7 @@ class OffsetIndex:
 
     @staticmethod
     def load(data: bytes, base_offset: int, size_max: int) -> "OffsetIndex":
-        """Return the index that a file's content is. Raises: ValueError where it is corrupt."""
+        """Return the index in a file's content. Raises: ValueError where it is corrupt."""
         if len(data) % ENTRY_SIZE:
             raise ValueError(f"an offset index of {len(data)} bytes is not whole entries")
         index = OffsetIndex(base_offset, size_max)

@@ -23,10 +23,10 @@ def open_log(
     high_watermark: int = 0,
     keep_below: int = 0,
 ) -> PartitionLog:
-    """Load, recover or make the log in `directory`. Blocks.
+    """Load, recover or create the log in `directory`. Blocks.
 
-    Fields: `clean`: the last shutdown was; else everything from `recovery_point` on is checked;
-            `keep_below`: a log that is not sound up to this offset is left as it is.
+    Fields: `clean`: the last shutdown was clean; otherwise everything from `recovery_point` on is
+            checked; `keep_below`: a log that is damaged below this offset is left as it is.
     Raises: OSError; LogDamaged, because of `keep_below`.
     """
     disk = ports.disk
@@ -35,7 +35,7 @@ def open_log(
     loaded = load_log(
         disk,
         directory,
-        names.folder_name(topic, partition),
+        names.partition_dir_name(topic, partition),
         config,
         clean=clean,
         recovery_point=recovery_point,

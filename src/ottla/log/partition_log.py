@@ -1,8 +1,8 @@
-"""One partition's log: append, read, look up, flush, shorten.
+"""One partition's log: append, read, look up, flush, truncate.
 
-A log belongs to the loop. What it does there is bounded: the one write of an append, a few
-renames, small files without a sync. Everything that can block goes to `LogPorts.workers`, and its
-failure comes back through `LogPorts.on_failure`, whose owner takes the log's directory offline.
+A log belongs to the loop. Its work there is bounded: the one write of an append, a few renames,
+small files without a sync. What can block runs in `LogPorts.workers`; failures are passed to
+`LogPorts.on_failure`, which takes the log's directory offline.
 
 Source: UnifiedLog, LocalLog.
 """
@@ -54,10 +54,11 @@ class PartitionLog:
 
     Fields: `recovery_point`: everything below it survives a crash; `failed`: the disk failed
             beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR);
-            `clean_offset`: below it, compaction left no key twice; `shortened`: how often the
-            log's end went back, which ends a cleaning under way; `cut_unflushed`: it went back
-            since the last flush, so that nothing may be appended before the next one; `limits`:
-            what the checkpoints may say at most, until they are written again.
+            `clean_offset`: below it, compaction left no key twice; `truncation_count`: how often
+            the log was truncated (a truncation ends a cleaning in progress);
+            `truncation_unflushed`: it was truncated since the last flush, so nothing may be
+            appended before the next one; `limits`: upper bounds for the log's checkpoint entries,
+            until the checkpoints are written again.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class PartitionLog:
         self.directory = directory
         self.topic = topic
         self.partition = partition
-        self.name = names.folder_name(topic, partition)
+        self.name = names.partition_dir_name(topic, partition)
         self.topic_id = topic_id
         self.config = config
         self.failed = False
@@ -91,8 +92,8 @@ class PartitionLog:
         limits = lowest(self.limits.values())
         clean_offset = min(clean_offset, limits.clean_offset)
         self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
-        self.shortened = 0
-        self.cut_unflushed = False
+        self.truncation_count = 0
+        self.truncation_unflushed = False
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
@@ -102,14 +103,14 @@ class PartitionLog:
         self.producers.replicated_to(self.high_watermark)
         self.last_flush_ms = ports.clock.now_ms()
         self.names_changed = True
-        """Whether names in the folder are not durable yet: so it is until the first flush."""
+        """Whether names in the directory are not durable yet, as before the first flush."""
         self._begins_durably = not loaded.is_new
-        """Whether a loss of power cannot take the first segment's name."""
+        """Whether the first segment's name is durable."""
         self.delayed_deletions = 0
-        """Deletions of segments that wait for `file.delete.delay.ms` to be over."""
+        """Segment deletions that wait for `file.delete.delay.ms`."""
         self.unsynced_handles: list[Handle] = []
         self.swap: Swap | None = None
-        """The swap of cleaned segments that is under way."""
+        """The swap of cleaned segments in progress."""
         self._flusher = Flusher()
 
     def __repr__(self) -> str:
@@ -117,22 +118,22 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where readers of committed records may go."""
+        """The end of what read_committed consumers may read."""
         first = self.producers.first_unstable_offset
         high = self.high_watermark
         return high if first is None or first > high else first
 
     @property
     def flush_due(self) -> bool:
-        """Whether as many records as `flush.messages` allows are unflushed."""
+        """Whether `flush.messages` records are unflushed."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     @property
     def checkpointed_recovery_point(self) -> int:
-        """What the checkpoint may say: where a segment ends, only once it is sealed and durable.
+        """The recovery point to checkpoint: a segment's end only once it is sealed and durable.
 
-        A start takes the segments that end there as they are. The active one may be sealed at any
-        time, which completes its indexes, and a loss of power may come before the next flush.
+        A start trusts the segments that end there. The active one may be sealed at any time, which
+        completes its indexes, and a power loss may come before the next flush.
         """
         point = self.recovery_point
         is_open_end = self.segments.active.base_offset < point == self.log_end_offset
@@ -140,15 +141,15 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The last leader epoch that the log knows; -1 = none."""
+        """The last leader epoch in the log; -1 = none."""
         return self.epochs.latest_epoch
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow a change of the topic's configuration."""
+        """Apply a change of the topic's configuration."""
         self.config = config
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark forward, to the log's end at most; tell whether it moved."""
+        """Move the high watermark forward, to the log's end at most; return whether it moved."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -169,12 +170,12 @@ class PartitionLog:
     ) -> AppendInfo:
         """Check batches, give them offsets and append them.
 
-        `data` is changed in place where it is writable, copied where it is not. One that was
-        examined is not examined again, unless the settings have changed since.
+        `data` is changed in place where it is writable, else copied. A batch that was examined
+        before is not examined again, unless the configuration has changed since.
 
-        Raises: ApiError for what is wrong with the batches; OSError where the disk fails: then
-                the batch that it met, and those behind it, are not in the log; TooHeavy where
-                the batch takes more than `allowance` to check: it is to be examined elsewhere.
+        Raises: ApiError for invalid batches; OSError where the disk fails: then the batch of the
+                failed write, and those behind it, are not in the log; TooHeavy where checking the
+                batch takes more than `allowance`: it is to be examined in a worker.
         """
         self._check_appendable()
         config = self.config
@@ -188,7 +189,7 @@ class PartitionLog:
             if plain is not None:
                 return appending.append_plain(self, plain, leader_epoch, now_ms)
         batches = check_batches(
-            data, config, now_ms=now_ms, origin=origin, where=self.name, allowance=allowance
+            data, config, now_ms=now_ms, origin=origin, log_name=self.name, allowance=allowance
         )
         return appending.append_checked(self, batches, leader_epoch, now_ms, origin)
 
@@ -197,24 +198,24 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append batches at the offsets and epochs that their leader gave them.
 
-        A batch cut by the end of `data`, as fetches return it, is left out, and so is all from
-        the first batch on of an epoch after `leader_epoch`: that leader was asked in another role.
+        A batch cut by the end of `data`, as fetches return it, is left out. So is everything from
+        the first batch of an epoch after `leader_epoch` on: the fetch was sent in that epoch.
 
-        Raises: ApiError where a batch is damaged; UnexpectedOffset where the first does not lie
-                at or behind the log's end, or offsets go back; OSError.
+        Raises: ApiError where a batch is damaged; UnexpectedOffset where the first batch is below
+                the log's end, or offsets decrease; OSError.
         """
         self._check_appendable()
         return appending.append_replicated(self, data, now_ms, leader_epoch)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
-        """Seal the active segment and begin another; an empty one just stays. Raises: OSError."""
+        """Seal the active segment, unless it is empty, and create another. Raises: OSError."""
         active = self.segments.active
         base = self.log_end_offset if base_offset is None else base_offset
         if base <= active.base_offset:
             return
         if not self._begins_durably:
-            # Once in a log's life. Of two segments a power loss could take the first, and nothing
-            # would tell what is left from a log whose beginning retention took.
+            # Once for each log. A power loss could take the first of two segments, and the rest
+            # would look like a log whose first segment was deleted by retention.
             self.ports.disk.sync_dir(self.directory)
             self._begins_durably = True
         active.seal()
@@ -223,7 +224,7 @@ class PartitionLog:
         segment.jitter_ms = self.ports.jitter_ms(self.config.segment_jitter_ms)
         self.segments.add(segment)
         self.names_changed = True
-        # What was sealed is not durable: its indexes have just been completed.
+        # The sealed segment is not durable: its indexes have just been completed.
         self.recovery_point = min(self.recovery_point, base - 1)
         self.flush(include_active=False)
 
@@ -246,12 +247,13 @@ class PartitionLog:
         at_least_one: bool = False,
         with_empty: bool = False,
     ) -> ReadResult:
-        """Return what the log has from the batch with `offset` on, of one segment.
+        """Return batches of one segment, from the one with `offset` on.
 
-        Batches that reach `upper_bound` are left out. The last batch may be cut, as Kafka does;
-        the first one never: without `at_least_one` nothing is returned then. What is returned does
-        not begin with batches that compaction has emptied, unless `with_empty` or nothing else
-        follows: librdkafka does not get past a response of these alone.
+        Batches that reach `upper_bound` are left out. The last batch may be cut, as in Kafka. The
+        first one is never cut: if it exceeds `max_bytes` nothing is returned without
+        `at_least_one`. The result does not begin with batches that compaction has emptied, unless
+        `with_empty` is set or nothing else follows: librdkafka does not advance past a response
+        that has nothing else.
 
         Raises: ApiError (OFFSET_OUT_OF_RANGE) where `offset` is not in [log start, log end];
                 OSError.
@@ -279,7 +281,7 @@ class PartitionLog:
                     break
                 if found.size == HEADER_SIZE and not with_empty:
                     emptied = emptied or (segment, found.position, end - found.position)
-                    found = segment.first_filled(found.position, end)
+                    found = segment.first_non_empty(found.position, end)
                     if found is None:
                         continue
                 limit = max_bytes
@@ -315,10 +317,10 @@ class PartitionLog:
         return found
 
     def search_timestamp(self, timestamp: int, after: int = NO_OFFSET) -> TimestampSearch | None:
-        """Begin to look for the first record whose timestamp is not below, in one segment.
+        """Return a search for the first record with this timestamp or a later one, in one segment.
 
-        In the first that may have it, behind the one with base offset `after`; None = none may.
-        Raises: ApiError, OSError.
+        It covers the first segment that may have such a record, behind the one with base offset
+        `after`; None = there is no such segment. Raises: ApiError, OSError.
         """
         self.check_usable()
         limit = expanded_bytes_max(self.config)
@@ -328,7 +330,7 @@ class PartitionLog:
         return None
 
     def search_max_timestamp(self) -> TimestampSearch | None:
-        """Begin to look for the first record with the log's largest timestamp; None = it has none.
+        """Return a search for the first record with the largest timestamp; None = there is none.
 
         Raises: ApiError, OSError.
         """
@@ -343,7 +345,7 @@ class PartitionLog:
     # --- leader epochs and producers -----------------------------------------------------
 
     def assign_epoch(self, epoch: int) -> None:
-        """Note that `epoch` begins at the log's end: this replica leads in it."""
+        """Add `epoch` at the log's end: this replica became the leader in it."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     def epoch_of(self, offset: int) -> int:
@@ -351,7 +353,7 @@ class PartitionLog:
         return self.epochs.epoch_of(offset)
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """Return where an epoch ends: see `EpochCache.end_offset`."""
+        """Return an epoch's end offset: see `EpochCache.end_offset`."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     def producer_states(self) -> list[ProducerEntry]:
@@ -360,15 +362,15 @@ class PartitionLog:
         return [entries[producer_id] for producer_id in sorted(entries)]
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget the producers silent for `producer.id.expiration.ms`; return how many."""
+        """Remove producers that were idle for `producer.id.expiration.ms`; return how many."""
         return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
-    # --- shortening ----------------------------------------------------------------------
+    # --- truncation ----------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
         """Move the log start forward to `offset`, -1 = to the high watermark; return it.
 
-        The segments below go with the next retention.
+        The segments below are deleted with the next retention check.
 
         Raises: ApiError (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
         """
@@ -384,16 +386,16 @@ class PartitionLog:
         return self.log_start_offset
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop the batches that reach `offset`; tell whether there were any.
+        """Remove the batches that reach `offset`; return whether there were any.
 
-        Syncs where it is called, and so may the next append: see `truncate_in_background`.
+        Syncs on the caller's thread, and so may the next append: see `truncate_in_background`.
         Raises: ApiError, OSError.
         """
         self.check_usable()
         return truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next record has `offset`. Syncs, too. Raises: ApiError, OSError."""
+        """Remove everything; the next record gets `offset`. Syncs. Raises: ApiError, OSError."""
         self.check_usable()
         truncation.start_at(self, offset)
 
@@ -402,50 +404,50 @@ class PartitionLog:
     ) -> truncation.Truncated:
         """Do as `truncate_to` and make it durable, with all syncs in workers.
 
-        `is_wanted` is asked right before the log is shortened, which may be a little later.
-        Nothing is to be appended before the promise is kept. Raises: ApiError.
+        `is_wanted` is called right before the log is truncated, which may be later. Nothing may be
+        appended before the promise has completed. Raises: ApiError.
         """
         self.check_usable()
         return truncation.truncate_in_background(self, offset, is_wanted)
 
-    def start_in_background(
+    def truncate_fully_in_background(
         self, offset: int, is_wanted: Callable[[], bool]
     ) -> truncation.Truncated:
         """Do as `truncate_fully_and_start_at`, as `truncate_in_background` does."""
         self.check_usable()
-        return truncation.start_in_background(self, offset, is_wanted)
+        return truncation.truncate_fully_in_background(self, offset, is_wanted)
 
     def next_limits_number(self) -> int:
-        """Return a number that no file of limits in the folder has."""
+        """Return a number that no limits file in the directory has."""
         self._limits_number += 1
         return self._limits_number
 
-    def checkpointed(self, numbers: Iterable[int], shortened: int) -> None:
-        """Follow that the checkpoints are as of now, where limits of these numbers were known.
+    def checkpointed(self, numbers: Iterable[int], truncation_count: int) -> None:
+        """Remove limits that were known when the checkpoints, now durable, were written.
 
-        The log had been shortened so often. Raises: OSError.
+        `truncation_count`: the log's at that time. Raises: OSError.
         """
-        if self.shortened != shortened:
-            return  # The truncation since may count on them, and asks for checkpoints itself.
+        if self.truncation_count != truncation_count:
+            return  # A truncation since may rely on them, and has checkpoints written itself.
         for number in numbers:
             if self.limits.pop(number, None) is not None:
                 remove_limits(self.ports.disk, self.directory, number)
 
     def expire_segments(self, now_ms: int) -> list[maintenance.ExpiredSegment]:
-        """Move the log start behind the segments that may go by retention; return these.
+        """Move the log start behind the segments that retention expires; return these.
 
-        Their files go with `delete_expired_segments`. Raises: OSError.
+        Their files are deleted by `delete_expired_segments`. Raises: OSError.
         """
         self.check_usable()
         return maintenance.expire_segments(self, now_ms)
 
     @property
     def has_expired_segments(self) -> bool:
-        """Whether there are segments wholly below the log start, by retention or DeleteRecords."""
+        """Whether segments lie wholly below the log start, by retention or DeleteRecords."""
         return maintenance.expired_count(self, self.log_start_offset) > 0
 
     def delete_expired_segments(self, durable_start: int) -> int:
-        """Delete the segments wholly below `durable_start`, the start that the next start knows.
+        """Delete the segments wholly below `durable_start`, the checkpointed log start.
 
         Return how many. Raises: OSError.
         """
@@ -455,21 +457,21 @@ class PartitionLog:
     # --- flush and end -------------------------------------------------------------------
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Tell whether `flush.ms` has passed with something unflushed."""
+        """Return whether something has been unflushed for `flush.ms`."""
         unflushed = self.log_end_offset > self.recovery_point
         return unflushed and now_ms - self.last_flush_ms >= self.config.flush_ms
 
     def flush(self, *, include_active: bool = True) -> Pending[OSError | None]:
         """Make what was appended so far durable, in a worker; None = done.
 
-        A failure takes the log offline and is told to `LogPorts.on_failure` as well.
+        A failure takes the log offline and is passed to `LogPorts.on_failure`, too.
         """
         return self._flusher.flush(self, include_active=include_active)
 
     def flush_job(self, *, include_active: bool = True) -> FlushJob:
-        """Return a flush to run elsewhere; its taker then calls `release` and `flushed`.
+        """Return a flush to run in a worker; the caller then calls `release` and `flushed`.
 
-        It covers what a flush under way covers, which may end later. Raises: OSError.
+        It includes what a flush in progress covers, which may end later. Raises: OSError.
         """
         self.check_usable()
         return maintenance.prepare_flush(
@@ -481,22 +483,22 @@ class PartitionLog:
         self.last_flush_ms = self.ports.clock.now_ms()
         if job.directories:
             self._begins_durably = True
-        if job.shortened != self.shortened:
-            return  # What was there then is gone, and what was appended since was not synced.
+        if job.truncation_count != self.truncation_count:
+            return  # The log was truncated, and what was appended since was not synced.
         point = min(job.offset, self.log_end_offset)
         if job.active_base < point <= self.segments.active.base_offset:
-            point -= 1  # The segment that may end there was sealed only after the job had begun.
+            point -= 1  # The segment that ends there may have been sealed after the job began.
         self.recovery_point = max(self.recovery_point, point)
         if job.with_active:
-            self.cut_unflushed = False
+            self.truncation_unflushed = False
 
     def flush_now(self) -> None:
-        """Flush on the caller's thread: for logs that are no loop's. Raises: OSError."""
+        """Flush on the caller's thread, for logs without a loop. Raises: OSError."""
         job = self.flush_job()
         try:
             job.run()
         except OSError:
-            # What a failed fsync was to write may be gone from the page cache: no second try.
+            # No retry: after a failed fsync its pages may be gone from the page cache.
             job.release(failed=True)
             self.fail()
             raise
@@ -504,14 +506,17 @@ class PartitionLog:
         self.flushed(job)
 
     def prepare_close(self) -> FlushJob:
-        """Write what makes the next start fast; return the last flush. Raises: OSError."""
+        """Write indexes and producer snapshot for the next start; return the last flush.
+
+        Raises: OSError.
+        """
         self.segments.active.write_indexes(final=True)
         if not self.snapshots or self.snapshots[-1] < self.log_end_offset:
             self.take_snapshot(self.log_end_offset)
         return self.flush_job()
 
     def close(self) -> None:
-        """Let go of the files, flushing nothing."""
+        """Close the files without a flush."""
         self.failed = True
         for item in (*self.segments, *self.unsynced_handles):
             with contextlib.suppress(OSError):
@@ -519,19 +524,19 @@ class PartitionLog:
         self.unsynced_handles.clear()
 
     def fail(self) -> None:
-        """Take the log offline: the disk failed beneath it, or beneath its neighbours."""
+        """Take the log offline: its disk failed."""
         self.close()
 
     def moved(self, directory: str) -> None:
-        """Follow a rename of the folder, with every open file (KAFKA-5099)."""
+        """Take over the new path of a renamed directory, for every open file (KAFKA-5099)."""
         self.directory = directory
         for segment in self.segments:
             segment.moved(directory)
 
     def _check_appendable(self) -> None:
         self.check_usable()
-        if self.cut_unflushed:
-            # Whoever shortens a log waits for its flush. Who does not, waits here.
+        if self.truncation_unflushed:
+            # A caller that has not waited for the flush of its truncation waits here.
             self.flush_now()
 
     def check_usable(self) -> None:

@@ -1,4 +1,4 @@
-"""`partition.metadata`: the topic id that a partition's folder belongs to.
+"""`partition.metadata`: the topic id of a partition directory.
 
 Source: PartitionMetadataFile; KIP-516.
 """
@@ -12,7 +12,7 @@ from ottla.log.checkpoints import MalformedFile
 VERSION = 0
 
 SHOWN_BYTES = 60
-"""How much of a file that cannot be read is shown."""
+"""How much of a malformed file an error shows."""
 
 
 def encode_partition_metadata(topic_id: Uuid) -> bytes:
@@ -21,10 +21,10 @@ def encode_partition_metadata(topic_id: Uuid) -> bytes:
 
 
 def is_unwritten(data: bytes) -> bool:
-    """Tell whether of a file's content a part, or all, never reached the disk.
+    """Return whether a part of the file, or all of it, was never written to the disk.
 
-    A power loss right after the file was made leaves its beginning, or zeros. Whatever else is no
-    sound content is damage.
+    A power loss right after the file was created leaves its beginning, or zeros. Any other invalid
+    content is damage.
     """
     whole = len(_FORM)
     fits = all(byte == 0 or _fits(byte, at) for at, byte in enumerate(data[:whole]))

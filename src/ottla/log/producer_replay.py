@@ -1,4 +1,4 @@
-"""Making the producer state from a log: the newest sound snapshot, then the batches since.
+"""Rebuilding the producer state of a log from the newest sound snapshot and the batches since.
 
 Source: UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
 """
@@ -26,13 +26,13 @@ class Extent(NamedTuple):
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[int]:
-    """Return the offsets of the folder's snapshots, ascending."""
+    """Return the offsets of a log's snapshots, ascending."""
     parsed = map(names.parse_segment_name, disk.listdir(directory))
     return sorted(item[0] for item in parsed if item and item[1] == names.SNAPSHOT)
 
 
 def prune_snapshots(disk: Disk, directory: str, end: int) -> list[int]:
-    """Remove the snapshots of offsets that the log no longer reaches; return the others."""
+    """Remove the snapshots above the log's end; return the others."""
     kept: list[int] = []
     for offset in list_snapshots(disk, directory):
         if offset <= end:
@@ -55,30 +55,30 @@ def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerS
 
 
 def rebuild_producers(
-    disk: Disk, directory: str, where: str, segments: Sequence[Extent], end: int
+    disk: Disk, directory: str, log_name: str, segments: Sequence[Extent], end: int
 ) -> ProducerState:
-    """Return the state as of offset `end`; snapshots that are damaged are removed.
+    """Return the state at offset `end`; damaged snapshots are removed.
 
-    Raises: OSError. Damaged batches end the replay: what follows them is not of the log.
+    A damaged batch ends the replay. Raises: OSError.
     """
     start, entries = _newest_snapshot(disk, directory, end)
-    producers = ProducerState(where, entries)
+    producers = ProducerState(log_name, entries)
     for index, segment in enumerate(segments):
-        following = index + 1
-        segment_end = segments[following].base_offset if following < len(segments) else end
+        next_index = index + 1
+        segment_end = segments[next_index].base_offset if next_index < len(segments) else end
         if segment_end > start:
             _replay_segment(disk, directory, producers, segment, start, end)
     return producers
 
 
-def date_producers(
+def estimate_append_times(
     disk: Disk, directory: str, segments: Sequence[Extent], producers: ProducerState, now_ms: int
 ) -> None:
-    """Say when producers that were read from files last wrote, at the latest. Raises: OSError.
+    """Set the append times of producers that were read from files. Raises: OSError.
 
-    No file says when a batch was appended. It was before its segment's file was last written to;
-    where that segment is gone, before the first one's was. So nobody is forgotten too soon, nor
-    kept for ever by a broker that is started again every day.
+    No file has the time of an append. Its upper bound is the modification time of the segment's
+    file, or of the first segment's if that one is deleted. So no producer expires too early, and
+    none is kept for ever by a broker that restarts every day.
     """
     bases = [segment.base_offset for segment in segments]
     known: dict[int, int] = {}
@@ -94,20 +94,20 @@ def date_producers(
             known[base] = min(disk.modified_ms(path), now_ms)
         return known[base]
 
-    producers.date(appended_ms)
+    producers.fill_append_times(appended_ms)
 
 
 def replay_batch(
     producers: ProducerState, header: BatchHeader, buffer: bytes, start: int
 ) -> AbortedTransaction | None:
-    """Take a batch with a producer id into the state; return the abort that it may complete."""
+    """Apply a batch with a producer id; return the aborted transaction that it ends, if any."""
     if not header.is_control:
         producers.appended(header)
         return None
     found = marker_of(buffer, start, header)
     if found is None:
         return None
-    completed = producers.ended(header, *found)
+    completed = producers.marker_appended(header, *found)
     if completed is None or not completed.aborted:
         return None
     return AbortedTransaction(
@@ -147,5 +147,5 @@ def _replay_segment(
 
 
 def _body(file: File, position: int, header: BatchHeader) -> bytes:
-    # Only a marker's bytes say more than its header.
+    # Of data batches the header is enough.
     return file.read_at(position, header.size_in_bytes) if header.is_control else b""

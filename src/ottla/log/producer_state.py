@@ -1,11 +1,10 @@
-"""What a log knows of its idempotent and transactional producers.
+"""The state of a log's idempotent and transactional producers.
 
-Per producer: epoch, the last five batches (a retry of any of these is answered, not appended
-again), the coordinator epoch of its last marker and the first offset of its open transaction.
-From the open transactions follows the last stable offset, up to which readers of committed
-records may go.
+Per producer: epoch, the last five batches (a retry of one of these is not appended again), the
+coordinator epoch of its last marker and the first offset of its open transaction. The open
+transactions determine the last stable offset, up to which read_committed consumers may read.
 
-| batch of a client                               | answer                        |
+| batch of a client                               | result                        |
 |-------------------------------------------------|-------------------------------|
 | same epoch and sequences as one of the last 5   | duplicate: its offsets        |
 | epoch below the known one                       | INVALID_PRODUCER_EPOCH        |
@@ -16,12 +15,12 @@ records may go.
 | producer not known (new, expired, log deleted)  | appended, whatever sequence   |
 | not transactional within an open transaction    | INVALID_TXN_STATE             |
 
-Coordinators' batches skip the sequence checks; what comes by replication or recovery is a fact
-and is never refused.
+Batches of coordinators skip the sequence checks. Batches from replication or recovery are never
+refused.
 
-A producer expires `producer.id.expiration.ms` after this broker appended its last batch, other than
-in Kafka, where the batch's own timestamp counts: there one that writes historic data is forgotten
-at once, and its retries land twice.
+A producer expires `producer.id.expiration.ms` after this broker appended its last batch. In Kafka
+the batch's own timestamp counts, so a producer of historic data expires at once, and its retries
+are appended twice.
 
 Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98, KIP-360.
 """
@@ -46,7 +45,7 @@ NO_SEQUENCE: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """What is remembered of an appended batch."""
+    """What is kept of an appended batch."""
 
     last_sequence: int
     last_offset: int
@@ -77,7 +76,7 @@ class ProducerEntry:
 
     Fields: `last_timestamp`: of the last batch's records, as Kafka's files and tools have it.
             `appended_ms`: when this broker appended that batch, by its wall clock; None = not
-            known, and counted from the first look for expired producers.
+            known, set to the time of the first expiration check.
     """
 
     producer_id: int
@@ -101,7 +100,7 @@ class ProducerEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def take_epoch(self, epoch: int) -> None:
-        """Begin another epoch; what was remembered of the old one cannot be a duplicate now."""
+        """Set the epoch; batches of an older one can no longer be duplicates."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -110,15 +109,15 @@ class ProducerEntry:
 class ProducerState:
     """All producers of one log. Its methods do not touch the disk."""
 
-    __slots__ = ("_entries", "_open", "_unreplicated", "_where")
+    __slots__ = ("_entries", "_log_name", "_open", "_unreplicated")
 
-    def __init__(self, where: str, entries: Iterable[ProducerEntry] = ()) -> None:
-        self._where = where
+    def __init__(self, log_name: str, entries: Iterable[ProducerEntry] = ()) -> None:
+        self._log_name = log_name
         self._entries: dict[int, ProducerEntry] = {}
         self._open: list[tuple[int, int]] = []
         """(First offset, producer id) of open transactions, ascending."""
         self._unreplicated: list[tuple[int, int]] = []
-        """(First, last offset) of transactions over, whose marker may still be lost."""
+        """(First, last offset) of ended transactions whose marker is not replicated yet."""
         for entry in entries:
             self._entries[entry.producer_id] = entry
             if entry.transaction_start != NO_OFFSET:
@@ -151,12 +150,12 @@ class ProducerState:
             raise ApiError(
                 Error.INVALID_TXN_STATE,
                 f"Expected a transactional write from producer {entry.producer_id} "
-                f"in {self._where}.",
+                f"in {self._log_name}.",
             )
         return None
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Raise ApiError where the marker comes from a producer or coordinator of the past."""
+        """Raise ApiError if the marker's producer epoch or coordinator epoch is stale."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return
@@ -165,14 +164,14 @@ class ProducerState:
             raise ApiError(
                 Error.TRANSACTION_COORDINATOR_FENCED,
                 f"Coordinator epoch {marker.coordinator_epoch} for producer {entry.producer_id} "
-                f"in {self._where} is below {entry.coordinator_epoch}, which was seen before.",
+                f"in {self._log_name} is below {entry.coordinator_epoch}, which was seen before.",
             )
 
     def _check_epoch(self, entry: ProducerEntry, epoch: int) -> None:
         if epoch < entry.epoch:
             raise ApiError(
                 Error.INVALID_PRODUCER_EPOCH,
-                f"Epoch {epoch} of producer {entry.producer_id} in {self._where} is below "
+                f"Epoch {epoch} of producer {entry.producer_id} in {self._log_name} is below "
                 f"{entry.epoch}, which was seen before.",
             )
 
@@ -190,15 +189,16 @@ class ProducerState:
             raise ApiError(
                 Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {entry.producer_id} epoch "
-                f"{header.producer_epoch} in {self._where}: {sequence} came, {expected} was due.",
+                f"{header.producer_epoch} in {self._log_name}: {sequence} (incoming sequence "
+                f"number), {expected} (expected sequence number).",
             )
 
     # --- after an append -----------------------------------------------------------------
 
     def appended(self, header: BatchHeader, now_ms: int | None = None) -> None:
-        """Take note of a data batch that is in the log, at the header's offsets.
+        """Apply a data batch that is in the log, at the header's offsets.
 
-        `now_ms`: when it is appended; None = it was before, nobody knows when.
+        `now_ms`: when it was appended; None = unknown.
         """
         entry = self._entry(header.producer_id)
         entry.appended_ms = now_ms
@@ -216,10 +216,10 @@ class ProducerState:
             entry.transaction_start = header.base_offset
             insort(self._open, (header.base_offset, entry.producer_id))
 
-    def ended(
+    def marker_appended(
         self, header: BatchHeader, marker: Marker, timestamp: int, now_ms: int | None = None
     ) -> CompletedTransaction | None:
-        """Take note of a marker in the log; None = there was no open transaction to end."""
+        """Apply a marker in the log; return the transaction it ended, None = none was open."""
         entry = self._entry(header.producer_id)
         entry.appended_ms = now_ms
         start = entry.transaction_start
@@ -263,14 +263,14 @@ class ProducerState:
         return self._open[0][0] if self._open else completed.last_offset + 1
 
     def replicated_to(self, offset: int) -> None:
-        """Forget the finished transactions whose marker lies below `offset`."""
+        """Drop the ended transactions whose marker is below `offset`."""
         if self._unreplicated:
             self._unreplicated = [pair for pair in self._unreplicated if pair[1] >= offset]
 
     # --- upkeep --------------------------------------------------------------------------
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for that long, but none in a transaction; return how many."""
+        """Remove producers idle for that long and without a transaction; return how many."""
         gone: list[int] = []
         for producer_id, entry in self._entries.items():
             if entry.appended_ms is None:
@@ -281,14 +281,14 @@ class ProducerState:
             del self._entries[producer_id]
         return len(gone)
 
-    def date(self, appended_ms: Callable[[ProducerEntry], int | None]) -> None:
-        """Say of the producers that were read from files when they last wrote, at the latest."""
+    def fill_append_times(self, appended_ms: Callable[[ProducerEntry], int | None]) -> None:
+        """Set the append times of producers that have none."""
         for entry in self._entries.values():
             if entry.appended_ms is None:
                 entry.appended_ms = appended_ms(entry)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all producers."""
         self._entries.clear()
         self._open.clear()
         self._unreplicated.clear()

@@ -1,14 +1,14 @@
-"""Loading a log from its folder, in a worker thread, with or without recovery.
+"""Loading a log from its directory, in a worker thread, with or without recovery.
 
-After a clean shutdown only the end of the last segment is looked at. After a crash every segment
-from the one that holds the recovery point on is read as a whole: CRCs are checked, the first
-damaged batch and all behind it are cut off, and so is what lies behind a gap between segments;
-the indexes, the leader epochs and the producer state are made anew. What lies before the recovery
-point was synced and is trusted; a missing index is rebuilt there too.
+After a clean shutdown only the end of the last segment is read. After a crash every segment from
+the one that holds the recovery point on is read as a whole: CRCs are checked; the log is truncated
+at the first damaged batch, or at a gap between segments; the indexes, the leader epochs and the
+producer state are rebuilt. Segments before the recovery point were synced and are trusted; their
+missing indexes are rebuilt, too.
 
-A batch of an older leader epoch than the one before it was cut off once, and a loss of power has
-brought it back: it is damage like any other. What recovery takes away is gone from the disk, and
-what it has read is on it, before anybody appends behind; it says in one warning what was lost.
+A batch of an older leader epoch than its predecessor was truncated once, and came back with a power
+loss: it is treated as damage. Truncated data is gone from the disk, and what was read is synced,
+before anything is appended. One warning reports what was lost.
 
 Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
@@ -32,7 +32,7 @@ from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.producer_replay import (
     Extent,
-    date_producers,
+    estimate_append_times,
     prune_snapshots,
     rebuild_producers,
     replay_batch,
@@ -50,9 +50,9 @@ logger = logging.getLogger(__name__)
 
 
 class LogDamaged(Exception):
-    """Recovery would take away what is known to have been durable; nothing was changed.
+    """Recovery would truncate records that are known to have been durable; nothing was changed.
 
-    Fields: `path`, `position`: where the damage begins; `offset`: the first that is not sound.
+    Fields: `path`, `position`: where the damage begins; `offset`: the first damaged one.
     """
 
     def __init__(self, path: str, position: int, offset: int) -> None:
@@ -64,9 +64,9 @@ class LogDamaged(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class LoadedSegment:
-    """One segment as found. The indexes are there for the last one only.
+    """One segment as found. Only the last one has its indexes in memory.
 
-    `scanned` = its files were read whole and may have been changed.
+    `scanned`: its files were read as a whole and may have been changed.
     """
 
     base_offset: int
@@ -79,12 +79,12 @@ class LoadedSegment:
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """All that a `PartitionLog` starts from.
+    """The state that a `PartitionLog` starts from.
 
-    Fields: `cut_bytes`: how much recovery took away; `dropped_segments`: how many whole ones;
-            `cut_from`: from which offset on, None = nothing was taken away; `lost_to`: up to
-            which offset there were records, as far as it is known; `limits`: those in its folder;
-            `is_new`: there was no segment, so that no name in its folder is durable.
+    Fields: `cut_bytes`: bytes that recovery truncated; `dropped_segments`: whole segments that it
+            deleted; `cut_from`: the offset of the truncation, None = there was none; `lost_to`: the
+            end of the lost records, as far as known; `limits`: those in the log's directory;
+            `is_new`: there was no segment, so no name in the directory is durable.
     """
 
     segments: list[LoadedSegment]
@@ -104,7 +104,7 @@ class LoadedLog:
 
 @dataclass(slots=True, kw_only=True)
 class _Scan:
-    """A segment read whole: what it holds, and where its soundness ends, and why (None = whole)."""
+    """A segment read as a whole. `size`: of its sound batches; `damage`: what ends them, if any."""
 
     size: int = 0
     damage: str | None = None
@@ -118,7 +118,7 @@ class _Scan:
 def load_log(
     disk: Disk,
     directory: str,
-    where: str,
+    log_name: str,
     config: LogConfig,
     *,
     clean: bool,
@@ -129,17 +129,17 @@ def load_log(
 ) -> LoadedLog:
     """Load the log in `directory`. Blocks: for a worker thread.
 
-    Fields: `where`: names the log in messages; `clean`: the last shutdown was; `keep_below`: a log
-            that is not sound up to this offset is left as it is.
+    Fields: `log_name`: for messages; `clean`: the last shutdown was clean; `keep_below`: a log that
+            is damaged below this offset is left as it is.
     Raises: OSError; LogDamaged, because of `keep_below`.
     """
-    loader = _Loader(disk, directory, where, config, keep_below)
+    loader = _Loader(disk, directory, log_name, config, keep_below)
     return loader.load(clean, recovery_point, log_start_offset, now_ms)
 
 
 class _Loader:
     def __init__(
-        self, disk: Disk, directory: str, where: str, config: LogConfig, keep_below: int
+        self, disk: Disk, directory: str, log_name: str, config: LogConfig, keep_below: int
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -147,8 +147,8 @@ class _Loader:
         self.config = config
         self.epochs = EpochCache()
         self.stored_epochs: tuple[EpochEntry, ...] = ()
-        self.producers = ProducerState(where)
-        self.where = where
+        self.producers = ProducerState(log_name)
+        self.log_name = log_name
         self.segments: list[LoadedSegment] = []
         self.cut_bytes = 0
         self.dropped_segments = 0
@@ -164,7 +164,7 @@ class _Loader:
         recovery_point = min(recovery_point, lowered.recovery_point)
         log_start_offset = min(log_start_offset, lowered.log_start_offset)
         bases = tidy(self.disk, self.directory)
-        # A loss of power may have brought back segments that were deleted, and not all of them.
+        # A power loss may have brought back some of the deleted segments.
         expired = [base for base, end in pairwise(bases) if end <= log_start_offset]
         bases = bases[len(expired) :]
         end = self._load_segments(bases, clean, recovery_point) if bases else None
@@ -172,25 +172,25 @@ class _Loader:
         for base in expired:
             self._remove(base)
         if end is None or end < log_start_offset:
-            end = self._start_anew(log_start_offset, end, recovery_point)
+            end = self._start_empty(log_start_offset, end, recovery_point)
         start = max(log_start_offset, self.segments[0].base_offset)
         point = end if clean and self.cut_from is None else min(recovery_point, end)
         if bases and (not clean or self.cut_from is not None):
             self._sync()
         if point < recovery_point:
-            # The checkpoint that says more must not be believed by the next start.
+            # The next start must not use the checkpoint's higher recovery point.
             number = max(limits, default=0) + 1
-            # Not of the high watermark: that the log ends below it must be found out again, should
-            # this process die before it has told the controller.
+            # No limit for the high watermark: if this process dies before it has registered, the
+            # next start must find again that the log ends below it.
             limits[number] = NO_LIMITS._replace(
                 recovery_point=point, log_start_offset=start, clean_offset=end
             )
             write_limits(self.disk, self.directory, number, limits[number])
-        self._tell(end)
+        self._warn_of_loss(end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self._complete_epochs(start)
-        date_producers(self.disk, self.directory, self._extents(), self.producers, now_ms)
+        estimate_append_times(self.disk, self.directory, self._extents(), self.producers, now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         return LoadedLog(
             segments=self.segments,
@@ -209,11 +209,11 @@ class _Loader:
         )
 
     def _load_segments(self, bases: list[int], clean: bool, recovery_point: int) -> int:
-        """Take what may be trusted, and recover the rest; return the log's end."""
+        """Load the trusted segments and recover the others; return the log's end."""
         trusted = bases[:-1] if clean else bases[: _first_unflushed(bases, recovery_point)]
-        doubtful = self._load_epochs(bases)
-        if doubtful is not None and doubtful <= bases[len(trusted)]:
-            trusted, clean = [base for base in trusted if base < doubtful], False
+        decreasing = self._load_epochs(bases)
+        if decreasing is not None and decreasing <= bases[len(trusted)]:
+            trusted, clean = [base for base in trusted if base < decreasing], False
         for base in trusted:
             self.segments.append(self._trusted(base))
         end = self._load_end(bases[-1]) if clean else None
@@ -223,9 +223,9 @@ class _Loader:
         return end
 
     def _sync(self) -> None:
-        """Make durable what was read: an old page or segment must not follow new ones.
+        """Make durable what was read: no old page or segment may come back behind new ones.
 
-        A process that was killed may have left a cut unsynced, and have rolled since.
+        A killed process may have truncated without a sync, and rolled since.
         """
         for segment in self.segments:
             if segment.scanned:
@@ -235,24 +235,24 @@ class _Loader:
 
     # --- what was lost -------------------------------------------------------------------
 
-    def _tell(self, end: int) -> None:
+    def _warn_of_loss(self, end: int) -> None:
         if self.cut_from is None:
             return
         logger.warning(
             "%s: recovery truncated the log at offset %d: %s; at least %d offsets and %d bytes "
             "are lost, %d segments dropped; the log ends at offset %d",
-            *(self.where, self.cut_from, self.cause, max(0, self.lost_to - self.cut_from)),
+            *(self.log_name, self.cut_from, self.cause, max(0, self.lost_to - self.cut_from)),
             *(self.cut_bytes, self.dropped_segments, end),
         )
 
-    def _lose(self, offset: int, cause: str) -> None:
-        """Note from which offset on something is lost; the first time says why."""
+    def _note_loss(self, offset: int, cause: str) -> None:
+        """Note that records from `offset` on are lost; the first cause is kept."""
         if self.cut_from is None:
             self.cut_from, self.lost_to, self.cause = offset, offset, cause
         self.cut_from = min(self.cut_from, offset)
 
     def _count_lost(self, base: int, position: int, size: int) -> None:
-        """Learn from the headers behind a damage, as far as they make sense, where it ended."""
+        """Estimate the end of the lost records from the batch headers behind the damage."""
         self.cut_bytes += size - position
         with _Opened(self.disk, self._path(base, names.LOG)) as file:
             try:
@@ -270,7 +270,7 @@ class _Loader:
     # --- segments ------------------------------------------------------------------------
 
     def _trusted(self, base: int) -> LoadedSegment:
-        """Take a segment as it is, after a look at its indexes' sizes."""
+        """Load a segment without reading it; rebuild its indexes if missing or of a wrong size."""
         size = self.disk.size(self._path(base, names.LOG))
         for suffix, entry_size in (
             (names.OFFSET_INDEX, offset_index.ENTRY_SIZE),
@@ -293,13 +293,13 @@ class _Loader:
                         times.maybe_append(*largest)
                         entry_at = position
             except RecordsError:
-                pass  # Readers will meet the damage and say so; what precedes it is served.
+                pass  # Readers get an error at the damage; what precedes it can be read.
         times.maybe_append(*largest)
         self._write_indexes(base, offsets, times)
         return LoadedSegment(base_offset=base, size=size, max_timestamp=largest, scanned=True)
 
     def _load_end(self, base: int) -> int | None:
-        """Open the last segment of a clean log; None = it is not as clean as it should be."""
+        """Load the last segment of a clean log; None = it needs recovery after all."""
         size = self.disk.size(self._path(base, names.LOG))
         try:
             offsets = OffsetIndex.load(
@@ -336,12 +336,12 @@ class _Loader:
         return end
 
     def _recover(self, bases: list[int]) -> int:
-        """Read segments whole, cutting off all from the first damage on; return the log's end."""
+        """Read whole segments and truncate at the first damage; return the log's end."""
         if self.segments:
             self.epochs.truncate_from_end(bases[0])
         else:
-            # What the file says of offsets before all records may be of a former log, and older
-            # epochs would be refused because of it.
+            # Entries before the first record may be a former log's, and batches of older epochs
+            # would be refused because of them.
             self.epochs.clear()
         self.producers = self._producers_at(bases[0])
         end = bases[0]
@@ -349,9 +349,9 @@ class _Loader:
             last = index + 1 == len(bases)
             size = self.disk.size(self._path(base, names.LOG))
             if base < end:
-                # A segment that starts within its predecessor cannot be of this log.
+                # A segment that overlaps its predecessor does not belong to this log.
                 self._check_kept(base, 0, end)
-                self._lose(end, f"the next segment begins at offset {base} already")
+                self._note_loss(end, f"the next segment begins at offset {base}")
                 self._drop(bases[index:])
                 break
             scan = self._scan(base, size)
@@ -359,13 +359,13 @@ class _Loader:
             if scan.size < size:
                 self._check_kept(base, scan.size, end)
                 name = names.segment_name(base, names.LOG)
-                self._lose(end, f"at position {scan.size} of {name}, {scan.damage}")
+                self._note_loss(end, f"at position {scan.size} of {name}, {scan.damage}")
                 self._cut(base, size, scan.size)
-            # Segments follow each other without a gap: where there is one, a power loss took the
-            # end of this segment, or the next one, and left what was written after it.
+            # Segments have no gaps between them: at a gap a power loss took the end of this
+            # segment, or the next one, and left what was written later.
             if not last and (scan.size < size or end < bases[index + 1]):
                 self._check_kept(base, scan.size, end)
-                self._lose(end, f"the next segment begins at offset {bases[index + 1]}")
+                self._note_loss(end, f"the next segment begins at offset {bases[index + 1]}")
                 self._drop(bases[index + 1 :])
                 last = True
             self._keep_scanned(base, scan, last)
@@ -392,7 +392,7 @@ class _Loader:
                         offsets.append(header.last_offset, position)
                         times.maybe_append(*scan.largest)
                         entry_at = position
-                    if not self._take_epoch(header, scan.end_offset):
+                    if not self._add_epoch(header, scan.end_offset):
                         epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
                         raise CorruptBatch(f"leader epoch {epoch} follows leader epoch {latest}")
                     if header.producer_id >= 0:
@@ -402,7 +402,7 @@ class _Loader:
                     scan.end_offset = header.next_offset
                     scan.size = position + header.size_in_bytes
             except RecordsError as error:
-                scan.damage = str(error)  # Everything from here on is cut off.
+                scan.damage = str(error)  # The log is truncated here.
         times.maybe_append(*scan.largest)
         return scan
 
@@ -422,7 +422,7 @@ class _Loader:
         )
 
     def _activate_last(self) -> None:
-        """Give the last segment its indexes in memory, where a drop made it the last."""
+        """Load the indexes of a segment that became the last one when others were deleted."""
         last = self.segments[-1]
         if last.offset_index is None:
             last.offset_index = OffsetIndex.load(
@@ -437,7 +437,7 @@ class _Loader:
             )
 
     def _check_kept(self, base: int, position: int | None, end: int) -> None:
-        """Refuse to go on with a log that ends at `end`. Raises: LogDamaged."""
+        """Raise LogDamaged if a log that ends at `end` would lack records below `keep_below`."""
         if end < self.keep_below:
             path = self._path(base, names.LOG)
             if position is None:
@@ -460,14 +460,16 @@ class _Loader:
         for suffix in reversed(names.SEGMENT_SUFFIXES):
             self.disk.remove(self._path(base, suffix))
 
-    def _start_anew(self, log_start_offset: int, end: int | None, recovery_point: int) -> int:
-        """Begin an empty log: there is none, or it ends before it should start."""
+    def _start_empty(self, log_start_offset: int, end: int | None, recovery_point: int) -> int:
+        """Create an empty log: no segment exists, or the log ends before its start offset."""
         if end is not None:
             first = self.segments[0].base_offset
-            self._lose(first, f"it ends at {end}, before its log start offset {log_start_offset}")
+            self._note_loss(
+                first, f"it ended at {end}, before its log start offset {log_start_offset}"
+            )
             self.cut_from = first
         elif recovery_point > 0:
-            self._lose(0, "no segment of it is there")
+            self._note_loss(0, "no segment exists")
             self.lost_to = recovery_point
         self._drop([segment.base_offset for segment in self.segments])
         self.epochs.clear()
@@ -507,7 +509,7 @@ class _Loader:
             file.append([encode_entry(entry) for entry in aborted])
 
     def _producers_at(self, end: int) -> ProducerState:
-        return rebuild_producers(self.disk, self.directory, self.where, self._extents(), end)
+        return rebuild_producers(self.disk, self.directory, self.log_name, self._extents(), end)
 
     def _extents(self) -> list[Extent]:
         return [Extent(segment.base_offset, segment.size) for segment in self.segments]
@@ -518,23 +520,23 @@ class _Loader:
     # --- leader epochs -------------------------------------------------------------------
 
     def _load_epochs(self, bases: list[int]) -> int | None:
-        """Return the base of the segment in which epochs go back, None = it is not known of any."""
+        """Return the base offset of the first segment in which epochs decrease; None = no such."""
         try:
             data = self.disk.read_bytes(f"{self.directory}/{names.LEADER_EPOCHS}")
             self.epochs = EpochCache.decode(data)
             self.stored_epochs = self.epochs.entries
         except (FileNotFoundError, MalformedFile):
-            # The batches know their epochs: an unreadable file costs a walk over all headers.
+            # The batches have their epochs: an unreadable file costs a scan over all headers.
             for base in bases:
-                if not self._epochs_of(base):
+                if not self._read_epochs(base):
                     return base
         return None
 
     def _complete_epochs(self, start: int) -> None:
-        """Learn the epochs between the log start and the first one that is known.
+        """Read the epochs between the log start and the first known one from the batches.
 
-        The file may be newer than the checkpoint of the log start: a process that was killed
-        after DeleteRecords begins lower again.
+        The file may be newer than the log start checkpoint: after DeleteRecords and a crash the log
+        starts lower again.
         """
         known = self.epochs.entries
         if not known or known[0].start_offset <= start:
@@ -542,36 +544,36 @@ class _Loader:
         end = known[0].start_offset
         self.epochs = EpochCache()
         for segment in self.segments:
-            if segment.base_offset >= end or not self._epochs_of(segment.base_offset, end):
+            if segment.base_offset >= end or not self._read_epochs(segment.base_offset, end):
                 break
         self.epochs.truncate_from_start(start)
         for entry in known:
             self.epochs.assign(*entry)
         self.epochs.dirty = True
 
-    def _epochs_of(self, base: int, end: int = 2**63) -> bool:
-        """Learn a segment's epochs up to `end`; tell whether none follows a later one."""
+    def _read_epochs(self, base: int, end: int = 2**63) -> bool:
+        """Read a segment's epochs up to `end`; return whether they never decrease."""
         reached = base
         with _Opened(self.disk, self._path(base, names.LOG)) as file:
             try:
                 for _, header in scan_headers(file, 0, file.size()):
                     if header.base_offset >= end:
                         break
-                    if not self._take_epoch(header, reached):
+                    if not self._add_epoch(header, reached):
                         return False
                     reached = header.next_offset
             except RecordsError:
-                pass  # Readers will meet the damage, or recovery does.
+                pass  # Recovery or readers handle the damage.
         return True
 
-    def _take_epoch(self, header: BatchHeader, reached: int) -> bool:
-        """Note a batch's leader epoch; tell whether it does not go back.
+    def _add_epoch(self, header: BatchHeader, reached: int) -> bool:
+        """Add a batch's leader epoch; return whether it does not decrease.
 
-        `reached`: the end of the log before it. Compaction may have taken batches in between, of
-        this epoch and of others, and replicas that lag may have other records there: an epoch that
-        began late here would let them keep these. The file knows where it began. What it says of
-        other offsets is of a log that was cut since; where it says nothing the epoch began right
-        after what was reached, at the earliest.
+        `reached`: the end of the log before the batch. Compaction may have removed batches in
+        between, of this and other epochs. Replicas that lag may have other records there, and would
+        keep these if the epoch's start offset were too high. The epoch file has the start offset.
+        Its entries for other offsets are from before a truncation; without an entry the epoch
+        starts at `reached`, the lowest possible offset.
         """
         epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
         if epoch <= latest:
@@ -590,7 +592,7 @@ class _Loader:
 
 
 class _Opened:
-    """A file for the length of a `with`."""
+    """A context manager that opens and closes a file."""
 
     def __init__(self, disk: Disk, path: str, *, create: bool = False) -> None:
         self.file = disk.open(path, create=create)

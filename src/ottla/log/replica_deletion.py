@@ -1,12 +1,12 @@
-"""Removing replicas by topic id, wherever on a node they lie: for deletions that must be proven.
+"""Removing replicas by topic id from all log directories of a node, with proof for each.
 
-A replica is removed when no folder holds it under a name that a start would load, and that is
-durable: bytes go a little later, as in every deletion. Before that is said the checkpoints are
-written anew, since with the answer a topic may take the name. Looked at are the logs that are open,
-and all other folders of partitions, as those that were set aside as strays. Only the id in a
-folder's own metadata file counts. What cannot be ruled out, since a folder of logs is offline,
-is not claimed. Folders that wait for their removal are known, and not read: after the deletion of
-a thousand topics there are ten thousand of them.
+A replica counts as removed when no partition directory holds it under a name that a start would
+load, durably; the files are removed later, as in every deletion. The checkpoints are rewritten
+before the result is returned, since a new topic may then take the name. Open logs and all other
+partition directories, strays included, are searched. Only the topic id in `partition.metadata`
+counts. A replica that may be in an offline log directory gets an error instead. Directories that
+wait for their removal are known and not read: after the deletion of a thousand topics there are ten
+thousand of them.
 """
 
 import errno
@@ -19,52 +19,54 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.checkpoints import TopicPartition
-from ottla.log.dir_loading import FoundFolder, look_into
+from ottla.log.dir_loading import PartitionDir, read_partition_dir
 from ottla.log.log_dir import LogDir
 from ottla.log.log_dirs import LogDirs
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.undeletable_dirs import UndeletableDir
 
 Replica = tuple[Uuid, int]
 """Topic id and partition of a replica on this node."""
 
 Removed = dict[Replica, OSError | None]
-"""None = nothing is left of it that could come back; else why that cannot be said."""
+"""None = nothing of the replica is left that could come back; else why that is not certain."""
 
 
 def remove_replicas(
     log_dirs: LogDirs, wanted: Collection[Replica], topics: Mapping[Uuid, str] | None = None
 ) -> Pending[Removed]:
-    """Remove replicas; answer for each. To ask again is no mistake.
+    """Remove replicas; return the result of each. Idempotent.
 
-    `topics`: the names that the topics had, as far as they are known. A folder that cannot be read
-    may be any topic's of which the name is not.
+    `topics`: the names of the topics, as far as known. An unreadable directory may belong to any
+    topic whose name is not known.
     """
     removal = _ReplicaDeletion(log_dirs, wanted, topics or {})
     removal.start()
     return removal.done
 
 
-def unopened(disk: Disk, path: str, is_open: Collection[TopicPartition]) -> list[FoundFolder]:
-    """Return a directory's folders of partitions but for the open logs', and what leaves.
+def unopened_partition_dirs(
+    disk: Disk, path: str, is_open: Collection[TopicPartition]
+) -> list[PartitionDir]:
+    """Return the partition directories without an open log, but for those being deleted.
 
     Blocks. Raises: OSError.
     """
-    found: list[FoundFolder] = []
+    found: list[PartitionDir] = []
     for name in disk.listdir(path):
-        parsed = names.parse_folder_name(name)
-        if parsed is None or parsed.kind is FolderKind.DELETE:
+        parsed = names.parse_partition_dir_name(name)
+        if parsed is None or parsed.kind is PartitionDirKind.DELETE:
             continue
-        if parsed.kind is FolderKind.LIVE and (parsed.topic, parsed.partition) in is_open:
+        if parsed.kind is PartitionDirKind.LIVE and (parsed.topic, parsed.partition) in is_open:
             continue
-        folder = look_into(disk, path, name)
-        if folder is not None:
-            found.append(folder)
+        partition_dir = read_partition_dir(disk, path, name)
+        if partition_dir is not None:
+            found.append(partition_dir)
     return found
 
 
 class _ReplicaDeletion:
-    """One removal on its way through the directories."""
+    """One removal over all log directories."""
 
     def __init__(
         self, log_dirs: LogDirs, wanted: Collection[Replica], topics: Mapping[Uuid, str]
@@ -76,16 +78,16 @@ class _ReplicaDeletion:
         self._found: dict[Replica, LogDir] = {}
         self._errors: dict[Replica, OSError] = {}
         self._unknown: OSError | None = None
-        """Why a replica that was found nowhere may lie somewhere still."""
-        self._unread: dict[int, list[FoundFolder]] = defaultdict(list)
-        """By partition: folders that may be a replica's that is found nowhere, but are not read.
+        """Why a replica that was not found may still exist."""
+        self._unreadable: dict[int, list[PartitionDir]] = defaultdict(list)
+        """By partition: unreadable directories, which may hold a replica that was not found.
 
-        What is found elsewhere cannot be in one, and is not held up.
+        They do not affect a replica that was found elsewhere.
         """
-        self._left = 0
+        self._remaining = 0
 
     def start(self) -> None:
-        """Delete the open logs; once all names are changed look through the directories."""
+        """Delete the open logs; when all renames are done search the directories."""
         log_dirs = self._log_dirs
         for directory in log_dirs.online_dirs:
             for log in list(directory.logs.values()):
@@ -93,68 +95,76 @@ class _ReplicaDeletion:
                 if replica in self._wanted:
                     remove = partial(log_dirs.delete, log.topic, log.partition)
                     self._remove(directory, replica, remove)
-        log_dirs.settled().then(self._look)
+        log_dirs.renames_done().then(self._scan)
 
-    def _look(self, _: None) -> None:
+    def _scan(self, _: None) -> None:
         log_dirs = self._log_dirs
         for directory in log_dirs.offline_dirs:
             self._went_offline(directory)
-            lost = {(each, key[1]) for key, ids in directory.lost.items() for each in ids}
-            for replica in self._wanted & (lost | directory.may_come_back()):
-                # Whatever else is found of it: it may have left another directory before.
+            offline = {
+                (each, key[1]) for key, ids in directory.offline_replicas.items() for each in ids
+            }
+            for replica in self._wanted & (offline | directory.may_come_back()):
+                # Also if it is found elsewhere: it may have been moved between directories.
                 self._errors[replica] = OSError(errno.EIO, "it is offline", directory.path)
         online = log_dirs.online_dirs
-        self._left = len(online)
+        self._remaining = len(online)
         if not online:
             self._finish()
         for directory in online:
             ports = log_dirs.ports
-            look = partial(unopened, ports.disk, directory.path, frozenset(directory.logs))
-            ports.workers.submit(look, partial(self._looked, directory))
+            scan = partial(
+                unopened_partition_dirs, ports.disk, directory.path, frozenset(directory.logs)
+            )
+            ports.workers.submit(scan, partial(self._scanned, directory))
 
-    def _looked(self, directory: LogDir, result: list[FoundFolder] | BaseException) -> None:
+    def _scanned(self, directory: LogDir, result: list[PartitionDir] | BaseException) -> None:
         if isinstance(result, BaseException):
             self._ended(directory, result)
             return
-        for replica in self._wanted & directory.leaving.keys():
+        for replica in self._wanted & directory.deleting.keys():
             self._found.setdefault(replica, directory)
-        for folder in result:
-            if folder.unread is not None:
-                self._unread[folder.partition].append(folder)
-            if folder.topic_id is None or self._is_open(directory, folder):
+        for partition_dir in result:
+            if partition_dir.error is not None:
+                self._unreadable[partition_dir.partition].append(partition_dir)
+            if partition_dir.topic_id is None or self._is_open(directory, partition_dir):
                 continue
-            replica = (folder.topic_id, folder.partition)
+            replica = (partition_dir.topic_id, partition_dir.partition)
             if replica in self._wanted:
-                remove = partial(self._log_dirs.discard, directory, folder)
+                remove = partial(self._log_dirs.delete_dir, directory, partition_dir)
                 self._remove(directory, replica, remove)
         if directory.error is not None:
             self._ended(directory, directory.error)
             return
-        # The renames of this removal, and of those deletions that it finds done already.
+        # The sync covers the renames of this removal and of earlier deletions.
         ports = self._log_dirs.ports
         sync = partial(ports.disk.sync_dir, directory.path)
         ports.workers.submit(sync, partial(self._synced, directory))
 
     def _synced(self, directory: LogDir, result: BaseException | None) -> None:
         if result is None:
-            self._log_dirs.told(directory).then(partial(self._told, directory, directory.is_online))
+            self._log_dirs.rewritten(directory).then(
+                partial(self._checkpoints_rewritten, directory, directory.is_online)
+            )
             return
         if isinstance(result, OSError):
-            # The next one would say that all is well, and the names could be back after a loss of
-            # power: what a failed fsync was to write may be gone from the page cache.
+            # A second sync would succeed though the renames may be lost with the next power loss:
+            # after a failed fsync its pages may be gone from the page cache.
             directory.fail(result)
         self._ended(directory, result)
 
-    def _told(self, directory: LogDir, was_online: bool, failure: OSError | None) -> None:
-        """End with a directory of which the checkpoints have nothing any more, or never will.
+    def _checkpoints_rewritten(
+        self, directory: LogDir, was_online: bool, failure: OSError | None
+    ) -> None:
+        """End with a directory whose checkpoints were rewritten, or could not be.
 
-        Where one cannot be written its directory goes offline, and the replica is removed all the
-        same: its new name is durable, and the start after the mending goes by what it finds. Were
-        that an error it would be one until then, since nobody can look through an offline
-        directory: a deletion would wait for a disk on which nothing of it is left.
+        If one could not be written the directory goes offline, but the replica counts as removed:
+        the rename is durable, and the next start drops entries of logs that it does not find. As an
+        error it would last until that start, since an offline directory cannot be searched: the
+        deletion would wait for a disk that has nothing of it.
         """
         if failure is not None or not was_online:
-            # A disk tells an error once: another sync may have been told that of these names.
+            # A disk reports an error once: another sync may have got the one of these renames.
             self._went_offline(directory)
         self._ended(directory, None)
 
@@ -163,12 +173,15 @@ class _ReplicaDeletion:
         for replica, holder in self._found.items():
             if holder is directory:
                 self._errors[replica] = OSError(
-                    errno.EIO, "it went offline while the replica was to go", directory.path
+                    errno.EIO, "it went offline during the removal", directory.path
                 )
 
-    def _is_open(self, directory: LogDir, folder: FoundFolder) -> bool:
-        """Tell whether a folder has become a log since it was seen: the metadata wants it."""
-        return folder.kind is FolderKind.LIVE and (folder.topic, folder.partition) in directory.logs
+    def _is_open(self, directory: LogDir, partition_dir: PartitionDir) -> bool:
+        """Return whether a log was opened in a directory since it was listed."""
+        return (
+            partition_dir.kind is PartitionDirKind.LIVE
+            and (partition_dir.topic, partition_dir.partition) in directory.logs
+        )
 
     def _remove(self, directory: LogDir, replica: Replica, remove: Callable[[], object]) -> None:
         try:
@@ -177,10 +190,10 @@ class _ReplicaDeletion:
         except UndeletableDir as error:
             self._errors[replica] = error
         except OSError as error:
-            topic_id, number = replica
+            topic_id, partition = replica
             if topic_id in self._topics:
-                directory.lose((self._topics[topic_id], number), topic_id)
-            # Not the directory's own error: that one means what it never had, too.
+                directory.add_offline_replica((self._topics[topic_id], partition), topic_id)
+            # Not `directory.error`: an offline directory's error covers replicas it never had, too.
             self._errors[replica] = OSError(error.errno, error.strerror, directory.path)
             directory.fail(error)
 
@@ -192,8 +205,8 @@ class _ReplicaDeletion:
                     self._errors[replica] = OSError(result.errno, result.strerror, directory.path)
         elif result is not None:
             raise result
-        self._left -= 1
-        if self._left == 0:
+        self._remaining -= 1
+        if self._remaining == 0:
             self._finish()
 
     def _finish(self) -> None:
@@ -202,15 +215,17 @@ class _ReplicaDeletion:
                 return self._errors[replica]
             if replica in self._found:
                 return None
-            return self._unknown or self._hidden(replica)
+            return self._unknown or self._unreadable_dir_error(replica)
 
         self.done.complete({replica: outcome(replica) for replica in sorted(self._wanted)})
 
-    def _hidden(self, replica: Replica) -> OSError | None:
-        """Return why a folder was not read that is called like this replica's; None = none is."""
-        topic_id, number = replica
+    def _unreadable_dir_error(self, replica: Replica) -> OSError | None:
+        """Return the error of an unreadable directory of this replica's name; None = none."""
+        topic_id, partition = replica
         topic = self._topics.get(topic_id)
-        for folder in self._unread.get(number, ()):
-            if topic is None or folder.topic == names.topic_in_name(topic, number, folder.kind):
-                return folder.unread
+        for partition_dir in self._unreadable.get(partition, ()):
+            if topic is None or partition_dir.topic == names.topic_in_name(
+                topic, partition, partition_dir.kind
+            ):
+                return partition_dir.error
         return None

@@ -1,4 +1,4 @@
-"""What a log's appends and reads answer."""
+"""The results of a log's appends and reads."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from ottla.log.slices import FileSlice
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append.
+    """The result of an append.
 
-    Fields: `log_append_time_ms`: -1 unless the topic stamps it; `duplicate`: nothing was written,
-            the offsets are those of the first time; `flush_due`: `flush.messages` is reached, so
-            an acknowledgement must wait for `PartitionLog.flush`.
+    Fields: `log_append_time_ms`: -1 unless the topic uses LogAppendTime; `duplicate`: nothing was
+            written, the offsets are those of the first append; `flush_due`: `flush.messages` is
+            reached, so the acknowledgement must wait for `PartitionLog.flush`.
     """
 
     first_offset: int
@@ -25,7 +25,7 @@ class AppendInfo(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """What a read found. Whoever takes the slices releases them.
+    """The result of a read. The caller releases the slices.
 
     Fields: `size`: bytes in all; `first_too_large`: there are records, but the first batch is
             larger than `max_bytes` and no batch had to be returned.
@@ -40,7 +40,7 @@ NOTHING = ReadResult((), 0)
 
 
 class DamagedLog(ApiError):
-    """A log cannot be cut where it was to be: a batch before that is damaged. Nothing has changed.
+    """A log cannot be truncated: a batch before the target offset is damaged. Nothing has changed.
 
     Fields: `path`: the file; `good_end`: the offset behind the last sound batch before the damage.
     """
@@ -52,4 +52,4 @@ class DamagedLog(ApiError):
 
 
 class UnexpectedOffset(ValueError):
-    """A replica was given batches that do not follow its log's end."""
+    """A follower got batches that do not continue its log."""

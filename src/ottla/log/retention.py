@@ -1,8 +1,8 @@
-"""Which segments of a log are old enough to go.
+"""Which segments of a log retention deletes.
 
-Segments leave from the oldest on, only below the high watermark, and the active one never: where
-all of it is expired the log rolls first. Below the log start offset segments go whatever the
-policy; by size and time only where `cleanup.policy` has `delete`.
+Segments are deleted from the oldest on, only below the high watermark, and never the active one: if
+all of them are expired the log rolls first. Below the log start offset segments are deleted
+whatever the policy; by size and time only if `cleanup.policy` has `delete`.
 
 Source: UnifiedLog.deleteOldSegments and the three deleteRetention… methods.
 """
@@ -15,15 +15,15 @@ from ottla.log.config import LogConfig
 
 
 class Reason(Enum):
-    """Why a segment goes, in the order in which the rules are asked."""
+    """Why a segment is deleted, in the order of the checks."""
 
-    LOG_START = "it lies below the log start offset"
+    LOG_START = "it is below the log start offset"
     SIZE = "the log exceeds retention.bytes"
     TIME = "its newest record is older than retention.ms"
 
 
 class SegmentFacts(NamedTuple):
-    """What retention asks of a segment; `end_offset` is the next one's base offset."""
+    """A segment's facts for retention; `end_offset` is the next one's base offset."""
 
     base_offset: int
     end_offset: int
@@ -40,9 +40,9 @@ def expired(
     log_start_offset: int,
     high_watermark: int,
 ) -> tuple[Reason, ...]:
-    """Return why each of the segments to delete goes, from the oldest on.
+    """Return the reason for each segment to delete, from the oldest on.
 
-    An empty active segment never is one of them.
+    An empty active segment is never deleted.
     """
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     by_size = config.deletes and config.retention_bytes >= 0

@@ -1,7 +1,7 @@
-"""Walking through the batches of a segment's file.
+"""Scanning the batches of a segment's file.
 
-`scan_headers` reads little and skips bodies: for lookups and for replaying producers.
-`scan_batches` reads everything and checks every CRC: for recovery.
+`scan_headers` reads the headers only: for lookups and for replaying producers. `scan_batches` reads
+everything and checks every CRC: for recovery.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each batch from `position` to `end`.
 
-    Raises: CorruptBatch, UnsupportedMagic at the first batch that is none, or that is cut.
+    Raises: CorruptBatch, UnsupportedMagic at the first invalid or cut batch.
     """
     while position < end:
         buffer = file.read_at(position, min(HEADERS_READ_BYTES, end - position))
@@ -82,7 +82,7 @@ def marker_of(
 ) -> tuple[Marker, int] | None:
     """Return the transaction marker of a control batch and its timestamp; None = another kind.
 
-    An empty control batch is what compaction leaves of a transaction that is gone altogether.
+    An empty control batch is what compaction leaves of a transaction without remaining data.
     """
     records = read_records(buffer, start, header)
     if not records:

@@ -1,8 +1,8 @@
 """A segment: one file of batches and its three indexes.
 
-The segment being written (the active one) keeps its indexes in memory; a sealed one looks into
-its index files. Every `index_interval_bytes` one batch gets an entry in the offset index and, if
-timestamps grew, in the time index.
+The active segment, which is appended to, keeps its indexes in memory; a sealed one reads its index
+files. Every `index_interval_bytes` one batch gets an entry in the offset index and, if timestamps
+grew, in the time index.
 
 Source: LogSegment.
 """
@@ -25,8 +25,8 @@ from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
 
 RECENT_BATCHES_MAX: Final = 128
-"""Positions remembered beside the index, so that reads at the tail scan nothing: 16 bytes each,
-in every log that is written to."""
+"""Positions kept beside the index, so that reads at the tail need no scan: 16 bytes each, in every
+log that is written to."""
 
 
 class Found(NamedTuple):
@@ -37,17 +37,17 @@ class Found(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Where a truncation cuts a segment's file, and where that leaves the log's end."""
+    """Where a truncation cuts a segment's file, and the log's end offset after it."""
 
     position: int
     end_offset: int
 
 
 class DamagedBatch(CorruptBatch):
-    """A truncation has met bytes that are no batch, before the offset that it is to cut at.
+    """A truncation found a damaged batch before its target offset.
 
-    Fields: `path`, `position`: where they are; `good_end`: the offset behind the last sound batch
-            before them.
+    Fields: `path`, `position`: of the damage; `good_end`: the offset behind the last sound batch
+            before it.
     """
 
     def __init__(self, path: str, cut: Cut, reason: str) -> None:
@@ -60,7 +60,7 @@ class Segment:
     """See the module. Made by `new_segment` and by loading a log.
 
     Fields: `size`: bytes of sound batches; the file may have more after a failed append.
-            `unsynced`: something was written since the last flush.
+            `unsynced`: the files were written to since the last flush.
     """
 
     __slots__ = (
@@ -124,7 +124,7 @@ class Segment:
 
     # --- appending -----------------------------------------------------------------------
 
-    def takes(
+    def fits(
         self,
         last_offset: int,
         max_timestamp: int,
@@ -133,7 +133,7 @@ class Segment:
         now_ms: int,
         pending: int = 0,
     ) -> bool:
-        """Tell whether a batch of `size` bytes may go here, or the log must roll first.
+        """Return whether a batch of `size` bytes fits here; otherwise the log must roll first.
 
         `pending` bytes are to be written before it.
         """
@@ -145,8 +145,8 @@ class Segment:
             return True
         if before + size > config.segment_bytes or self._indexes_full:
             return False
-        # In the producers' time where the first batch has one, so that replaying old records
-        # makes the segments that it made the first time.
+        # In the records' time where the first batch has one, so that replaying old records
+        # produces the same segments again.
         first = self.first_timestamp
         if first is None:
             first = self.first_timestamp = self._read_first_timestamp(max_timestamp)
@@ -154,10 +154,10 @@ class Segment:
         return age_ms <= config.segment_ms - self.jitter_ms
 
     def append(self, data: Sequence[Buffer], headers: Sequence[BatchHeader], interval: int) -> None:
-        """Write batches, which `takes` let in, at the end.
+        """Write batches, for which `fits` returned True, at the end.
 
-        Raises: OSError; the segment is then as before, though the file may have torn bytes
-                behind `size`: `cut_torn` removes them.
+        Raises: OSError: the segment is unchanged, though the file may have partial data behind
+                `size`, which `truncate_torn_append` removes.
         """
         self.log.file().append(data)
         for header in headers:
@@ -197,8 +197,8 @@ class Segment:
         self._since_entry = 0
         self._indexes_full = offsets.is_full or times.is_full
 
-    def cut_torn(self) -> None:
-        """Remove what a failed append left behind `size`. Raises: OSError."""
+    def truncate_torn_append(self) -> None:
+        """Truncate the file to `size` after a failed append. Raises: OSError."""
         file = self.log.file()
         if file.size() != self.size:
             file.truncate(self.size)
@@ -235,8 +235,8 @@ class Segment:
             if slot == len(lasts):
                 return None
             position = self._recent_positions[slot]
-            following = slot + 1
-            end = self._recent_positions[following] if following < len(lasts) else self.size
+            next_slot = slot + 1
+            end = self._recent_positions[next_slot] if next_slot < len(lasts) else self.size
             return Found(position, end - position)
         return self._scan_for(offset)
 
@@ -249,7 +249,7 @@ class Segment:
                 return Found(position, header.size_in_bytes)
         return None
 
-    def first_filled(self, position: int, end: int) -> Found | None:
+    def first_non_empty(self, position: int, end: int) -> Found | None:
         """Return the first batch from `position` on that compaction has not emptied.
 
         Raises: OSError, RecordsError.
@@ -260,9 +260,9 @@ class Segment:
         return None
 
     def search_timestamp(self, timestamp: int, start_offset: int, limit: int) -> TimestampSearch:
-        """Begin to look for the first record from `start_offset` on that is not before that time.
+        """Return a search for the first record from `start_offset` on at `timestamp` or later.
 
-        `limit`: bytes that a batch may expand to. Raises: OSError.
+        `limit`: bytes that a batch may decompress to. Raises: OSError.
         """
         entry = (
             self._time_index.lookup(timestamp)
@@ -296,7 +296,7 @@ class Segment:
         try:
             return decode_entries(data, self.base_offset)
         except ValueError as error:
-            # Recovery has rebuilt what crashes damage; this is damage of the disk.
+            # Recovery repairs what a crash damages; this is damage of the disk.
             raise OSError(5, f"{error}", handle.path) from None
 
     def _index_lookup(self, offset: int) -> OffsetPosition:
@@ -320,18 +320,18 @@ class Segment:
 
     def _read_first_timestamp(self, otherwise: int) -> int:
         if self.size == 0:
-            return otherwise  # The batch that is about to be the first.
+            return otherwise  # The timestamp of the batch that is about to be the first.
         try:
             for _, header in scan_headers(self.log.file(), 0, self.size):
                 return header.max_timestamp
         except RecordsError:
-            pass  # Whoever reads the batch will say so.
+            pass  # A reader of the batch gets the error.
         return NO_TIMESTAMP
 
-    # --- becoming active, sealed, shorter ------------------------------------------------
+    # --- activate, seal, truncate --------------------------------------------------------
 
     def activate(self, config: LogConfig) -> None:
-        """Take the indexes into memory, to append again. Raises: OSError."""
+        """Load the indexes into memory, to append again. Raises: OSError."""
         if self._offset_index is not None:
             return
         largest = self.max_timestamp
@@ -351,7 +351,7 @@ class Segment:
         self._indexes_full = self._are_indexes_full()
 
     def seal(self) -> None:
-        """Write the indexes' ends and drop them from memory. Raises: OSError; try again then."""
+        """Write the indexes and drop them from memory. Raises: OSError; it can be retried."""
         self.write_indexes(final=True)
         self._offset_index = None
         self._time_index = None
@@ -369,11 +369,11 @@ class Segment:
         self.unsynced = True
 
     def cut_at(self, offset: int) -> Cut:
-        """Return where `truncate_to` cuts. It changes nothing.
+        """Return where `truncate_to` cuts; change nothing.
 
-        Where `offset` falls into a batch the end lies before that batch; where it falls between
-        two, as compaction leaves them, it is `offset`, as the leader's is. Damage that goes with
-        the cut is none; damage before it raises DamagedBatch.
+        If `offset` is within a batch the end is before that batch. If it is between two, as
+        compaction leaves them, the end is `offset`, as on the leader. Damage behind the cut is
+        ignored; damage before it raises DamagedBatch.
 
         Raises: OSError, DamagedBatch.
         """
@@ -390,7 +390,7 @@ class Segment:
         return Cut(found.position, min(offset, header.base_offset))
 
     def _sound_before(self, offset: int) -> Cut:
-        """Return where the last batch ends before `offset` that is sound, CRC included."""
+        """Return the end of the last sound batch before `offset`, CRC included."""
         file = self.log.file()
         indexed = self._index_lookup(offset).position
         for start in (indexed, 0) if 0 < indexed < self.size else (0,):
@@ -407,8 +407,8 @@ class Segment:
         raise AssertionError("a segment's start is a cut")
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batches from the first that reaches `offset` on; return where that leaves
-        the log's end, see `cut_at`. The segment is active.
+        """Remove the batches from the first that reaches `offset` on; return the log's new end,
+        see `cut_at`. The segment must be active.
 
         Raises: OSError, DamagedBatch.
         """
@@ -447,7 +447,7 @@ class Segment:
                 if header.max_timestamp > largest.timestamp:
                     largest = TimestampOffset(header.max_timestamp, header.last_offset)
         except RecordsError:
-            pass  # Whoever reads the batch will say so; the file is cut already.
+            pass  # A reader of the batch gets the error; the file is cut already.
         return largest
 
     # --- files ---------------------------------------------------------------------------
@@ -469,13 +469,13 @@ class Segment:
         return pinned
 
     def moved(self, directory: str, suffix: str = "") -> None:
-        """Follow a rename of the folder, or of the files by a suffix."""
+        """Take over the new path of a renamed directory, or of files with a new suffix."""
         self.directory = directory
         for extension, handle in self._handles.items():
             handle.moved(self.path(extension) + suffix)
 
     def file_moved(self, suffix: str, path: str) -> None:
-        """Follow a rename of one file."""
+        """Take over the new path of one renamed file."""
         self._handles[suffix].moved(path)
 
     def close(self) -> None:
@@ -501,7 +501,7 @@ def new_segment(
     for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
         file = segment._handles[suffix].file(create=True)
         if file.size():
-            # Left by a segment of this offset that was given up.
+            # Left by an earlier segment of this offset.
             file.truncate(0)
     segment.unsynced = True
     return segment

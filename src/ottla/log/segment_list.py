@@ -39,25 +39,25 @@ class SegmentList:
 
     def end_of(self, index: int, log_end_offset: int) -> int:
         """Return the offset behind the segment at `index`."""
-        following = index + 1
-        return self._bases[following] if following < len(self._bases) else log_end_offset
+        next_index = index + 1
+        return self._bases[next_index] if next_index < len(self._bases) else log_end_offset
 
     def add(self, segment: Segment) -> None:
-        """Add a segment behind all others; it becomes the active one."""
+        """Add a segment at the end; it becomes the active one."""
         assert segment.base_offset > self._bases[-1]
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def take_first(self, count: int) -> list[Segment]:
-        """Take `count` segments away from the start; at least one stays."""
+        """Remove and return the first `count` segments; at least one is left."""
         assert 0 <= count < len(self._segments)
         taken = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         return taken
 
     def take_above(self, offset: int) -> list[Segment]:
-        """Take away the segments that start above `offset`, but for the first."""
+        """Remove and return the segments that start above `offset`, but for the first."""
         keep = max(1, bisect_right(self._bases, offset))
         taken = self._segments[keep:]
         del self._segments[keep:], self._bases[keep:]
@@ -65,7 +65,7 @@ class SegmentList:
         return taken
 
     def replace(self, index: int, count: int, segment: Segment) -> list[Segment]:
-        """Put one sealed segment in the place of `count` from `index` on; return these."""
+        """Replace `count` segments from `index` on with one sealed segment; return the old ones."""
         taken = self._segments[index : index + count]
         assert len(taken) == count
         assert taken[-1] is not self.active
@@ -75,7 +75,7 @@ class SegmentList:
         return taken
 
     def replace_all(self, segment: Segment) -> list[Segment]:
-        """Put one segment in the place of all; return these."""
+        """Replace all segments with one; return the old ones."""
         taken = self._segments
         self._segments = [segment]
         self._bases = [segment.base_offset]

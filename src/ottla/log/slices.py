@@ -1,4 +1,4 @@
-"""What a read answers with: pieces of files, for the host to send without copying them."""
+"""Slices of files that a read returns, for the host to send without copying them."""
 
 from ottla.base.ports import File
 from ottla.log.file_cache import Handle
@@ -7,8 +7,8 @@ from ottla.log.file_cache import Handle
 class FileSlice:
     """`length` bytes of `file` from `position`, pinned until `release` is called.
 
-    The bytes do not change while the slice is pinned, though the file's name may go. A follower's
-    log may be truncated beneath it: a host that finds the file shorter closes the connection.
+    The bytes do not change while the slice is pinned, though the file may be deleted. A follower's
+    log may be truncated meanwhile: a host that finds the file shorter closes the connection.
     """
 
     __slots__ = ("_handle", "file", "length", "position")
@@ -24,7 +24,7 @@ class FileSlice:
         return self.file.read_at(self.position, self.length)
 
     def release(self) -> None:
-        """Let go of the file; harmless when done before."""
+        """Unpin the file; idempotent."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.unpin()

@@ -1,10 +1,10 @@
-"""What a crash leaves in a log's folder beside its segments, and how that is put in order.
+"""What a crash leaves in a partition directory beside the segments, and its cleanup at start.
 
 | file                        | meaning                                | at load             |
 |-----------------------------|----------------------------------------|---------------------|
-| `*.deleted`                 | a segment that retention gave up       | removed             |
+| `*.deleted`                 | a segment that retention deleted       | removed             |
 | `*.cleaned`                 | compaction that never finished writing | removed             |
-| `*.swap`                    | compaction that had finished writing   | takes its place     |
+| `*.swap`                    | compaction that had finished writing   | swapped in          |
 | `*.swap` above a `*.cleaned`| a split that had not finished          | removed             |
 | `*.tmp`                     | a small file half written              | removed             |
 | index without its `.log`    | an orphan                              | removed             |
@@ -23,7 +23,7 @@ _TEMPORARY = re.compile(r"(\d{20})(\.[a-z]+)(\.cleaned|\.swap)")
 
 
 def tidy(disk: Disk, directory: str) -> list[int]:
-    """Put the folder in order; return the base offsets of its segments, ascending.
+    """Clean the directory up; return the base offsets of its segments, ascending.
 
     Raises: OSError.
     """
@@ -31,7 +31,7 @@ def tidy(disk: Disk, directory: str) -> list[int]:
     cleaned = [name for name in found if name.endswith(names.CLEANED)]
     swaps = [name for name in found if name.endswith(names.SWAP)]
     gone = [name for name in found if name.endswith((names.DELETED, names.TEMPORARY))]
-    # KRaft snapshots use these endings too, under longer names; they are not a log's business.
+    # KRaft snapshots have these suffixes, too, under longer names; they are no segments.
     gone = [name for name in gone if ".checkpoint" not in name]
     first_cleaned = min(map(_offset_of, cleaned), default=None)
     valid = [name for name in swaps if first_cleaned is None or _offset_of(name) < first_cleaned]
@@ -39,7 +39,7 @@ def tidy(disk: Disk, directory: str) -> list[int]:
     for name in (*gone, *unfinished):
         disk.remove(f"{directory}/{name}")
     if unfinished:
-        # They go before the cleaned files that tell them apart.
+        # Durably before the `.cleaned` files, by which unfinished `.swap` files are known.
         disk.sync_dir(directory)
     for name in cleaned:
         disk.remove(f"{directory}/{name}")
@@ -57,7 +57,7 @@ def _take_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
             parsed = names.parse_segment_name(name)
             if parsed is not None and start <= parsed[0] < end:
                 disk.remove(f"{directory}/{name}")
-        # A loss of power must not bring an old segment back beside the new one.
+        # A power loss must not bring an old segment back beside the new one.
         disk.sync_dir(directory)
         for name in logs:
             _take_swap(disk, directory, name)
@@ -95,5 +95,5 @@ def _segments(disk: Disk, directory: str) -> list[int]:
 
 def _offset_of(name: str) -> int:
     found = _TEMPORARY.fullmatch(name)
-    # A name of another form belongs to nothing; as offset 0 it cannot hide a segment.
+    # Any other name belongs to no segment; as offset 0 it cannot hide one.
     return int(found[1]) if found else 0

@@ -1,9 +1,9 @@
 """The sparse index from timestamps to offsets of a segment.
 
 An entry is 12 bytes: a timestamp in milliseconds (int64) and an offset relative to the segment's
-base (int32). It says: no record up to this offset has a larger timestamp, and the batch that
-ends there has exactly it. Timestamps strictly grow. The last entry of a finished segment is its
-largest timestamp, which retention by time goes by.
+base offset (int32). No record up to this offset has a larger timestamp, and the batch that ends
+there has exactly this one. Timestamps strictly grow. The last entry of a sealed segment is its
+largest timestamp, which retention.ms uses.
 
 In memory and on disk as the offset index. Source: TimeIndex.
 """
@@ -81,7 +81,7 @@ class TimeIndex:
         self._written = min(self._written, keep)
 
     def write(self, file: File) -> None:
-        """Bring the file up to date. Raises: OSError, after which it can be tried again."""
+        """Bring the file up to date. Raises: OSError; it can be retried."""
         count = len(self._timestamps)
         start = self._written * ENTRY_SIZE
         if start < count * ENTRY_SIZE:
@@ -95,7 +95,7 @@ class TimeIndex:
 
     @staticmethod
     def load(data: bytes, base_offset: int, size_max: int) -> "TimeIndex":
-        """Return the index that a file's content is. Raises: ValueError where it is corrupt."""
+        """Return the index in a file's content. Raises: ValueError where it is corrupt."""
         if len(data) % ENTRY_SIZE:
             raise ValueError(f"a time index of {len(data)} bytes is not whole entries")
         index = TimeIndex(base_offset, size_max)

@@ -1,9 +1,9 @@
-"""Finding a record by its timestamp in one segment, away from the loop.
+"""Finding a record by its timestamp in one segment, in a worker.
 
-The loop looks into the indexes and pins the segment's file; a worker reads the headers from there
-on, and expands those batches whose largest timestamp is late enough. Of records only length and
-deltas are read, up to the first that matches, so that neither the number of headers nor the sizes
-of values cost anything; what a batch may expand to is bounded.
+The loop looks up the indexes and pins the segment's file; a worker reads the headers from there on,
+and decompresses the batches whose largest timestamp is late enough. Only length and deltas of
+records are read, up to the first match, so the record headers and values cost nothing; the
+decompressed size of a batch is bounded.
 
 Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
 """
@@ -27,9 +27,9 @@ class TimestampMatch(NamedTuple):
 
 
 class TimestampSearch:
-    """For the first record from `start_offset` on whose timestamp is not below `timestamp`.
+    """A search for the first record from `start_offset` on at `timestamp` or later.
 
-    Fields: `base_offset`: of the segment; `limit`: bytes that one batch may expand to.
+    Fields: `base_offset`: of the segment; `limit`: bytes that one batch may decompress to.
     Order:  `run`, in any thread; then `release`, on the loop.
     """
 
@@ -53,7 +53,7 @@ class TimestampSearch:
         self.limit = limit
 
     def run(self) -> TimestampMatch | None:
-        """Return what is found. Raises: ApiError, also where the file is cut meanwhile; OSError."""
+        """Return the match, if any. Raises: ApiError, also if the file is truncated; OSError."""
         file, position = self._piece.file, self._piece.position
         try:
             for at, header in scan_headers(file, position, position + self._piece.length):
@@ -77,5 +77,5 @@ class TimestampSearch:
         return None
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Unpin the file."""
         self._piece.release()

@@ -1,9 +1,9 @@
-"""The aborted transactions of a segment, for readers that want committed records only.
+"""The aborted transactions of a segment, for read_committed consumers.
 
-An entry is 34 bytes: version 0 (int16), producer id, first offset, last offset (that of the
-abort marker) and the last stable offset when it was written (int64 each). It stands in the
-segment that holds the marker; entries are in the order of last offsets. The file exists only
-where a transaction was aborted.
+An entry is 34 bytes: version 0 (int16), producer id, first offset, last offset (that of the abort
+marker) and the last stable offset when it was written (int64 each). It is in the index of the
+segment with the marker; entries are in the order of last offsets. The file exists only if a
+transaction was aborted.
 
 Source: TransactionIndex, AbortedTxn; KIP-98.
 """
@@ -50,10 +50,10 @@ def decode_entries(data: bytes, base_offset: int) -> list[AbortedTransaction]:
 def select(
     entries: Iterable[AbortedTransaction], start_offset: int, end_offset: int
 ) -> tuple[list[AbortedTransaction], bool]:
-    """Return the transactions with records in [start, end), and whether no later one can have.
+    """Return the transactions with records in [start, end), and whether the search is complete.
 
-    A later entry cannot where an entry's last stable offset reaches the end: all transactions
-    that began before it were over by then.
+    It is complete at an entry whose last stable offset reaches the end: all transactions that
+    began before that offset had ended by then.
     """
     found: list[AbortedTransaction] = []
     for entry in entries:

@@ -1,16 +1,16 @@
-"""Shortening a log, in the order that survives a loss of power.
+"""Truncating a log, in an order that survives a power loss.
 
-1. What the checkpoints say too much of the log is limited, durably (`checkpoint_limits`): from the
-   base of the segment that is cut on nothing is trusted, for until step 3 has ended the disk may
-   have that segment as it was, as it is, or some pages of each.
-2. The segments above are dropped and the last one is cut: nothing of this need be durable, since
-   recovery reads all of it.
-3. A flush makes the shorter log durable. Nothing is appended before: an old page between new ones,
-   or an old segment behind them, may look like a log that never was.
+1. Limits for the log's checkpoint entries are made durable (`checkpoint_limits`). From the base
+   offset of the cut segment on nothing is trusted: until step 3 has ended the disk may have that
+   segment's old pages, its new ones, or a mix.
+2. The segments above are deleted and the last one is cut. This need not be durable, since recovery
+   reads all of it.
+3. A flush makes the truncated log durable. Nothing is appended before: old pages between new ones,
+   or an old segment behind them, could look like a log that never existed.
 
-`truncate_to` and `start_at` do 1 and 2 where they are called, and leave 3 to a flush in a worker;
-an append that comes before its end flushes first itself. Who can wait lets 1 be done in a worker,
-too: `in_background`.
+`truncate_to` and `start_at` do steps 1 and 2 on the caller's thread and leave 3 to a flush in a
+worker; an append before its end flushes first itself. `truncate_in_background` does step 1 in a
+worker, too.
 
 Source: UnifiedLog.{truncateTo, truncateFullyAndStartAt}, LogManager.truncateTo.
 """
@@ -35,13 +35,13 @@ Truncated = Pending[OSError | ApiError | None]
 
 
 def truncate_to(log: "PartitionLog", offset: int) -> bool:
-    """Drop the batches that reach `offset`; tell whether there were any.
+    """Remove the batches that reach `offset`; return whether there were any.
 
     Raises: ApiError, OSError.
     """
     if offset >= log.log_end_offset:
-        # An epoch that begins at the end is one that this replica led in and wrote nothing: it
-        # would be compared with the leader's for ever.
+        # An epoch that begins at the end is one in which this replica was the leader and wrote
+        # nothing. If it stayed it would be compared with the leader's again and again.
         log.epochs.truncate_from_end(log.log_end_offset)
         return _drop_deleted(log)
     if offset < log.segments.first.base_offset:
@@ -50,27 +50,27 @@ def truncate_to(log: "PartitionLog", offset: int) -> bool:
     _check_cut(log, offset)
     limits = _limits_to(log, offset)
     _limit(log, limits)
-    _begin(log, limits)
+    _begin_truncation(log, limits)
     gone = log.segments.take_above(offset)
     if gone:
-        # From the end: a process that is killed here must not leave a hole.
+        # From the end: a process that is killed here must not leave a gap.
         delete_segments(log, reversed(gone))
     active = log.segments.active
     active.activate(log.config)
-    # A batch may reach back below the log start, which never follows it.
+    # A batch may begin below the log start; the log start does not move back.
     end = active.truncate_to(offset)
     log.log_end_offset = max(end, min(offset, log.log_start_offset))
-    _follow_end(log)
+    _apply_new_end(log)
     if not _drop_deleted(log):
         log.flush()
     return True
 
 
 def _drop_deleted(log: "PartitionLog") -> bool:
-    """Begin anew where all that is left was deleted before; tell whether it was so.
+    """Start an empty log if all remaining records are below the log start; return whether.
 
-    The epochs of deleted records are forgotten, so a leader's records that come next may be of
-    older ones: behind the deleted ones recovery would refuse them.
+    The epoch cache has no entries for records below the log start. So records that come next may
+    be of older epochs than these, and recovery would refuse them as decreasing.
     """
     if log.log_end_offset > log.log_start_offset or not log.size_bytes or log.epochs.entries:
         return False
@@ -79,7 +79,7 @@ def _drop_deleted(log: "PartitionLog") -> bool:
 
 
 def _check_cut(log: "PartitionLog", offset: int) -> None:
-    """Look whether the log can be cut there, before anything of it changes. Raises: DamagedLog."""
+    """Check that the log can be cut there, before anything changes. Raises: DamagedLog."""
     try:
         log.segments[log.segments.floor(offset)].cut_at(offset)
     except DamagedBatch as damage:
@@ -87,13 +87,13 @@ def _check_cut(log: "PartitionLog", offset: int) -> None:
 
 
 def start_at(log: "PartitionLog", offset: int) -> None:
-    """Drop everything and begin an empty log at `offset`. Raises: OSError."""
+    """Remove everything and start an empty log at `offset`. Raises: OSError."""
     limits = _limits_of_start(log, offset)
     _limit(log, limits)
-    _begin(log, limits)
+    _begin_truncation(log, limits)
     delete_segments(log, reversed(list(log.segments)))
-    # Before anything new is there: a power loss might keep the new segment's name and bring an
-    # old one back beside it.
+    # Before the new segment is created: a power loss might keep its name and bring an old segment
+    # back beside it.
     log.ports.disk.sync_dir(log.directory)
     now_ms = log.ports.clock.now_ms()
     segment = new_segment(log.ports.files, log.directory, offset, log.config, now_ms)
@@ -112,17 +112,17 @@ def truncate_in_background(
 ) -> Truncated:
     """Do as `truncate_to`, without a sync on the loop: see `_in_background`."""
     if offset < log.segments.first.base_offset:
-        return start_in_background(log, offset, is_wanted)
+        return truncate_fully_in_background(log, offset, is_wanted)
     if offset >= log.log_end_offset:
         return _in_background(log, None, partial(truncate_to, log, offset), is_wanted)
     limits = _limits_to(log, offset)
     return _in_background(log, limits, partial(truncate_to, log, offset), is_wanted)
 
 
-def start_in_background(
+def truncate_fully_in_background(
     log: "PartitionLog", offset: int, is_wanted: Callable[[], bool]
 ) -> Truncated:
-    """Do as `start_at`, without waiting for the limits on the loop: see `_in_background`."""
+    """Do as `start_at`, without a sync of the limits on the loop: see `_in_background`."""
     limits = _limits_of_start(log, offset)
     return _in_background(log, limits, partial(start_at, log, offset), is_wanted)
 
@@ -133,17 +133,17 @@ def _in_background(
     shorten: Callable[[], object],
     is_wanted: Callable[[], bool],
 ) -> Truncated:
-    """Limit the checkpoints in a worker, shorten the log on the loop, flush it in a worker.
+    """Write the limits in a worker, truncate the log on the loop, flush it in a worker.
 
-    `is_wanted` is asked before the second step: the log may be another's by then. The promise is
-    kept when the shorter log is durable, or will not be shortened; the disk's failure takes the log
-    offline and is told to `LogPorts.on_failure` as well.
+    `is_wanted` is called before the second step: the truncation may be obsolete by then. The
+    promise completes when the truncated log is durable, or will not be truncated. A disk error
+    takes the log offline and is passed to `LogPorts.on_failure`, too.
     """
     done: Truncated = Pending()
 
     def limited(result: BaseException | None) -> None:
         if isinstance(result, OSError):
-            if not log.failed:  # Else its folder may be another's, or gone.
+            if not log.failed:  # Else its directory may be another log's, or deleted.
                 log.fail()
                 log.ports.on_failure(log, result)
             done.complete(result)
@@ -159,7 +159,7 @@ def _in_background(
             done.complete(None)
             return
         if not is_wanted():
-            log.ports.on_shortened(log)  # For the limits that are there for nothing.
+            log.ports.on_truncated(log)  # To remove the limits, which are not needed.
             done.complete(None)
             return
         try:
@@ -167,7 +167,7 @@ def _in_background(
         except (OSError, ApiError) as error:
             done.complete(error)
             return
-        if log.cut_unflushed:
+        if log.truncation_unflushed:
             log.flush().then(flushed)
         else:
             done.complete(None)
@@ -189,14 +189,14 @@ def _limits_to(log: "PartitionLog", offset: int) -> CheckpointLimits:
     return CheckpointLimits(
         recovery_point=min(log.recovery_point, base),
         log_start_offset=min(log.log_start_offset, offset),
-        # Where the end will lie within a batch is not known yet.
+        # If `offset` is within a batch, the end is not known yet.
         high_watermark=log.high_watermark if log.high_watermark <= offset else base,
         clean_offset=log.clean_offset if log.clean_offset <= offset else base,
     )
 
 
 def _limits_of_start(log: "PartitionLog", offset: int) -> CheckpointLimits:
-    # Of the old segments any may come back, until the flush.
+    # Until the flush any of the old segments may come back.
     return CheckpointLimits(
         recovery_point=min(log.recovery_point, log.segments.first.base_offset, offset),
         log_start_offset=min(log.log_start_offset, offset),
@@ -206,17 +206,17 @@ def _limits_of_start(log: "PartitionLog", offset: int) -> CheckpointLimits:
 
 
 def _is_limited(log: "PartitionLog", limits: CheckpointLimits) -> bool:
-    """Tell whether no checkpoint, as old as it may be, says more than that."""
+    """Return whether no checkpoint entry, however old, exceeds the limits."""
     if not log.ports.has_checkpoints:
         return True
-    said = CheckpointLimits(
+    checkpointed = CheckpointLimits(
         recovery_point=log.recovery_point,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         clean_offset=log.clean_offset,
     )
-    there = lowest((said, *log.limits.values()))
-    return all(now <= most for now, most in zip(there, limits, strict=True))
+    lowered = lowest((checkpointed, *log.limits.values()))
+    return all(now <= most for now, most in zip(lowered, limits, strict=True))
 
 
 def _limit(log: "PartitionLog", limits: CheckpointLimits) -> None:
@@ -226,18 +226,18 @@ def _limit(log: "PartitionLog", limits: CheckpointLimits) -> None:
         log.limits[number] = limits
 
 
-def _begin(log: "PartitionLog", limits: CheckpointLimits) -> None:
-    """Let nothing from here on take the log for what it was. Raises: OSError."""
-    while log.swap is not None:  # The end of one lets the next one begin.
+def _begin_truncation(log: "PartitionLog", limits: CheckpointLimits) -> None:
+    """End swaps, flushes and cleanings of the log's old content. Raises: OSError."""
+    while log.swap is not None:  # The end of one may begin the next one.
         log.swap.settle()
-    log.shortened += 1
+    log.truncation_count += 1
     log.recovery_point = limits.recovery_point
-    log.cut_unflushed = log.names_changed = True
+    log.truncation_unflushed = log.names_changed = True
     if log.limits:
-        log.ports.on_shortened(log)
+        log.ports.on_truncated(log)
 
 
-def _follow_end(log: "PartitionLog") -> None:
+def _apply_new_end(log: "PartitionLog") -> None:
     end = log.log_end_offset
     log.clean_offset = min(log.clean_offset, end)
     log.size_bytes = sum(segment.size for segment in log.segments)
@@ -249,10 +249,10 @@ def _follow_end(log: "PartitionLog") -> None:
     extents = [Extent(segment.base_offset, segment.size) for segment in log.segments]
     before = log.producers.entries
     log.producers = rebuild_producers(disk, log.directory, log.name, extents, end)
-    log.producers.date(lambda entry: _appended_ms(before.get(entry.producer_id)))
+    log.producers.fill_append_times(lambda entry: _appended_ms(before.get(entry.producer_id)))
     log.producers.replicated_to(log.high_watermark)
 
 
 def _appended_ms(former: ProducerEntry | None) -> int | None:
-    # What is left of a producer's batches was appended before those that are cut off.
+    # A producer's remaining batches were appended before the truncated ones.
     return None if former is None else former.appended_ms

@@ -1,23 +1,23 @@
-"""Which errors of a folder say nothing of the disk that it is on, and what becomes of the folder.
+"""Errors that concern one partition directory, not the disk: permissions, mount points, races.
 
-A file in it that is another user's, a mount point, somebody who writes into it while it goes: each
-concerns this one folder, and its log directory goes on. A folder that cannot be moved stays where
-it is, under a name of which no log is made (`LogDir.unread`); one that cannot be removed is tried
-again. All other errors are the disk's, and take the log directory offline.
+Examples are a file of another user, a mount point, or a process that writes into the directory
+while it is removed. The log directory stays online. A partition directory that cannot be renamed
+stays where it is, and no log of its name is created (`LogDir.unusable`); a removal that failed is
+retried. Any other error takes the log directory offline.
 """
 
 import errno
 from typing import Final
 
-OF_A_FOLDER: Final = frozenset(
+DIRECTORY_SPECIFIC_ERRNOS: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.EBUSY, errno.ENOTEMPTY, errno.EEXIST}
 )
 
 
 class UndeletableDir(OSError):
-    """A folder stays where it is, for a reason of its own: its directory is well."""
+    """A partition directory cannot be renamed or removed; its log directory stays online."""
 
 
-def is_of_a_folder(error: OSError) -> bool:
-    """Tell whether what a folder could not be moved or removed for is its own affair."""
-    return error.errno in OF_A_FOLDER
+def is_directory_specific(error: OSError) -> bool:
+    """Return whether an error of a rename or removal concerns this directory only."""
+    return error.errno in DIRECTORY_SPECIFIC_ERRNOS

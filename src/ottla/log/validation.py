@@ -1,19 +1,20 @@
-"""What a leader checks of batches before they get offsets, and how it may change them.
+"""How a leader validates batches before it assigns offsets, and what it changes in them.
 
-A batch is first examined: its header and checksum, then every record (`ottla.record.validation`
-may leave that out where the topic does not need it), and it is compressed as the topic asks. That
-depends on the settings alone, so that a worker can do it; on the loop it must stay within an
-`Allowance`. Then it is finished, when it is appended: by the clock, in place.
+A batch is first examined: header and checksum, then every record (`ottla.record.validation` may
+leave that out if the topic does not need it), and it is recompressed if the topic has another
+codec. This depends on the configuration alone, so a worker can do it; on the loop it must stay
+within an `Allowance`. When the batch is appended it is finished: timestamps are checked against the
+clock and stamped, in place.
 
-The header's largest timestamp is corrected where the records say another, as Kafka does.
+A wrong largest timestamp in the header is corrected from the records, as in Kafka.
 
 | what is wrong | error |
 |---|---|
-| checksum, length, an absurd header | CORRUPT_MESSAGE |
+| checksum, length, an impossible header | CORRUPT_MESSAGE |
 | count, offset deltas, lengths, varints, headers, attributes, producer fields, compressed bytes | \
 INVALID_RECORD |
-| a timestamp that no clock says, or outside the topic's limits | INVALID_TIMESTAMP |
-| more bytes than the topic takes, or than they may expand to | MESSAGE_TOO_LARGE |
+| an impossible timestamp, or one outside the topic's limits | INVALID_TIMESTAMP |
+| more bytes than the topic allows, or more when decompressed | MESSAGE_TOO_LARGE |
 
 Source: LogValidator, DefaultRecord, UnifiedLog.analyzeAndValidateRecords,
 ProduceRequest.validateRecords.
@@ -59,49 +60,48 @@ NO_TIMESTAMP = -1
 
 EXPANDED_BYTES_MIN = 32 << 20
 EXPANSION_MAX = 8
-"""What a produced batch may decompress to: so many times max.message.bytes, or that much where a
-topic takes small batches only. A producer that compresses better is asked, as with any batch that
-is too large, to send less at once; without a bound, one small request could take all the node's
-memory."""
+"""The most that a produced batch may decompress to: EXPANSION_MAX times max.message.bytes, but at
+least EXPANDED_BYTES_MIN. A producer that compresses better gets MESSAGE_TOO_LARGE, as for any batch
+that is too large; without a bound, one small request could take all the node's memory."""
 
 INLINE_BYTES_MAX = 2 << 20
 INLINE_STEPS_MAX = 20_000
 INLINE_RECOMPRESSED_BYTES_MAX = 64 << 10
-"""What one request may have examined on the loop, some 10 ms of work: bytes that its records take,
-and steps of `ottla.records.checking`. Compressing anew costs more a byte."""
+"""What one request may have examined on the loop, some 10 ms of work: bytes of its records, and
+steps of `ottla.records.checking`. Recompression costs more per byte."""
 
 
 class TooHeavy(Exception):
-    """To examine a batch is more than the loop should do at once: it is for a worker."""
+    """Examining the batch takes too long for the loop: a worker must do it."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What may still be examined where it is asked for; spent as it goes."""
+    """What may still be examined on the loop for this request; every batch uses it up."""
 
     bytes: int = INLINE_BYTES_MAX
     steps: int = INLINE_STEPS_MAX
     recompressed_bytes: int = INLINE_RECOMPRESSED_BYTES_MAX
 
     def halve(self) -> None:
-        """Follow that a batch was too heavy: what was tried in vain counts, too."""
+        """Reduce the allowance after a batch that was too heavy: the failed attempt counts."""
         self.bytes //= 2
         self.steps //= 2
 
 
 class NullKeys(ApiError):
-    """A compacted topic was sent records without a key; `indexes`: which ones, in the batch."""
+    """Records for a compacted topic have no key; `indexes`: their indexes in the batch."""
 
-    def __init__(self, where: str, indexes: tuple[int, ...]) -> None:
+    def __init__(self, log_name: str, indexes: tuple[int, ...]) -> None:
         super().__init__(
             Error.INVALID_RECORD,
-            f"Compacted topic cannot accept message without key in topic partition {where}.",
+            f"Compacted topic cannot accept message without key in topic partition {log_name}.",
         )
         self.indexes = indexes
 
 
 class NewBatch(NamedTuple):
-    """A batch that may be appended: writable bytes, their header, and the marker it may be."""
+    """A batch that may be appended: writable bytes, header, and its transaction marker, if any."""
 
     data: Writable
     header: BatchHeader
@@ -109,9 +109,9 @@ class NewBatch(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """A client's batch that may be appended under the settings `config`, but for its time.
+    """A client's batch that is valid under `config`, but for the checks of `finish`.
 
-    Fields: `found`: what its records say; None = they were not looked at.
+    Fields: `found`: the summary of its records; None = they were not read.
     """
 
     data: Writable
@@ -121,7 +121,7 @@ class Examined(NamedTuple):
 
 
 def api_error(error: RecordsError) -> ApiError:
-    """Return what a client is told of malformed batches."""
+    """Return the error for a client that sent malformed batches."""
     if isinstance(error, UnsupportedMagic):
         return ApiError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, str(error))
     if isinstance(error, RecordsTooLarge):
@@ -139,10 +139,10 @@ def check_batches(
     *,
     now_ms: int,
     origin: Origin,
-    where: str,
+    log_name: str,
     allowance: Allowance | None = None,
 ) -> list[NewBatch]:
-    """Return the batches of `data`, checked, compressed and stamped as the topic asks.
+    """Return the batches of `data`, validated, compressed and stamped as the topic requires.
 
     A client sends one batch a partition; coordinators may send several.
 
@@ -151,11 +151,11 @@ def check_batches(
     try:
         header = parse_header(data)
         if header.size_in_bytes == len(data):
-            return [_check_batch(data, header, config, now_ms, origin, where, allowance)]
+            return [_check_batch(data, header, config, now_ms, origin, log_name, allowance)]
         view = memoryview(data)
         found = list(iter_headers(view, allow_partial=True))
         if origin == "client" and len(found) > 1:
-            raise InvalidRecord(f"{len(found)} batches for {where} in one request, not 1")
+            raise InvalidRecord(f"{len(found)} batches for {log_name} in one request, expected 1")
         return [
             _check_batch(
                 view[start : start + header.size_in_bytes],
@@ -163,7 +163,7 @@ def check_batches(
                 config,
                 now_ms,
                 origin,
-                where,
+                log_name,
                 allowance,
             )
             for start, header in found
@@ -176,13 +176,13 @@ def check_plain(
     data: bytes | Writable,
     config: LogConfig,
     now_ms: int,
-    where: str,
+    log_name: str,
     allowance: Allowance | None = None,
 ) -> NewBatch | None:
     """Check a client's one batch for a plain topic (`LogConfig.is_plain`).
 
-    The hot path of `check_batches`, with the same rules. None = `data` is not just one batch,
-    which is for the other to judge.
+    The hot path of `check_batches`, with the same rules. None = `data` is not just one batch: use
+    `check_batches`.
 
     Raises: as `check_batches`.
     """
@@ -190,28 +190,28 @@ def check_plain(
         header = parse_header(data)
         if header.size_in_bytes != len(data):
             return None
-        examined = _examine(data, header, config, where, allowance)
+        examined = _examine(data, header, config, log_name, allowance)
     except RecordsError as error:
         raise api_error(error) from None
     return finish(examined, config, now_ms)
 
 
-def examine(data: bytes | Writable, config: LogConfig, where: str) -> Examined:
-    """Examine a client's one batch as long as that takes; `finish` says what is left to do.
+def examine(data: bytes | Writable, config: LogConfig, log_name: str) -> Examined:
+    """Examine a client's one batch without an allowance; `finish` does the rest.
 
-    Touches nothing else, so that any thread may do it. Raises: ApiError.
+    Thread-safe. Raises: ApiError.
     """
     try:
         header = parse_header(data)
         if header.size_in_bytes != len(data):
             raise InvalidRecord("there must be one record batch for each partition")
-        return _examine(data, header, config, where, None)
+        return _examine(data, header, config, log_name, None)
     except RecordsError as error:
         raise api_error(error) from None
 
 
 def finish(examined: Examined, config: LogConfig, now_ms: int) -> NewBatch:
-    """Hold an examined batch against the clock, and stamp it. Raises: ApiError."""
+    """Check an examined batch's timestamps against the clock, and stamp it. Raises: ApiError."""
     data, header, found, _ = examined
     if config.log_append_time:
         return NewBatch(data, stamp_append_time(data, 0, now_ms))
@@ -222,7 +222,7 @@ def finish(examined: Examined, config: LogConfig, now_ms: int) -> NewBatch:
         if oldest < TIMESTAMP_MS_MIN or newest > TIMESTAMP_MS_MAX:
             raise ApiError(
                 Error.INVALID_TIMESTAMP,
-                f"The records' timestamps, {oldest} to {newest}, are not what any clock says.",
+                f"Timestamps {oldest} to {newest} of the records are out of any valid range.",
             )
         if config.timestamp_before_max_ms < INT64_MAX:
             _check_time(oldest, config, now_ms)
@@ -236,7 +236,7 @@ def finish(examined: Examined, config: LogConfig, now_ms: int) -> NewBatch:
 
 
 def expanded_bytes_max(config: LogConfig) -> int:
-    """Return what a batch for such a topic may decompress to."""
+    """Return how many bytes a batch for such a topic may decompress to."""
     wanted = max(EXPANDED_BYTES_MIN, EXPANSION_MAX * config.max_message_bytes)
     return min(wanted, DECOMPRESSED_BYTES_MAX)
 
@@ -254,18 +254,18 @@ def _check_batch(
     config: LogConfig,
     now_ms: int,
     origin: Origin,
-    where: str,
+    log_name: str,
     allowance: Allowance | None,
 ) -> NewBatch:
     if origin == "client":
-        return finish(_examine(data, header, config, where, allowance), config, now_ms)
-    # The broker's own: nothing in it is anybody else's.
-    _check_size(header, config, where)
+        return finish(_examine(data, header, config, log_name, allowance), config, now_ms)
+    # A batch of the broker itself: its records are not checked.
+    _check_size(header, config, log_name)
     check_crc(data, 0, header)
     data = writable(data)
     if header.is_control:
         return NewBatch(data, header, marker_of(data, 0, header))
-    data, header = _compressed(data, header, config, where)
+    data, header = _compressed(data, header, config, log_name)
     return finish(Examined(data, header, None, config), config, now_ms)
 
 
@@ -273,12 +273,12 @@ def _examine(
     data: bytes | Writable,
     header: BatchHeader,
     config: LogConfig,
-    where: str,
+    log_name: str,
     allowance: Allowance | None,
 ) -> Examined:
     """Do as `examine`. Raises: ApiError, RecordsError, TooHeavy."""
     if header.size_in_bytes > config.batch_bytes_max:
-        _check_size(header, config, where)
+        _check_size(header, config, log_name)
     check_crc(data, 0, header)
     check_produced(header)
     if header.attributes & LOG_APPEND_TIME_BIT:
@@ -286,18 +286,18 @@ def _examine(
             Error.INVALID_TIMESTAMP, "A producer must not set the timestamp type LogAppendTime."
         )
     found = None
-    if config.looks_inside:
+    if config.decodes_records:
         found = _look(data, header, config, allowance)
         if found.has_null_key and config.compacts:
             limit = expanded_bytes_max(config)
-            raise NullKeys(where, null_keys(data, 0, header, limit=limit))
+            raise NullKeys(log_name, null_keys(data, 0, header, limit=limit))
     data = writable(data)
     if config.codec is not None and config.codec is not header.compression:
         if allowance is not None and (
             found is None or found.size_in_bytes > allowance.recompressed_bytes
         ):
             raise TooHeavy
-        data, header = _compressed(data, header, config, where)
+        data, header = _compressed(data, header, config, log_name)
     return Examined(data, header, found, config)
 
 
@@ -307,7 +307,7 @@ def _look(
     """Check all records, within the allowance. Raises: RecordsError, TooHeavy."""
     limit = expanded_bytes_max(config)
     if not header.attributes & CODEC_MASK:
-        limit = max(limit, header.batch_length)  # It is here already.
+        limit = max(limit, header.batch_length)  # Uncompressed: it is in memory already.
     steps = UNBOUNDED
     is_bounded = allowance is not None and allowance.bytes < limit
     if allowance is not None:
@@ -325,7 +325,7 @@ def _look(
         allowance.halve()
         raise TooHeavy from None
     except CorruptBatch as error:
-        # The checksum is right: nothing is gained by sending the same bytes again.
+        # The checksum is right, so a retry of the same bytes would not help.
         raise InvalidRecord(str(error)) from None
     if allowance is not None:
         allowance.bytes -= found.size_in_bytes
@@ -335,7 +335,7 @@ def _look(
 
 
 def _compressed(
-    data: Writable, header: BatchHeader, config: LogConfig, where: str
+    data: Writable, header: BatchHeader, config: LogConfig, log_name: str
 ) -> tuple[Writable, BatchHeader]:
     """Return the batch under the topic's codec. Raises: ApiError, RecordsError."""
     codec = config.codec
@@ -344,22 +344,22 @@ def _compressed(
     limit = expanded_bytes_max(config)
     data = bytearray(recompress(data, 0, header, codec, level=config.level(codec), limit=limit))
     header = parse_header(data)
-    _check_size(header, config, where)
+    _check_size(header, config, log_name)
     return data, header
 
 
-def _check_size(header: BatchHeader, config: LogConfig, where: str) -> None:
+def _check_size(header: BatchHeader, config: LogConfig, log_name: str) -> None:
     size = header.size_in_bytes
     if size > config.max_message_bytes:
         raise ApiError(
             Error.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {where} is {size} bytes which exceeds "
+            f"The record batch size in the append to {log_name} is {size} bytes which exceeds "
             f"the maximum configured value of {config.max_message_bytes}.",
         )
     if size > config.segment_bytes:
         raise ApiError(
             Error.RECORD_LIST_TOO_LARGE,
-            f"The record batch size in the append to {where} is {size} bytes which exceeds "
+            f"The record batch size in the append to {log_name} is {size} bytes which exceeds "
             f"the maximum configured segment size of {config.segment_bytes}.",
         )
 
@@ -367,7 +367,7 @@ def _check_size(header: BatchHeader, config: LogConfig, where: str) -> None:
 def _check_time(timestamp: int, config: LogConfig, now_ms: int) -> None:
     """Raise ApiError (INVALID_TIMESTAMP) for a time that is outside the topic's limits."""
     low, high = now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
-    # A record without a timestamp has none to be wrong.
+    # A record without a timestamp passes.
     if timestamp != NO_TIMESTAMP and not low <= timestamp <= high:
         raise ApiError(
             Error.INVALID_TIMESTAMP,

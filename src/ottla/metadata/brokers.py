@@ -1,4 +1,4 @@
-"""What the cluster knows of one broker. Source: BrokerRegistration, ClusterImage, Kafka 4.0."""
+"""One broker's registration. Source: BrokerRegistration, ClusterImage, Kafka 4.0."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class BrokerImage:
     log_dirs: tuple[Uuid, ...] = ()
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return where the broker listens under that name, or None."""
+        """Return the broker's endpoint of a listener, or None."""
         for endpoint in self.endpoints:
             if endpoint.name == listener_name:
                 return endpoint

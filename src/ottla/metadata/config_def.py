@@ -1,6 +1,6 @@
-"""What a configuration property is: its type, default, what values it takes, what it means.
+"""The definition of a configuration property: its type, default, allowed values and documentation.
 
-Values are parsed as Kafka parses them: text is trimmed, booleans are written true or false in
+Values are parsed as Kafka parses them: text is trimmed, booleans are true or false in
 any case, lists are split at commas. Source: ConfigDef.java; ConfigEntry.ConfigType.
 """
 
@@ -19,7 +19,7 @@ DOUBLE_MAX: Final = 1.7976931348623157e308
 
 
 class Type(IntEnum):
-    """A property's type; the numbers are those of DescribeConfigs."""
+    """A property's type; DescribeConfigs' values."""
 
     BOOLEAN = 1
     STRING = 2
@@ -63,14 +63,14 @@ class ConfigKey:
 
     @property
     def expected(self) -> str:
-        """Say which values it takes."""
+        """Return a text with the values that the property takes."""
         kind = _KINDS[self.type]
         return kind if self.check is None else f"{kind} {self.check.expected}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A property that cannot be taken as it was given."""
+    """A property with an invalid value."""
 
     name: str
     value: str | None
@@ -110,7 +110,7 @@ class ConfigDef:
         return cls(by_name)
 
     def similar(self, name: str) -> str | None:
-        """Return the property that somebody who wrote `name` may have meant."""
+        """Return the property whose name is most like `name`."""
         close = get_close_matches(name, self.keys, n=1, cutoff=0.8)
         return close[0] if close else None
 
@@ -140,7 +140,7 @@ def format_value(type_: Type, value: Any) -> str | None:
 
 
 def invalid_config(message: str) -> ApiError:
-    """Return the refusal of a configuration that somebody asked for."""
+    """Return the error for an invalid configuration."""
     return ApiError(Error.INVALID_CONFIG, message)
 
 
@@ -185,7 +185,7 @@ def _parse_double(text: str) -> float:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Split at commas; blanks around them do not count; nothing at all is an empty list."""
+    """Split at commas; blanks around them do not count; an empty text is an empty list."""
     return tuple(re.split(r"\s*,\s*", text.strip())) if text.strip() else ()
 
 

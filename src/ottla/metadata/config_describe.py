@@ -1,8 +1,8 @@
-"""A resource's properties as DescribeConfigs tells them: value, source and synonyms.
+"""A resource's properties as DescribeConfigs returns them: value, source and synonyms.
 
-Synonyms are all places that say a value, the one that counts first.
-Source: ConfigHelper, KafkaConfigSchema, Kafka 4.0. Unlike there, a topic's synonyms keep those
-that a coarser unit says (log.retention.hours): Kafka drops them and then names no source.
+Synonyms are all places where the value is set, the effective one first.
+Source: ConfigHelper, KafkaConfigSchema, Kafka 4.0. Unlike there, a topic's synonyms include those
+in a coarser unit (log.retention.hours): Kafka drops them and then names no source.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from ottla.metadata.topic_config import DEFINITIONS, SYNONYMS, topic_values
 
 
 class Source(IntEnum):
-    """Where a value was said (DescribeConfigs' numbers)."""
+    """Where a value is set (DescribeConfigs' values)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -30,7 +30,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that says a value."""
+    """One place where a value is set."""
 
     name: str
     value: str | None
@@ -60,12 +60,12 @@ def describe_topic(
         if key.internal and name not in overrides:
             continue
         synonyms = [
-            said
+            synonym
             for broker_name, _ in SYNONYMS.get(name, ())
-            for said in _said(image, node_config, broker_name)
+            for synonym in _synonyms_of(image, node_config, broker_name)
         ]
-        # All of one source before any of the next: a dynamic value beats a file's.
-        synonyms.sort(key=lambda said: said.source)
+        # All of one source before any of the next: a dynamic value overrides a file's.
+        synonyms.sort(key=lambda synonym: synonym.source)
         if name in overrides:
             synonyms.insert(0, Synonym(name, overrides[name], Source.TOPIC))
         yield _entry(key, values[name], synonyms, read_only=False)
@@ -76,15 +76,17 @@ def describe_broker(image: ClusterImage, node_config: NodeConfig) -> Iterator[En
     effective = node_config.dynamic(image)
     for name, key in sorted(NODE_DEFINITIONS.keys.items()):
         synonyms = [
-            said for each in _broker_names(name) for said in _said(image, node_config, each)
+            synonym
+            for each in _broker_names(name)
+            for synonym in _synonyms_of(image, node_config, each)
         ]
-        synonyms.sort(key=lambda said: said.source)
-        if key.internal and not any(said.source is not Source.DEFAULT for said in synonyms):
+        synonyms.sort(key=lambda synonym: synonym.source)
+        if key.internal and not any(synonym.source is not Source.DEFAULT for synonym in synonyms):
             continue
         read_only = key.update is Update.READ_ONLY
         value = effective[name]
-        if name in _DERIVED and not any(said.name == name for said in synonyms):
-            value = None  # Another property says it, as its synonyms show; Kafka tells the same.
+        if name in _DERIVED and not any(synonym.name == name for synonym in synonyms):
+            value = None  # Another property sets it, as its synonyms show; as in Kafka.
         yield _entry(key, value, synonyms, read_only=read_only)
 
 
@@ -94,28 +96,30 @@ def describe_all_brokers(image: ClusterImage) -> Iterator[Entry]:
         key = NODE_DEFINITIONS.keys.get(name)
         if key is None:
             continue
-        said = Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER)
+        synonym = Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER)
         default = format_value(key.type, key.default)
-        synonyms = [said]
+        synonyms = [synonym]
         if default is not None:
             synonyms.append(Synonym(name, default, Source.DEFAULT))
         read_only = key.update is Update.READ_ONLY
-        yield Entry(name, value, said.source, read_only, False, key.type, key.doc, tuple(synonyms))
+        yield Entry(
+            name, value, synonym.source, read_only, False, key.type, key.doc, tuple(synonyms)
+        )
 
 
 _DERIVED = frozenset(name for name, _, _ in DERIVED)
 
 _SAME = {"broker.id": "node.id", "node.id": "broker.id"}
-"""Two names of one property: a file that says one has said the other."""
+"""Two names of one property: a file that sets one has set the other."""
 
 
 def _broker_names(name: str) -> tuple[str, ...]:
-    """Return a broker property's names, the finest first: those that can say its value."""
+    """Return the names under which a broker property can be set, the finest unit first."""
     return (name, *(source for derived, source, _ in DERIVED if derived == name))
 
 
-def _said(image: ClusterImage, node_config: NodeConfig, name: str) -> Iterator[Synonym]:
-    """Yield what is said under one broker property's name, the one that counts first."""
+def _synonyms_of(image: ClusterImage, node_config: NodeConfig, name: str) -> Iterator[Synonym]:
+    """Yield where one broker property is set, the effective place first."""
     key = NODE_DEFINITIONS.keys[name]
     if key.update is not Update.READ_ONLY:
         for resource, source in (
@@ -144,6 +148,7 @@ def _entry(key: ConfigKey, value: object, synonyms: list[Synonym], *, read_only:
         type=key.type,
         documentation=key.doc,
         synonyms=tuple(
-            Synonym(said.name, None, said.source) if is_sensitive else said for said in synonyms
+            Synonym(synonym.name, None, synonym.source) if is_sensitive else synonym
+            for synonym in synonyms
         ),
     )

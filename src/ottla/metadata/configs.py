@@ -32,7 +32,7 @@ _NOTHING: Final[Map[str, str]] = Map()
 
 @dataclass(frozen=True, slots=True)
 class ConfigsImage:
-    """Values that were set, as text; what is not here has its default."""
+    """Values that were set, as text; all others have their defaults."""
 
     _by_resource: Map[Resource, Map[str, str]] = field(default_factory=Map)
 
@@ -49,7 +49,7 @@ class ConfigsImage:
             yield resource, self._by_resource[resource]
 
     def with_value(self, resource: Resource, name: str, value: str | None) -> "ConfigsImage":
-        """Return the image with one value set, or taken away where it is None."""
+        """Return the image with one value set, or removed where it is None."""
         values = self._by_resource.get(resource, _NOTHING)
         if value is not None:
             return ConfigsImage(self._by_resource.set(resource, values.set(name, value)))
@@ -74,9 +74,9 @@ def config_records(
     *,
     rewritten: Collection[str] = (),
 ) -> list[ConfigRecord]:
-    """Return what leads from a resource's values to others, by name.
+    """Return the records that change a resource's values, by name.
 
-    `rewritten`: names of which there is a record also where nothing changes.
+    `rewritten`: names with a record also where nothing changes.
     """
     resource_type, resource_name = resource
     return [

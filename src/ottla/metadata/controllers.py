@@ -1,4 +1,4 @@
-"""What the cluster knows of one controller node. Source: ControllerRegistration; KIP-919."""
+"""One controller node's registration. Source: ControllerRegistration; KIP-919."""
 
 from dataclasses import dataclass
 

@@ -1,16 +1,16 @@
 """The deletion ledger: topics that are being deleted, and receipts of those that were.
 
 An entry is keyed by the topic's id, so a new topic of the old name is never mistaken for it. It
-keeps, for each broker, which partitions' replicas are how far: one row for all that stand alike.
-An entry that is finished is the receipt; it says what became of every replica and stays until
+has, for each broker, the status of its replicas: one row for all partitions of one status.
+A finished entry is the receipt; it has the result of every replica and stays until
 `ottla.deletion.receipt.retention.ms` has passed.
 
-Policies: CLASSIC, where brokers are told by requests without topic ids (ZooKeeper): the topic
-stays among the topics until every replica is gone. AT_ONCE, fenced by the topic's id (KRaft):
-the topic is gone with the entry's first record.
+Policies: CLASSIC, where brokers get requests without topic ids (ZooKeeper): the topic
+stays in the image until every replica is deleted. AT_ONCE, fenced by the topic's id (KRaft):
+the topic is removed with the entry's first record.
 
 Not done: nothing sets the remote tier's part yet. Source: KAFKA-330; TopicDeletionManager.scala,
-Kafka 3.9, which keeps none of this beyond a controller's life.
+Kafka 3.9, which keeps this in the controller's memory alone.
 """
 
 from collections.abc import Collection, Iterator
@@ -34,14 +34,14 @@ NOT_FINISHED: Final = -1
 
 
 class Policy(IntEnum):
-    """When the topic's name is free again: when all is gone, or with the acknowledgement."""
+    """When the topic's name is free again: when all replicas are deleted, or at once."""
 
     CLASSIC = 0
     AT_ONCE = 1
 
 
-class Halt(IntEnum):
-    """Why a deletion does not begin yet."""
+class HaltReason(IntEnum):
+    """Why a deletion is ineligible to begin."""
 
     NONE = 0
     REASSIGNMENT = 1
@@ -49,7 +49,7 @@ class Halt(IntEnum):
 
 
 class Remote(IntEnum):
-    """What the remote tier still holds of the topic."""
+    """The topic's data in the remote tier."""
 
     NONE = 0
     PENDING = 1
@@ -57,13 +57,13 @@ class Remote(IntEnum):
 
 
 class DeletionState(IntEnum):
-    """How far the deletion of a replica is; the first three have Kafka's numbers."""
+    """The state of a replica's deletion; the first three have Kafka's values."""
 
     STARTED = 4
     SUCCESSFUL = 5
     INELIGIBLE = 6
     ABANDONED = 64
-    """Nobody will ever say: see the reason. What is left on that broker's disk is not known."""
+    """There will be no result: see the reason. What is left on that broker's disk is unknown."""
 
 
 class Reason(IntEnum):
@@ -73,16 +73,17 @@ class Reason(IntEnum):
     BROKER_DOWN = 1
     FOLDER_FAILED = 2
     REFUSED = 3
-    """The broker answered the error that stands beside it."""
+    """The broker responded with the error of the status."""
     UNREGISTERED = 4
-    """Its broker was taken out of the cluster for good."""
+    """Its broker was unregistered."""
     TOPIC_VANISHED = 5
-    """Somebody else removed the topic's metadata, so that it can no longer be ordered away."""
+    """Others removed the topic's metadata, so that its deletion can no longer be ordered."""
 
 
-class Standing(NamedTuple):
-    """How far a replica is, and why no further. `error`: the broker's error code, where REFUSED
-    or FOLDER_FAILED, 0 = it did not say."""
+class ReplicaStatus(NamedTuple):
+    """The state of a replica's deletion, with the reason. `error`: the broker's error code, for
+    REFUSED or FOLDER_FAILED, 0 = none.
+    """
 
     state: DeletionState
     reason: Reason = Reason.NONE
@@ -90,16 +91,16 @@ class Standing(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more is to come of it."""
+        """Tell whether the status is final."""
         return self.state in (DeletionState.SUCCESSFUL, DeletionState.ABANDONED)
 
 
-STARTED: Final = Standing(DeletionState.STARTED)
-SUCCESSFUL: Final = Standing(DeletionState.SUCCESSFUL)
-BROKER_DOWN: Final = Standing(DeletionState.INELIGIBLE, Reason.BROKER_DOWN)
+STARTED: Final = ReplicaStatus(DeletionState.STARTED)
+SUCCESSFUL: Final = ReplicaStatus(DeletionState.SUCCESSFUL)
+BROKER_DOWN: Final = ReplicaStatus(DeletionState.INELIGIBLE, Reason.BROKER_DOWN)
 
-Rows = Map[Standing, frozenset[int]]
-"""The partitions of one broker's replicas, by how far they are; no set is empty."""
+Rows = Map[ReplicaStatus, frozenset[int]]
+"""The partitions of one broker's replicas, by status; no set is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ class DeletionImage:
     name: str
     policy: Policy
     asked_ms: int
-    halted: Halt = Halt.NONE
+    halted: HaltReason = HaltReason.NONE
     remote: Remote = Remote.NONE
     finished_ms: int = NOT_FINISHED
     leader_epoch: int = NO_EPOCH
@@ -125,22 +126,22 @@ class DeletionImage:
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether any replica was ordered to go, or found impossible to order."""
+        """Tell whether any replica has a status: was ordered, or could not be ordered."""
         return bool(self.replicas)
 
-    def rows(self) -> Iterator[tuple[int, Standing, tuple[int, ...]]]:
-        """Yield (broker, standing, partitions), in order."""
+    def rows(self) -> Iterator[tuple[int, ReplicaStatus, tuple[int, ...]]]:
+        """Yield (broker, status, partitions), in order."""
         for broker_id in sorted(self.replicas):
             rows = self.replicas[broker_id]
             for standing in sorted(rows):
                 yield broker_id, standing, tuple(sorted(rows[standing]))
 
-    def partitions_at(self, broker_id: int, standing: Standing) -> frozenset[int]:
-        """Return the partitions of a broker's replicas that stand so."""
+    def partitions_at(self, broker_id: int, standing: ReplicaStatus) -> frozenset[int]:
+        """Return the partitions of a broker's replicas with a status."""
         return self.replicas.get(broker_id, _NO_ROWS).get(standing, frozenset())
 
-    def standing(self, broker_id: int, partition: int) -> Standing | None:
-        """Return how far a replica is; None = it is not listed."""
+    def status(self, broker_id: int, partition: int) -> ReplicaStatus | None:
+        """Return a replica's status; None = it is not listed."""
         for standing, partitions in self.replicas.get(broker_id, _NO_ROWS).items():
             if partition in partitions:
                 return standing
@@ -155,15 +156,15 @@ class DeletionImage:
             if standing.state in states
         )
 
-    def with_standing(
-        self, broker_id: int, standing: Standing, partitions: Collection[int]
+    def with_status(
+        self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> "DeletionImage":
-        """Return the deletion with some replicas of a broker standing so; others as they were."""
+        """Return the deletion with a status set for some replicas of a broker."""
         moved = frozenset(partitions)
-        rows: dict[Standing, frozenset[int]] = {}
-        for each, there in self.replicas.get(broker_id, _NO_ROWS).items():
-            if left := there - moved:
-                rows[each] = left
+        rows: dict[ReplicaStatus, frozenset[int]] = {}
+        for each, partitions_there in self.replicas.get(broker_id, _NO_ROWS).items():
+            if remaining := partitions_there - moved:
+                rows[each] = remaining
         if moved:
             rows[standing] = rows.get(standing, frozenset()) | moved
         if not rows:
@@ -195,20 +196,20 @@ class DeletionsImage:
         return self._pending.get(topic_id) or self._finished.get(topic_id)
 
     def is_queued(self, topic_id: Uuid) -> bool:
-        """Tell whether a topic that is still there is to go: nobody may change it any more."""
+        """Tell whether an existing topic is queued for deletion: it must not be changed."""
         deletion = self._pending.get(topic_id)
         return deletion is not None and deletion.policy is Policy.CLASSIC
 
     def is_being_deleted(self, topic_id: Uuid) -> bool:
-        """Tell whether replicas of a topic that is still there are going: nobody serves it."""
+        """Tell whether replicas of an existing topic are being deleted: it is not served."""
         deletion = self._pending.get(topic_id)
         return deletion is not None and self.is_queued(topic_id) and deletion.has_begun
 
     def last_leader_epoch(self, name: str) -> int:
         """Return the largest leader epoch of the topics that had a name, -1 = none is known.
 
-        The next topic of the name begins above it: clients that lived through the deletion keep
-        the epochs that they know, and take smaller ones for stale (KAFKA-12257).
+        The next topic of the name begins above it: clients that ran during the deletion keep
+        the epochs that they know, and treat smaller ones as stale (KAFKA-12257).
         """
         return max(self._epochs.get(name, _NO_EPOCHS).values(), default=NO_EPOCH)
 
@@ -221,9 +222,9 @@ class DeletionsImage:
         return sorted(self._finished, key=_by_name)
 
     def receipts_until(self, finished_ms: int) -> Iterator[DeletionImage]:
-        """Yield what was finished by then, in whole minutes, the oldest first.
+        """Yield receipts up to that time, in whole minutes, the oldest first.
 
-        So nothing that is too young is looked at, however much was finished at once.
+        So no younger receipts are scanned, however many finished at once.
         """
         end = (finished_ms + 1) // _MINUTE_MS
         for minute in sorted(each for each in self._ages if each < end):
@@ -233,7 +234,7 @@ class DeletionsImage:
                 yield receipt
 
     def after(self, topic_id: Uuid, *, receipts: bool = True) -> Iterator[DeletionImage]:
-        """Yield the entries of larger ids, in the order of these; for who wants them in parts.
+        """Yield the entries of larger ids, in the order of these, to page through them.
 
         `receipts`: those that are finished, too.
         """
@@ -281,20 +282,24 @@ class DeletionsImage:
         if topic_id in self._pending:
             return replace(rest, _pending=self._pending.delete(topic_id))
         minute = entry.finished_ms // _MINUTE_MS
-        left = self._ages[minute].delete(topic_id)
-        ages = self._ages.set(minute, left) if left else self._ages.delete(minute)
+        remaining = self._ages[minute].delete(topic_id)
+        ages = self._ages.set(minute, remaining) if remaining else self._ages.delete(minute)
         return replace(rest, _finished=self._finished.delete(topic_id), _ages=ages)
 
     def _epochs_without(self, entry: DeletionImage) -> Map[str, Map[Uuid, int]]:
         known = self._epochs.get(entry.name, _NO_EPOCHS)
         if entry.topic_id not in known:
             return self._epochs
-        left = known.delete(entry.topic_id)
-        return self._epochs.set(entry.name, left) if left else self._epochs.delete(entry.name)
+        remaining = known.delete(entry.topic_id)
+        return (
+            self._epochs.set(entry.name, remaining)
+            if remaining
+            else self._epochs.delete(entry.name)
+        )
 
 
 def _place(deletion: DeletionImage) -> tuple[int, str, int]:
-    """Return where the ledger keeps an entry."""
+    """Return what an entry's place in the ledger depends on."""
     return deletion.finished_ms, deletion.name, deletion.leader_epoch
 
 
@@ -310,10 +315,10 @@ def _by_id(deletion: DeletionImage) -> Uuid:
 
 
 def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> DeletionImage:
-    """Return the deletion that a record describes; its replicas are as they were.
+    """Return the deletion that a record describes; its replicas are unchanged.
 
-    But for a deletion that begins where there is a receipt, since somebody put the topic back under
-    its old id: what that says of replicas is of those that are gone, and nothing of these.
+    But for a deletion that begins where there is a receipt, since the topic was put back under
+    its old id: the receipt's replicas are those of the former topic.
     """
     is_another = before is not None and before.is_finished and record.finished_ms == NOT_FINISHED
     return DeletionImage(
@@ -321,7 +326,7 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
         name=record.name,
         policy=Policy(record.policy),
         asked_ms=record.asked_ms,
-        halted=Halt(record.halted),
+        halted=HaltReason(record.halted),
         remote=Remote(record.remote),
         finished_ms=record.finished_ms,
         leader_epoch=record.leader_epoch,
@@ -329,9 +334,9 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
     )
 
 
-def standing_of(record: DeletionReplicasRecord) -> Standing:
-    """Return how far a record says that replicas are."""
-    return Standing(DeletionState(record.state), Reason(record.reason), record.error)
+def status_of(record: DeletionReplicasRecord) -> ReplicaStatus:
+    """Return the status that a record has."""
+    return ReplicaStatus(DeletionState(record.state), Reason(record.reason), record.error)
 
 
 def header_record(deletion: DeletionImage) -> DeletionRecord:
@@ -349,9 +354,9 @@ def header_record(deletion: DeletionImage) -> DeletionRecord:
 
 
 def replicas_record(
-    topic_id: Uuid, broker_id: int, standing: Standing, partitions: Collection[int]
+    topic_id: Uuid, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
 ) -> DeletionReplicasRecord:
-    """Return the record that says how far some replicas of a broker are."""
+    """Return the record of the status of some replicas of a broker."""
     return DeletionReplicasRecord(
         topic_id=topic_id,
         broker_id=broker_id,
@@ -380,14 +385,14 @@ __all__ = [
     "DeletionState",
     "DeletionsImage",
     "ForgetDeletionRecord",
-    "Halt",
+    "HaltReason",
     "Policy",
     "Reason",
     "Remote",
-    "Standing",
+    "ReplicaStatus",
     "deletion_of",
     "deletion_records",
     "header_record",
     "replicas_record",
-    "standing_of",
+    "status_of",
 ]

@@ -1,13 +1,13 @@
 """A deletion as one ZooKeeper node, `/ottla/deletions/<topic id>`. Ottla's own format.
 
-Partitions are written as ranges ("0-99,101"), states and reasons by name, for whoever looks with a
-ZooKeeper client. Where a broker holds so many that lie apart that nobody would read them, it is the
-steps from one to the next that are written: the entry of a topic must fit into a node where the
-topic's own does, which names each partition once, and here each replica has its place. Fields that
-are not known here are of a newer Ottla's and are lost when the entry is written again.
+Partitions are written as ranges ("0-99,101"), states and reasons by name, readable with a
+ZooKeeper client. Where a broker has so many separate ranges that they are unreadable anyway, the
+steps from one to the next are written: the entry of a topic must fit into a node where the
+topic's own does, which names each partition once, while here each replica is listed. Unknown
+fields are of a newer Ottla's and are lost when the entry is written again.
 
-What is read is bounded to what can be told: an entry that no answer to DescribeDeletions could hold
-would spoil each answer that it is in.
+What is read is bounded to what DescribeDeletions can return: an entry that no response could hold
+would make each response with it fail.
 """
 
 import json
@@ -20,11 +20,11 @@ from ottla.metadata.deletions import (
     NOT_FINISHED,
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 
 VERSION: Final = 1
@@ -47,59 +47,59 @@ E = TypeVar("E", bound=IntEnum)
 
 def encode_deletion(deletion: DeletionImage) -> bytes:
     """Return the node's data."""
-    said = {
+    fields = {
         "version": VERSION,
         "topic": deletion.name,
         "topic_id": uuid_text(deletion.topic_id),
-        "policy": _word(deletion.policy),
+        "policy": _enum_text(deletion.policy),
         "asked_ms": deletion.asked_ms,
-        "halted": _word(deletion.halted),
-        "remote": _word(deletion.remote),
+        "halted": _enum_text(deletion.halted),
+        "remote": _enum_text(deletion.remote),
         "finished_ms": deletion.finished_ms,
         "leader_epoch": deletion.leader_epoch,
         "replicas": [
             {
                 "broker": broker_id,
-                "state": _word(standing.state),
-                "reason": _word(standing.reason),
+                "state": _enum_text(standing.state),
+                "reason": _enum_text(standing.reason),
                 "error": standing.error,
                 **_encode_partitions(partitions),
             }
             for broker_id, standing, partitions in deletion.rows()
         ],
     }
-    return json.dumps(said, separators=(",", ":")).encode("utf-8")
+    return json.dumps(fields, separators=(",", ":")).encode("utf-8")
 
 
 def decode_deletion(data: bytes) -> DeletionImage:
-    """Return the deletion that a node holds. Raises: ValueError, saying what is wrong with it."""
+    """Return the deletion that a node holds. Raises: ValueError, with the reason."""
     try:
-        said = json.loads(data)
-        if said["version"] < 1:
-            raise ValueError(f"version {said['version']}, expected {VERSION}")
+        fields = json.loads(data)
+        if fields["version"] < 1:
+            raise ValueError(f"version {fields['version']}, expected {VERSION}")
         deletion = DeletionImage(
-            topic_id=parse_uuid(said["topic_id"]),
-            name=_text(said["topic"]),
-            policy=_named(Policy, said["policy"]),
-            asked_ms=_number(said["asked_ms"], INT64),
-            halted=_named(Halt, said.get("halted", "none")),
-            remote=_named(Remote, said.get("remote", "none")),
-            finished_ms=_number(said.get("finished_ms", NOT_FINISHED), INT64),
-            leader_epoch=_number(said.get("leader_epoch", NO_EPOCH), INT32),
+            topic_id=parse_uuid(fields["topic_id"]),
+            name=_parse_name(fields["topic"]),
+            policy=_parse_enum(Policy, fields["policy"]),
+            asked_ms=_parse_integer(fields["asked_ms"], INT64),
+            halted=_parse_enum(HaltReason, fields.get("halted", "none")),
+            remote=_parse_enum(Remote, fields.get("remote", "none")),
+            finished_ms=_parse_integer(fields.get("finished_ms", NOT_FINISHED), INT64),
+            leader_epoch=_parse_integer(fields.get("leader_epoch", NO_EPOCH), INT32),
         )
         replicas = 0
-        for row in said.get("replicas", ()):
-            standing = Standing(
-                _named(DeletionState, row["state"]),
-                _named(Reason, row.get("reason", "none")),
-                _number(row.get("error", 0), INT16),
+        for row in fields.get("replicas", ()):
+            standing = ReplicaStatus(
+                _parse_enum(DeletionState, row["state"]),
+                _parse_enum(Reason, row.get("reason", "none")),
+                _parse_integer(row.get("error", 0), INT16),
             )
             partitions = _decode_partitions(row)
             replicas += len(partitions)
             if replicas > REPLICAS_MAX:
                 raise ValueError(f"more than {REPLICAS_MAX} replicas")
-            broker_id = _number(row["broker"], INT32)
-            deletion = deletion.with_standing(broker_id, standing, partitions)
+            broker_id = _parse_integer(row["broker"], INT32)
+            deletion = deletion.with_status(broker_id, standing, partitions)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a deletion: {type(error).__name__} {error}") from None
     return deletion
@@ -136,12 +136,12 @@ def encode_steps(numbers: Collection[int]) -> str:
 
     5, 7, 8, 9 and 20 are "5,2+2,11".
     """
-    said: list[str] = []
+    fields: list[str] = []
     before = 0
     for first, last in _runs(numbers):
-        said.append(f"{first - before}" if first == last else f"{first - before}+{last - first}")
+        fields.append(f"{first - before}" if first == last else f"{first - before}+{last - first}")
         before = last
-    return ",".join(said)
+    return ",".join(fields)
 
 
 def decode_steps(text: str) -> tuple[int, ...]:
@@ -178,15 +178,15 @@ def _numbers(runs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _word(value: IntEnum) -> str:
+def _enum_text(value: IntEnum) -> str:
     return value.name.lower().replace("_", " ")
 
 
-def _named(kind: type[E], word: Any) -> E:
-    return kind[str(word).upper().replace(" ", "_")]
+def _parse_enum(kind: type[E], text: Any) -> E:
+    return kind[str(text).upper().replace(" ", "_")]
 
 
-def _text(value: Any) -> str:
+def _parse_name(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a name")
     # JSON can write half a character ("\ud800"), which has no encoding: that is a ValueError, too.
@@ -195,7 +195,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _number(value: Any, allowed: range) -> int:
+def _parse_integer(value: Any, allowed: range) -> int:
     # Not `int(value)`: JSON's numbers can be infinite, and true and false are none.
     if type(value) is not int:
         raise TypeError(f"{value!r} is not an integer")

@@ -1,7 +1,7 @@
 """From one image to the next: by records, or by comparison where a snapshot replaced the log.
 
-`replay` never refuses: a record in the log is a fact, and a decider saw to it that it makes
-sense. What cannot be applied is a broken log, and an assertion says so.
+`replay` never refuses: a record in the log is a fact, and a decider has validated it.
+A record that cannot be applied means a broken log, and is an assertion error.
 Source: MetadataDelta and the deltas of its nouns, Kafka 4.0.
 """
 
@@ -15,7 +15,7 @@ from ottla.base.ids import Uuid
 from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.controllers import controller_of
-from ottla.metadata.deletions import deletion_of, standing_of
+from ottla.metadata.deletions import deletion_of, status_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.producer_ids import ProducerIdsImage
 from ottla.metadata.records import (
@@ -49,7 +49,7 @@ from ottla.metadata.topics import (
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic before and after, and the numbers of its partitions that were added or changed."""
+    """A topic before and after, and the ids of its partitions that were added or changed."""
 
     old: TopicImage
     new: TopicImage
@@ -135,10 +135,10 @@ class _Replay:
         named = self.topics.by_name(record.topic_name) if record.topic_name else None
         assert named is not None or not record.topic_name, "a record about an unknown topic"
         for topic in self.topics if named is None else (named,):
-            for number, partition in topic.in_order():
+            for partition_id, partition in topic.in_order():
                 if partition.elr or partition.last_known_elr:
                     forgotten = PartitionChangeRecord(
-                        partition_id=number,
+                        partition_id=partition_id,
                         topic_id=topic.id,
                         eligible_leader_replicas=(),
                         last_known_elr=(),
@@ -207,8 +207,8 @@ class _Replay:
 
     def deletion_replicas(self, record: DeletionReplicasRecord) -> None:
         before = self.deletions.of(record.topic_id)
-        assert before is not None, "a record about a deletion that nobody asked for"
-        after = before.with_standing(record.broker_id, standing_of(record), record.partitions)
+        assert before is not None, "a record about a deletion that is not in the ledger"
+        after = before.with_status(record.broker_id, status_of(record), record.partitions)
         self.deletions = self.deletions.with_deletion(after)
         self.touched_deletions.add(record.topic_id)
 
@@ -286,9 +286,9 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ClusterDelta:
         before = old.topics.by_id(topic.id)
         known: Map[int, PartitionImage] = Map() if before is None else before.partitions
         touched[topic.id] = {
-            number
-            for number, partition in topic.partitions.items()
-            if partition != known.get(number)
+            partition_id
+            for partition_id, partition in topic.partitions.items()
+            if partition != known.get(partition_id)
         }
     created, changed, deleted = _topic_changes(old, new, touched)
     resources = {*old.configs.resources(), *new.configs.resources()}

@@ -29,7 +29,7 @@ SUPPORTED: Final = (
     FeatureRange(ELR_VERSION, 0, ELR_VERSION_LEVEL),
     FeatureRange(OTTLA_VERSION, 0, OTTLA_VERSION_LEVEL),
 )
-"""What a node of this software registers with, and what ApiVersions tells as supported."""
+"""What a node of this software registers with, and what ApiVersions returns as supported."""
 
 DEFAULT_LEVELS: Final = {
     METADATA_VERSION: METADATA_VERSION_LEVEL,
@@ -45,5 +45,5 @@ def elr_enabled(features: Mapping[str, int]) -> bool:
 
 
 def ledger_enabled(features: Mapping[str, int]) -> bool:
-    """Tell whether a cluster of these finalized levels keeps account of deletions."""
+    """Tell whether a cluster of these finalized levels has the deletion ledger."""
     return features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_LEVEL

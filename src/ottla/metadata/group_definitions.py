@@ -111,7 +111,7 @@ OFFSETS: Final = (
         "offsets.retention.check.interval.ms",
         _LONG,
         600_000,
-        "How often they are looked at.",
+        "How often they are checked.",
         at_least(1),
     ),
     _K(
@@ -204,7 +204,7 @@ PRODUCERS: Final = (
         "producer.id.expiration.check.interval.ms",
         _INT,
         600_000,
-        "How often they are looked at.",
+        "How often they are checked.",
         at_least(1),
         internal=True,
     ),

@@ -50,19 +50,19 @@ class ClusterImage:
         return broker is not None and broker.active
 
     def is_queued_for_deletion(self, topic_name: str) -> bool:
-        """Tell whether a topic that is still there is to go: nobody may change it any more."""
+        """Tell whether an existing topic is queued for deletion: it must not be changed."""
         topic_id = self.topics.id_of(topic_name)
         return topic_id is not None and self.deletions.is_queued(topic_id)
 
     def is_being_deleted(self, topic_name: str) -> bool:
-        """Tell whether a topic that is still there loses its replicas: nobody serves it."""
+        """Tell whether replicas of an existing topic are being deleted: it is not served."""
         topic_id = self.topics.id_of(topic_name)
         return topic_id is not None and self.deletions.is_being_deleted(topic_id)
 
     def to_records(self) -> Iterator[Record]:
         """Yield records that lead from `EMPTY` to this image.
 
-        The metadata version comes first, because it says how the rest is to be read.
+        The metadata version comes first: the encoding of the rest depends on it.
         """
         names = sorted(self.features, key=lambda name: (name != METADATA_VERSION, name))
         for name in names:
@@ -82,7 +82,7 @@ class ClusterImage:
                     value=values[name],
                 )
         if self.producer_ids.next_producer_id:
-            # Whose block it was is not kept: nobody asks.
+            # The broker of the block is not kept: nothing needs it.
             yield ProducerIdsRecord(
                 broker_id=-1, next_producer_id=self.producer_ids.next_producer_id
             )

@@ -1,4 +1,4 @@
-"""The properties that say where a node listens, what it tells others, and who the voters are.
+"""The properties of a node's listeners, its advertised endpoints, and the voters.
 
 Source: SocketServerConfigs, KafkaConfig's checks of listeners and quorum, QuorumConfig, 4.0.
 """
@@ -35,10 +35,10 @@ class Voter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """Where a node listens and what it tells: each endpoint has its listener's name.
+    """A node's listeners and advertised endpoints: each endpoint has its listener's name.
 
-    An empty host of `own` means every address of the machine; the host that a broker tells its
-    clients then is for whoever binds to find out.
+    An empty host of `own` means every address of the machine; the advertised host is then
+    determined when the socket is bound.
     """
 
     own: tuple[Endpoint, ...]
@@ -80,15 +80,15 @@ def parse_listeners(
         raise fail("controller.listener.names", None, "must name a listener in KRaft mode")
     protocols = _protocol_map(values, given, controller_names)
     own = _endpoints("listeners", values["listeners"], protocols, distinct_ports=True)
-    told = own
+    advertised = own
     if values["advertised.listeners"] is not None:
-        told = _endpoints(
+        advertised = _endpoints(
             "advertised.listeners", values["advertised.listeners"], protocols, distinct_ports=False
         )
-    advertised = tuple(each for each in told if each.name not in controller_names)
-    found = {each.name: each for each in (*own, *told) if each.name in controller_names}
+    advertised = tuple(each for each in advertised if each.name not in controller_names)
+    found = {each.name: each for each in (*own, *advertised) if each.name in controller_names}
     if values["advertised.listeners"] is None:
-        # Only clients' listeners must say an address; a controller's may be left to the machine.
+        # Only clients' listeners must have an address; a controller's may be any.
         found = {
             name: replace(each, host="" if each.host == ANY_ADDRESS else each.host)
             for name, each in found.items()
@@ -106,7 +106,7 @@ def parse_listeners(
             raise fail(
                 "advertised.listeners" if values["advertised.listeners"] else "listeners",
                 values["advertised.listeners"] or values["listeners"],
-                f"nobody can reach a node at {ANY_ADDRESS}: advertise an address that others can"
+                f"clients cannot connect to {ANY_ADDRESS}: advertise an address that others can"
                 " route to",
             )
     return listeners
@@ -171,7 +171,7 @@ def _endpoint(name: str, entry: str, protocols: Mapping[str, str]) -> Endpoint:
             " (listener.security.protocol.map)",
         )
     if protocol != "PLAINTEXT":
-        raise fail(name, entry, f"{protocol} is not supported yet: Ottla speaks PLAINTEXT")
+        raise fail(name, entry, f"{protocol} is not supported yet: Ottla supports PLAINTEXT only")
     return Endpoint(listener, match["host"], port, PROTOCOLS[protocol])
 
 
@@ -208,7 +208,7 @@ def _check_roles(
     roles: tuple[str, ...],
     protocols: Mapping[str, str],
 ) -> None:
-    """Check what each role asks of the listeners' names."""
+    """Check the listener names by role."""
     names = {each.name for each in listeners.own}
     controllers = values["controller.listener.names"]
     if "controller" in roles:
@@ -245,32 +245,32 @@ def _check_roles(
 
 
 def _check_broker(listeners: Listeners, values: Mapping[str, Any], names: set[str]) -> None:
-    told = [each.name for each in listeners.advertised]
+    advertised = [each.name for each in listeners.advertised]
     shown = values["advertised.listeners"] or values["listeners"]
-    if not told:
+    if not advertised:
         raise fail(
             "advertised.listeners",
             shown,
             "a broker must advertise at least one listener; perhaps all of them are in"
             " controller.listener.names",
         )
-    unknown = [each for each in told if each not in names]
+    unknown = [each for each in advertised if each not in names]
     if unknown:
         raise fail(
             "advertised.listeners",
             shown,
             f"{unknown[0]} is not a listener of this node (listeners={values['listeners']})",
         )
-    if listeners.inter_broker_name not in told:
+    if listeners.inter_broker_name not in advertised:
         raise fail(
             "inter.broker.listener.name",
             listeners.inter_broker_name,
-            f"must be an advertised listener: {', '.join(told)}",
+            f"must be an advertised listener: {', '.join(advertised)}",
         )
 
 
 def parse_ip_limits(text: str) -> dict[str, int]:
-    """Return counts by address: `127.0.0.1:5,::1:6`. Raise ValueError where it is not so."""
+    """Return counts by address: `127.0.0.1:5,::1:6`. Raises: ValueError."""
     found: dict[str, int] = {}
     for entry in parse_list(text):
         address, _, count = entry.rpartition(":")
@@ -293,14 +293,14 @@ def parse_voters(entries: tuple[str, ...]) -> tuple[Voter, ...]:
     name = "controller.quorum.voters"
     voters: dict[int, Voter] = {}
     for entry in entries:
-        number, _, address = entry.partition("@")
+        voter_id, _, address = entry.partition("@")
         match = _HOST_PORT.match(address)
-        if not number.isdecimal() or match is None or int(match["port"]) > PORT_MAX:
+        if not voter_id.isdecimal() or match is None or int(match["port"]) > PORT_MAX:
             raise fail(name, entry, "expected {id}@{host}:{port}")
-        if int(number) in voters:
-            raise fail(name, entry, f"the voter {number} comes twice")
-        voters[int(number)] = Voter(int(number), match["host"], int(match["port"]))
-    return tuple(voters[number] for number in sorted(voters))
+        if int(voter_id) in voters:
+            raise fail(name, entry, f"the voter {voter_id} comes twice")
+        voters[int(voter_id)] = Voter(int(voter_id), match["host"], int(match["port"]))
+    return tuple(voters[voter_id] for voter_id in sorted(voters))
 
 
 def parse_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

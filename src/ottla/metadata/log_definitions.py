@@ -31,22 +31,22 @@ _LIST, _DOUBLE = Type.LIST, Type.DOUBLE
 _ALL = Update.CLUSTER_WIDE
 _TIERED = "For remote storage, which is not there yet: without an effect."
 
-FOLDERS: Final = (
+DIRECTORIES: Final = (
     _K("log.dir", _STRING, "/tmp/kafka-logs", "The data folder where log.dirs is not set."),
-    _K("log.dirs", _STRING, None, "The data folders, with commas; log.dir where not set."),
+    _K("log.dirs", _STRING, None, "The log directories, with commas; log.dir where not set."),
     _K("metadata.log.dir", _STRING, None, "The metadata log's folder; the first data folder."),
     _K(
         "num.recovery.threads.per.data.dir",
         _INT,
         2,
-        "Threads that check a folder's logs after an unclean stop.",
+        "Threads that recover a log directory's logs after an unclean stop.",
         at_least(1),
     ),
     _K(
         "log.dir.failure.timeout.ms",
         _LONG,
         30_000,
-        "Without an effect: a broker goes on telling as long as it runs.",
+        "Without an effect: a broker reports failed log directories as long as it runs.",
         at_least(1),
     ),
     _K(
@@ -115,7 +115,7 @@ RETENTION: Final = (
         "log.retention.check.interval.ms",
         _LONG,
         300_000,
-        "How often logs are looked at for what has expired.",
+        "How often logs are checked for expired segments.",
         at_least(1),
     ),
     _K(
@@ -156,7 +156,7 @@ FLUSHING: Final = (
         "log.flush.scheduler.interval.ms",
         _LONG,
         LONG_MAX,
-        "How often logs are looked at for flush.ms; its value where that is not set.",
+        "How often logs are checked for flush.ms; its value where that is not set.",
         at_least(1),
     ),
     _K(
@@ -251,7 +251,7 @@ CLEANER: Final = (
         "log.cleaner.backoff.ms",
         _LONG,
         15_000,
-        "How long the cleaner waits between two looks at the logs.",
+        "How long the cleaner waits between two checks of the logs.",
         at_least(0),
         _ALL,
     ),
@@ -318,4 +318,4 @@ CLEANER: Final = (
     ),
 )
 
-LOG_KEYS: Final = (*FOLDERS, *SEGMENTS, *RETENTION, *FLUSHING, *RECORDS, *CLEANER)
+LOG_KEYS: Final = (*DIRECTORIES, *SEGMENTS, *RETENTION, *FLUSHING, *RECORDS, *CLEANER)

@@ -1,7 +1,7 @@
 """A node's configuration: Kafka's property names and defaults, parsed and checked as a whole.
 
-What a property file says is checked in three rounds, and all problems of a round are told at
-once: names and types; the rules of one property about another; the listeners and the quorum.
+A property file is checked in three rounds, and all problems of a round are reported at
+once: names and types; the rules between properties; the listeners and the quorum.
 Values that dynamic configurations changed come from `NodeConfig.dynamic(image)`.
 Source: KafkaConfig.validateValues, DynamicBrokerConfig, Kafka 4.0.
 """
@@ -43,11 +43,11 @@ DERIVED: Final = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours", 3_600_000),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms", 1),
 )
-"""A property that is not set, the one that says it instead, and how many of it that one is."""
+"""A property that is not set, the one that sets it instead, and the factor of its unit."""
 
 HIDDEN: Final = "[hidden]"
 SECRET_WORDS: Final = ("password", "secret", "jaas", "credential", "keystore.key")
-"""A refused property with one of these in its name is told without its value."""
+"""A refused property with one of these in its name is reported without its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class NodeConfig:
     """One node's properties: `config["log.segment.bytes"]` is its typed value.
 
     Fields: `given`: the property file's text values. `values`: every property, typed; where one
-            is given in another unit (log.retention.hours) the finest (log.retention.ms) says it.
+            is given in another unit (log.retention.hours) the finest (log.retention.ms) has it.
             `log_dirs`: absolute or relative paths as written.
             `quorum_voters`: by id; empty where bootstrap servers are used.
     """
@@ -101,7 +101,7 @@ class NodeConfig:
 
     @classmethod
     def read(cls, text: str, overrides: Mapping[str, str] | None = None) -> "NodeConfig":
-        """Parse a property file's text; `overrides` win over what it says."""
+        """Parse a property file's text; `overrides` replace its values."""
         try:
             properties = read_properties(text)
         except ValueError as error:
@@ -137,12 +137,12 @@ class NodeConfig:
 
     @property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """Return what the broker tells clients; without a controller's listeners."""
+        """Return the endpoints that the broker advertises to clients."""
         return self.listener_set.advertised
 
     @property
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
-        """Return what the controller tells others."""
+        """Return the endpoints that the controller advertises."""
         return self.listener_set.advertised_controller
 
     @property
@@ -167,15 +167,14 @@ class NodeConfig:
 
     @property
     def rack(self) -> str | None:
-        """Return where the broker stands, or None."""
         rack: str | None = self.values["broker.rack"]
         return rack
 
     def dynamic(self, image: "ClusterImage") -> "NodeConfig":
         """Return the configuration with the image's dynamic values over the file's.
 
-        A broker's own value wins over the cluster's default. A value that this version does
-        not understand is passed over: it was written by a newer one.
+        A broker's own value overrides the cluster's default. A value that this version cannot
+        parse is skipped: a newer version wrote it.
         """
         found = dynamic_values(image, self.node_id)
         if not found:
@@ -187,7 +186,7 @@ class NodeConfig:
 
 
 def dynamic_values(image: "ClusterImage", node_id: int) -> dict[str, Any]:
-    """Return the typed dynamic values that count for a broker."""
+    """Return the typed dynamic values that apply to a broker."""
     found: dict[str, Any] = {}
     for resource in (ALL_BROKERS, str(node_id)):
         for name, text in image.configs.of(ResourceType.BROKER, resource).items():
@@ -202,7 +201,7 @@ def dynamic_values(image: "ClusterImage", node_id: int) -> dict[str, Any]:
 
 
 def derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Fill in the properties that another one says in its own unit."""
+    """Fill in the properties that are set by another one in its own unit."""
     settled: set[str] = set()
     for name, source, factor in DERIVED:
         if name in given or name in settled or values[source] is None:
@@ -236,7 +235,7 @@ def _parse_all(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unknown(definitions: ConfigDef, name: str, text: str) -> Problem | None:
-    """Return what is wrong with a property that is not defined; None where it says nothing."""
+    """Return what is wrong with an undefined property; None where it is ignored."""
     shown = HIDDEN if any(word in name for word in SECRET_WORDS) else text
     reason = unsupported.refusal(name, text)
     if reason is not None:
@@ -254,13 +253,13 @@ KRAFT_ONLY: Final = (
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",
 )
-"""What would pretend, in ZooKeeper mode, that there is a quorum."""
+"""Properties of the KRaft quorum, refused in ZooKeeper mode."""
 
 ZOOKEEPER_LEVELS: Final = ("3.9", "3.9-IV0")
 
 
 def _is_zookeeper(given: Mapping[str, str], values: dict[str, Any]) -> bool:
-    """Tell which mode the file asks for, and check what only that one takes."""
+    """Tell which mode the file asks for, and check what only that one allows."""
     roles, connect = values["process.roles"], values["zookeeper.connect"]
     level = "inter.broker.protocol.version"
     if connect is None:
@@ -342,7 +341,7 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
     (
         "log.dirs",
         lambda v: all(parse_list(v["log.dirs"] or v["log.dir"]) or [""]),
-        "must name at least one folder",
+        "must name at least one log directory",
     ),
     (
         "default.replication.factor",
@@ -375,7 +374,7 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
         "must be above 0 and below broker.session.timeout.ms",
     ),
 )
-"""What one property demands of itself once derived, or of another."""
+"""Rules for one property once derived, or between two."""
 
 
 def _check_values(values: Values) -> None:

@@ -1,8 +1,8 @@
 """A node's properties about itself, its network, its quorum and replication.
 
-Thread counts, purgatories and the like say how Kafka's threads work; they are taken, so that an
-existing property file works, and have no effect where the text says so. Of those none can be
-changed while a node runs: that would pretend an effect.
+Thread counts, purgatories and the like configure Kafka's threads; they are accepted, so that an
+existing property file works, and have no effect where the text says so. None of those can be
+changed dynamically, since the change would have no effect.
 Source: ServerConfigs, KRaftConfigs, QuorumConfig, SocketServerConfigs, ReplicationConfigs,
 MetricConfigs, QuotaConfig, Kafka 4.0.
 """
@@ -117,7 +117,7 @@ QUORUM: Final = (
         "metadata.max.idle.interval.ms",
         _INT,
         500,
-        "How often the controller writes a record that says nothing; 0 = never.",
+        "The interval of the idle controller's NoOpRecords; 0 = none are written.",
         at_least(0),
     ),
 )
@@ -135,7 +135,7 @@ ZOOKEEPER: Final = (
         "zookeeper.session.timeout.ms",
         _INT,
         18_000,
-        "After how long without a word from a broker ZooKeeper takes it for dead.",
+        "The session timeout after which ZooKeeper removes a broker's ephemeral znodes.",
         at_least(1),
     ),
     _K(
@@ -149,7 +149,7 @@ ZOOKEEPER: Final = (
         "inter.broker.protocol.version",
         _STRING,
         "3.9",
-        "In ZooKeeper mode what brokers speak among themselves: 3.9 or 3.9-IV0.",
+        "The protocol version between brokers in ZooKeeper mode: 3.9 or 3.9-IV0.",
     ),
 )
 
@@ -160,7 +160,7 @@ NETWORK: Final = (
         "listener.security.protocol.map",
         _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Listener names and their protocols; PLAINTEXT is what Ottla speaks.",
+        "Listener names and their protocols; Ottla supports PLAINTEXT.",
     ),
     _K("inter.broker.listener.name", _STRING, None, "The listener that brokers use."),
     _K("security.inter.broker.protocol", _STRING, "PLAINTEXT", "Its protocol, where not named."),
@@ -220,8 +220,8 @@ NETWORK: Final = (
         "request.timeout.ms",
         _INT,
         30_000,
-        "How long requests between nodes may take; clients' requests to the controller that say no "
-        "time of their own are answered within nine tenths of it.",
+        "The timeout of requests between nodes; clients' requests to the controller without a"
+        " timeout of their own are answered within nine tenths of it.",
     ),
     _K(
         "socket.connection.setup.timeout.ms",
@@ -249,7 +249,7 @@ NETWORK: Final = (
         "max.request.partition.size.limit",
         _INT,
         2_000,
-        "Partitions in one DescribeTopicPartitions answer.",
+        "Partitions in one DescribeTopicPartitions response.",
         at_least(1),
     ),
 )
@@ -261,15 +261,15 @@ TOPICS: Final = (
         "ottla.deletion.receipt.retention.ms",
         _LONG,
         604_800_000,
-        "How long the ledger of deletions keeps the receipts of topics that are gone.",
+        "How long the deletion ledger keeps the receipts of deleted topics.",
         at_least(0),
     ),
     _K(
         "ottla.topic.idle.check.interval.ms",
         _LONG,
         10_000,
-        "How often a broker looks for uses of topics that have an ottla.topic.ttl.ms, and tells the"
-        " controller for how long there were none.",
+        "How often a broker checks topics with an ottla.topic.ttl.ms for uses, and reports to the"
+        " controller how long there were none.",
         at_least(100),
     ),
     _K(
@@ -290,27 +290,27 @@ REPLICATION: Final = (
         "replica.lag.time.max.ms",
         _LONG,
         30_000,
-        "How far in time in-sync followers lag.",
+        "How long a follower may lag before it leaves the in-sync replicas.",
     ),
     _K(
         "replica.selector.class",
         _STRING,
         None,
-        "Whether consumers are sent to a replica of their rack; Kafka's own selector or none.",
+        "Whether consumers fetch from a replica of their rack; Kafka's own selector or none.",
         one_of("", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
     ),
     _K(
         "replica.socket.timeout.ms",
         _INT,
         30_000,
-        "How long a follower waits for an answer, beside the time that it let the leader wait.",
+        "How long a follower waits for a fetch response, beyond the fetch's own wait time.",
     ),
     _K("replica.socket.receive.buffer.bytes", _INT, 65_536, _NONE),
     _K(
         "replica.fetch.max.bytes",
         _INT,
         _MB,
-        "What a follower takes of one partition at a time; a larger batch is taken alone.",
+        "Bytes that a follower fetches of one partition; a larger batch is fetched alone.",
         at_least(0),
     ),
     _K("replica.fetch.wait.max.ms", _INT, 500, "How long a leader may keep a follower waiting."),
@@ -326,14 +326,14 @@ REPLICATION: Final = (
         "replica.fetch.response.max.bytes",
         _INT,
         10 * _MB,
-        "What a follower takes of all partitions at a time.",
+        "Bytes that a follower fetches of all partitions.",
         at_least(0),
     ),
     _K(
         "num.replica.fetchers",
         _INT,
         1,
-        "Over how many connections a follower copies from one leader.",
+        "How many connections a follower fetches over from one leader.",
         at_least(1),
     ),
     _K("num.replica.alter.log.dirs.threads", _INT, None, _NONE),
@@ -351,7 +351,7 @@ REPLICATION: Final = (
         "leader.imbalance.check.interval.seconds",
         _LONG,
         300,
-        "How often the balance of leaders is looked at.",
+        "How often the balance of leaders is checked.",
         at_least(1),
     ),
     _K(
@@ -364,7 +364,7 @@ REPLICATION: Final = (
         "unclean.leader.election.interval.ms",
         _LONG,
         300_000,
-        "How often partitions without a leader are looked at for an unclean election.",
+        "How often partitions without a leader are checked for an unclean election.",
         at_least(1),
     ),
     _K("controller.socket.timeout.ms", _INT, 30_000, _NONE),
@@ -372,19 +372,19 @@ REPLICATION: Final = (
         "controlled.shutdown.enable",
         _BOOL,
         True,
-        "Whether a broker says that it stops.",
+        "Whether a broker does a controlled shutdown.",
     ),
     _K(
         "controlled.shutdown.max.retries",
         _INT,
         3,
-        "How often a broker asks to be let go in ZooKeeper mode before it goes anyway.",
+        "Controlled shutdown requests in ZooKeeper mode before the broker shuts down anyway.",
     ),
     _K(
         "controlled.shutdown.retry.backoff.ms",
         _LONG,
         5_000,
-        "How long it waits before it asks again.",
+        "How long it waits before it retries.",
     ),
 )
 

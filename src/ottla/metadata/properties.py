@@ -14,9 +14,9 @@ _NAMED = {char: "\\" + letter for letter, char in _ESCAPES.items()}
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return the keys and values of a file's text; a key that comes twice has its last value.
+    """Return the keys and values of a file's text; of a repeated key the last value.
 
-    Raise ValueError, naming the line, for a malformed \\u escape.
+    Raises: ValueError, naming the line, for a malformed \\u escape.
     """
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):

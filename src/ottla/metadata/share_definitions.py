@@ -1,6 +1,6 @@
 """A node's properties about share groups, streams groups and the newer group coordinator.
 
-Kafka's sample files name some of them, and so do files that were written for it: they are taken,
+Kafka's sample files and other existing files have some of them: they are accepted,
 and have no effect. Source: ShareGroupConfig, ShareCoordinatorConfig, GroupCoordinatorConfig, Kafka
 4.3.
 """

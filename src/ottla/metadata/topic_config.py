@@ -1,8 +1,8 @@
 """The properties of a topic, where their values come from, and which values are refused.
 
-A value comes from the first that says one: the topic's override, the broker's dynamic value, the
-cluster's dynamic default, the broker's property file, the default. Brokers name most of these
-properties otherwise than topics do, some in other units: `SYNONYMS`.
+The value is the first that is set of: the topic's override, the broker's dynamic value, the
+cluster's dynamic default, the broker's property file, the default. Most of these properties have
+another name for brokers, some in other units: `SYNONYMS`.
 Source: TopicConfig, LogConfig, ServerTopicConfigSynonyms, Kafka 4.0; KIP-1030.
 """
 
@@ -229,8 +229,8 @@ DEFINITIONS: Final = ConfigDef.of(
         TTL,
         Type.LONG,
         NO_TTL,
-        "How long nobody may have produced to a topic, fetched from it or committed offsets of it"
-        " before it is deleted; -1 = it stays. Ottla's own.",
+        "How long a topic may be without a produce, a consumer's fetch or an offset commit before"
+        " it is deleted; -1 = forever. Ottla's own.",
         TTLS,
     ),
     _K(
@@ -378,8 +378,8 @@ def validate_topic_configs(
 ) -> dict[str, Any]:
     """Check a topic's whole set of overrides; return them typed.
 
-    What they do not say counts as the node says it, as Kafka's controllers check it too.
-    Raise ApiError(INVALID_CONFIG) with the name at fault.
+    Rules between properties use the node's values for those not set, as in Kafka's controllers.
+    Raises: ApiError(INVALID_CONFIG) with the name at fault.
     """
     given = parse_overrides(overrides)
     values = {**_defaults(node_config, image), **given}
@@ -408,10 +408,10 @@ def effective_topic_config(
 def effective_topic_value(
     image: "ClusterImage", node_config: "NodeConfig", topic: str, name: str
 ) -> Any:
-    """Return one property's value for a topic: what `effective_topic_config` says of it.
+    """Return one property's value for a topic, as in `effective_topic_config`.
 
-    Controllers ask for one or two of them for each of thousands of topics. For properties that a
-    broker says under one name only.
+    Controllers need one or two of them for each of thousands of topics. For properties with one
+    broker name only.
     """
     text = image.configs.of(ResourceType.TOPIC, topic).get(name)
     if text is not None:
@@ -428,19 +428,21 @@ def effective_topic_value(
 
 
 def ttl_of(image: "ClusterImage", topic: str) -> int:
-    """Return how long a topic may be idle, in milliseconds; -1 = for ever.
+    """Return how long a topic may be idle, in milliseconds; -1 = forever.
 
-    Only the topic itself says it: no default of a broker or a cluster makes topics go.
+    Only the topic's own override counts: no default of a broker or a cluster deletes topics.
     """
     text = image.configs.of(ResourceType.TOPIC, topic).get(TTL)
     return NO_TTL if text is None else _ttl(text)
 
 
 def check_may_go(topic: str, overrides: Mapping[str, str]) -> None:
-    """Refuse a limit for a topic that never goes by itself. Raises: ApiError(INVALID_CONFIG)."""
+    """Refuse a limit for an internal topic. Raises: ApiError(INVALID_CONFIG)."""
     text = overrides.get(TTL, str(NO_TTL))
     if topic in INTERNAL_TOPICS and _ttl(text) != NO_TTL:
-        raise invalid_config(f"{TTL}={text}: the internal topic {topic} never goes by itself.")
+        raise invalid_config(
+            f"{TTL}={text}: the internal topic {topic} is never deleted automatically."
+        )
 
 
 @lru_cache(maxsize=256)
@@ -455,7 +457,7 @@ def topic_values(
 ) -> dict[str, Any]:
     """Return every property's value for a topic of these overrides.
 
-    What this version does not understand is passed over: a newer one wrote it.
+    Values that this version cannot parse are skipped: a newer one wrote them.
     """
     values = _defaults(node_config, image)
     for name, text in overrides.items():

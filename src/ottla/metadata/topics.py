@@ -1,4 +1,4 @@
-"""Topics, their partitions, and who holds and leads those.
+"""Topics, their partitions, and the replicas and leaders of those.
 
 Source: TopicsImage, TopicImage, PartitionRegistration, Kafka 4.0; KIP-516, KIP-858, KIP-966.
 """
@@ -18,11 +18,11 @@ from ottla.metadata.records import (
 )
 
 DIRECTORY_MIGRATING: Final = Uuid(bytes(16))
-"""The replica's folder is not known: a record from before folders had ids."""
+"""The log directory is not known: a record of before directories had ids."""
 DIRECTORY_UNASSIGNED: Final = Uuid(bytes(15) + b"\x01")
-"""The broker picks the folder and says which."""
+"""The broker chooses the log directory and reports it."""
 DIRECTORY_LOST: Final = Uuid(bytes(15) + b"\x02")
-"""The replica's folder is gone or offline."""
+"""The log directory is missing or offline."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -46,7 +46,7 @@ class PartitionImage:
     partition_epoch: int = 0
 
     def directory(self, broker_id: int) -> Uuid:
-        """Return the folder of a broker's replica; the broker must hold one."""
+        """Return the log directory of a broker's replica; the broker must have one."""
         return self.directories[self.replicas.index(broker_id)]
 
 
@@ -60,17 +60,17 @@ class TopicImage:
 
     @property
     def last_leader_epoch(self) -> int:
-        """The largest leader epoch of the partitions; -1 = nobody ever led one."""
+        """The largest leader epoch of the partitions; -1 = none ever had a leader."""
         return max((each.leader_epoch for each in self.partitions.values()), default=NO_EPOCH)
 
     def in_order(self) -> list[tuple[int, PartitionImage]]:
-        """Return the partitions by number; the map itself keeps no order."""
+        """Return the partitions by id; the map itself keeps no order."""
         return sorted(self.partitions.items(), key=_first)
 
-    def with_partition(self, number: int, partition: PartitionImage) -> "TopicImage":
+    def with_partition(self, partition_id: int, partition: PartitionImage) -> "TopicImage":
         """Return the topic with one partition set."""
         return TopicImage(
-            name=self.name, id=self.id, partitions=self.partitions.set(number, partition)
+            name=self.name, id=self.id, partitions=self.partitions.set(partition_id, partition)
         )
 
 
@@ -204,14 +204,16 @@ def _directories(
 def topic_records(topic: TopicImage) -> Iterator[TopicRecord | PartitionRecord]:
     """Yield the records that lead to `topic`: the topic's first, then its partitions by number."""
     yield TopicRecord(name=topic.name, topic_id=topic.id)
-    for number, partition in topic.in_order():
-        yield partition_record(topic.id, number, partition)
+    for partition_id, partition in topic.in_order():
+        yield partition_record(topic.id, partition_id, partition)
 
 
-def partition_record(topic_id: Uuid, number: int, partition: PartitionImage) -> PartitionRecord:
+def partition_record(
+    topic_id: Uuid, partition_id: int, partition: PartitionImage
+) -> PartitionRecord:
     """Return the record that describes a partition in full."""
     return PartitionRecord(
-        partition_id=number,
+        partition_id=partition_id,
         topic_id=topic_id,
         replicas=partition.replicas,
         isr=partition.isr,

@@ -1,17 +1,17 @@
-"""Kafka's properties that Ottla knows and does not take: refused by name, with the reason.
+"""Kafka's properties that Ottla knows and does not support: refused by name, with the reason.
 
-A value that says what Ottla does anyway passes, so that files which spell defaults out work.
+A value that is Ottla's behaviour anyway is accepted, so that files which set defaults work.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-_SECURITY = "is not supported yet: Ottla speaks PLAINTEXT and enforces no access control so far"
-_ZOOKEEPER = "is not supported yet: Ottla speaks to ZooKeeper without TLS and without ACLs"
+_SECURITY = "is not supported yet: Ottla supports PLAINTEXT only, without access control"
+_ZOOKEEPER = "is not supported yet: Ottla connects to ZooKeeper without TLS and without ACLs"
 _MIGRATION = "is not supported: a cluster stays with ZooKeeper, or with KRaft"
 _TIERED = "is not supported yet: Ottla has no remote storage so far"
 _JAVA = "names a Java class, which a node without a JVM cannot load"
-_GONE = "is not a property any more: Kafka 4.0 removed it"
+_REMOVED = "is not a property any more: Kafka 4.0 removed it"
 _SHARE = "is not supported: Ottla has no share groups"
 _QUOTA = "is not supported yet: Ottla enforces no quotas so far"
 
@@ -33,15 +33,15 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "alter.config.policy.class.name": (_JAVA, ("",)),
     "metric.reporters": (_JAVA, ("", "org.apache.kafka.common.metrics.JmxReporter")),
     "kafka.metrics.reporters": (_JAVA, ("",)),
-    "auto.include.jmx.reporter": (_GONE, ("true", "false")),
+    "auto.include.jmx.reporter": (_REMOVED, ("true", "false")),
     "remote.log.storage.system.enable": (_TIERED, ("false",)),
     "eligible.leader.replicas.enable": ("is not supported yet", ("false",)),
     "max.connection.creation.rate": (_QUOTA, ("2147483647",)),
-    "control.plane.listener.name": (_GONE, ("",)),
-    "log.message.format.version": (_GONE, ()),
-    "log.message.timestamp.difference.max.ms": (_GONE, ("9223372036854775807",)),
-    "log.message.downconversion.enable": (_GONE, ("true", "false")),
-    "offsets.commit.required.acks": (_GONE, ("-1",)),
+    "control.plane.listener.name": (_REMOVED, ("",)),
+    "log.message.format.version": (_REMOVED, ()),
+    "log.message.timestamp.difference.max.ms": (_REMOVED, ("9223372036854775807",)),
+    "log.message.downconversion.enable": (_REMOVED, ("true", "false")),
+    "offsets.commit.required.acks": (_REMOVED, ("-1",)),
     "zookeeper.clientCnxnSocket": (_JAVA, ("", "org.apache.zookeeper.ClientCnxnSocketNIO")),
     "zookeeper.metadata.migration.enable": (_MIGRATION, ("false",)),
     "zookeeper.metadata.migration.min.batch.size": (_MIGRATION, ("200",)),
@@ -57,7 +57,7 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("false",),
     ),
     "transaction.two.phase.commit.enable": ("is not supported (KIP-939)", ("false",)),
-    "group.coordinator.new.enable": (_GONE, ("true",)),
+    "group.coordinator.new.enable": (_REMOVED, ("true",)),
     "config.providers": (_JAVA, ("",)),
     "group.share.enable": (_SHARE, ("false",)),
     "group.share.persister.class.name": (
@@ -88,7 +88,7 @@ PREFIXES: Final = (
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Return why a property cannot be taken; None where it can, or is not listed here."""
+    """Return why a property is refused; None where it is accepted, or not listed here."""
     if name in NAMES:
         reason, harmless = NAMES[name]
         return None if value.strip() in harmless else reason

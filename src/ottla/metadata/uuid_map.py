@@ -1,8 +1,8 @@
-"""A persistent map by UUID that can be gone through in order, from anywhere.
+"""A persistent map by UUID that can be iterated in order, from any key.
 
-`immutables.Map` keeps no order, so who wants a large one page by page would sort all of it for
-each page. Here the keys stand a second time, sorted, in as many parts as a first byte has values:
-UUIDs are drawn by chance, so the parts are equally long, and a key that comes or goes copies one.
+`immutables.Map` keeps no order, so paging through a large one would sort all of it for
+each page. Here the keys are kept a second time, sorted, in one part for each value of the first
+byte: UUIDs are random, so the parts have equal lengths, and adding or removing a key copies one.
 """
 
 from bisect import bisect_left, bisect_right

@@ -33,7 +33,7 @@ class LogBatch:
 
     @property
     def is_control(self) -> bool:
-        """Tell whether the batch speaks to raft, not to the state machine."""
+        """Tell whether the batch has control records, which only raft uses."""
         return bool(self.control)
 
 

@@ -1,15 +1,15 @@
-"""What keeps a leader of several voters in office, and how it leaves it.
+"""How a leader announces its epoch, checks its quorum, and resigns.
 
-It announces its epoch to voters that do not fetch, gives its office up when a majority has not
-fetched for a while (else a leader that is cut off would answer for ever), and says so when it
-goes, naming the voters that have most of its log.
+It sends BeginQuorumEpoch to voters that do not fetch. It resigns when no majority has fetched for a
+while; otherwise a leader that is cut off would go on for ever. When it resigns it sends
+EndQuorumEpoch, with the voters that have most of its log as preferred successors.
 
 Source: KIP-595, KAFKA-15489 (check-quorum); LeaderState, KafkaRaftClient of Kafka 4.
 """
 
 from typing import TYPE_CHECKING
 
-from ottla.raft.effects import AskBeginEpoch, AskEndEpoch
+from ottla.raft.effects import SendBeginEpoch, SendEndEpoch
 
 if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CheckQuorum:
-    """A leadership in time. Nothing is due in the only voter's."""
+    """The timers of one leader epoch. An only voter needs none."""
 
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
@@ -27,7 +27,7 @@ class CheckQuorum:
         self._fetched_since_check: set[int] = set()
 
     def begin(self) -> None:
-        """Take office: everybody is told."""
+        """Begin the epoch: announce it to all voters."""
         node = self._node
         if not node.elects:
             return
@@ -37,11 +37,11 @@ class CheckQuorum:
         self._announce()
 
     def end(self) -> None:
-        """Lead no more."""
+        """Stop: this member does not lead any more."""
         self._check_at_ms = self._announce_at_ms = None
 
     def fetched(self, voter_id: int) -> None:
-        """Note that a voter follows."""
+        """Note a fetch of a voter."""
         node = self._node
         if not node.elects or voter_id not in node.others:
             return
@@ -57,7 +57,7 @@ class CheckQuorum:
         return min((at for at in moments if at is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Announce the epoch again; give up where a majority is silent."""
+        """Announce the epoch again; resign if no majority has fetched."""
         if self._check_at_ms is not None and self._check_at_ms <= now_ms:
             self._node.give_up_leadership()
             return
@@ -71,15 +71,15 @@ class CheckQuorum:
         for voter in node.others:
             fetched_ms = self._fetched_ms.get(voter)
             if fetched_ms is None or node.now_ms - fetched_ms >= interval_ms:
-                node.effects.append(AskBeginEpoch(voter_id=voter, epoch=node.epoch))
+                node.effects.append(SendBeginEpoch(voter_id=voter, epoch=node.epoch))
 
-    def say_goodbye(self, progress: "LeaderProgress") -> None:
-        """Tell the voters that the epoch ends, whoever has most of the log first."""
+    def send_end_epoch(self, progress: "LeaderProgress") -> None:
+        """Send EndQuorumEpoch to all voters, successors with the longest log first."""
         node = self._node
         best_first = sorted(
             node.others, key=lambda voter: (-progress.voters[voter].end_offset, voter)
         )
         for voter in node.others:
             node.effects.append(
-                AskEndEpoch(voter_id=voter, epoch=node.epoch, successors=tuple(best_first))
+                SendEndEpoch(voter_id=voter, epoch=node.epoch, successors=tuple(best_first))
             )

@@ -1,4 +1,4 @@
-"""KRaft's own control records: what opens an epoch, and what frames a snapshot.
+"""KRaft's control records: LeaderChange, SnapshotHeader and SnapshotFooter.
 
 Only what kraft.version 0 writes. The values are wire messages without a frame; their first
 field repeats the version that they are written in.
@@ -28,7 +28,7 @@ def leader_change_batch(
     granting_voters: tuple[int, ...],
     timestamp: int,
 ) -> bytes:
-    """Return the batch that opens an epoch."""
+    """Return the batch that begins an epoch."""
     value = LeaderChangeMessage(
         version=VERSION,
         leader_id=leader_id,
@@ -74,7 +74,7 @@ def decode_snapshot_header(value: bytes) -> SnapshotHeaderRecord:
 
 
 def snapshot_footer_batch(*, base_offset: int, epoch: int, timestamp: int) -> bytes:
-    """Return a snapshot's last batch, without which it is not whole."""
+    """Return a snapshot's last batch, without which it is incomplete."""
     return build_control(
         ControlType.SNAPSHOT_FOOTER,
         encode(SnapshotFooterRecord(version=VERSION), VERSION),

@@ -1,8 +1,7 @@
-"""What a quorum member wants done, in the order given; each is done before the next begins.
+"""What the host does for a quorum member, in the order given; each ends before the next begins.
 
-The host runs them one after another. What takes long (`FlushLog`, every `Ask…`) is only begun
-and answers with an event. An effect that fails ends the member: it must do nothing that rests
-on a write which may not have happened.
+Long ones (`FlushLog`, every `Send…`) are only started, and end with an event. A failed effect ends
+the member: it must do nothing that depends on a write which may not have happened.
 """
 
 from dataclasses import dataclass, field
@@ -59,7 +58,7 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushLog:
-    """Make all records before `end_offset` durable; `Flushed` says when."""
+    """Make all records before `end_offset` durable; ends with `Flushed`."""
 
     end_offset: int
     epoch: int
@@ -67,22 +66,22 @@ class FlushLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceHighWatermark:
-    """All records before `offset` are committed, for ever."""
+    """All records before `offset` are committed."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChanged:
-    """Who leads has changed; -1 = nobody is known to."""
+    """The known leader has changed; -1 = none is known."""
 
     leader_id: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFetch:
-    """Answer a replica: an error, a verdict on its log, or the records of [start, end).
+class RespondToFetch:
+    """Respond to a Fetch: an error, a verdict on the replica's log, or the records [start, end).
 
     Fields: `verdict`: None where there is an error. `start == end`: nothing new.
     """
@@ -98,8 +97,8 @@ class AnswerFetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSnapshot:
-    """Answer a replica that asked for a piece of a snapshot; without an error, it may have it."""
+class RespondToFetchSnapshot:
+    """Respond to a FetchSnapshot: with the error, else with the requested chunk."""
 
     token: int
     error: Error
@@ -109,10 +108,10 @@ class AnswerSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskFetch:
-    """Ask the leader, or with -1 the voter after the one asked last, for records from here on.
+class SendFetch:
+    """Send Fetch to the leader; with -1 to the voter after the one tried last.
 
-    `serial`: the answer must carry it; an answer to an older question is ignored.
+    `serial`: the response must carry it; a response to an older request is ignored.
     """
 
     leader_id: int
@@ -123,8 +122,8 @@ class AskFetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskSnapshot:
-    """Ask the leader for the piece of a snapshot that begins at `position`."""
+class SendFetchSnapshot:
+    """Send FetchSnapshot to the leader, for the chunk at `position`."""
 
     leader_id: int
     leader_epoch: int
@@ -134,8 +133,8 @@ class AskSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskVote:
-    """Ask a voter for its vote in `epoch`, or with `pre_vote` whether it would give it.
+class SendVote:
+    """Send Vote to a voter.
 
     Fields: `log_end`: the end of this candidate's log, which the voter compares with its own.
     """
@@ -147,16 +146,16 @@ class AskVote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskBeginEpoch:
-    """Tell a voter that this member leads `epoch`."""
+class SendBeginEpoch:
+    """Send BeginQuorumEpoch: this member leads `epoch`."""
 
     voter_id: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskEndEpoch:
-    """Tell a voter that this member leads `epoch` no more. `successors`: the best one first."""
+class SendEndEpoch:
+    """Send EndQuorumEpoch: this member resigns in `epoch`. `successors`: the best one first."""
 
     voter_id: int
     epoch: int
@@ -164,8 +163,8 @@ class AskEndEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerVote:
-    """Answer a candidate."""
+class RespondToVote:
+    """Respond to a Vote."""
 
     token: int
     error: Error
@@ -175,8 +174,8 @@ class AnswerVote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerEpoch:
-    """Answer a leader that begins or ends its epoch."""
+class RespondToEpoch:
+    """Respond to a BeginQuorumEpoch or EndQuorumEpoch."""
 
     token: int
     error: Error
@@ -186,7 +185,7 @@ class AnswerEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSnapshot:
-    """Write a piece of a fetched snapshot; position 0 begins a new file."""
+    """Write a chunk of a fetched snapshot; position 0 begins a new file."""
 
     snapshot: OffsetAndEpoch
     position: int
@@ -195,7 +194,7 @@ class WriteSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptSnapshot:
-    """The fetched snapshot is whole: make it durable, then start the log anew at its end."""
+    """The fetched snapshot is complete: make it durable, then restart the log at its end."""
 
     snapshot: OffsetAndEpoch
 
@@ -216,15 +215,15 @@ Effect = (
     | FlushLog
     | AdvanceHighWatermark
     | LeaderChanged
-    | AnswerFetch
-    | AnswerSnapshot
-    | AskFetch
-    | AskSnapshot
-    | AskVote
-    | AskBeginEpoch
-    | AskEndEpoch
-    | AnswerVote
-    | AnswerEpoch
+    | RespondToFetch
+    | RespondToFetchSnapshot
+    | SendFetch
+    | SendFetchSnapshot
+    | SendVote
+    | SendBeginEpoch
+    | SendEndEpoch
+    | RespondToVote
+    | RespondToEpoch
     | WriteSnapshot
     | AdoptSnapshot
     | DeletePrefix
@@ -233,7 +232,7 @@ Effect = (
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """One step's outcome: `effects` in order, and when to tick next (monotonic; None = never)."""
+    """The result of a step: `effects` in order, and when to tick next (monotonic; None = never)."""
 
     effects: tuple[Effect, ...]
     wake_at_ms: int | None

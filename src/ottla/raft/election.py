@@ -1,7 +1,7 @@
-"""What a member must not forget of the elections: Kafka's `quorum-state` file.
+"""The durable state of elections: Kafka's `quorum-state` file.
 
-One line of JSON. `data_version` 0 goes with kraft.version 0, 1 with voters that have folder ids.
-The file is replaced, durably, before anything is sent or appended that rests on it.
+One line of JSON. `data_version` 0 is for kraft.version 0, 1 for voters with directory ids. The file
+is replaced, durably, before anything is sent or appended that depends on it.
 
 Source: FileQuorumStateStore, QuorumStateData.json, ElectionState; KIP-595, KIP-853.
 """
@@ -19,12 +19,12 @@ NOBODY = -1
 
 
 class QuorumStateError(Exception):
-    """The file does not hold what Kafka writes into it."""
+    """The `quorum-state` file is malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionState:
-    """The latest epoch known, who leads it and whom this member voted for in it.
+    """The latest known epoch, its leader and this member's vote in it.
 
     Fields: -1 = nobody (`leader_id`, `voted_id`); an elected leader's epoch keeps no vote.
             `voters` is written by version 0 only, for the reader of the file.
@@ -59,7 +59,7 @@ def encode_election(state: ElectionState, version: int = 0) -> bytes:
 
 
 def decode_election(data: bytes) -> ElectionState:
-    """Return what a file says. Raises: QuorumStateError where it says nothing sound."""
+    """Return the state in a file's content. Raises: QuorumStateError where it is malformed."""
     try:
         fields = msgspec.json.decode(data.split(b"\n", 1)[0], type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -84,7 +84,7 @@ def decode_election(data: bytes) -> ElectionState:
             voters=tuple(_integer(voter, "voterId", 0) for voter in voters),
         )
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
-        raise QuorumStateError(f"{FILE_NAME} is not sound: {error}") from None
+        raise QuorumStateError(f"{FILE_NAME} is malformed: {error}") from None
 
 
 def _integer(fields: dict[str, Any], name: str, least: int) -> int:

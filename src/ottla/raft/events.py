@@ -1,6 +1,6 @@
-"""What happens to a quorum member. Times are inputs: `now_ms` monotonic, `wall_ms` for people.
+"""The events of a quorum member. Times are inputs: `now_ms` monotonic, `wall_ms` wall clock.
 
-`token` is whatever the host finds a parked request by. Source: KIP-595, KIP-630.
+`token` identifies a request that the host has not answered yet. Source: KIP-595, KIP-630.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 NO_WATERMARK = -1
 
 ANY_SERIAL = -1
-"""Whatever question is open; who asks one at a time need not number them."""
+"""Matches any open request, for a host that has one at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The stored state is loaded; time begins."""
+    """The stored state is loaded; the member starts."""
 
     now_ms: int
     wall_ms: int
@@ -24,14 +24,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """The moment has come that `Ready.wake_at_ms` asked for, or any other."""
+    """The time `Ready.wake_at_ms` has come, or any other."""
 
     now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Propose:
-    """The leader's own state machine has records for one batch; only a leader may be told."""
+    """The leader's own state machine has records for one batch. Only a leader accepts it."""
 
     values: tuple[bytes, ...]
     wall_ms: int
@@ -46,8 +46,8 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAsked:
-    """A replica wants the records after what it has. Parked until `deadline_ms` at most."""
+class FetchRequestReceived:
+    """A replica sent Fetch. It is delayed until `deadline_ms` at most."""
 
     token: int
     replica: ReplicaKey
@@ -61,14 +61,14 @@ class FetchAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAbandoned:
-    """The connection that a parked fetch came in on is closed."""
+    """The connection of a delayed fetch is closed."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotAsked:
-    """A replica wants a piece of a snapshot."""
+class SnapshotRequestReceived:
+    """A replica sent FetchSnapshot."""
 
     token: int
     leader_epoch: int
@@ -77,21 +77,21 @@ class SnapshotAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotStored:
-    """A snapshot of this member's own making is durable."""
+    """A snapshot written by this member is durable."""
 
     snapshot: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanUp:
-    """Records before this snapshot, and older snapshots, are to go."""
+    """Records before this snapshot, and older snapshots, are to be deleted."""
 
     snapshot: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswered:
-    """A peer answered our fetch. Of `diverging`, `snapshot` and `batches` one is set at most.
+class FetchResponseReceived:
+    """The response to a Fetch. Of `diverging`, `snapshot` and `batches` one is set at most.
 
     Fields: `data`: the bytes of `batches`, whose checksums the host has checked.
             `high_watermark`: -1 = the leader does not know it yet.
@@ -110,8 +110,8 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotAnswered:
-    """A peer answered with a piece of a snapshot, `size` bytes in all."""
+class SnapshotResponseReceived:
+    """The response to a FetchSnapshot: a chunk of a snapshot of `size` bytes."""
 
     error: Error
     leader_id: int
@@ -125,16 +125,16 @@ class SnapshotAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskFailed:
-    """Our fetch, of records or of a snapshot, got no answer, or one that made no sense."""
+class FetchFailed:
+    """A Fetch or FetchSnapshot got no response, or an invalid one."""
 
     now_ms: int
     serial: int = ANY_SERIAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAsked:
-    """A candidate wants this member's vote in `epoch`, or with `pre_vote` its word for it."""
+class VoteRequestReceived:
+    """A candidate sent Vote, or with `pre_vote` a pre-vote."""
 
     token: int
     candidate: ReplicaKey
@@ -145,8 +145,8 @@ class VoteAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAnswered:
-    """A voter answered; `epoch` and `pre_vote` are the question's, `leader_epoch` its own."""
+class VoteResponseReceived:
+    """The response to a Vote; `epoch` and `pre_vote` are those of the request."""
 
     voter_id: int
     epoch: int
@@ -161,7 +161,7 @@ class VoteAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteFailed:
-    """A voter's answer to this question will not come."""
+    """A Vote request failed: no response will come."""
 
     voter_id: int
     epoch: int
@@ -170,8 +170,8 @@ class VoteFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginEpochAsked:
-    """A member says that it leads an epoch."""
+class BeginEpochRequestReceived:
+    """A member sent BeginQuorumEpoch: it leads the epoch."""
 
     token: int
     leader_id: int
@@ -180,8 +180,8 @@ class BeginEpochAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndEpochAsked:
-    """A member says that it leads its epoch no more, and who had better follow it."""
+class EndEpochRequestReceived:
+    """A member sent EndQuorumEpoch: it resigned; `successors`: preferred ones, the best first."""
 
     token: int
     leader_id: int
@@ -191,8 +191,8 @@ class EndEpochAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochAnswered:
-    """A voter that was told of this member's epoch says what it knows."""
+class EpochResponseReceived:
+    """The response to a BeginQuorumEpoch or EndQuorumEpoch."""
 
     error: Error
     leader_id: int
@@ -202,7 +202,7 @@ class EpochAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resign:
-    """The host wants this member to lead no more: it shuts down."""
+    """The node shuts down: this member must not lead any more."""
 
 
 Event = (
@@ -210,19 +210,19 @@ Event = (
     | Tick
     | Propose
     | Flushed
-    | FetchAsked
+    | FetchRequestReceived
     | FetchAbandoned
-    | SnapshotAsked
+    | SnapshotRequestReceived
     | SnapshotStored
     | CleanUp
-    | FetchAnswered
-    | SnapshotAnswered
-    | AskFailed
-    | VoteAsked
-    | VoteAnswered
+    | FetchResponseReceived
+    | SnapshotResponseReceived
+    | FetchFailed
+    | VoteRequestReceived
+    | VoteResponseReceived
     | VoteFailed
-    | BeginEpochAsked
-    | EndEpochAsked
-    | EpochAnswered
+    | BeginEpochRequestReceived
+    | EndEpochRequestReceived
+    | EpochResponseReceived
     | Resign
 )

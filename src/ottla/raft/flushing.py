@@ -1,8 +1,8 @@
 """One flush of the log at a time; what is appended meanwhile waits for the next.
 
-A leader counts its own copy only once it is durable. A follower that votes fetches on only once
-what it has is durable, since its fetch says that it has it (KafkaRaftClient flushes there too);
-so nothing is ever truncated while a flush is under way.
+A leader counts its own copy only once it is durable. A voter sends its next fetch only once its log
+is durable, since the fetch offset acknowledges the records before it (KafkaRaftClient flushes
+there, too). So the log is never truncated during a flush.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Flushing:
-    """How far a member's log is durable. Offsets are ends: all before them is."""
+    """How far a member's log is durable. Offsets are exclusive ends."""
 
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
@@ -33,7 +33,7 @@ class Flushing:
         return not self._under_way and self._flushed_to >= self._node.log.end_offset
 
     def begin(self) -> None:
-        """Flush what is not durable, unless a flush is under way: its end begins the next."""
+        """Flush what is not durable, unless a flush is in progress: its end begins the next."""
         node = self._node
         if not self._under_way and node.log.end_offset > self._flushed_to:
             self._under_way = True

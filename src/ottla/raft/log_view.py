@@ -1,8 +1,7 @@
-"""What raft must know of the log: its bounds, where each epoch began, which snapshots there are.
+"""Raft's view of the log: its bounds, the start offset of each epoch, the snapshots.
 
-The bytes are elsewhere; whoever changes them says so here. Answers follow Kafka's
-LeaderEpochFileCache, KafkaMetadataLog and ReplicatedLog.validateOffsetAndEpoch (KIP-595,
-KIP-630).
+It holds no records; every change of the log on disk is noted here. The rules are those of Kafka's
+LeaderEpochFileCache, KafkaMetadataLog and ReplicatedLog.validateOffsetAndEpoch (KIP-595, KIP-630).
 """
 
 from collections.abc import Iterable
@@ -18,14 +17,14 @@ class Valid:
 
 @dataclass(frozen=True, slots=True)
 class Diverging:
-    """The reader holds records that this log lacks: the last point both may share."""
+    """The reader has records that this log lacks; `end`: the last point that both may share."""
 
     end: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsSnapshot:
-    """The reader must load this snapshot: what it lacks is no longer in the log."""
+    """The reader must load this snapshot: the records it needs are deleted from the log."""
 
     snapshot: OffsetAndEpoch
 
@@ -53,7 +52,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> int:
-        """Return the epoch of the last record, or of the snapshot where no record is left."""
+        """Return the epoch of the last record, or of the snapshot if the log has no records."""
         if self.epochs:
             return self.epochs[-1].epoch
         if self.snapshots:
@@ -94,7 +93,7 @@ class LogView:
         self.snapshots = [snapshot]
 
     def snapshot_stored(self, snapshot: OffsetAndEpoch) -> None:
-        """Note a further snapshot, which the log has not outgrown."""
+        """Note a further snapshot, at or above the log's start."""
         assert snapshot.offset >= self.start_offset, "it would be taken for the oldest"
         if snapshot not in self.snapshots:
             self.snapshots = sorted((*self.snapshots, snapshot), key=_rank)
@@ -119,7 +118,7 @@ class LogView:
         if found is None:
             return self.end
         if self.snapshots and found == (self.snapshots[0].offset, epoch):
-            # The epoch lies before the log: what both surely share is the oldest snapshot.
+            # The epoch is before the log: the oldest snapshot is what both surely share.
             return self.snapshots[0]
         return found
 
@@ -135,11 +134,11 @@ class LogView:
             floor = entry.epoch
         raise AssertionError("a larger epoch is there")
 
-    def judge(self, offset: int, epoch: int) -> Verdict:
-        """Tell a reader whose log ends at `offset`, with `epoch`, how to go on."""
+    def validate_offset_and_epoch(self, offset: int, epoch: int) -> Verdict:
+        """Return how a reader whose log ends at `offset`, with `epoch`, must go on."""
         latest = self.latest_snapshot
         if offset == 0 and latest is not None and latest != EMPTY_LOG:
-            # For an empty log the snapshot is always the shorter way.
+            # An empty log always starts from the snapshot.
             return NeedsSnapshot(latest)
         if self.start_offset == 0 and offset == 0 and epoch == 0:
             return Valid()
@@ -158,7 +157,7 @@ class LogView:
         )
 
     def truncation_point(self, leader_end: OffsetAndEpoch) -> int:
-        """Return where to cut this log, after a leader called it diverging with `leader_end`."""
+        """Return where to truncate this log, for a leader's diverging epoch `leader_end`."""
         if leader_end.epoch == 0:
             return min(leader_end.offset, self.end_offset)
         local = self.end_offset_of(leader_end.epoch)

@@ -1,10 +1,10 @@
 """One member of a metadata quorum, without sockets, disks or clocks: `step(event) -> Ready`.
 
 Every event goes through `step`, which changes the member's state and returns the effects that
-the host must run, in order (see `effects`). The member keeps the shape of KIP-595: roles are
-`roles.TABLE`, epochs only grow and are durable before anything rests on them, a leader opens its
-epoch with a LeaderChange record, and the high watermark moves only over a record of the leader's
-own epoch that a majority has, durably.
+the host must run, in order (see `effects`). As in KIP-595: roles are `roles.TABLE`; epochs only
+grow and are durable before anything depends on them; a leader begins its epoch with a LeaderChange
+record; the high watermark only moves past a record of the leader's own epoch that a majority has,
+durably.
 
 Not done: changes of the set of voters (KIP-853).
 
@@ -15,34 +15,34 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.ports import Dice
+from ottla.raft.candidate import Candidate
 from ottla.raft.effects import Effect, LeaderChanged, Ready, StoreElection
-from ottla.raft.electing import Electing
 from ottla.raft.election import NOBODY, ElectionState
 from ottla.raft.events import (
-    AskFailed,
-    BeginEpochAsked,
+    BeginEpochRequestReceived,
     CleanUp,
-    EndEpochAsked,
-    EpochAnswered,
+    EndEpochRequestReceived,
+    EpochResponseReceived,
     Event,
     FetchAbandoned,
-    FetchAnswered,
-    FetchAsked,
+    FetchFailed,
+    FetchRequestReceived,
+    FetchResponseReceived,
     Flushed,
     Propose,
     Resign,
-    SnapshotAnswered,
-    SnapshotAsked,
+    SnapshotRequestReceived,
+    SnapshotResponseReceived,
     SnapshotStored,
     Start,
     Tick,
-    VoteAnswered,
-    VoteAsked,
     VoteFailed,
+    VoteRequestReceived,
+    VoteResponseReceived,
 )
 from ottla.raft.flushing import Flushing
-from ottla.raft.following import Following
-from ottla.raft.leading import Leading
+from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
 from ottla.raft.log_view import LogView
 from ottla.raft.roles import OBSERVER_ROLES, Cause, Role, next_role
 from ottla.raft.timing import NoDice, QuorumTiming
@@ -53,7 +53,7 @@ class RaftNode:
     """The member. Its attributes are for reading; only `step` changes them.
 
     Fields: `voters`: the configured voters' ids; empty = unknown, for an observer that only
-            has bootstrap servers. `log`: what raft knows of the log, kept current by `step`.
+            has bootstrap servers. `log`: the bounds and epochs of the log, updated by `step`.
             `dice`: needed by a voter of several.
     """
 
@@ -81,9 +81,9 @@ class RaftNode:
         self.now_ms = 0
         self.effects: list[Effect] = []
         self.flushing = Flushing(self)
-        self.leading = Leading(self)
-        self.following = Following(self)
-        self.electing = Electing(self)
+        self.leader = Leader(self)
+        self.follower = Follower(self)
+        self.candidate = Candidate(self)
 
     @property
     def is_voter(self) -> bool:
@@ -97,8 +97,8 @@ class RaftNode:
 
     @property
     def leader_high_watermark(self) -> int | None:
-        """Return the high watermark that the leader of this epoch said last; None = none yet."""
-        return self.high_watermark if self.is_leader else self.following.leader_high_watermark
+        """Return the last known high watermark of this epoch's leader; None = none yet."""
+        return self.high_watermark if self.is_leader else self.follower.leader_high_watermark
 
     @property
     def elects(self) -> bool:
@@ -107,48 +107,48 @@ class RaftNode:
 
     @property
     def majority(self) -> int:
-        """Return how many voters decide."""
+        """Return how many voters are a majority."""
         return len(self.voters) // 2 + 1
 
     def step(self, event: Event) -> Ready:
-        """Take one event; return what is to be done and when to tick next."""
+        """Handle one event; return the effects and when to tick next."""
         assert not self.effects, "one step at a time"
         self.now_ms = max(self.now_ms, getattr(event, "now_ms", 0))
         handler: Callable[[RaftNode, Any], None] = _HANDLERS[type(event)]
         handler(self, event)
         effects, self.effects = tuple(self.effects), []
-        parts = (self.leading, self.following, self.electing)
+        parts = (self.leader, self.follower, self.candidate)
         moments = [part.wake_at_ms() for part in parts]
         return Ready(effects, min((at for at in moments if at is not None), default=None))
 
     # -- roles ---------------------------------------------------------------------------------
 
     def move(self, cause: Cause) -> None:
-        """Change the role as the table says; a move that it lacks is our own mistake."""
+        """Change the role as the table says; a missing transition is a bug."""
         role = next_role(self.role, cause)
         assert role is not None, f"{cause} in role {self.role}"
         assert self.is_voter or role in OBSERVER_ROLES
         self.role = role
         if self.elects:
-            self.electing.entered(role)
+            self.candidate.entered(role)
             if role is Role.FOLLOWER:
-                self.following.begin(self.now_ms)
+                self.follower.begin(self.now_ms)
             else:
-                self.following.stop()
+                self.follower.stop()
 
     def _start(self, event: Start) -> None:
         if self.log.last_epoch > self.epoch:
-            # The file was lost or is older than the log: no vote in the log's epoch is safe.
-            # Nor can one be asked of us: whoever led it has a record in it, a candidate has none.
+            # The file was lost or is older than the log: no vote in the log's epoch is safe. None
+            # can be requested either: that epoch had a leader, so it has no candidate.
             self.epoch, self.leader_id, self.voted_id = self.log.last_epoch, NOBODY, NOBODY
         if not self.is_voter:
             if self.leader_id != NOBODY:
                 self.move(Cause.LEADER_SEEN)
-            self.following.begin(event.now_ms)
+            self.follower.begin(event.now_ms)
             return
         led_before = self.leader_id == self.local.id
         if led_before:
-            # It led this epoch and cannot know how far: it must never lead it again.
+            # It led this epoch and may have lost unflushed records: it must never lead it again.
             self.leader_id, self.voted_id = NOBODY, self.local.id
             self.move(Cause.RESIGN)
         if not self.elects:
@@ -158,10 +158,10 @@ class RaftNode:
             self.move(Cause.LEADER_SEEN)
         elif not led_before:
             if self.leader_id != NOBODY:
-                # Its leader is no voter any more. That epoch has had its leader: no vote in it.
+                # The leader is not a voter any more. The epoch had its leader: no vote in it.
                 self.leader_id, self.voted_id = NOBODY, self.leader_id
-            self.electing.entered(self.role)
-        self.electing.started()
+            self.candidate.entered(self.role)
+        self.candidate.started()
 
     def _stand_for_election(self, wall_ms: int) -> None:
         self.move(Cause.START_OVER)
@@ -173,32 +173,32 @@ class RaftNode:
         self.move(Cause.VOTES_WON)
         self.leader_id = self.local.id
         self.store()
-        self.leading.begin(wall_ms, self.voters)
+        self.leader.begin(wall_ms, self.voters)
         self.effects.append(LeaderChanged(leader_id=self.leader_id, epoch=self.epoch))
 
     def observe_leader(self, leader_id: int, epoch: int, cause: Cause | None = None) -> None:
-        """Take over what a peer says of the epoch, where that is news; `epoch` is not older.
+        """Take over a peer's leader and epoch if they are new; `epoch` is not older than ours.
 
-        `cause`: why the role changes, where it is not what the peer said.
+        `cause`: why the role changes, if it is not the peer's leader or epoch.
         """
         assert epoch >= self.epoch
         if leader_id == self.local.id:
-            leader_id = NOBODY  # Ours is known better here: we lead it no more.
+            leader_id = NOBODY  # This member knows that it does not lead any more.
         if epoch == self.epoch and leader_id in (NOBODY, self.leader_id):
             return
         if epoch == self.epoch:
             assert self.leader_id == NOBODY, f"two leaders in epoch {epoch}"
         else:
             self.voted_id = NOBODY
-        self.following.leader_changed()
+        self.follower.leader_changed()
         self.epoch, self.leader_id = epoch, leader_id
         self.store()
-        self.leading.end()
+        self.leader.end()
         self.effects.append(LeaderChanged(leader_id=leader_id, epoch=epoch))
         self.move(cause or (Cause.NEW_EPOCH if leader_id == NOBODY else Cause.LEADER_SEEN))
 
     def store(self) -> None:
-        """Have the epoch, its leader and the own vote written down; a leader ends the vote."""
+        """Store the epoch, its leader and the own vote; with a leader there is no vote."""
         voted_id = self.voted_id if self.leader_id == NOBODY else NOBODY
         state = ElectionState(
             epoch=self.epoch, leader_id=self.leader_id, voted_id=voted_id, voters=self.voters
@@ -206,29 +206,29 @@ class RaftNode:
         self.effects.append(StoreElection(state=state))
 
     def give_up_leadership(self) -> None:
-        """Lead no more in this epoch, and say so."""
-        assert self.leading.progress is not None
-        self.leading.office.say_goodbye(self.leading.progress)
+        """Resign in this epoch, and send EndQuorumEpoch."""
+        assert self.leader.progress is not None
+        self.leader.check_quorum.send_end_epoch(self.leader.progress)
         self.leader_id = NOBODY
-        self.leading.end()
+        self.leader.end()
         self.effects.append(LeaderChanged(leader_id=NOBODY, epoch=self.epoch))
         self.move(Cause.RESIGN)
 
     def _resign(self, _event: Resign) -> None:
         if self.is_leader:
             self.give_up_leadership()
-        self.following.stop()
-        self.electing.stop()
+        self.follower.stop()
+        self.candidate.stop()
 
     def _flushed(self, event: Flushed) -> None:
         self.flushing.ended(event)
         if self.is_leader:
-            self.leading.flushed()
+            self.leader.flushed()
         else:
-            self.following.flushed()
+            self.follower.flushed()
 
     def _tick(self, event: Tick) -> None:
-        for part in (self.leading, self.following, self.electing):
+        for part in (self.leader, self.follower, self.candidate):
             part.tick(event.now_ms)
 
 
@@ -236,20 +236,20 @@ _HANDLERS: dict[type, Callable[[RaftNode, Any], None]] = {
     Start: RaftNode._start,
     Tick: RaftNode._tick,
     Resign: RaftNode._resign,
-    Propose: lambda node, event: node.leading.propose(event),
+    Propose: lambda node, event: node.leader.propose(event),
     Flushed: RaftNode._flushed,
-    FetchAsked: lambda node, event: node.leading.fetch_asked(event),
-    FetchAbandoned: lambda node, event: node.leading.fetch_abandoned(event),
-    SnapshotAsked: lambda node, event: node.leading.snapshot_asked(event),
-    SnapshotStored: lambda node, event: node.leading.snapshot_stored(event),
-    CleanUp: lambda node, event: node.leading.clean_up(event),
-    FetchAnswered: lambda node, event: node.following.fetch_answered(event),
-    SnapshotAnswered: lambda node, event: node.following.snapshot_answered(event),
-    AskFailed: lambda node, event: node.following.ask_failed(event),
-    VoteAsked: lambda node, event: node.electing.vote_asked(event),
-    VoteAnswered: lambda node, event: node.electing.vote_answered(event),
-    VoteFailed: lambda node, event: node.electing.vote_failed(event),
-    BeginEpochAsked: lambda node, event: node.electing.begin_epoch_asked(event),
-    EndEpochAsked: lambda node, event: node.electing.end_epoch_asked(event),
-    EpochAnswered: lambda node, event: node.electing.epoch_answered(event),
+    FetchRequestReceived: lambda node, event: node.leader.handle_fetch_request(event),
+    FetchAbandoned: lambda node, event: node.leader.fetch_abandoned(event),
+    SnapshotRequestReceived: lambda node, event: node.leader.handle_snapshot_request(event),
+    SnapshotStored: lambda node, event: node.leader.snapshot_stored(event),
+    CleanUp: lambda node, event: node.leader.clean_up(event),
+    FetchResponseReceived: lambda node, event: node.follower.handle_fetch_response(event),
+    SnapshotResponseReceived: lambda node, event: node.follower.handle_snapshot_response(event),
+    FetchFailed: lambda node, event: node.follower.handle_fetch_failure(event),
+    VoteRequestReceived: lambda node, event: node.candidate.handle_vote_request(event),
+    VoteResponseReceived: lambda node, event: node.candidate.handle_vote_response(event),
+    VoteFailed: lambda node, event: node.candidate.handle_vote_failure(event),
+    BeginEpochRequestReceived: lambda node, event: node.candidate.handle_begin_epoch_request(event),
+    EndEpochRequestReceived: lambda node, event: node.candidate.handle_end_epoch_request(event),
+    EpochResponseReceived: lambda node, event: node.candidate.handle_epoch_response(event),
 }

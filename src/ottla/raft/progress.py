@@ -1,4 +1,4 @@
-"""What a leader knows of the other replicas, and the high watermark that follows from it.
+"""A leader's view of the replicas' progress, and the high watermark that follows from it.
 
 Source: Kafka's LeaderState; KIP-595, KIP-836 (the two timestamps of DescribeQuorum).
 """
@@ -30,7 +30,7 @@ class ReplicaProgress:
         if offset >= leader_end:
             caught_up_ms = max(caught_up_ms, wall_ms)
         elif self.leader_end_at_fetch >= 0 and offset >= self.leader_end_at_fetch:
-            # It has all that was there when it asked before, so it was caught up then.
+            # It has everything up to the log's end at its previous fetch, so it was caught up then.
             caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
         return replace(
             self,
@@ -42,7 +42,7 @@ class ReplicaProgress:
 
 
 class LeaderProgress:
-    """The leader's book of one epoch. Voters are known from the start, observers as they come."""
+    """Replica progress in one epoch. Voters are known from the start, observers when they fetch."""
 
     def __init__(self, *, local_id: int, voters: Iterable[int], epoch_start_offset: int) -> None:
         self.local_id = local_id
@@ -53,12 +53,12 @@ class LeaderProgress:
         assert local_id in self.voters
 
     def flushed_to(self, end_offset: int) -> None:
-        """Note how far the leader's own records are durable."""
+        """Set the leader's own end offset: its records are durable up to it."""
         own = self.voters[self.local_id]
         self.voters[self.local_id] = replace(own, end_offset=max(own.end_offset, end_offset))
 
     def fetched(self, key: ReplicaKey, *, offset: int, leader_end: int, wall_ms: int) -> None:
-        """Note a fetch; a voter's tells that it has, durably, all before `offset`."""
+        """Note a fetch; a voter that fetches from `offset` has all records before it, durably."""
         if key.id < 0 or key.id == self.local_id:
             return
         if key.id in self.voters:
@@ -71,8 +71,8 @@ class LeaderProgress:
     def advance(self) -> int | None:
         """Return the new high watermark, or None where it stays.
 
-        A majority's offset counts only beyond the leader's first record of its own epoch: what
-        older epochs left might yet be overwritten by another leader (Raft paper, 5.4.2).
+        A majority's offset counts only beyond the first record of the leader's own epoch: records
+        of older epochs could still be overwritten by another leader (Raft paper, 5.4.2).
         """
         ends = sorted((voter.end_offset for voter in self.voters.values()), reverse=True)
         majority = ends[len(ends) // 2]
@@ -84,7 +84,7 @@ class LeaderProgress:
         return majority
 
     def live_observers(self, wall_ms: int) -> tuple[ReplicaProgress, ...]:
-        """Return the observers that fetched lately, forgetting the others."""
+        """Return the observers that fetched recently; drop the others."""
         self.observers = {
             key: progress
             for key, progress in sorted(self.observers.items())

@@ -1,17 +1,17 @@
-"""The roles of a quorum member and what leads from one to another.
+"""The roles of a quorum member and the transitions between them.
 
 Source: KIP-595, KIP-996 and the opening comment of Kafka's QuorumState. Kafka 4 no longer has a
 role Voted: whom an unattached member voted for is a field. Observers are members that may not
 vote: they know the roles UNATTACHED and FOLLOWER only, which `OBSERVER_ROLES` says.
 
-START_OVER    the only voter of a quorum needs nobody's leave to begin an election
+START_OVER    the only voter of a quorum begins an election without a pre-vote
 TIMEOUT       an election or fetch timeout ran out
 PRE_VOTES_WON a majority would grant its vote
 VOTES_WON     a majority granted its vote
-NO_MAJORITY   a majority would not, or time was over, and nobody is known to lead
-NEW_EPOCH     a peer spoke of a later epoch, without a leader
-LEADER_SEEN   a peer named the leader of this or a later epoch, or the old one may yet lead
-RESIGN        a leader gives up, or wakes up in an epoch that it led before its restart
+NO_MAJORITY   a majority would not, or the timeout ran out, and no leader is known
+NEW_EPOCH     a peer has a later epoch, without a leader
+LEADER_SEEN   a peer named the leader of this or a later epoch, or the old one may still lead
+RESIGN        a leader resigns, or restarts in an epoch that it led before
 """
 
 from enum import Enum

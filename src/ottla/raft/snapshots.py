@@ -1,9 +1,8 @@
-"""Snapshots: a state as records, in a file that says where in the log it stands.
+"""Snapshots: a state as records, in a file named by its position in the log.
 
 `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` begins with a header batch and ends with
-a footer batch, by which a reader knows that it is whole; in between are ordinary batches, offsets
-counted from 0. `bootstrap.checkpoint`, which formatting leaves beside the log's folder, has the
-same form.
+a footer batch, which marks it complete; in between are ordinary batches, offsets counted from 0.
+`bootstrap.checkpoint`, which formatting writes beside the log's directory, has the same format.
 
 Source: KIP-630; Snapshots, RecordsSnapshotWriter, BatchFileWriter of Kafka.
 """
@@ -37,7 +36,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})(?:-[^.]*)?(\.checkpoint(?:\.part|\.delete
 
 
 class CorruptSnapshot(Exception):
-    """A snapshot file is damaged or not whole."""
+    """A snapshot file is damaged or incomplete."""
 
 
 def snapshot_name(snapshot: OffsetAndEpoch) -> str:
@@ -46,7 +45,7 @@ def snapshot_name(snapshot: OffsetAndEpoch) -> str:
 
 
 def parse_snapshot_name(name: str) -> tuple[OffsetAndEpoch, str] | None:
-    """Return the snapshot that a file name tells, and its suffix; None for any other file."""
+    """Return the snapshot id and suffix in a file name; None for any other file."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -63,7 +62,7 @@ def encode_snapshot(
 ) -> Iterator[bytes]:
     """Yield a snapshot file's batches. `last_contained_ms`: of the last record it covers.
 
-    `complete` returns the values of a batch with what is to stand beside them.
+    `complete` returns the values of a batch with records to add to it.
     """
     yield snapshot_header_batch(
         epoch=epoch, timestamp=timestamp, last_contained_ms=last_contained_ms
@@ -79,24 +78,24 @@ def _groups(values: Iterator[bytes]) -> Iterator[list[bytes]]:
     while first := list(islice(values, 1)):
         group, size = first, len(first[0])
         while size < BATCH_BYTES_MAX and len(group) < RECORDS_PER_BATCH:
-            following = list(islice(values, 1))
-            if not following:
+            later = list(islice(values, 1))
+            if not later:
                 break
-            group += following
-            size += len(following[0])
+            group += later
+            size += len(later[0])
         yield group
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotContent:
-    """A snapshot, read: when its last record was appended to the log, and its records."""
+    """The content of a snapshot: when its last record was appended to the log, and its records."""
 
     last_contained_ms: int
     values: tuple[bytes, ...]
 
 
 def decode_snapshot(data: bytes | memoryview) -> SnapshotContent:
-    """Return what the file says. Raises: CorruptSnapshot."""
+    """Return a file's content. Raises: CorruptSnapshot."""
     try:
         batches = list(read_batches(data))
         if len(batches) < 2:
@@ -113,9 +112,9 @@ def decode_snapshot(data: bytes | memoryview) -> SnapshotContent:
 
 
 def inspect_snapshot(data: bytes | memoryview) -> int:
-    """Return when a snapshot's last record was appended, having checked that it is whole.
+    """Check that a snapshot is complete; return when its last record was appended.
 
-    Checksums are checked, but only the two ends are decoded: a start looks at every snapshot.
+    Checksums are checked, but only the two ends are decoded: a start checks every snapshot.
     Raises: CorruptSnapshot.
     """
     ends: list[int] = []
@@ -155,19 +154,19 @@ def plan_cleaning(
     retention_ms: int,
     now_ms: int,
 ) -> OffsetAndEpoch | None:
-    """Return the snapshot before which log and older snapshots may go; None = keep all.
+    """Return the snapshot before which the log and older snapshots may be deleted; None = keep all.
 
-    The newest snapshot always stays. A snapshot goes when all together are larger than
-    `retention_bytes`, or when the log it covers is older than `retention_ms` (either -1 = no
-    limit). `snapshots` ascend. Source: KafkaMetadataLog.maybeClean; KIP-630.
+    The newest snapshot is always kept. A snapshot is deleted when log and snapshots together are
+    larger than `retention_bytes`, or when its last record is older than `retention_ms` (either
+    -1 = no limit). `snapshots` ascend. Source: KafkaMetadataLog.maybeClean; KIP-630.
     """
     keep_from = None
     total = log_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
-    for oldest, following in pairwise(snapshots):
+    for oldest, later in pairwise(snapshots):
         too_large = 0 <= retention_bytes < total
         too_old = retention_ms >= 0 and now_ms - oldest.last_contained_ms > retention_ms
         if not too_large and not too_old:
             break
-        keep_from = following.id
+        keep_from = later.id
         total -= oldest.size_bytes
     return keep_from

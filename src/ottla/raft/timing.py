@@ -1,6 +1,6 @@
-"""How long members of a quorum wait for each other, and the chance in it.
+"""The timeouts of a quorum, with their random parts.
 
-Without chance two voters whose timeouts end together would split every vote.
+Without these two voters whose timeouts end together would split every vote.
 Source: QuorumConfig, KafkaRaftClient; KIP-595.
 """
 
@@ -13,10 +13,10 @@ from ottla.base.ports import Dice
 class QuorumTiming:
     """Milliseconds, by the names of controller.quorum.*.
 
-    Fields: `election_timeout_ms`: an election without an outcome is given up after one to two
-            of these. `fetch_timeout_ms`: a leader unheard of for that long is given up; chance
-            adds up to a quarter. `election_backoff_max_ms`: the longest pause after a lost vote.
-            `retry_backoff_ms`: before a question without an answer is put again.
+    Fields: `election_timeout_ms`: an election without a result ends after one to two of these.
+            `fetch_timeout_ms`: a follower without a fetch response for that long, and a random
+            part of up to a quarter, starts an election. `election_backoff_max_ms`: the longest
+            pause after a lost vote. `retry_backoff_ms`: before a failed request is sent again.
     """
 
     election_timeout_ms: int = 1_000
@@ -28,23 +28,23 @@ class QuorumTiming:
         assert min(self.election_timeout_ms, self.fetch_timeout_ms) > 0
 
     def election_ms(self, dice: Dice) -> int:
-        """Return how long an election may take this time."""
+        """Return a random election timeout."""
         return self.election_timeout_ms + dice.below(self.election_timeout_ms)
 
     def fetch_ms(self, dice: Dice) -> int:
-        """Return how long the leader may be silent this time."""
+        """Return a random fetch timeout."""
         return self.fetch_timeout_ms + dice.below(self.fetch_timeout_ms // 4 + 1)
 
     def first_election_ms(self, dice: Dice) -> int:
-        """Return how long a voter that has just started and knows no leader waits for one.
+        """Return the first election timeout of a voter that has just started without a leader.
 
-        Nobody can have given such a leader up, and a pre-vote disturbs none that there is; so a
-        quorum that starts as a whole need not sit out an election's full time first.
+        It is short, so that a quorum that starts as a whole elects a leader soon. A pre-vote does
+        not disturb a leader that exists.
         """
         return self.election_timeout_ms // 10 + dice.below(self.election_timeout_ms * 3 // 10 + 1)
 
     def first_fetch_ms(self, dice: Dice) -> int:
-        """Return the same for one that knows a leader from before: time for one parked fetch."""
+        """Return the same for a voter with a stored leader: time for one delayed fetch."""
         return self.fetch_timeout_ms * 3 // 10 + dice.below(self.fetch_timeout_ms * 3 // 20 + 1)
 
     def backoff_ms(self, dice: Dice) -> int:
@@ -53,16 +53,16 @@ class QuorumTiming:
 
     @property
     def check_quorum_ms(self) -> int:
-        """Return for how long a leader without a majority of fetching voters leads on."""
+        """Return how long a leader without a majority of fetching voters waits to resign."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_epoch_ms(self) -> int:
-        """Return how often a leader tells voters that do not fetch that it leads."""
+        """Return how often a leader sends BeginQuorumEpoch to voters that do not fetch."""
         return max(1, self.fetch_timeout_ms // 2)
 
     def successor_ms(self, place: int, dice: Dice) -> int:
-        """Return how long the successor in this place waits; -1 = it is no preferred one."""
+        """Return how long the preferred successor at `place` waits; -1 = it is not preferred."""
         if place < 0:
             return self.election_ms(dice)
         if place == 0:
@@ -74,7 +74,7 @@ NO_CHOICE = "a quorum of several voters needs dice"
 
 
 class NoDice:
-    """The dice of members that have nothing to leave to chance: observers, and only voters."""
+    """For members without elections, which need no random numbers: observers, and only voters."""
 
     def random_bytes(self, _count: int) -> bytes:
         """Refuse."""

@@ -1,4 +1,4 @@
-"""The small values that raft's parts exchange: positions in the log and names of replicas.
+"""Small values of raft: positions in the log, replica keys.
 
 Source: Kafka's OffsetAndEpoch and ReplicaKey (KIP-595, KIP-853).
 """
@@ -16,12 +16,12 @@ class OffsetAndEpoch(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Return what logs are compared by: the later epoch wins, then the longer log."""
+        """Return the key to compare logs by: the later epoch, then the longer log."""
         return (self.epoch, self.offset)
 
 
 class ReplicaKey(NamedTuple):
-    """A replica by its node id and, where known, the id of its metadata folder."""
+    """A replica by its node id and, where known, the id of its metadata log directory."""
 
     id: int
     directory_id: Uuid = NO_UUID
@@ -35,7 +35,7 @@ class EpochStart(NamedTuple):
 
 
 class BatchSpan(NamedTuple):
-    """One fetched batch as far as raft looks at it. Half-open: [base_offset, next_offset)."""
+    """The offsets and epoch of a fetched batch. Half-open: [base_offset, next_offset)."""
 
     base_offset: int
     next_offset: int

@@ -1,7 +1,7 @@
-"""What a reader of committed records leaves out: the batches of aborted transactions.
+"""The batches of aborted transactions, which a read_committed reader skips.
 
-A broker names the aborted transactions of a range as pairs (producer id, first offset); where
-each ends, the log's own abort markers say. Source: KIP-98; Kafka's CompletedFetch.
+A broker returns the aborted transactions of a range as pairs (producer id, first offset); they end
+at the abort markers in the log. Source: KIP-98; Kafka's CompletedFetch.
 """
 
 from collections import deque
@@ -16,8 +16,8 @@ from ottla.records.record import read_records
 class AbortedTransactions:
     """Decides batch by batch, in offset order, which ones belong to aborted transactions.
 
-    Keeps state from batch to batch, so one object serves one reader of one partition, over as
-    many buffers as the reader needs. Markers must be shown to it too.
+    It keeps state from batch to batch, so one object is for one reader of one partition, over any
+    number of buffers. Control batches must be passed to it, too.
     """
 
     __slots__ = ("_aborted_now", "_waiting")

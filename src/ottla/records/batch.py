@@ -45,14 +45,14 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 PRODUCERS_BITS: Final = CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
-"""What a producer's batch may say: a delete horizon is the cleaner's, the rest is undefined."""
+"""What a producer may set: a delete horizon is set by the cleaner, other bits are undefined."""
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
 TIMESTAMP_MS_MIN: Final = -TIMESTAMP_MS_MAX
-"""The milliseconds of a record that readers with clocks of microseconds can express."""
+"""The range of timestamps that fits into 64 bits as microseconds, too."""
 
 INT32_MAX: Final = 2**31 - 1
 BASE_OFFSET_MAX: Final = 2**63 - 1 - 2**31
@@ -143,8 +143,8 @@ def parse_header(buffer: Buffer, position: int = 0, *, whole: bool = True) -> Ba
     With `whole`, the batch must end within `buffer`; without, the header alone must, as for a
     scan that reads headers only.
 
-    Raises: CorruptBatch where the batch is truncated, is not of format 2 or says absurd things;
-            UnsupportedMagic where it has format 0 or 1. The checksum is not looked at.
+    Raises: CorruptBatch where the batch is truncated, not of format 2 or has impossible fields;
+            UnsupportedMagic where it has format 0 or 1. The checksum is not verified.
     """
     available = len(buffer) - position
     if available < HEADER_SIZE:
@@ -153,26 +153,26 @@ def parse_header(buffer: Buffer, position: int = 0, *, whole: bool = True) -> Ba
     if fields[3] != MAGIC:
         raise _wrong_magic(fields[3])
     if fields[1] < BATCH_LENGTH_MIN:
-        raise CorruptBatch(f"a batch says its length is {fields[1]}")
+        raise CorruptBatch(f"a batch has length {fields[1]}")
     if whole and fields[1] + LOG_OVERHEAD > available:
         raise CorruptBatch(f"a batch of {fields[1] + LOG_OVERHEAD} bytes is cut after {available}")
     if not 0 <= fields[0] <= BASE_OFFSET_MAX or fields[6] < 0 or fields[12] < 0:
         raise CorruptBatch(
-            f"a batch says base offset {fields[0]}, last delta {fields[6]}, count {fields[12]}"
+            f"a batch has base offset {fields[0]}, last delta {fields[6]}, count {fields[12]}"
         )
     if fields[5] & CODEC_MASK >= len(_CODECS):
-        raise CorruptBatch(f"a batch names codec {fields[5] & CODEC_MASK}, which does not exist")
+        raise CorruptBatch(f"a batch has the unknown codec {fields[5] & CODEC_MASK}")
     return _new(BatchHeader, fields)
 
 
 def _wrong_magic(magic: int) -> CorruptBatch | UnsupportedMagic:
     if magic in (0, 1):
         return UnsupportedMagic(f"message format {magic} is no longer supported, only {MAGIC}")
-    return CorruptBatch(f"a batch says its magic is {magic}")
+    return CorruptBatch(f"a batch has magic {magic}")
 
 
 def _short_header(buffer: Buffer, position: int, available: int) -> CorruptBatch | UnsupportedMagic:
-    # A small message of an old format is shorter than our header, and still deserves its name.
+    # A small message of an old format is shorter than our header, and still has its own error.
     if available > MAGIC_AT and buffer[position + MAGIC_AT] in (0, 1):
         return _wrong_magic(buffer[position + MAGIC_AT])
     return CorruptBatch(f"a batch header is cut after {max(available, 0)} bytes")
@@ -199,7 +199,7 @@ def _is_cut(buffer: Buffer, position: int, end: int) -> bool:
     if end - position <= MAGIC_AT:
         return True
     (length,) = _INT32.unpack_from(buffer, position + 8)
-    # An absurd length or an old magic is for `parse_header` to refuse, cut or not.
+    # `parse_header` refuses an impossible length or an old magic, whether the batch is cut or not.
     return (
         length >= BATCH_LENGTH_MIN
         and buffer[position + MAGIC_AT] == MAGIC
@@ -214,21 +214,22 @@ def batch_crc(buffer: Buffer, position: int, size_in_bytes: int) -> int:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raise CorruptBatch unless the batch's bytes have the checksum that its header says."""
+    """Raise CorruptBatch unless the batch's bytes have the checksum in its header."""
     found = batch_crc(buffer, position, LOG_OVERHEAD + header.batch_length)
     if found != header.crc:
         raise CorruptBatch(
-            f"the batch at offset {header.base_offset} has CRC {found:08x}, says {header.crc:08x}"
+            f"the batch at offset {header.base_offset} has CRC {found:08x}, "
+            f"its header {header.crc:08x}"
         )
 
 
 def check_produced(header: BatchHeader) -> None:
     """Raise InvalidRecord unless a client may send a batch with this header.
 
-    The count must be one that the bytes can hold: offsets are given by it. The records
-    themselves are `check_records`' business.
+    The bytes must be able to hold the record count, since offsets are assigned by it. The records
+    themselves are checked by `check_records`.
 
-    Raises: InvalidRecord, its child InvalidTimestamp.
+    Raises: InvalidRecord, its subclass InvalidTimestamp.
     Source: LogValidator.validateBatch and UnifiedLog.analyzeAndValidateRecords.
     """
     count = header.record_count
@@ -251,10 +252,10 @@ def check_produced(header: BatchHeader) -> None:
         if header.producer_epoch < 0:
             raise InvalidRecord(f"epoch {header.producer_epoch} with a producer id")
     elif header.producer_id < -1:
-        raise InvalidRecord(f"a batch says producer id {header.producer_id}")
+        raise InvalidRecord(f"a batch has producer id {header.producer_id}")
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if not TIMESTAMP_MS_MIN <= timestamp <= TIMESTAMP_MS_MAX:
-            raise InvalidTimestamp(f"a batch says timestamp {timestamp}")
+            raise InvalidTimestamp(f"a batch has timestamp {timestamp}")
     if header.is_transactional and not header.has_producer_id:
         raise InvalidRecord("a transactional batch has no producer id")
 
@@ -262,7 +263,7 @@ def check_produced(header: BatchHeader) -> None:
 def restamp(
     buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write the two fields outside the checksum, in place. Headers read before are then stale."""
+    """Write the two fields outside the checksum, in place. Headers parsed before are then stale."""
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
 

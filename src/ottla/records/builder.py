@@ -93,12 +93,12 @@ def encode_retained(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Return the batch `header` belonged to, holding only these of its records.
+    """Return the batch of `header` with only these of its records.
 
     Offsets, producer fields, codec and the batch's own offset range stay, so that producers'
     sequences survive compaction even in a batch that became empty.
 
-    Fields: `delete_horizon_ms`: from when on the batch's tombstones may go; None = as it was.
+    Fields: `delete_horizon_ms`: when the batch's tombstones may be removed; None = unchanged.
     """
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if delete_horizon_ms is not None:

@@ -1,14 +1,14 @@
 """Checking every record of a batch before it is stored, in as few steps of Python as that takes.
 
-Records of one producer mostly look alike: one after the other has the same length, no headers, a
-timestamp a little later, the next offset delta. Such a run is checked by columns: the bytes at the
-same place of all its records, as one slice with a stride. A column is compared in one call, so a
-record costs a few nanoseconds. Any other record is walked field by field, about 0.5 us.
+Records of one producer are often similar: the same length, no headers, a slightly later timestamp,
+the next offset delta. Such a run is checked by columns: the bytes at the same position of all its
+records, as one slice with a stride. A column is compared in one call, so a record costs a few
+nanoseconds. Any other record is parsed field by field, about 0.5 us.
 
-A check can be given a number of steps, to be bounded where it holds up others: walking a record
-or a header is one, `_RUN_RECORDS_PER_STEP` records of a run are one.
+A check can be limited to a number of steps, where it holds up others: parsing a record or a header
+is one, `_RUN_RECORDS_PER_STEP` records of a run are one.
 
-Rules are those of `ottla.records.record`; the offset deltas must be 0, 1, 2, ... besides.
+The rules are those of `ottla.records.record`; in addition the offset deltas must be 0, 1, 2, ...
 """
 
 from typing import Final, NamedTuple
@@ -21,12 +21,12 @@ UNBOUNDED: Final = 2**62
 """Steps without an end."""
 
 _RUN_RECORDS_MAX = 4096
-"""Records of a run that are looked at together: one call must not hold the thread lock for long."""
+"""Records of a run that are checked together: one call must not hold the GIL for long."""
 _RUN_RECORDS_MIN = 8
-"""A shorter run has cost more than it has saved."""
+"""A shorter run costs more than it saves."""
 _RUN_RECORDS_PER_STEP = 16
 _WALK_MAX = 512
-"""Records that are walked before a run is looked for again, where there was none."""
+"""Records that are parsed before the next search for a run, after one without success."""
 
 _ONE_BYTE_END = 64
 _TWO_BYTES_END = 64 << 7
@@ -50,7 +50,7 @@ class StepsExhausted(Exception):
 
 
 class RecordsFound(NamedTuple):
-    """What a check has learned: the range of timestamp deltas, and whether a key is null.
+    """The result of a check: the range of timestamp deltas, and whether a key is null.
 
     Fields: `steps`: what is left of those given.
     """
@@ -65,7 +65,7 @@ Column = bytes | bytearray
 
 
 class _Walked(NamedTuple):
-    """How far a walk came, what it has learned, and the last record's places.
+    """The end and the results of a walk, and the positions of the last record's fields.
 
     Fields: `key_min`: the smallest length of a key, or 0; `headers`: of all its records.
     """
@@ -107,7 +107,7 @@ def check_sequence(
 
 
 def _check(data: Expanded, size: int, count: int, steps: int) -> RecordsFound:
-    """Walk records until one is followed by others like it, look for their end, and so on."""
+    """Parse records until one is followed by similar ones, check these as a run, and so on."""
     delta_min, delta_max, key_min = 2**63, -(2**63), 0
     cursor = index = 0
     walk = 1
@@ -205,7 +205,7 @@ def _misfit(number: int, end: int, cursor: int, said: tuple[int, int, int]) -> I
     delta, key, value = said
     return InvalidRecord(
         f"record {number} ends at byte {end}, its fields at {cursor}; "
-        f"it says offset delta {delta}, lengths {key} and {value}"
+        f"it has offset delta {delta}, lengths {key} and {value}"
     )
 
 
@@ -213,7 +213,7 @@ def _check_headers(data: Expanded, cursor: int, end: int, count_max: int) -> tup
     """Return how many headers a record has, and where they end."""
     count, cursor = read_varint(data, cursor)
     if not 0 <= 2 * count <= end - cursor:
-        raise InvalidRecord(f"a record says it has {count} headers")
+        raise InvalidRecord(f"a record has a header count of {count}")
     if count > count_max:
         raise StepsExhausted
     for _ in range(count):
@@ -240,15 +240,15 @@ def _check_headers(data: Expanded, cursor: int, end: int, count_max: int) -> tup
         if length > 0:
             cursor += length
         elif length < -1:
-            raise InvalidRecord(f"a field says its length is {length}")
+            raise InvalidRecord(f"a field has length {length}")
     return count, cursor
 
 
 def _run_of(data: Expanded, size: int, last: _Walked, index: int, left: int) -> _Run | None:
-    """Look how many of the records behind a sound one without headers look like it.
+    """Return the run of records that are similar to a valid one without headers before them.
 
-    `index`: of the first record behind it. None = it is not worth while, or one does not; where
-    something is wrong with the run, walking it will say what.
+    `index`: of the first record behind it. None = there is no run, or it has an error, which
+    parsing will report.
     """
     _, _, _, _, start, times_at, deltas_at, keys_at, values_at, value, end = last
     if not left or data[end : end + times_at - start] != data[start:times_at]:
@@ -311,7 +311,7 @@ def _varint_width(data: Expanded, position: int) -> int:
 
 
 def _timestamps(columns: list[Column]) -> tuple[int, int] | None:
-    """Return the smallest and the largest timestamp delta; None = see for yourself."""
+    """Return the smallest and the largest timestamp delta; None = the records must be parsed."""
     lows = columns[0]
     if len(columns) == 1:
         if not lows.isascii():

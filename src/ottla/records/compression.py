@@ -1,8 +1,8 @@
 """The codecs of record batches, with bounded decompression.
 
-A peer chooses what we decompress, so every decompression takes a limit and holds little more
-memory than that, whatever the data says of its own size. All functions here keep no state and
-may run in any thread (zstd's contexts may not be shared, so none is kept).
+The data comes from peers, so every decompression has a limit and uses little more memory than that,
+whatever size the data claims. All functions are stateless and may run in any thread (zstd's
+contexts may not be shared, so none is kept).
 
 Sources: Kafka's CompressionType; KIP-57 (lz4: independent blocks, correct header checksum),
 KIP-110 (zstd), KIP-390 (levels); the Xerial framing of snappy-java; RFC 1952; RFC 8878.
@@ -24,11 +24,11 @@ Buffer = bytes | bytearray | memoryview
 Expanded = bytes | bytearray | mmap.mmap
 
 DECOMPRESSED_BYTES_MAX: Final = 256 << 20
-"""What a batch may grow to where the caller knows no better bound."""
+"""The default limit of a decompressed batch."""
 
 
 PIECE_BYTES: Final = 1 << 20
-"""What is decompressed in one call, and up to where memory is taken as for anything else."""
+"""Decompressed in one call; larger results get memory of their own."""
 
 
 class Codec(IntEnum):
@@ -81,13 +81,13 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) 
 
 
 def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> tuple[Expanded, int]:
-    """Return the original bytes as they come, and how many they are, for who only looks at them.
+    """Return the original bytes and their size, for reading in place.
 
-    Behind that many there may be more, which mean nothing. Large ones are never copied or cleared
-    as a whole: that would hold the interpreter's lock, and other threads, for tens of milliseconds.
+    The buffer may have further bytes, which are undefined. A large one is never copied or cleared
+    as a whole: that would hold the GIL, and other threads, for tens of milliseconds.
 
-    Raises: CorruptBatch where `data` is damaged, its child RecordsTooLarge where it would grow
-            beyond `limit` bytes, or is cut into more pieces than `blocks_max` allows.
+    Raises: CorruptBatch where `data` is damaged, its subclass RecordsTooLarge where it would exceed
+            `limit` bytes, or has more blocks than `blocks_max` allows.
     """
     if codec is Codec.NONE:
         if len(data) > limit:
@@ -97,7 +97,7 @@ def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> t
 
 
 class _Pieces:
-    """What is decompressed piece by piece: joined while it is small, else in memory of its own."""
+    """The pieces of decompressed data: joined while they are small, else in an mmap."""
 
     __slots__ = ("_limit", "_parts", "_room", "size")
 
@@ -129,9 +129,9 @@ class _Pieces:
 
 
 def blocks_max(limit: int) -> int:
-    """Return into how many blocks data may be cut that makes `limit` bytes at most.
+    """Return the maximum number of blocks in data that decompresses to `limit` bytes at most.
 
-    Each costs a step, however little it makes; writers put 32 KB and more into one.
+    Each block costs a step, however small it is; writers put 32 KB and more into one.
     """
     return 64 + limit // 1024
 
@@ -141,11 +141,11 @@ def _too_long(limit: int) -> RecordsTooLarge:
 
 
 def check_single(codec: Codec, data: Buffer) -> None:
-    """Raise CorruptBatch for data that can be expanded, but not by every reader.
+    """Raise CorruptBatch for data that `expand` accepts, but not every reader.
 
-    Several frames or streams behind one another, lz4's linked blocks, dictionaries: no client of
-    Kafka's writes them, and some of them, or Kafka's own broker, stop there. For data that was
-    expanded before; the other rules of `expand` hold.
+    Examples are several frames or streams, lz4's linked blocks, dictionaries: no Kafka client
+    writes them, and some clients, or Kafka's own broker, fail on them. The data must have passed
+    `expand`.
     """
     view = memoryview(data)
     if codec is Codec.LZ4:
@@ -249,7 +249,7 @@ def _snappy_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
         (length,) = _length_of(view, position)
         position += 4
         if not 0 < length <= len(view) - position:
-            raise CorruptBatch(f"a snappy block says its length is {length}")
+            raise CorruptBatch(f"a snappy block has length {length}")
         pieces.add(_snappy_block(view[position : position + length], pieces.size, limit))
         position += length
     if position != len(view):

@@ -1,4 +1,4 @@
-"""Control batches: one record that speaks to the log's readers, not to the topic's.
+"""Control batches: one record each, for Kafka's clients and brokers, not for applications.
 
 The key is a version and a type; the value depends on the type. Transaction markers are encoded
 here; the values of KRaft's control records are wire messages and pass through as bytes.
@@ -21,7 +21,7 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says, by the number in its key."""
+    """The type of a control record, the number in its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -48,7 +48,7 @@ def encode_key(kind: ControlType) -> bytes:
 
 
 def decode_key(key: bytes | None) -> ControlType | None:
-    """Return the type; None = one that this version does not know, to be passed over.
+    """Return the type; None = unknown, to be ignored.
 
     Raises: InvalidRecord where the key is none of a control record.
     """

@@ -1,10 +1,8 @@
-"""What can be wrong with bytes that claim to be record batches.
+"""The errors of malformed record batches, and their error codes.
 
-The broker turns these into error codes: `CorruptBatch` into CORRUPT_MESSAGE, its children
-`InvalidRecord` into INVALID_RECORD, its child `InvalidTimestamp` into INVALID_TIMESTAMP,
-`RecordsTooLarge` into MESSAGE_TOO_LARGE,
-`UnsupportedMagic` into UNSUPPORTED_FOR_MESSAGE_FORMAT.
-Bytes from a peer or a disk raise nothing else.
+`CorruptBatch` becomes CORRUPT_MESSAGE; of its subclasses, `InvalidRecord` becomes INVALID_RECORD,
+`InvalidTimestamp` INVALID_TIMESTAMP, `RecordsTooLarge` MESSAGE_TOO_LARGE. `UnsupportedMagic`
+becomes UNSUPPORTED_FOR_MESSAGE_FORMAT. Bytes from a peer or a disk raise nothing else.
 """
 
 
@@ -13,20 +11,20 @@ class RecordsError(ValueError):
 
 
 class CorruptBatch(RecordsError):
-    """The bytes are truncated, damaged or absurd."""
+    """The bytes are truncated, damaged or impossible."""
 
 
 class InvalidRecord(CorruptBatch):
-    """The batch arrived whole, but its records break the rules of the format or of the topic."""
+    """The batch is complete, but its records violate the format or the topic's rules."""
 
 
 class InvalidTimestamp(InvalidRecord):
-    """A timestamp is beyond what any reader can express."""
+    """A timestamp is outside the range that readers can express."""
 
 
 class RecordsTooLarge(CorruptBatch):
-    """The records would decompress to more than the reader takes: a bomb, or nearly one."""
+    """The records would decompress to more than the limit: possibly a decompression bomb."""
 
 
 class UnsupportedMagic(RecordsError):
-    """The batch has a message format older than 2, which Kafka 4 no longer takes either."""
+    """The batch has a message format below 2, which Kafka 4 does not support either."""

@@ -39,7 +39,7 @@ TIMESTAMP_MAX: Final = 2**63 - 1
 NULL: Final = 1
 """The varint of -1, the length of what is null."""
 NULL_KEYS_MAX: Final = 1_000
-"""Records without a key that are named; a batch with more is refused as a whole all the same."""
+"""Records without a key that an error lists; the whole batch is refused in any case."""
 
 
 class Record(NamedTuple):
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 
 class RecordsSummary(NamedTuple):
-    """What `check_records` learns on its way: what a broker must still hold against limits.
+    """The result of `check_records`, for the broker's further checks.
 
     Fields: `size_in_bytes`: of the records, decompressed; `steps`: what is left of those given.
     """
@@ -141,7 +141,7 @@ def check_records(
     limit: int = DECOMPRESSED_BYTES_MAX,
     steps: int = UNBOUNDED,
 ) -> RecordsSummary:
-    """Check one batch as Kafka checks what a producer sent, and say what else a topic may mind.
+    """Check one batch as Kafka checks a producer's; return a summary for the topic's own checks.
 
     Beyond what `read_records` checks, the offset deltas must be 0, 1, 2, ...; see `checking`.
 
@@ -201,8 +201,8 @@ def find_timestamp(
 ) -> tuple[int, int] | None:
     """Return offset and timestamp of the first record that is not before a time, or an offset.
 
-    Reads length and deltas of each record up to that one, and nothing else of it.
-    Raises: CorruptBatch where it cannot find its way.
+    Reads only length and deltas of each record up to that one.
+    Raises: CorruptBatch where these are malformed.
     """
     data, size = expanded_records(buffer, position, header, limit=limit)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -219,7 +219,7 @@ def find_timestamp(
                 if base_offset + delta >= start_offset:
                     return base_offset + delta, found
             if not cursor < end <= size:
-                raise InvalidRecord(f"a record says its length is {length}")
+                raise InvalidRecord(f"a record has length {length}")
             cursor = end
     except IndexError:
         raise InvalidRecord("a batch's records are cut") from None
@@ -248,10 +248,10 @@ def expanded_records(
     *,
     limit: int = DECOMPRESSED_BYTES_MAX,
 ) -> tuple[Expanded, int]:
-    """Return the records of one batch and their size, for who only looks at them; see `expand`.
+    """Return the records of one batch and their size, for reading in place; see `expand`.
 
     Raises: CorruptBatch where they are damaged, longer than `limit`, or too few bytes for the
-            header's record count (so that nobody makes room for billions of records).
+            header's record count (so that nothing is allocated for billions of records).
     """
     with memoryview(buffer) as view:
         section = view[position + RECORDS_AT : position + header.size_in_bytes]
@@ -262,11 +262,11 @@ def expanded_records(
 
 
 def _fields_at(data: bytes, cursor: int) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """Return what one record says, and where.
+    """Return one record's fields and their positions.
 
-    In order: timestamp delta, offset delta, start and length of key, of value, where the headers
-    start and how many they are, where the record says that it ends. Most varints have one byte;
-    the branches below spare a call for each of these.
+    In order: timestamp delta, offset delta, start and length of key, of value, start and number of
+    the headers, end of the record by its length. Most varints have one byte; the branches below
+    save a call for each of these.
     """
     if (length := data[cursor]) < 128:
         cursor += 1
@@ -295,7 +295,7 @@ def _fields_at(data: bytes, cursor: int) -> tuple[int, int, int, int, int, int, 
     else:
         count, cursor = read_varint(data, cursor)
     if count < 0:
-        raise InvalidRecord(f"a record says it has {count} headers")
+        raise InvalidRecord(f"a record has a header count of {count}")
     return timestamp, delta, key_at, key_length, value_at, value_length, cursor, count, end
 
 
@@ -307,7 +307,7 @@ def _field_at(data: bytes, cursor: int) -> tuple[int, int]:
     else:
         length, cursor = read_varint(data, cursor)
     if length < -1:
-        raise InvalidRecord(f"a field says its length is {length}")
+        raise InvalidRecord(f"a field has length {length}")
     return cursor, length
 
 
@@ -331,7 +331,7 @@ def _headers_at(data: bytes, cursor: int, count: int) -> tuple[Headers, int]:
 def _check_end(cursor: int, end: int, data: bytes) -> None:
     # Cursors only grow, so this also proves that no slice before it was cut short.
     if cursor != end or end > len(data):
-        raise InvalidRecord(f"a record says it ends at byte {end}, its fields end at {cursor}")
+        raise InvalidRecord(f"a record ends at byte {end} by its length, its fields at {cursor}")
 
 
 def _check_delta(delta: int, before: int, header: BatchHeader) -> None:

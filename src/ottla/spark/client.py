@@ -1,6 +1,6 @@
-"""A blocking client for raw record batches: finds leaders, asks them, retries what may pass.
+"""A blocking client for raw record batches: finds leaders, sends requests, retries.
 
-Records stay bytes here. One object serves one thread at a time; each of Spark's tasks has its own.
+Records stay bytes here. Not thread-safe: each Spark task has a client of its own.
 """
 
 import time
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 5.0
 BOOTSTRAP_SECONDS: Final = 15.0
-"""How long a cluster of which no broker answers is tried: a wrong address should show soon."""
+"""How long to try a cluster without any response: a wrong address should fail soon."""
 BACKOFF_SECONDS_MAX: Final = 1.0
 SETTLE_SECONDS: Final = 5.0
-"""Brokers learn of a new topic at different moments; a topic that is still not there after this
-time is not just news that travels."""
+"""How long an unknown topic is retried: brokers receive the metadata of a new topic at different
+times."""
 
 _SETTLING: Final = frozenset(
     {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.INCONSISTENT_TOPIC_ID}
@@ -39,7 +39,7 @@ _SETTLING: Final = frozenset(
 
 
 class Refused(Exception):
-    """A broker answered with an error code."""
+    """A broker responded with an error code."""
 
     def __init__(self, subject: str, code: int, message: str | None = None) -> None:
         self.code = code
@@ -64,7 +64,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's id and leaders; None = a partition without a leader for now."""
+    """A topic's id and leaders; None = the partition has no leader now."""
 
     name: str
     id: Uuid
@@ -75,7 +75,7 @@ class Topic:
 class ClusterClient:
     """Connections to a cluster's brokers, opened when first needed.
 
-    Raises: ClusterError where the cluster does not answer or refuses for good.
+    Raises: ClusterError where the cluster does not respond, or for an error that is not retriable.
     """
 
     def __init__(self, options: ClusterOptions) -> None:
@@ -95,7 +95,7 @@ class ClusterClient:
         while self._open:
             self._open.popitem()[1].close()
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def ask(
         self,
@@ -105,9 +105,9 @@ class ClusterClient:
         node: int | None = None,
         at_most: int | None = None,
     ) -> R:
-        """Ask any broker, or the one with id `node`, once.
+        """Send a request to any broker, or to `node`, and wait for the response. No retries.
 
-        Raises: OSError and WireError, after which the connection is gone; NoSuchVersionError.
+        Raises: OSError and WireError, which close the connection; NoSuchVersionError.
         """
         connection = self.any_connection() if node is None else self.connection(node)
         try:
@@ -118,7 +118,7 @@ class ClusterClient:
             self.forget(connection)
             raise
 
-    def patiently(
+    def with_retries(
         self,
         what: str,
         act: Callable[[], T],
@@ -126,9 +126,9 @@ class ClusterClient:
         attempts_min: int = 1,
         backoff_ms: int | None = None,
     ) -> T:
-        """Repeat an act that the network or a moving leader defeats, until the API timeout.
+        """Run `act`; retry it after network errors and leader changes, until the API timeout.
 
-        Leaders are looked up anew before each repetition.
+        The metadata is refreshed before each retry.
         """
         begun = time.monotonic()
         backoff = (self.options.retry_backoff_ms if backoff_ms is None else backoff_ms) / 1000
@@ -140,7 +140,7 @@ class ClusterClient:
                 raise ClusterError(f"{what}: {error}") from None
             except (OSError, WireError, Refused) as error:
                 attempts += 1
-                late = time.monotonic() - begun >= self._patience_s(error)
+                late = time.monotonic() - begun >= self._retry_limit_s(error)
                 if late and attempts >= attempts_min:
                     code = error.code if isinstance(error, Refused) else 0
                     raise ClusterError(f"{what}: {_reason(error)}", code) from error
@@ -148,33 +148,33 @@ class ClusterClient:
             time.sleep(backoff)
             backoff = min(2 * backoff, BACKOFF_SECONDS_MAX)
 
-    def _patience_s(self, error: Exception) -> float:
-        patience_s = self.options.api_timeout_ms / 1000
+    def _retry_limit_s(self, error: Exception) -> float:
+        limit_s = self.options.api_timeout_ms / 1000
         if isinstance(error, Refused):
             if not error.is_retriable:
                 return 0.0
             if error.code in _SETTLING:
-                return min(SETTLE_SECONDS, patience_s)
-        return patience_s
+                return min(SETTLE_SECONDS, limit_s)
+        return limit_s
 
     # -- metadata ------------------------------------------------------------------------------
 
     def topics(
         self, names: Collection[str] | None = None, *, create: bool = False
     ) -> dict[str, Topic]:
-        """Return topics by name (all where not named); unknown ones are left out.
+        """Return topics by name (None = all), without unknown ones.
 
-        `create`: ask the cluster to create named topics that it lacks, where it does that.
+        `create`: allow auto-creation of named topics that do not exist.
         """
         wanted = None
         if names is not None:
             wanted = tuple(MetadataRequestTopic(name=name) for name in sorted(names))
-        answer = self.ask(
+        response = self.ask(
             MetadataRequest(topics=wanted, allow_auto_topic_creation=create), MetadataResponse
         )
-        self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        self._brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
         found = {}
-        for each in answer.topics:
+        for each in response.topics:
             if each.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION or each.name is None:
                 continue
             if each.error_code not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
@@ -184,9 +184,9 @@ class ClusterClient:
         return found
 
     def leader(self, key: TopicPartition, *, topic_id: Uuid = NO_UUID) -> Leader:
-        """Return the leader of a partition, from what is known or asked now.
+        """Return the leader of a partition, from the cached metadata or a new request.
 
-        Raises: Refused where there is none; UNKNOWN_TOPIC_ID where the topic has another id now.
+        Raises: Refused if there is none; UNKNOWN_TOPIC_ID if the topic has another id now.
         """
         name, partition = key
         topic = self._topics.get(name)
@@ -216,7 +216,7 @@ class ClusterClient:
         return grouped
 
     def refresh(self) -> None:
-        """Forget who leads what: it is looked up when next needed."""
+        """Drop the cached metadata."""
         self._topics.clear()
 
     def broker_ids(self) -> list[int]:
@@ -260,17 +260,17 @@ class ClusterClient:
         return connection
 
 
-def _topic(name: str, answer: MetadataResponseTopic) -> Topic:
+def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
     leaders = {
         each.partition_index: Leader(each.leader_id, each.leader_epoch)
         if each.leader_id >= 0
         else None
-        for each in answer.partitions
+        for each in topic.partitions
     }
-    return Topic(name, answer.topic_id, answer.is_internal, leaders)
+    return Topic(name, topic.topic_id, topic.is_internal, leaders)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     return str(error)

@@ -1,19 +1,19 @@
-"""How to reach a cluster: the options that reading and writing share."""
+"""The connection options that reading and writing share."""
 
 from dataclasses import dataclass
 
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.raw_options import RawOptions
 
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Addresses and patience of a client.
+    """Addresses and timeouts of a client.
 
-    Fields: `request_timeout_ms`: how long one request may take.
-            `api_timeout_ms`: how long retriable failures of one question are retried.
+    Fields: `request_timeout_ms`: timeout of one request.
+            `api_timeout_ms`: how long retriable errors of one operation are retried.
     """
 
     bootstrap: tuple[Address, ...]
@@ -23,14 +23,14 @@ class ClusterOptions:
     retry_backoff_ms: int
 
     @staticmethod
-    def of(given: Given) -> "ClusterOptions":
+    def of(raw: RawOptions) -> "ClusterOptions":
         """Read the options; raise OptionError where one is missing or wrong."""
         return ClusterOptions(
-            bootstrap=parse_bootstrap(given.text("kafka.bootstrap.servers")),
-            client_id=given.text("kafka.client.id") or "ottla-spark",
-            request_timeout_ms=given.count("kafka.request.timeout.ms", 30_000, 1),
-            api_timeout_ms=given.count("kafka.default.api.timeout.ms", 60_000, 1),
-            retry_backoff_ms=given.count("kafka.retry.backoff.ms", 100, 0),
+            bootstrap=parse_bootstrap(raw.text("kafka.bootstrap.servers")),
+            client_id=raw.text("kafka.client.id") or "ottla-spark",
+            request_timeout_ms=raw.count("kafka.request.timeout.ms", 30_000, 1),
+            api_timeout_ms=raw.count("kafka.default.api.timeout.ms", 60_000, 1),
+            retry_backoff_ms=raw.count("kafka.retry.backoff.ms", 100, 0),
         )
 
 

@@ -1,16 +1,16 @@
-"""What goes wrong between Spark and a cluster, in words for the user of a query."""
+"""The errors that a query reports to its user."""
 
 
 class OptionError(ValueError):
-    """An option, a schema or a mode that makes no sense: its name, its value, what was expected."""
+    """An invalid option, schema or mode: its name, its value, what was expected."""
 
 
 class DataLossError(Exception):
-    """Records that the query asked for are gone; `failOnDataLoss=false` goes on without them."""
+    """Requested records no longer exist; `failOnDataLoss=false` continues without them."""
 
 
 class ClusterError(Exception):
-    """The cluster did not answer, or refused what a query needs: then `code` says why."""
+    """The cluster did not respond (`code` 0), or responded with the error `code`."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Fetching one partition's raw batches from its leader, wherever that is."""
+"""Fetches one partition's raw batches from its leader; follows leader changes."""
 
 import time
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from ottla.wire.messages.fetch import (
 )
 
 MAX_WAIT_MS: Final = 500
-"""A broker answers at once where it has data, which it mostly has: the offsets are planned."""
+"""A broker with data responds at once, which is the normal case: the offsets are planned."""
 _LAST_WITH_NAMES: Final = 12
 """Newer versions of Fetch name topics by id only."""
 _LAST: Final = 17
-"""Version 18 only adds what followers say."""
+"""Version 18 only adds fields of followers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """At least one whole batch; the last may be cut."""
+    """At least one whole batch; the last one may be incomplete."""
 
     records: memoryview
     aborted: tuple[tuple[int, int], ...]
@@ -37,14 +37,14 @@ class Fetched:
 
 
 class OutOfRange(Exception):
-    """The log has no such offset (any more)."""
+    """The offset is out of the log's range."""
 
 
 class PartitionFetcher:
     """Fetches batches from any offset of a split's partition.
 
     Raises: OutOfRange; ClusterError, with the code UNKNOWN_TOPIC_ID where the topic was deleted
-            or created anew meanwhile.
+            or re-created meanwhile.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PartitionFetcher:
         split = self._split
         what = f"reading {split.topic}-{split.partition} at offset {offset}"
         while True:
-            data = self._client.patiently(what, lambda: self._ask(offset))
+            data = self._client.with_retries(what, lambda: self._fetch_once(offset))
             if data.error_code == Error.OFFSET_OUT_OF_RANGE:
                 raise OutOfRange(what)
             assert data.records is None or isinstance(data.records, memoryview)
@@ -86,7 +86,7 @@ class PartitionFetcher:
                     f"(kafkaConsumer.pollTimeoutMs); the high watermark is {data.high_watermark}"
                 )
 
-    def _ask(self, offset: int) -> PartitionData:
+    def _fetch_once(self, offset: int) -> PartitionData:
         split = self._split
         leader = self._client.leader((split.topic, split.partition), topic_id=split.topic_id)
         connection = self._client.connection(leader.node)
@@ -113,11 +113,11 @@ class PartitionFetcher:
                 ),
             ),
         )
-        answer = self._client.ask(request, FetchResponse, node=leader.node, at_most=at_most)
+        response = self._client.ask(request, FetchResponse, node=leader.node, at_most=at_most)
         subject = f"{split.topic}-{split.partition}"
-        if answer.error_code:
-            raise Refused(subject, answer.error_code)
-        data = answer.responses[0].partitions[0]
+        if response.error_code:
+            raise Refused(subject, response.error_code)
+        data = response.responses[0].partitions[0]
         if data.error_code and data.error_code != Error.OFFSET_OUT_OF_RANGE:
             raise Refused(subject, data.error_code)
         return data

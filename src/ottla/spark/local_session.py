@@ -1,4 +1,4 @@
-"""A local SparkSession that is set up for `format("ottla")`."""
+"""A local SparkSession configured for `format("ottla")`."""
 
 import os
 import sys
@@ -35,9 +35,9 @@ def session(
 ) -> SparkSession:
     """Return a SparkSession on this machine in which `format("ottla")` works.
 
-    Fields: `config`: Spark's settings, over those that suit a laptop: UTC, no web pages, a driver
-            that listens on 127.0.0.1 only, 1 GB of memory.
-            `log_level`: what Spark itself logs from.
+    Fields: `config`: Spark settings; they override the defaults: UTC, no web UI, a driver that
+            listens on 127.0.0.1 only, 1 GB of memory.
+            `log_level`: Spark's own log level.
     Raises: NoJavaError where there is no Java 17 or newer.
     Order:  sets JAVA_HOME and PYSPARK_PYTHON in the environment where they are not set; returns
             the running session, where there is one, with the settings that can still change.
@@ -45,7 +45,7 @@ def session(
     settings = {**_DEFAULTS, **(config or {})}
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(find_java_home())
-        # Workers must be this very Python, also where the environment is not activated.
+        # Workers must run this Python, even if the environment is not activated.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         settings = _with_logging(settings, log_level)
@@ -59,12 +59,12 @@ def session(
 
 
 def register(spark: Any) -> None:
-    """Make `format("ottla")` known to a session; harmless where it is already."""
+    """Register `format("ottla")` with a session; idempotent."""
     spark.dataSource.register(OttlaDataSource)
 
 
 def _with_logging(settings: dict[str, str], level: str) -> dict[str, str]:
-    """Add a logging configuration, since what Spark says while it starts ignores its own level."""
+    """Add a logging configuration: Spark ignores its log level while it starts."""
     options = settings.get("spark.driver.extraJavaOptions", "")
     if "log4j" in options:
         return settings

@@ -1,4 +1,4 @@
-"""What planning asks the cluster: topics, offsets, sizes, whether topics are compacted."""
+"""Requests of planning: topics, offsets, sizes, whether topics are compacted."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -39,17 +39,17 @@ from ottla.wire.messages.list_offsets import (
 
 _TOPIC_RESOURCE: Final = 2
 _CLEANUP_POLICY: Final = "cleanup.policy"
-_DO_WITHOUT: Final = (OSError, WireError, NoSuchVersionError, Refused)
-"""What planning can do without may fail in any of these ways."""
+_TOLERATED: Final = (OSError, WireError, NoSuchVersionError, Refused)
+"""Errors of optional lookups, which are ignored."""
 
 
 def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicPartition, Topic]:
     """Return the partitions to read, with their topics.
 
-    Raises: ClusterError where a topic or partition that was named does not exist.
+    Raises: ClusterError where a named topic or partition does not exist.
     """
     if isinstance(subscription, Pattern):
-        everything = client.patiently("listing topics", client.topics)
+        everything = client.with_retries("listing topics", client.topics)
         regex = re.compile(subscription.regex)
         return {
             (topic.name, partition): topic
@@ -68,7 +68,7 @@ def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicP
             raise Refused(f"topic {name}", Error.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
-    found = client.patiently("looking up topics", look)
+    found = client.with_retries("looking up topics", look)
     if not isinstance(subscription, Assign):
         return {
             (name, partition): topic
@@ -93,7 +93,7 @@ def offsets_at(
 ) -> Found:
     """Return, for each partition, the first offset of that timestamp (ms) or a later one.
 
-    The timestamps -2 and -1 mean the earliest and the latest readable offset.
+    Timestamps -2 and -1: the earliest and the latest readable offset.
     """
     found: dict[TopicPartition, int | None] = {}
 
@@ -106,8 +106,8 @@ def offsets_at(
                 isolation_level=int(read_committed),
                 topics=tuple(_list_offsets(client, keys, timestamps)),
             )
-            answer = client.ask(request, ListOffsetsResponse, node=node)
-            for topic in answer.topics:
+            response = client.ask(request, ListOffsetsResponse, node=node)
+            for topic in response.topics:
                 for each in topic.partitions:
                     key = (topic.name, each.partition_index)
                     if each.error_code:
@@ -117,7 +117,7 @@ def offsets_at(
         if refusals:
             raise refusals[0]
 
-    client.patiently("looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
+    client.with_retries("looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
     return found
 
 
@@ -160,9 +160,9 @@ def edges_of(
 
 
 def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the bytes that partitions take on their leaders' disks, where the brokers say so."""
+    """Return the sizes of partitions on their leaders, as far as brokers return them."""
     sizes: dict[TopicPartition, int] = {}
-    with suppress(*_DO_WITHOUT):
+    with suppress(*_TOLERATED):
         for node, led in sorted(client.by_leader(keys).items()):
             by_topic: dict[str, list[int]] = {}
             for topic, partition in led:
@@ -173,9 +173,9 @@ def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[To
                     for name, partitions in sorted(by_topic.items())
                 )
             )
-            answer = client.ask(request, DescribeLogDirsResponse, node=node)
-            for folder in answer.results:
-                for each in folder.topics:
+            response = client.ask(request, DescribeLogDirsResponse, node=node)
+            for log_dir in response.results:
+                for each in log_dir.topics:
                     for part in each.partitions:
                         if not part.is_future_key:
                             sizes[each.name, part.partition_index] = part.partition_size
@@ -183,7 +183,7 @@ def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[To
 
 
 def never_compacted(client: ClusterClient, names: Collection[str]) -> set[str]:
-    """Return the topics that are known to lose records by retention only."""
+    """Return the topics with `cleanup.policy=delete`: they lose records by retention only."""
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
@@ -194,11 +194,11 @@ def never_compacted(client: ClusterClient, names: Collection[str]) -> set[str]:
             for name in sorted(names)
         )
     )
-    with suppress(*_DO_WITHOUT):
-        answer = client.ask(request, DescribeConfigsResponse)
+    with suppress(*_TOLERATED):
+        response = client.ask(request, DescribeConfigsResponse)
         return {
             result.resource_name
-            for result in answer.results
+            for result in response.results
             for each in result.configs
             if each.name == _CLEANUP_POLICY and each.value == "delete"
         }

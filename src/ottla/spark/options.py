@@ -13,18 +13,18 @@ import msgspec
 
 from ottla.spark.cluster_options import ClusterOptions
 from ottla.spark.errors import OptionError
-from ottla.spark.given import WRITE_NAMES, Given, as_integer
+from ottla.spark.raw_options import WRITE_NAMES, RawOptions, as_integer
 
 TopicPartition = tuple[str, int]
 ByPartition = Mapping[TopicPartition, int]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""Offsets that JSON may say instead of a number, as in Kafka's ListOffsets."""
+"""Special offsets in JSON, as in Kafka's ListOffsets."""
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 FETCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Below the largest response that a connection takes, with room for one oversized batch."""
+"""Below the largest response that a connection accepts, with room for one oversized batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """All partitions of the topics whose whole name matches, internal ones aside."""
+    """All partitions of the topics whose whole name matches, without internal topics."""
 
     regex: str
 
@@ -84,9 +84,10 @@ Limit = Edge | Offsets | Since | SinceEach
 class ReadOptions:
     """One batch query.
 
-    Fields: `latest_where_none_since`: what starts where no record is that new, instead of an error.
-            `poll_timeout_ms`: how long a task may see no progress.
-            `fetch_bytes`: about how much one request fetches.
+    Fields: `latest_where_none_since`: start at the latest offset where no record is that new,
+            instead of an error.
+            `poll_timeout_ms`: how long a task may make no progress.
+            `fetch_bytes`: the approximate size of one fetch.
     """
 
     cluster: ClusterOptions
@@ -108,42 +109,42 @@ class ReadOptions:
     @staticmethod
     def of(options: Mapping[str, str]) -> "ReadOptions":
         """Parse the options; raise OptionError where one is missing or wrong."""
-        given = Given.of(options)
-        given.refuse(WRITE_NAMES, "writing; to read a topic, use subscribe")
-        subscription = _subscription(given)
-        strategy = given.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
+        raw = RawOptions.of(options)
+        raw.refuse(WRITE_NAMES, "writing; to read a topic, use subscribe")
+        subscription = _subscription(raw)
+        strategy = raw.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
         return ReadOptions(
-            cluster=ClusterOptions.of(given),
+            cluster=ClusterOptions.of(raw),
             subscription=subscription,
-            starting=_limit(given, "starting", Edge.EARLIEST),
-            ending=_limit(given, "ending", Edge.LATEST),
+            starting=_limit(raw, "starting", Edge.EARLIEST),
+            ending=_limit(raw, "ending", Edge.LATEST),
             latest_where_none_since=strategy == "latest",
-            include_headers=given.flag("includeHeaders", False),
-            min_partitions=given.number("minPartitions", None, 1),
-            max_records_per_partition=given.number("maxRecordsPerPartition", None, 1),
-            fail_on_data_loss=given.flag("failOnDataLoss", True),
-            poll_timeout_ms=given.count("kafkaConsumer.pollTimeoutMs", 120_000, 1),
-            offset_retries=given.count("fetchOffset.numRetries", 3, 0),
-            offset_retry_ms=given.count("fetchOffset.retryIntervalMs", 10, 0),
-            read_committed=_isolation(given) == "read_committed",
-            verify_crc=given.flag("verifyCrc", given.flag("kafka.check.crcs", True)),
-            fetch_bytes=_fetch_bytes(given),
+            include_headers=raw.flag("includeHeaders", False),
+            min_partitions=raw.number("minPartitions", None, 1),
+            max_records_per_partition=raw.number("maxRecordsPerPartition", None, 1),
+            fail_on_data_loss=raw.flag("failOnDataLoss", True),
+            poll_timeout_ms=raw.count("kafkaConsumer.pollTimeoutMs", 120_000, 1),
+            offset_retries=raw.count("fetchOffset.numRetries", 3, 0),
+            offset_retry_ms=raw.count("fetchOffset.retryIntervalMs", 10, 0),
+            read_committed=_isolation(raw) == "read_committed",
+            verify_crc=raw.flag("verifyCrc", raw.flag("kafka.check.crcs", True)),
+            fetch_bytes=_fetch_bytes(raw),
         )
 
 
-def _isolation(given: Given) -> str:
+def _isolation(raw: RawOptions) -> str:
     choices = ("read_uncommitted", "read_committed")
-    kafka = given.choice("kafka.isolation.level", "read_uncommitted", choices)
-    return given.choice("isolation", kafka, choices)
+    kafka = raw.choice("kafka.isolation.level", "read_uncommitted", choices)
+    return raw.choice("isolation", kafka, choices)
 
 
-def _fetch_bytes(given: Given) -> int:
-    partition = given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES, 1)
-    return min(partition, given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX, 1), FETCH_BYTES_MAX)
+def _fetch_bytes(raw: RawOptions) -> int:
+    partition = raw.count("kafka.max.partition.fetch.bytes", FETCH_BYTES, 1)
+    return min(partition, raw.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX, 1), FETCH_BYTES_MAX)
 
 
-def _subscription(given: Given) -> Subscription:
-    names = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
+def _subscription(raw: RawOptions) -> Subscription:
+    names = [name for name in ("assign", "subscribe", "subscribePattern") if raw.has(name)]
     if len(names) != 1:
         found = "none" if not names else " and ".join(names)
         raise OptionError(
@@ -151,7 +152,7 @@ def _subscription(given: Given) -> Subscription:
             "subscribePattern and assign"
         )
     name = names[0]
-    text = given.text(name) or ""
+    text = raw.text(name) or ""
     if name == "assign":
         return Assign(_assigned(text))
     if name == "subscribePattern":
@@ -183,18 +184,18 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(partitions))
 
 
-def _limit(given: Given, side: str, default: Edge) -> Limit:
-    """Return where a query starts or ends: the finest option wins, as in Spark's connector."""
+def _limit(raw: RawOptions, side: str, default: Edge) -> Limit:
+    """Return the start or end of a query: the most specific option wins, as in Spark's own."""
     name = f"{side}Timestamp"
-    if given.has(name):
-        return Since(given.count(name, 0, 0))
+    if raw.has(name):
+        return Since(raw.count(name, 0, 0))
     name = f"{side}OffsetsByTimestamp"
-    if given.has(name):
+    if raw.has(name):
         return SinceEach(
-            _by_partition(name, given.text(name) or "", 0, 'JSON such as {"topic":{"0":1000}}')
+            _by_partition(name, raw.text(name) or "", 0, 'JSON such as {"topic":{"0":1000}}')
         )
     name = f"{side}Offsets"
-    text = given.text(name)
+    text = raw.text(name)
     if text is None:
         return default
     other = Edge.LATEST if default is Edge.EARLIEST else Edge.EARLIEST

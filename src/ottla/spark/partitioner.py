@@ -1,7 +1,7 @@
-"""Which partition a row goes to: Kafka's hash of the key, for all keys of a batch at once.
+"""Assigns rows to partitions: Kafka's hash of the key, for all keys of a batch at once.
 
-Sources: Kafka's Utils.murmur2 and BuiltInPartitioner. Equal keys must land where Java producers
-put them.
+Sources: Kafka's Utils.murmur2 and BuiltInPartitioner. A key must go to the same partition as from a
+Java producer.
 """
 
 from typing import Any, Final
@@ -52,7 +52,7 @@ def murmur2(keys: Any) -> Words:
 
 
 def _finish(mixed: Words, raw: npt.NDArray[np.uint8], at: Ints, rest: Ints) -> Words:
-    """Mix in the one to three last bytes."""
+    """Mix in the last one to three bytes."""
     for index in (2, 1, 0):
         lanes = np.flatnonzero(rest > index)
         mixed[lanes] ^= raw[at[lanes] + index].astype(np.uint32) << np.uint32(8 * index)
@@ -71,9 +71,9 @@ def by_key(keys: Any, partitions: int) -> Ints:
 
 
 def in_runs(count: int, partitions: int, *, first: int, runs: int) -> Ints:
-    """Spread rows without a key: `runs` runs of neighbours, on partitions from `first` onwards.
+    """Spread rows without a key in `runs` contiguous runs, on partitions from `first` on.
 
-    Long runs make few and large batches, and all partitions get about the same.
+    Long runs make few, large batches, and partitions get about the same number of rows.
     """
     wanted = max(1, min(runs, partitions, count))
     return (first + np.arange(count, dtype=np.int64) * wanted // max(count, 1)) % partitions

@@ -1,4 +1,4 @@
-"""From options to tasks: asks the cluster, then leaves the decisions to `planning`."""
+"""From options to tasks: queries the cluster; the decisions are in `planning`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from ottla.base.ids import Uuid
 from ottla.spark import lookup
 from ottla.spark.client import ClusterClient
 from ottla.spark.errors import DataLossError
-from ottla.spark.given import log
 from ottla.spark.options import ReadOptions, TopicPartition
 from ottla.spark.planning import (
     PartitionFacts,
@@ -20,17 +19,18 @@ from ottla.spark.planning import (
     resolve,
     timestamps_of,
 )
+from ottla.spark.raw_options import log
 
 IDLE_PER_TASK: Final = 64
-"""A task costs about 80 ms of CPU, to ask whether a partition still has nothing much less."""
+"""Empty partitions in one task: a task costs about 80 ms of CPU, one empty fetch much less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """Offsets [start, end) of one partition of one incarnation of a topic.
 
-    `contiguous`: every offset has a record or a marker, so one that is missing is lost.
-    `is_open`: what is readable beyond `end` when the task runs belongs to it, too.
+    `contiguous`: every offset has a record or a marker, so a missing one is lost.
+    `is_open`: the split also includes what is readable beyond `end` when the task runs.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked.
-    """What one task reads: a split, or several that had nothing when they were planned."""
+    """What one task reads: one split, or several that were empty when planned."""
 
     splits: tuple[Split, ...]
 
@@ -52,8 +52,8 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked
 def plan(options: ReadOptions) -> list[Task]:
     """Return the tasks of a query.
 
-    Raises: OptionError, ClusterError; DataLossError where records asked for are gone and the
-            options say that this fails the query.
+    Raises: OptionError, ClusterError; DataLossError where requested records no longer exist and
+            `failOnDataLoss` is set.
     """
     with ClusterClient(options.cluster) as client:
         topics = lookup.subscribed(client, options.subscription)
@@ -129,10 +129,10 @@ def _ranges(
 
 
 def report_losses(losses: list[str], *, fail: bool) -> None:
-    """Fail because of records that are gone, or say so and go on."""
+    """Raise DataLossError for lost records, or log them with `fail` false."""
     if losses and fail:
         raise DataLossError(
-            f"{'; '.join(losses)}. With failOnDataLoss=false the query goes on without them."
+            f"{'; '.join(losses)}. With failOnDataLoss=false the query continues without them."
         )
     for each in losses:
         log.warning("data loss: %s", each)

@@ -28,17 +28,17 @@ SPLIT_BYTES: Final = 128 * 1024 * 1024
 """An empty task costs about 80 ms of CPU: much smaller splits would be mostly overhead."""
 
 Found = Mapping[TopicPartition, int | None]
-"""What a search by timestamp found: the offset, or None where no record is that new."""
+"""Results of a search by timestamp: the offset, or None where no record is that new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """What the cluster says of a partition at planning.
+    """A partition's state at planning.
 
     Fields: `latest`: the offset after the last readable record: high watermark, or last stable
             offset where only committed records are read.
             `size_bytes`: of the whole log; None = not known.
-            `contiguous`: the topic is not compacted, so an offset that is missing is lost.
+            `contiguous`: the topic is not compacted, so a missing offset is lost.
     """
 
     topic: str
@@ -58,7 +58,7 @@ class PartitionFacts:
 class Range:
     """Offsets [start, end) of one partition.
 
-    `is_open`: and all that is readable beyond `end` once a task reads it.
+    `is_open`: includes what is readable beyond `end` when the task runs.
     """
 
     facts: PartitionFacts
@@ -79,7 +79,7 @@ class Range:
 
 
 def timestamps_of(limit: Limit, keys: Iterable[TopicPartition]) -> ByPartition:
-    """Return the timestamp to search for in each partition; empty where the limit has none."""
+    """Return the timestamp to search for in each partition; empty for other limits."""
     if isinstance(limit, Since):
         return dict.fromkeys(keys, limit.timestamp_ms)
     if isinstance(limit, SinceEach):
@@ -112,12 +112,12 @@ def resolve(
     ending: Limit,
     ending_found: Found,
 ) -> tuple[list[Range], list[str]]:
-    """Return the ranges that can be read, and a sentence for each stretch that is gone.
+    """Return the readable ranges, and a message for each range that is lost.
 
-    A range whose end is latest is open, and there also where it is empty now.
+    A range that ends at latest is open, and is returned even if it is empty now.
 
-    Raises: OptionError where no record is as new as a start asks for, unless that means latest, and
-            where a start lies beyond its end.
+    Raises: OptionError where no record is as new as a start requires, unless that means latest, and
+            where a start is beyond its end.
     """
     ranges: list[Range] = []
     losses: list[str] = []
@@ -138,7 +138,7 @@ def _is_latest(key: TopicPartition, ending: Limit) -> bool:
 
 
 def _check_order(key: TopicPartition, starting: Limit, start: int, ending: Limit, end: int) -> None:
-    """Refuse a start beyond the end, by what was asked for: what is gone is reported as lost."""
+    """Raise OptionError for a start beyond the end, by the requested offsets: lost ones count."""
     if isinstance(starting, Offsets) and starting.by_partition[key] >= 0:
         start = starting.by_partition[key]
     if isinstance(ending, Offsets) and ending.by_partition[key] >= 0:
@@ -164,7 +164,7 @@ def _start(
         offset = found[facts.key]
         if offset is None and not latest_where_none_since:
             raise OptionError(
-                f"no record of {facts.topic}-{facts.partition} is as new as the start asks for; "
+                f"no record of {facts.topic}-{facts.partition} is as new as the start requires; "
                 "startingOffsetsByTimestampStrategy=latest starts at the end there"
             )
         return facts.latest if offset is None else max(facts.earliest, offset)
@@ -175,7 +175,7 @@ def _start(
         if offset < facts.earliest:
             losses.append(
                 f"{facts.topic}-{facts.partition}: offsets {offset} to {facts.earliest - 1} are "
-                "no longer there"
+                "no longer available"
             )
             return facts.earliest
         if offset > facts.latest:
@@ -217,7 +217,7 @@ def cut(
     `max_records`:    offsets in a piece, at most.
     `split_bytes`:    bytes in a piece, about; ranges of unknown size are not cut by it.
 
-    The last piece of an open range is open; what comes later is not cut.
+    The last piece of an open range is open.
     """
     total = sum(len(each) for each in ranges)
     pieces: list[Range] = []

@@ -1,8 +1,8 @@
-"""Writes encoded batches to the leaders of their partitions; retries without writing twice.
+"""Writes encoded batches to the leaders of their partitions; retries without duplicates.
 
-An idempotent producer numbers its batches per partition. A batch whose answer was lost is sent
-again with its number, and the broker answers what it knows: the rows are there once.
-Sources: KIP-98; Kafka's Sender, which also splits batches that a topic does not take.
+An idempotent producer numbers its batches per partition. A batch whose response was lost is resent
+with its sequence number, and the broker detects the duplicate.
+Sources: KIP-98; Kafka's Sender, which also splits batches that are too large.
 """
 
 import time
@@ -33,14 +33,14 @@ _NO_OFFSET: Final = bytes(8)
 _SEQUENCES: Final = 2**31
 _TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
 _NO_TRANSACTION_MS: Final = 2**31 - 1
-"""Sent with a producer id that is for no transaction, as Kafka's producer does."""
+"""Sent in InitProducerId without a transactional id, as Kafka's producer does."""
 REQUEST_BYTES: Final = 32 * 1024 * 1024
-"""One request takes about that much, whatever the number of partitions."""
+"""The approximate limit of one request, over all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """One record batch to be, and the rows it was made of."""
+    """One encoded record batch and its rows."""
 
     data: bytes
     rows: Any
@@ -49,7 +49,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Queue:
-    """What one partition is still to get, in order."""
+    """The unsent batches of one partition, in order."""
 
     key: TopicPartition
     waiting: deque[_Batch] = field(default_factory=deque)
@@ -58,7 +58,7 @@ class _Queue:
 class RawProducer:
     """Writes rows of one task. `written`: rows that the cluster has acknowledged.
 
-    Raises: WriteError where the cluster refuses rows or does not take them in time.
+    Raises: WriteError where the cluster rejects rows or does not acknowledge them in time.
     """
 
     def __init__(self, client: ClusterClient, options: WriteOptions) -> None:
@@ -69,7 +69,7 @@ class RawProducer:
         self.written = 0
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has; the cluster may create it now."""
+        """Return a topic's number of partitions; the cluster may create it."""
 
         def look() -> int:
             found = self._client.topics([topic], create=True).get(topic)
@@ -78,7 +78,7 @@ class RawProducer:
             return len(found.leaders)
 
         try:
-            return self._client.patiently("looking up where to write", look)
+            return self._client.with_retries("looking up where to write", look)
         except ClusterError as error:
             raise WriteError(str(error)) from error
 
@@ -121,7 +121,7 @@ class RawProducer:
         for data in encoded:
             count = int.from_bytes(data[57:61])
             at = (first + start) % _SEQUENCES
-            # The encoder counts offsets on from batch to batch; a produced one must begin at 0.
+            # The encoder continues offsets over batches; each produced batch must start at 0.
             produced = data if not start else _NO_OFFSET + data[len(_NO_OFFSET) :]
             batches.append(_Batch(produced, rows.slice(start, count), at))
             start += count
@@ -131,7 +131,7 @@ class RawProducer:
         return batches
 
     def _identity(self) -> tuple[int, int]:
-        """Return producer id and epoch, asked for once a task; -1 where not idempotent."""
+        """Return producer id and epoch, allocated once a task; -1 where not idempotent."""
         if not self._options.idempotent:
             return -1, -1
         if self._producer is None:
@@ -140,13 +140,13 @@ class RawProducer:
                 request = InitProducerIdRequest(
                     transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
                 )
-                answer = self._client.ask(request, InitProducerIdResponse)
-                if answer.error_code:
-                    raise Refused("a producer id", answer.error_code)
-                return answer.producer_id, answer.producer_epoch
+                response = self._client.ask(request, InitProducerIdResponse)
+                if response.error_code:
+                    raise Refused("a producer id", response.error_code)
+                return response.producer_id, response.producer_epoch
 
             try:
-                self._producer = self._client.patiently("getting a producer id", ask)
+                self._producer = self._client.with_retries("getting a producer id", ask)
             except ClusterError as error:
                 raise WriteError(str(error)) from error
         return self._producer
@@ -154,7 +154,7 @@ class RawProducer:
     # -- sending -------------------------------------------------------------------------------
 
     def _send_round(self, queues: Sequence[_Queue]) -> None:
-        """Send the first batch of each queue, and again what failed for the moment."""
+        """Send the first batch of each queue; retry those that failed."""
         left = list(queues)
         deadline = time.monotonic() + self._options.delivery_timeout_ms / 1000
         backoff = self._options.cluster.retry_backoff_ms / 1000
@@ -163,7 +163,7 @@ class RawProducer:
             if not left:
                 return
             if error is None:
-                continue  # Batches were split: that is progress.
+                continue  # Batches were split.
             if time.monotonic() >= deadline:
                 raise WriteError(
                     f"{error}; not written within {self._options.delivery_timeout_ms} ms "
@@ -182,7 +182,7 @@ class RawProducer:
             try:
                 by_node.setdefault(self._client.leader(queue.key).node, []).append(queue)
             except (OSError, WireError, Refused, ClusterError) as error:
-                _check_passing(error)
+                _check_retriable(error)
                 again.append(queue)
                 reason = error
         for node, led in sorted(by_node.items()):
@@ -217,21 +217,21 @@ class RawProducer:
                 for name, data in sorted(by_topic.items())
             ),
         )
-        answer = self._client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
+        response = self._client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
         return {
             (topic.name, each.index): Refused(
                 f"{topic.name}-{each.index}", each.error_code, each.error_message
             )
             if each.error_code
             else None
-            for topic in answer.responses
+            for topic in response.responses
             for each in topic.partition_responses
         }
 
     def _settle(self, queue: _Queue, refusal: Refused | None) -> Refused | None:
-        """Take what was acknowledged off the queue; return a failure that may pass."""
+        """Remove an acknowledged batch from the queue; return a retriable error."""
         batch = queue.waiting[0]
-        # The broker has the batch already: an earlier answer was lost.
+        # The broker has the batch already: an earlier response was lost.
         if refusal is None or refusal.code == Error.DUPLICATE_SEQUENCE_NUMBER:
             queue.waiting.popleft()
             self.written += batch.rows.num_rows
@@ -249,7 +249,7 @@ class RawProducer:
         return refusal
 
     def _split(self, queue: _Queue) -> None:
-        """Make two or more batches of the first one, with the same sequence numbers in all."""
+        """Split the first batch into two or more, with the same sequence numbers overall."""
         batch = queue.waiting.popleft()
         half = batch.rows.num_rows // 2
         parts: list[_Batch] = []
@@ -262,14 +262,14 @@ class RawProducer:
         queue.waiting.extendleft(reversed(parts))
 
 
-def _check_passing(error: Exception) -> None:
-    """Raise WriteError for a refusal that no retry cures."""
+def _check_retriable(error: Exception) -> None:
+    """Raise WriteError for an error that is not retriable."""
     if isinstance(error, Refused) and not error.is_retriable:
         raise WriteError(str(error)) from error
 
 
 def _groups(queues: list[_Queue]) -> list[list[_Queue]]:
-    """Cut what one broker gets into requests of bounded size."""
+    """Divide one broker's queues into requests of bounded size."""
     groups: list[list[_Queue]] = [[]]
     size = 0
     for queue in queues:

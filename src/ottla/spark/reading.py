@@ -1,6 +1,6 @@
-"""One task: every offset of its splits exactly once, as Arrow batches; holes do not pass unseen.
+"""One task: every offset of its splits exactly once, as Arrow batches; gaps are reported.
 
-While one answer is decoded a thread fetches the next. Order: offsets ascend.
+While one response is decoded, a thread fetches the next. Order: offsets ascend.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,33 +25,35 @@ from ottla.spark.schema import arrow_schema, record_columns
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """What some batches cover of a split.
+class Coverage:
+    """The part of a split that fetched batches cover.
 
-    Fields: `size`: bytes of the batches that hold something of it.
-            `next_offset`: up to where they cover it; the split's end at most.
+    Fields: `size`: bytes of the batches with offsets of the split.
+            `next_offset`: the end of the covered offsets; the split's end at most.
             `epoch`: leader epoch of the last batch.
-            `holes`: offsets [from, to) for which a topic that is not compacted has no records.
+            `gaps`: offsets [from, to) for which a topic that is not compacted has no records.
     """
 
     size: int
     next_offset: int
     epoch: int
-    holes: tuple[tuple[int, int], ...]
+    gaps: tuple[tuple[int, int], ...]
 
 
-def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool) -> Stretch:
-    """Look through the batches that were fetched for [offset, end).
+def measure(
+    records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool
+) -> Coverage:
+    """Check the headers of the batches that were fetched for [offset, end).
 
-    Raises: CorruptBatch where offsets or leader epochs go back, or the batches do not reach
-            the offset at all.
+    Raises: CorruptBatch where offsets or leader epochs decrease, or the batches end before
+            `offset`.
     """
-    holes: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     size = previous = 0
     reached = offset
     for position, header in iter_headers(records, allow_partial=True):
         if header.base_offset >= end:
-            reached = _note(holes, reached, end, contiguous)
+            reached = _note(gaps, reached, end, contiguous)
             break
         if header.partition_leader_epoch < epoch:
             raise CorruptBatch(
@@ -66,25 +68,25 @@ def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguou
         if header.next_offset <= reached:
             continue
         if header.base_offset > reached:
-            reached = _note(holes, reached, header.base_offset, contiguous)
+            reached = _note(gaps, reached, header.base_offset, contiguous)
         if contiguous and header.record_count <= header.last_offset_delta:
-            holes.append((reached, min(header.next_offset, end)))
+            gaps.append((reached, min(header.next_offset, end)))
         reached = min(header.next_offset, end)
         if reached == end:
             break
     if reached == offset:
         raise CorruptBatch(f"batches were fetched for offset {offset}, and end at {previous - 1}")
-    return Stretch(size, reached, epoch, tuple(holes))
+    return Coverage(size, reached, epoch, tuple(gaps))
 
 
-def _note(holes: list[tuple[int, int]], start: int, end: int, contiguous: bool) -> int:
+def _note(gaps: list[tuple[int, int]], start: int, end: int, contiguous: bool) -> int:
     if contiguous:
-        holes.append((start, end))
+        gaps.append((start, end))
     return end
 
 
 def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the records of a task's splits, of open ones up to what is readable now.
+    """Yield the records of a task's splits; of open ones up to the latest readable offset.
 
     Raises: as `read_split`.
     """
@@ -96,8 +98,8 @@ def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Ite
 def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     """Return the splits with the ends that open ones have now.
 
-    Raises: DataLossError where the log of one is gone, or shorter than it was when the query was
-            planned, unless the options say to go on; ClusterError.
+    Raises: DataLossError where a log was deleted, or is shorter than when the query was planned,
+            unless `failOnDataLoss` is false; ClusterError.
     """
     names = {each.topic for each in splits if each.is_open}
     if not names:
@@ -105,7 +107,7 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     ended: list[Split] = []
     losses: list[str] = []
     with ClusterClient(options.cluster) as client:
-        topics = client.patiently("looking up topics", lambda: client.topics(names))
+        topics = client.with_retries("looking up topics", lambda: client.topics(names))
         there = [each for each in splits if each.is_open and _is_same(each, topics)]
         latest = lookup.offsets_at(
             client,
@@ -123,7 +125,7 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
             ended.append(replace(split, end=end))
         elif split.is_open and split.start == split.end:
             losses.append(_deleted(split, split.start))
-        else:  # It has its end; or it is gone, which reading it finds.
+        else:  # Has an end already, or was deleted: then reading it fails.
             ended.append(split)
     report_losses(losses, fail=options.fail_on_data_loss)
     return ended
@@ -139,10 +141,10 @@ def _is_same(split: Split, topics: Mapping[str, Topic]) -> bool:
 def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
     """Yield the records of a split as batches of `columns`.
 
-    Raises: DataLossError where records are gone, unless the options say to go on; ClusterError;
+    Raises: DataLossError where records are gone, unless `failOnDataLoss` is false; ClusterError;
             CorruptBatch.
     """
-    place = _Place(split, columns)
+    constants = _ConstantColumns(split, columns)
     offset, epoch = split.start, -1
     with ClusterClient(options.cluster) as client, ThreadPoolExecutor(1) as pool:
         fetcher = PartitionFetcher(
@@ -161,46 +163,46 @@ def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> 
                 if offset < split.end:
                     pending = pool.submit(fetcher.fetch, offset)
                 continue
-            stretch = measure(
+            coverage = measure(
                 fetched.records, offset, split.end, epoch=epoch, contiguous=split.contiguous
             )
-            if stretch.next_offset < split.end:
-                pending = pool.submit(fetcher.fetch, stretch.next_offset)
-            report_losses(_losses(split, stretch), fail=options.fail_on_data_loss)
-            for batch in _decode(fetched, stretch, offset, options, columns):
-                yield place.add_to(batch)
-            offset, epoch = stretch.next_offset, stretch.epoch
+            if coverage.next_offset < split.end:
+                pending = pool.submit(fetcher.fetch, coverage.next_offset)
+            report_losses(_losses(split, coverage), fail=options.fail_on_data_loss)
+            for batch in _decode(fetched, coverage, offset, options, columns):
+                yield constants.add_to(batch)
+            offset, epoch = coverage.next_offset, coverage.epoch
 
 
 def _decode(
     fetched: Fetched,
-    stretch: Stretch,
+    coverage: Coverage,
     offset: int,
     options: ReadOptions,
     columns: tuple[str, ...],
 ) -> Iterator[Any]:
     return decode(
-        fetched.records[: stretch.size],
+        fetched.records[: coverage.size],
         lo=offset,
-        hi=stretch.next_offset,
+        hi=coverage.next_offset,
         columns=record_columns(columns),
         aborted=fetched.aborted,
         verify_crc=options.verify_crc,
     )
 
 
-def _losses(split: Split, stretch: Stretch) -> list[str]:
+def _losses(split: Split, coverage: Coverage) -> list[str]:
     return [
         f"{split.topic}-{split.partition}: records are missing among offsets {start} to {end - 1} "
         "of a topic that is not compacted (expected where it was compacted in the past)"
-        for start, end in stretch.holes
+        for start, end in coverage.gaps
     ]
 
 
 def _skip_lost(
     client: ClusterClient, split: Split, offset: int, error: Exception, options: ReadOptions
 ) -> int:
-    """Return where to go on after a fetch that failed; raise unless what failed is lost data."""
+    """Return the offset to continue at after a failed fetch; raise unless records are lost."""
     key = (split.topic, split.partition)
     subject = f"{split.topic}-{split.partition}"
     if isinstance(error, ClusterError):
@@ -211,7 +213,7 @@ def _skip_lost(
     earliest, latest = lookup.edges_of(client, [key], read_committed=options.read_committed)[key]
     if offset < earliest:
         reached = min(earliest, split.end)
-        loss = f"{subject}: offsets {offset} to {reached - 1} are no longer there"
+        loss = f"{subject}: offsets {offset} to {reached - 1} are no longer available"
     elif offset >= latest:
         reached = split.end
         loss = _shorter(split, latest, offset)
@@ -224,21 +226,21 @@ def _skip_lost(
 def _shorter(split: Split, latest: int, offset: int | None = None) -> str:
     first = latest if offset is None else offset
     return (
-        f"{split.topic}-{split.partition}: offsets {first} to {split.end - 1} are gone; "
+        f"{split.topic}-{split.partition}: offsets {first} to {split.end - 1} are lost; "
         f"the log ends at {latest}"
     )
 
 
 def _deleted(split: Split, offset: int) -> str:
-    gone = f"; offsets {offset} to {split.end - 1} of the former one are gone"
+    gone = f"; offsets {offset} to {split.end - 1} of the former one are lost"
     return (
-        f"{split.topic}-{split.partition}: the topic was deleted, or deleted and created anew, "
+        f"{split.topic}-{split.partition}: the topic was deleted, or deleted and re-created, "
         f"since the query was planned{gone if offset < split.end else ''}"
     )
 
 
-class _Place:
-    """Adds the columns that say where records come from: one value for all rows."""
+class _ConstantColumns:
+    """Adds the columns topic and partition: one value for all rows."""
 
     def __init__(self, split: Split, columns: tuple[str, ...]) -> None:
         self._schema = arrow_schema(columns)

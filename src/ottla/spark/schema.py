@@ -1,7 +1,7 @@
 """The columns of a topic as a table: names and types are those of Spark's own Kafka source.
 
-A user's schema may leave columns out, which spares making them: Spark itself never tells a Python
-data source which columns a query needs. It may not add or retype any.
+A user's schema may leave columns out, so that they are not decoded: Spark does not pass the columns
+of a query to a Python data source. It may not add columns or change types.
 """
 
 from typing import Any, Final
@@ -34,12 +34,12 @@ _TYPES: Final = {
     "timestampType": IntegerType(),
     "headers": HEADERS,
 }
-_PLACE: Final = {"topic": pa.string(), "partition": pa.int32()}
-"""Columns that do not come from the records: one value for all rows of a partition."""
+_CONSTANT: Final = {"topic": pa.string(), "partition": pa.int32()}
+"""Columns that are not in the records: one value for all rows of a partition."""
 
 
 def source_schema(include_headers: bool) -> StructType:
-    """Return the schema of what is read."""
+    """Return the schema of the source."""
     names = [name for name in _TYPES if name != "headers" or include_headers]
     return StructType([StructField(name, _TYPES[name]) for name in names])
 
@@ -73,15 +73,15 @@ def columns_of(schema: StructType, include_headers: bool) -> tuple[str, ...]:
 
 
 def arrow_schema(columns: tuple[str, ...]) -> Any:
-    """Return the Arrow schema of what a reader of these columns yields."""
+    """Return the Arrow schema of these columns."""
     return pa.schema(
         [
-            pa.field(name, _PLACE[name]) if name in _PLACE else schema_of([name]).field(0)
+            pa.field(name, _CONSTANT[name]) if name in _CONSTANT else schema_of([name]).field(0)
             for name in columns
         ]
     )
 
 
 def record_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that must be decoded; at least one, so that rows can be counted."""
-    return tuple(name for name in columns if name not in _PLACE) or ("offset",)
+    """Return the columns to decode; at least one, so that rows can be counted."""
+    return tuple(name for name in columns if name not in _CONSTANT) or ("offset",)

@@ -1,11 +1,11 @@
 """`df.write.format("ottla")`: rows to topics, as Arrow batches.
 
-Columns, as in Spark's Kafka sink: `value` (string or binary), and where there, `key` (string or
-binary), `headers`, `topic`, `partition`; besides, `timestamp`, which Spark's cannot write. Others
-are ignored, as Spark's sink does.
+Columns, as in Spark's Kafka sink: `value` (string or binary), and optionally `key` (string or
+binary), `headers`, `topic`, `partition`; also `timestamp`, which Spark's sink lacks. Other columns
+are ignored, as in Spark's sink.
 
-At-least-once, as there: within a task retries never write a row twice, but a task that Spark runs
-again writes its rows again, and nothing is rolled back.
+At-least-once, as Spark's sink: retries within a task never write a row twice, but a task that Spark
+reruns writes its rows again, and nothing is rolled back.
 """
 
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ from pyspark.sql.types import (
 
 from ottla.spark.client import ClusterClient
 from ottla.spark.errors import OptionError, WriteError
-from ottla.spark.given import log
 from ottla.spark.options import TopicPartition
 from ottla.spark.partitioner import by_key, in_runs
 from ottla.spark.producing import RawProducer
+from ottla.spark.raw_options import log
 from ottla.spark.schema import HEADERS
 from ottla.spark.write_options import WriteOptions
 
@@ -38,9 +38,9 @@ from ottla.spark.write_options import WriteOptions
 # mypy: disable-error-code="misc"
 
 BUFFER_BYTES: Final = 16 * 1024 * 1024
-"""Rows gathered before they are sent, so that each partition gets a batch of a good size."""
+"""Bytes buffered before sending, so that batches are large enough."""
 RUN_BYTES: Final = 256 * 1024
-"""Rows without a key go to partitions in runs of about that size."""
+"""Rows without a key go to partitions in runs of about this size."""
 
 _BYTES: Final = (StringType, BinaryType)
 _COLUMNS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -54,13 +54,13 @@ _COLUMNS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Committed(WriterCommitMessage):
-    """What one task wrote."""
+    """The result of one task."""
 
     rows: int
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes the rows of one query; a task each for Spark's partitions."""
+    """Writes the rows of one query; one task for each of Spark's partitions."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)
@@ -76,16 +76,16 @@ class BatchWriter(DataSourceArrowWriter):
             return Committed(producer.written)
 
     def commit(self, messages: list[Committed | None]) -> None:
-        """Say what was written: it is there already, since tasks wait for acknowledgements."""
+        """Log the number of rows. Tasks have already waited for the acknowledgements."""
         tasks = [each for each in messages if each is not None]
         log.info("%d rows written by %d tasks", sum(each.rows for each in tasks), len(tasks))
 
     def abort(self, messages: list[Committed | None]) -> None:
-        """Say what stays: a log takes nothing back."""
+        """Log the rows that remain: a log has no rollback."""
         rows = sum(each.rows for each in messages if each is not None)
         log.warning(
-            "the write failed; %d rows of tasks that had finished, and some of tasks that had not, "
-            "stay in the topics: writing is at-least-once",
+            "write failed: %d rows of finished tasks, and some of unfinished tasks, remain in the "
+            "topics (writing is at-least-once)",
             rows,
         )
 
@@ -100,7 +100,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     for name, (kinds, expected) in _COLUMNS.items():
         found = types.get(name)
         if name == "topic" and topic is not None:
-            continue  # The option wins, so the column does not matter.
+            continue  # The option overrides the column.
         if found is not None and not isinstance(found, kinds):
             raise OptionError(f"column {name} is {found.simpleString()}: expected {expected}")
     headers = types.get("headers")
@@ -111,7 +111,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def _gathered(iterator: Iterator[Any]) -> Iterator[Any]:
-    """Yield batches of a good size, joined from those that Spark hands over."""
+    """Yield larger batches, joined from Spark's."""
     waiting: list[Any] = []
     size = 0
     for batch in iterator:
@@ -133,7 +133,7 @@ def _joined(batches: list[Any]) -> Any:
 
 
 class _Router:
-    """Decides where rows go. Keeps its place among partitions from one call to the next."""
+    """Assigns rows to partitions. Continues rows without a key at the next partition."""
 
     def __init__(self, producer: RawProducer, topic: str | None) -> None:
         self._producer = producer
@@ -142,7 +142,7 @@ class _Router:
         self._next: dict[str, int] = {}
 
     def route(self, batch: Any) -> dict[TopicPartition, Any]:
-        """Return the rows of each partition, in the order in which they came."""
+        """Return the rows of each partition, in their original order."""
         routed: dict[TopicPartition, Any] = {}
         for topic, rows in self._by_topic(batch):
             targets = self._targets(topic, rows)
@@ -177,18 +177,18 @@ class _Router:
         targets = np.zeros(rows.num_rows, np.int64)
         if keyed.any():
             targets[keyed] = by_key(keys.filter(pa.array(keyed)), count)
-        told = np.zeros(rows.num_rows, np.bool_)
+        has_partition = np.zeros(rows.num_rows, np.bool_)
         if "partition" in names:
             column = rows.column("partition")
-            told = column.is_valid().to_numpy(zero_copy_only=False)
-            numbers = column.drop_null().to_numpy()
-            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+            has_partition = column.is_valid().to_numpy(zero_copy_only=False)
+            explicit = column.drop_null().to_numpy()
+            if len(explicit) and not 0 <= explicit.min() <= explicit.max() < count:
+                wrong = explicit.min() if explicit.min() < 0 else explicit.max()
                 raise WriteError(
-                    f"a row names partition {numbers.min() if numbers.min() < 0 else numbers.max()}"
-                    f" of topic {topic}: expected 0 to {count - 1}"
+                    f"a row names partition {wrong} of topic {topic}: expected 0 to {count - 1}"
                 )
-            targets[told] = numbers
-        free = ~keyed & ~told
+            targets[has_partition] = explicit
+        free = ~keyed & ~has_partition
         if free.any():
             targets[free] = self._spread(topic, int(free.sum()), rows.nbytes, count)
         return targets

@@ -1,13 +1,13 @@
 """`format("ottla")`: topics as Spark tables, in batch.
 
-Columns, options and their defaults are those of Spark's own Kafka connector, so that a job moves
-over by changing the format's name. Differences: a schema given by the user may leave columns out;
-options that are not known are refused; records go from the broker's batches to Arrow without
-becoming Python objects; topics are told apart by id.
+Columns, options and their defaults are those of Spark's own Kafka connector: to migrate a job,
+change the format's name. Differences: a user's schema may leave columns out; unknown options
+are errors; records go from the broker's batches to Arrow without becoming Python objects; topics
+are identified by topic id.
 
-Spark plans a Python source once for each `load`, at the first action. What starts a query, an end
-that is named, and which partitions there are, is fixed then; where the end is latest, each action
-reads what is there when its tasks run, as with Spark's connector.
+Spark plans a Python source once for each `load`, at the first action. The start, an explicit end
+and the list of partitions are fixed then. Where the end is latest, each action reads what is
+available when its tasks run, as with Spark's connector.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given, log
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
+from ottla.spark.raw_options import RawOptions, log
 from ottla.spark.reading import read_task
 from ottla.spark.schema import columns_of, source_schema
 from ottla.spark.sink import BatchWriter
@@ -30,11 +30,11 @@ from ottla.spark.write_options import WriteOptions
 
 
 class BatchReader(DataSourceReader):
-    """Plans and reads what was loaded; opens nothing before it is asked to.
+    """Plans and reads one `load`; connects only when it plans or reads.
 
-    It takes no filters, on purpose. Spark 4.3 keeps the plan of a source for all queries on the
-    same loaded DataFrame, so after `df.where("offset < 5").count()` a source that had taken the
-    filter would give five rows to `df.count()` too.
+    It accepts no filters, on purpose. Spark 4.3 keeps the plan of a source for all queries on the
+    same loaded DataFrame, so after `df.where("offset < 5").count()` a source that had accepted
+    the filter would return five rows for `df.count()` too.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
         """Yield Arrow batches of one task; depends on nothing but the task and the log."""
         if isinstance(partition, Task):
             yield from read_task(partition, self.options, self.columns)
-        # Else Spark stands in for an empty plan with one partition of no value.
+        # Else Spark replaces an empty plan by one partition without a value.
 
 
 class OttlaDataSource(DataSource):
@@ -63,8 +63,8 @@ class OttlaDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # A misspelt option fails where it is written.
-        for each in Given.of(dict(options)).warnings():
+        # A misspelt option fails early.
+        for each in RawOptions.of(dict(options)).warnings():
             log.warning("%s", each)
 
     @classmethod
@@ -73,7 +73,7 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> StructType:
-        """Return the columns, after a check of all options."""
+        """Return the columns; checks all options."""
         return source_schema(ReadOptions.of(dict(self.options)).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -1,4 +1,4 @@
-"""How a query writes: the options of Spark's Kafka sink and of Kafka's producer.
+"""The options of one write: those of Spark's Kafka sink and of Kafka's producer.
 
 Source: Spark's KafkaSourceProvider; Kafka's ProducerConfig.
 """
@@ -11,7 +11,7 @@ from ottla.records.columnar.encoder import BATCH_BYTES
 from ottla.records.compression import Codec
 from ottla.spark.cluster_options import ClusterOptions
 from ottla.spark.errors import OptionError
-from ottla.spark.given import READ_NAMES, Given
+from ottla.spark.raw_options import READ_NAMES, RawOptions
 
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (1, 22)}
@@ -22,7 +22,7 @@ ALL: Final = -1
 class WriteOptions:
     """One write.
 
-    Fields: `topic`: of all rows; None = each row's own column says it.
+    Fields: `topic`: of all rows; None = the column `topic` of each row.
             `acks`: -1 = all in-sync replicas, 1 = the leader.
             `idempotent`: a retry within a task never writes a row twice.
             `batch_bytes`: bytes of a record batch before compression, at most.
@@ -41,33 +41,33 @@ class WriteOptions:
     @staticmethod
     def of(options: Mapping[str, str]) -> "WriteOptions":
         """Parse the options; raise OptionError where one is missing or wrong."""
-        given = Given.of(options)
-        given.refuse(READ_NAMES, "reading; to write to a topic, use topic")
-        topic = given.text("topic")
+        raw = RawOptions.of(options)
+        raw.refuse(READ_NAMES, "reading; to write to a topic, use topic")
+        topic = raw.text("topic")
         if topic == "":
             raise OptionError("option topic is empty: expected a topic's name")
-        codec = _CODECS[given.choice("kafka.compression.type", "none", tuple(_CODECS))]
-        acks = _acks(given)
-        idempotent = given.flag("kafka.enable.idempotence", acks == ALL)
+        codec = _CODECS[raw.choice("kafka.compression.type", "none", tuple(_CODECS))]
+        acks = _acks(raw)
+        idempotent = raw.flag("kafka.enable.idempotence", acks == ALL)
         if idempotent and acks != ALL:
             raise OptionError("option kafka.acks=1: expected all with kafka.enable.idempotence")
         return WriteOptions(
-            cluster=ClusterOptions.of(given),
+            cluster=ClusterOptions.of(raw),
             topic=topic,
             codec=codec,
-            level=_level(given, codec),
+            level=_level(raw, codec),
             acks=acks,
             idempotent=idempotent,
             batch_bytes=min(
-                given.count("kafka.batch.size", BATCH_BYTES, 1),
-                given.count("kafka.max.request.size", BATCH_BYTES, 1),
+                raw.count("kafka.batch.size", BATCH_BYTES, 1),
+                raw.count("kafka.max.request.size", BATCH_BYTES, 1),
             ),
-            delivery_timeout_ms=given.count("kafka.delivery.timeout.ms", 120_000, 1),
+            delivery_timeout_ms=raw.count("kafka.delivery.timeout.ms", 120_000, 1),
         )
 
 
-def _acks(given: Given) -> int:
-    text = given.text("kafka.acks", "all")
+def _acks(raw: RawOptions) -> int:
+    text = raw.text("kafka.acks", "all")
     if text in ("all", "-1"):
         return ALL
     if text == "1":
@@ -77,12 +77,12 @@ def _acks(given: Given) -> int:
     )
 
 
-def _level(given: Given, codec: Codec) -> int | None:
+def _level(raw: RawOptions, codec: Codec) -> int | None:
     if codec not in _LEVELS:
         return None
     least, most = _LEVELS[codec]
     name = f"kafka.compression.{codec.name.lower()}.level"
-    level = given.number(name, None, least)
+    level = raw.number(name, None, least)
     if level is not None and level > most:
         raise OptionError(f"option {name}={level}: expected {least} to {most}")
     return level

@@ -37,7 +37,7 @@ from ottla.testing.layout import (
 )
 from ottla.testing.zookeeper_process import Member
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Takes one line that says what is waited for."""
 
 LOG_TAIL_LINES = 20
@@ -235,7 +235,7 @@ class LocalCluster:
             )
 
     def wait_ready(
-        self, timeout: float, node_ids: Sequence[int] | None = None, tell: Tell = silent
+        self, timeout: float, node_ids: Sequence[int] | None = None, report: Report = silent
     ) -> None:
         """Wait until nodes (all wanted ones where not named) serve and know of each other.
 
@@ -259,7 +259,7 @@ class LocalCluster:
             missing = readiness.absent_zookeeper(entry.zookeeper) or missing
             if missing != said:
                 said = missing
-                tell(f"waiting for {missing}")
+                report(f"waiting for {missing}")
             if time.monotonic() >= deadline:
                 whole = "the cluster" if node_ids is None else f"node {node_ids[0]}"
                 raise ClusterError(
@@ -269,7 +269,7 @@ class LocalCluster:
             time.sleep(POLL_SECONDS)
 
     def stop(
-        self, timeout: float, node_ids: Sequence[int] | None = None, tell: Tell = silent
+        self, timeout: float, node_ids: Sequence[int] | None = None, report: Report = silent
     ) -> list[int]:
         """Stop nodes with SIGTERM, brokers before others; return those it had to kill.
 
@@ -294,7 +294,7 @@ class LocalCluster:
                 self._signal(node, signal.SIGTERM)
                 self._signal(node, signal.SIGCONT)  # A paused one could not take the first.
             for node in group:
-                if not self._wait_gone(node, deadline, tell):
+                if not self._wait_gone(node, deadline, report):
                     self._signal(node, signal.SIGKILL)
                     self._wait_gone(node, time.monotonic() + timeout, silent)
                     killed.append(node.plan.id)
@@ -340,12 +340,12 @@ class LocalCluster:
         if node.process is not None:
             processes.send_signal(node.process, number)
 
-    def _wait_gone(self, node: NodeEntry, deadline: float, tell: Tell) -> bool:
+    def _wait_gone(self, node: NodeEntry, deadline: float, report: Report) -> bool:
         if node.process is None:
             return True
         if processes.wait_until_gone(node.process, 0):
             return True
-        tell(f"waiting for node {node.plan.id} to stop")
+        report(f"waiting for node {node.plan.id} to stop")
         return processes.wait_until_gone(node.process, max(0.0, deadline - time.monotonic()))
 
     def _wait_paused(self, node: NodeEntry, paused: bool) -> None:

@@ -135,7 +135,7 @@ def decode(
 def decode_in_steps(
     cls: type[T], data: bytes, version: int, offset: int, *, elements_max: int
 ) -> Generator[None, None, T]:
-    """Return what `decode`, lenient, returns of a message without RECORDS; yield now and then.
+    """Return what a lenient `decode` of a message without RECORDS returns; yield between steps.
 
     Raises: WireError, TooManyElementsError.
     """
@@ -155,7 +155,7 @@ def decode_in_steps(
 def encode_parts_in_steps(
     message: object, version: int
 ) -> Generator[None, None, tuple[list[Any], list[Cut]]]:
-    """Return what `encode_parts` returns, joined where there are many; yield now and then."""
+    """Return what `encode_parts` returns, joined if there are many; yield between steps."""
     cls = type(message)
     encoder = _STEP_ENCODERS.get((cls, version))
     if encoder is None:
@@ -184,7 +184,7 @@ def records_view(records: Records | None) -> memoryview:
 
 
 def holds_records(spec: StructSpec) -> bool:
-    """Say whether a RECORDS field is anywhere in the message."""
+    """Return whether the message has a RECORDS field anywhere."""
     for each in spec.fields:
         inner = each.type.element if isinstance(each.type, Array) else each.type
         if isinstance(inner, type):

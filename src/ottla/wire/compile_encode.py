@@ -51,9 +51,9 @@ def compile_step_encoder(cls: type, version: int) -> StepEncoder:
     return _Writer(version, version in spec.flexible, in_steps=True).compile(spec)
 
 
-def lacking(owner: str, name: str, version: int, value: object) -> EncodeError:
+def unsupported(owner: str, name: str, version: int, value: object) -> EncodeError:
     """The error for a value that a version has no field for."""
-    return EncodeError(f"{owner}.{name} = {value!r} cannot be said in version {version}")
+    return EncodeError(f"{owner}.{name} = {value!r} has no field in version {version}")
 
 
 def chunk_size(chunk: Any) -> int:
@@ -96,7 +96,7 @@ class _Writer(Source):
         self.scope |= {
             "one_byte": ONE_BYTE,
             "uvarint": encode_uvarint,
-            "lacking": lacking,
+            "unsupported": unsupported,
             "put_records": put_records,
             "pack": pack,
             "EncodeError": EncodeError,
@@ -132,7 +132,7 @@ class _Writer(Source):
             if not each.ignorable:
                 differs = self._differs(each, f"{o}.{each.name}")
                 owner = f"{spec.cls.__name__!r}, {each.name!r}, {self.version}"
-                self.line(f"if {differs}: raise lacking({owner}, {o}.{each.name})")
+                self.line(f"if {differs}: raise unsupported({owner}, {o}.{each.name})")
         for each in plain:
             self._field(each, f"{o}.{each.name}", w)
         if not self.flexible:
@@ -150,25 +150,25 @@ class _Writer(Source):
     def _tagged(self, tagged: list[FieldSpec], o: str, w: str) -> None:
         """Write the tagged fields that differ from their defaults, each with its size."""
         self._flush(w)
-        count, said = self.fresh("count"), self.fresh("said")
+        count, encoded = self.fresh("count"), self.fresh("tagged")
         self.line(f"{count} = 0")
         for each in tagged:
             value = f"{o}.{each.name}"
             part, add = self.fresh("part"), self.fresh("w")
             self.line(f"if {self._differs(each, value)}:")
             self.indent += 1
-            self.line(f"if not {count}: {said} = []")
+            self.line(f"if not {count}: {encoded} = []")
             self.line(f"{count} += 1")
             self.line(f"{part} = []; {add} = {part}.append")
             self._field(each, value, add)
             self._flush(add)
             self.line(f"{part} = b''.join({part})")
             prefix = encode_uvarint(each.tag or 0)
-            self.line(f"{said} += ({prefix!r}, uvarint(len({part})), {part})")
+            self.line(f"{encoded} += ({prefix!r}, uvarint(len({part})), {part})")
             self.indent -= 1
         self.line(f"if {count}:")
         self.line(f"    {w}(uvarint({count}))")
-        self.line(f"    for {said} in {said}: {w}({said})")
+        self.line(f"    for {encoded} in {encoded}: {w}({encoded})")
         self.line(f"else: {w}({_COMPACT_NULL!r})")
 
     def _field(self, each: FieldSpec, value: str, w: str) -> None:

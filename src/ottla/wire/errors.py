@@ -15,8 +15,8 @@ class TooManyElementsError(WireError):
 class UnsupportedVersionError(WireError):
     """A request whose key or version this package does not know.
 
-    Carries the fixed part of the header, which every header version shares, so that the caller
-    can still answer: ApiVersions must be answered at version 0 with UNSUPPORTED_VERSION (KIP-511).
+    It has the fixed part of the header, which every header version shares, so that the caller can
+    still respond: to ApiVersions at version 0 with UNSUPPORTED_VERSION (KIP-511).
     """
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
@@ -27,7 +27,7 @@ class UnsupportedVersionError(WireError):
 
 
 class EncodeError(ValueError):
-    """A message of ours that the chosen version cannot say, or a value that does not fit its type.
+    """A message that the chosen version cannot express, or a value that does not fit its type.
 
-    Always our own bug or a version picked wrongly, never the peer's doing.
+    Always a bug of ours or a wrong version, never a peer's error.
     """

@@ -1,8 +1,8 @@
-"""Requests and responses as they travel: a 4-byte size, a header, a body.
+"""Frames of requests and responses: a 4-byte size, a header, a body.
 
 Header versions: a flexible request has header v2 and its response header v1, others v1 and v0.
-ApiVersions responses always have header v0, since a client reads one before it knows what the
-broker speaks (KIP-511); ControlledShutdown v0 requests have header v0, without a client id.
+ApiVersions responses always have header v0, since a client reads one before it knows the broker's
+versions (KIP-511); ControlledShutdown v0 requests have header v0, without a client id.
 Source: RequestHeader.json, ResponseHeader.json; ApiMessageType; KIP-482.
 """
 
@@ -27,7 +27,7 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what: `client_id` is None where the client did not say.
+    """A request's header; `client_id` None = null.
 
     A tuple, because one is made for every request and a frozen dataclass takes thrice as long.
     """

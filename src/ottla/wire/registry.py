@@ -22,7 +22,7 @@ class ApiInfo:
     flexible: int
 
     def is_flexible(self, version: int) -> bool:
-        """Say whether that version has compact lengths and tagged fields."""
+        """Return whether that version has compact lengths and tagged fields."""
         return 0 <= self.flexible <= version
 
     @property

@@ -25,7 +25,7 @@ VERSION_MAX: Final = 32_767
 
 
 class Slice(Protocol):
-    """A chunk that this package never looks into: a piece of a file, sent by the host."""
+    """A chunk that this package does not read: a slice of a file, sent by the host."""
 
     @property
     def length(self) -> int:
@@ -39,7 +39,7 @@ Records = bytes | bytearray | memoryview | Sequence[Chunk]
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A wire type without parts: `code` is its struct letter, "" where its size varies."""
+    """A wire type without parts: `code` is its `struct` letter, "" for a variable size."""
 
     name: str
     code: str
@@ -140,11 +140,11 @@ def field(
     """Declare a field.
 
     versions:  versions that have it.
-    nullable:  versions in which None may be said.
+    nullable:  versions in which None is allowed.
     tag:       its number where it is a tagged field, in the versions `tagged` (all of `versions`
                unless given).
-    default:   the value when a version lacks it or its tag is absent, and when the caller does
-               not say it; without one the caller must.
+    default:   the value when a version lacks it or its tag is absent, and when the caller does not
+               pass it; without a default the caller must.
     ignorable: a version that lacks it drops its value silently; otherwise that is an EncodeError.
     """
     assert tag is not None or not tagged
@@ -174,7 +174,7 @@ def versions_of(cls: type) -> range:
 
 
 def is_flexible(cls: type, version: int) -> bool:
-    """Say whether that version has compact lengths and tagged fields (KIP-482)."""
+    """Return whether that version has compact lengths and tagged fields (KIP-482)."""
     return version in _SPECS[cls].flexible
 
 
@@ -198,7 +198,7 @@ def record(*, type: int, versions: str, flexible: str = "0+") -> Callable[[type[
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def struct_of(cls: type[T]) -> type[T]:
-    """Declare a struct nested in messages; its versions are those of whoever holds it."""
+    """Declare a struct nested in messages; its versions are those of its message."""
     return _declare(cls, None, NEVER, NEVER)
 
 

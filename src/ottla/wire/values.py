@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 REQUIRED: Any = dataclasses.MISSING
-"""The default of a field that every caller must say."""
+"""The default of a field that every caller must pass."""
 
 
 _SHELLS: dict[type, type] = {}

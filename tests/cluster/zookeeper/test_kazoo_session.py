@@ -16,11 +16,11 @@ from ottla.base.zookeeper import (
     Delete,
     Event,
     EventKind,
-    Got,
     SessionState,
     SetData,
     Stat,
     ZkCode,
+    ZnodeData,
 )
 from ottla.host.waiting import outcome_of
 from ottla.host.zookeeper.kazoo_session import open_kazoo_session
@@ -37,7 +37,7 @@ def test_reads_show_what_was_written(zookeeper: ZooKeeperServer, chroot: str) ->
             session = heard.session
             await make(session, "/a", b"one")
             got = await answer(session.get("/a"))
-            assert isinstance(got, Got)
+            assert isinstance(got, ZnodeData)
             assert (got.data, got.stat.version, got.stat.ephemeral_owner) == (b"one", 0, 0)
             (stat,) = await do(session, SetData("/a", b"two", 0))
             assert isinstance(stat, Stat)
@@ -216,13 +216,13 @@ def test_a_watch_fires_before_any_answer_that_shows_the_change(
             await make(writer.session, "/a", b"0")
             for number in range(1, 201):
                 before = await answer(reader.session.get("/a", watcher))
-                assert isinstance(before, Got)
+                assert isinstance(before, ZnodeData)
                 assert int(before.data) == number - 1
                 written = writer.session.multi([SetData("/a", str(number).encode())])
                 seen = before.data
                 while int(seen) < number:
                     got = await answer(reader.session.get("/a"))
-                    assert isinstance(got, Got)
+                    assert isinstance(got, ZnodeData)
                     assert got.data == before.data or fired == number
                     seen = got.data
                 await answer(written)

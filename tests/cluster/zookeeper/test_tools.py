@@ -303,5 +303,5 @@ def test_no_server_and_no_chroot_are_said_in_one_line(tools: Tools) -> None:
     ran = run("topics", "--zookeeper", "127.0.0.1:1", "--list", "--timeout", "0.5")
     assert ran == (1, "", "ottla topics: --zookeeper 127.0.0.1:1: "
                           "no ZooKeeper server answers within 0.5 s "
-                          "(127.0.0.1:1: nobody listens there)\n")  # fmt: skip
+                          "(127.0.0.1:1: connection refused)\n")  # fmt: skip
     assert run("topics", "--zookeeper", "x:1", "--bootstrap-server", "y:1", "--list").code == 2

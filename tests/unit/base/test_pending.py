@@ -1,11 +1,11 @@
-"""A promise is kept once, and every listener hears of it exactly once, in order."""
+"""A promise completes once, and every listener is called exactly once, in order."""
 
 import pytest
 
 from ottla.base.pending import Pending, completed, gather
 
 
-def test_listeners_hear_in_order_once() -> None:
+def test_listeners_are_called_once_in_order() -> None:
     heard: list[str] = []
     pending: Pending[int] = Pending()
     pending.then(lambda value: heard.append(f"first {value}"))
@@ -16,7 +16,7 @@ def test_listeners_hear_in_order_once() -> None:
     assert pending.value == 7
 
 
-def test_every_listener_hears_although_one_fails() -> None:
+def test_every_listener_is_called_although_one_fails() -> None:
     heard: list[int] = []
 
     def fail(_value: int) -> None:
@@ -31,13 +31,13 @@ def test_every_listener_hears_although_one_fails() -> None:
     assert pending.value == 7
 
 
-def test_a_late_listener_hears_at_once() -> None:
+def test_a_late_listener_is_called_at_once() -> None:
     heard: list[int] = []
     completed(3).then(heard.append)
     assert heard == [3]
 
 
-def test_a_listener_added_while_telling_hears_too() -> None:
+def test_a_listener_added_during_complete_is_called_too() -> None:
     heard: list[int] = []
     pending: Pending[int] = Pending()
     pending.then(lambda _value: pending.then(heard.append))
@@ -45,7 +45,7 @@ def test_a_listener_added_while_telling_hears_too() -> None:
     assert heard == [1]
 
 
-def test_who_is_forgotten_hears_nothing() -> None:
+def test_a_removed_listener_is_not_called() -> None:
     heard: list[str] = []
 
     def first(_value: int) -> None:

@@ -31,7 +31,7 @@ def test_a_timer_set_while_running_waits_for_the_next_turn() -> None:
     assert timers.next_ms() == 2
 
 
-def test_a_timer_that_sets_itself_for_the_past_holds_nobody() -> None:
+def test_a_timer_that_sets_itself_for_the_past_does_not_hold_the_loop() -> None:
     ran: list[str] = []
     timers = Timers()
 
@@ -72,7 +72,7 @@ def test_cancelling_what_was_just_set_keeps_the_count() -> None:
     assert timers.next_ms() is None
 
 
-def test_the_host_is_told_of_an_earlier_deadline_only() -> None:
+def test_on_earlier_is_called_for_an_earlier_deadline_only() -> None:
     told: list[int] = []
     timers = Timers(on_earlier=told.append)
     timers.at(10, lambda: None)
@@ -81,7 +81,7 @@ def test_the_host_is_told_of_an_earlier_deadline_only() -> None:
     assert told == [10, 5]
 
 
-def test_a_deadline_that_was_put_off_is_told_again() -> None:
+def test_on_earlier_is_called_for_a_postponed_deadline() -> None:
     """A loop once slept until the session of 10 s ended, with an answer that was due at once."""
     told: list[int] = []
     timers = Timers(on_earlier=told.append)

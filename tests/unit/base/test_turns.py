@@ -184,7 +184,7 @@ def test_heavy_ones_leave_room_for_light_ones(turns: ScriptedTurns) -> None:
         assert not turns.may_handle(heavy=True)
 
 
-def test_a_failing_listener_leaves_the_others_their_turn(turns: ScriptedTurns) -> None:
+def test_a_failing_listener_does_not_stop_the_others(turns: ScriptedTurns) -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -197,7 +197,7 @@ def test_a_failing_listener_leaves_the_others_their_turn(turns: ScriptedTurns) -
     assert called == ["b"]
 
 
-def test_the_nodes_own_work_has_a_slice_whatever_peers_send(turns: ScriptedTurns) -> None:
+def test_the_nodes_own_work_has_a_slice_of_each_turn(turns: ScriptedTurns) -> None:
     seen: list[str] = []
     for name in "abcdefgh":
         turns.run(work(turns, name, 1_000, seen), size=LARGE, gone=alive())

@@ -23,9 +23,9 @@ from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.controller.brokers import UNFENCE, fencing_records, register_broker
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules, come_back
+from ottla.controller.elections import Rules, elect_after_unfencing
 from ottla.controller.liveness import BrokerLiveness
-from ottla.controller.partition_change import Election, Wish, change
+from ottla.controller.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision
 from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict
@@ -278,7 +278,7 @@ class ReplicasWorld:
         broker = self.image.brokers[node_id]
         if broker.fenced:
             self.commit(
-                *come_back(self.image, self.context.config, node_id),
+                *elect_after_unfencing(self.image, self.context.config, node_id),
                 BrokerRegistrationChangeRecord(
                     broker_id=node_id, broker_epoch=broker.epoch, fenced=UNFENCE
                 ),
@@ -289,9 +289,9 @@ class ReplicasWorld:
         state = self.state
         if node_id in state.isr and self.image.brokers[node_id].active and state.leader != node_id:
             others = [each for each in state.replicas if each != node_id]
-            wish = Wish(replicas=(node_id, *others), election=Election.PREFERRED)
+            wish = PartitionTarget(replicas=(node_id, *others), election=Election.PREFERRED)
             around = Rules(self.image, self.context.config).change_context("t")
-            record = change(TOPIC_ID, 0, state, wish, around)
+            record = build_change(TOPIC_ID, 0, state, wish, around)
             self.commit(*(() if record is None else (record,)))
 
     @property

@@ -21,13 +21,13 @@ from ottla.broker.following import (
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, batch_crc, iter_headers
 
-from ..log.support import World, append, batch
+from ..log.support import Environment, append, batch
 
 ROUNDS_MAX = 20
 
 
 def new_log() -> PartitionLog:
-    return World().open()
+    return Environment().open()
 
 
 def lead(log: PartitionLog, epoch: int, *sizes: int) -> None:

@@ -24,9 +24,9 @@ from ottla.base.timers import Timers
 from ottla.broker.idle import IdleTopics, Kept
 from ottla.broker.metrics import TopicMetrics
 from ottla.controller.idle import (
-    LOOKS_MAX,
-    IdleBoard,
+    REPORT_INTERVALS_MAX,
     IdleReport,
+    IdleReports,
     IdleRow,
     due_topics,
     replicas_of,
@@ -53,7 +53,7 @@ from .world import TOPIC_ID, node_config
 
 INTERVAL_MS = 1_000
 TTL_MS = 10_000
-BLIND_MS = LOOKS_MAX * INTERVAL_MS
+BLIND_MS = REPORT_INTERVALS_MAX * INTERVAL_MS
 OFFSETS_ID = Uuid(b"o" * 16)
 BROKERS = (1, 2, 3)
 CONFIG = node_config({"ottla.topic.idle.check.interval.ms": str(INTERVAL_MS)})
@@ -133,7 +133,7 @@ class Machine:
         return self.town.now_ms + self.offset_ms
 
     def call(self, request: ReportIdleTopicsRequest, *, timeout_ms: int) -> Pending[object]:
-        return self.town.heard(request)
+        return self.town.last_report(request)
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Town:
     """A cluster; `uses` are true times, `gone_ms` is when the topic went."""
 
     image: ClusterImage = EMPTY
-    board: IdleBoard = field(default_factory=IdleBoard)
+    board: IdleReports = field(default_factory=IdleReports)
     now_ms: int = 0
     wall_ms: int = 0
     epoch: int = 1
@@ -179,7 +179,7 @@ class Town:
 
     # -- the controller ------------------------------------------------------------------------
 
-    def heard(self, request: ReportIdleTopicsRequest) -> Pending[object]:
+    def last_report(self, request: ReportIdleTopicsRequest) -> Pending[object]:
         answer: Pending[object] = Pending()
         if self.network == "works":
             self.decide(request, answer)
@@ -318,7 +318,7 @@ class Town:
         self.epoch += 1
         self.write()
         if self.epoch % 2:
-            self.board = IdleBoard()
+            self.board = IdleReports()
 
     def deliver(self) -> None:
         for request, answer in self.delayed:

@@ -409,7 +409,7 @@ def test_nothing_is_asked_before_a_truncation_is_durable() -> None:
     sender.answer(answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=2))))
     assert (log.log_end_offset, sender.sent) == (5, [])
     world.workers.run()
-    assert (log.log_end_offset, log.cut_unflushed) == (2, False)
+    assert (log.log_end_offset, log.truncation_unflushed) == (2, False)
     ((request, _, _),) = sender.sent
     assert asked(request) == {0: (2, 0)}
 

@@ -1,8 +1,8 @@
 """What a broker makes of a controller's requests is what the controller's image says.
 
-Method: the histories of `test_telling_histories`, told to the broker's own reading of the three
-requests instead of a model of it. After each delta the broker's image must hold the same topics,
-ids, leaders, in-sync replicas and epochs, and of what it hosts what only LeaderAndIsr tells, too.
+Method: the histories of `test_broker_request_histories`, read by the broker's own code for the
+three requests instead of a model of it. After each delta the broker's image must hold the same
+topics, ids, leaders, in-sync replicas and epochs, and of its replicas what only LeaderAndIsr holds.
 Folders are each side's own; brokers' epochs are not told. Whatever a broker was ordered to delete,
 a copy of the order that is read at any later time deletes nothing of what it hosts then.
 """

@@ -50,7 +50,7 @@ def topic(name: str, partitions: int = 1, **more: Any) -> MetadataResponseTopic:
 
 
 class FakeBroker:
-    """Broker 1. `topics` is what Metadata tells; `asked` all requests.
+    """Broker 1. `topics`: those in Metadata; `received`: all requests.
 
     `others` are brokers by id, with their racks, of which only the ids exist: all are at this
     one's address. `rack` is its own.
@@ -60,7 +60,7 @@ class FakeBroker:
         self.topics: list[MetadataResponseTopic] = []
         self.others: dict[int, str | None] = {}
         self.rack: str | None = None
-        self.asked: list[Any] = []
+        self.received: list[Any] = []
         self._answers: dict[type, Answer] = {
             MetadataRequest: self._metadata,
             FindCoordinatorRequest: self._coordinator,
@@ -76,21 +76,21 @@ class FakeBroker:
 
     def requests(self, kind: type) -> list[Any]:
         """Return the requests of one kind that came, in order."""
-        return [each for each in self.asked if isinstance(each, kind)]
+        return [each for each in self.received if isinstance(each, kind)]
 
     def be_controller(self, node_id: int = 1, *, active: "FakeBroker | None" = None) -> None:
         """Answer DescribeCluster as a controller; `active` is another one, with the next id."""
-        told = [(node_id, self.port)] + ([] if active is None else [(node_id + 1, active.port)])
+        nodes = [(node_id, self.port)] + ([] if active is None else [(node_id + 1, active.port)])
 
         def describe(request: cluster_wire.DescribeClusterRequest) -> Any:
             return cluster_wire.DescribeClusterResponse(
                 error_code=0,
                 endpoint_type=request.endpoint_type,
                 cluster_id="some-cluster",
-                controller_id=told[-1][0],
+                controller_id=nodes[-1][0],
                 brokers=tuple(
                     cluster_wire.DescribeClusterBroker(broker_id=each, host="127.0.0.1", port=port)
-                    for each, port in told
+                    for each, port in nodes
                 ),
             )
 
@@ -124,7 +124,7 @@ class FakeBroker:
     def _respond(self, request: Any) -> Any:
         if isinstance(request, ApiVersionsRequest):
             return self._versions()
-        self.asked.append(request)
+        self.received.append(request)
         return self._answers[type(request)](request)
 
     def _versions(self) -> ApiVersionsResponse:
@@ -140,9 +140,9 @@ class FakeBroker:
         wanted = None if request.topics is None else {each.name for each in request.topics}
         known = {each.name: each for each in self.topics}
         if wanted is None:
-            told = list(self.topics)
+            topics = list(self.topics)
         else:
-            told = [
+            topics = [
                 known.get(name) or MetadataResponseTopic(error_code=3, name=name, partitions=())
                 for name in sorted(name or "" for name in wanted)
             ]
@@ -151,7 +151,7 @@ class FakeBroker:
             for node_id, rack in {1: self.rack, **self.others}.items()
         )
         return MetadataResponse(
-            brokers=brokers, cluster_id="c", controller_id=1, topics=tuple(told)
+            brokers=brokers, cluster_id="c", controller_id=1, topics=tuple(topics)
         )
 
     def _coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

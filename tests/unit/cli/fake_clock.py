@@ -2,7 +2,7 @@
 
 
 class Clock:
-    """Time that passes where somebody waits."""
+    """Time that passes only in waits."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -39,7 +39,7 @@ def test_a_close_that_fails_has_ended() -> None:
         closing.is_closed(consumer)
 
 
-def test_people_are_told_of_a_client_that_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_is_left_open_prints_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     consumer = Closing()
     closing.close(consumer, within=0.0)
     assert "did not close within 0 s" in capsys.readouterr().err

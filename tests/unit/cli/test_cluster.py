@@ -17,7 +17,7 @@ def serve(broker: FakeBroker) -> None:
     """Three brokers, of which one is fenced."""
 
     def describe(request: wire.DescribeClusterRequest) -> Any:
-        told = [
+        nodes = [
             wire.DescribeClusterBroker(broker_id=2, host="localhost", port=9093, is_fenced=True),
             wire.DescribeClusterBroker(broker_id=1, host="localhost", port=9092, rack="left"),
             wire.DescribeClusterBroker(broker_id=30, host="far", port=19092),
@@ -25,7 +25,7 @@ def serve(broker: FakeBroker) -> None:
         return wire.DescribeClusterResponse(
             error_code=0,
             cluster_id="some-cluster",
-            brokers=tuple(e for e in told if request.include_fenced_brokers or not e.is_fenced),
+            brokers=tuple(e for e in nodes if request.include_fenced_brokers or not e.is_fenced),
         )
 
     broker.answer(wire.DescribeClusterRequest, describe)
@@ -37,7 +37,7 @@ def test_the_clusters_id(run: Run, broker: FakeBroker) -> None:
     assert (ran.code, ran.out) == (0, "Cluster ID: some-cluster\n")
 
 
-def test_the_endpoints_of_living_brokers(run: Run, broker: FakeBroker) -> None:
+def test_the_endpoints_of_live_brokers(run: Run, broker: FakeBroker) -> None:
     serve(broker)
     ran = run("cluster", "list-endpoints", "--bootstrap-server", broker.address)
     assert ran.out.splitlines() == [
@@ -49,8 +49,8 @@ def test_the_endpoints_of_living_brokers(run: Run, broker: FakeBroker) -> None:
 
 def test_the_endpoints_of_fenced_brokers_too(run: Run, broker: FakeBroker) -> None:
     serve(broker)
-    told = ("--bootstrap-server", broker.address, "--include-fenced-brokers")
-    lines = run("cluster", "list-endpoints", *told).out.splitlines()
+    arguments = ("--bootstrap-server", broker.address, "--include-fenced-brokers")
+    lines = run("cluster", "list-endpoints", *arguments).out.splitlines()
     assert [line.split()[0::4] for line in lines[1:]] == [
         ["1", "unfenced"],
         ["2", "fenced"],
@@ -112,11 +112,11 @@ def test_an_id_that_no_broker_can_have(run: Run) -> None:
         assert f"--id {number}: expected 0 to 2147483647" in ran.err
 
 
-def test_over_zookeeper_nobody_unregisters(run: Run, broker: FakeBroker) -> None:
+def test_unregister_is_refused_in_zookeeper_mode(run: Run, broker: FakeBroker) -> None:
     """Brokers there do not serve the request; it says so, and why."""
     ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "3")
     assert ran.code == 1
     assert ran.err == (
         f"ottla cluster: the cluster at {broker.address} does not serve UnregisterBroker: "
-        "expected a KRaft cluster, not one over ZooKeeper\n"
+        "expected a KRaft cluster, not ZooKeeper mode\n"
     )

@@ -102,7 +102,7 @@ LINE = (
 )
 
 
-def test_describe_shows_what_is_set_dynamically(run: Run, broker: FakeBroker) -> None:
+def test_describe_shows_dynamic_configs(run: Run, broker: FakeBroker) -> None:
     broker.answer(describe_wire.DescribeConfigsRequest, described)
     ran = configs(run, broker, "--describe", "--entity-type", "topics", "--entity-name", "t")
     assert ran == (0, "Dynamic configs for topic t are:\n" + LINE, "")
@@ -119,7 +119,7 @@ def test_describe_all(run: Run, broker: FakeBroker) -> None:
     )
 
 
-def test_describe_without_a_name_takes_all_of_the_type(run: Run, broker: FakeBroker) -> None:
+def test_describe_without_a_name_shows_all_of_the_type(run: Run, broker: FakeBroker) -> None:
     broker.answer(describe_wire.DescribeConfigsRequest, described)
     broker.topics = [topic("b"), topic("a")]
     ran = configs(run, broker, "--describe", "--entity-type", "topics")
@@ -134,7 +134,7 @@ def test_describe_without_a_name_takes_all_of_the_type(run: Run, broker: FakeBro
 
 
 def test_a_controller_describes_itself(run: Run, broker: FakeBroker) -> None:
-    """It is found through another one; the active one is asked for what is not a node's own."""
+    """It is found through another one; configs that are not a node's go to the active one."""
     other = FakeBroker()
     for each in (broker, other):
         each.answer(describe_wire.DescribeConfigsRequest, described)
@@ -206,7 +206,7 @@ def test_alter_of_the_default_of_brokers(run: Run, broker: FakeBroker) -> None:
     assert (request.resources[0].resource_type, request.resources[0].resource_name) == (4, "")
 
 
-def test_only_what_is_set_can_be_unset(run: Run, broker: FakeBroker) -> None:
+def test_only_dynamic_configs_can_be_unset(run: Run, broker: FakeBroker) -> None:
     broker.answer(describe_wire.DescribeConfigsRequest, described)
     ran = configs(run, broker, "--alter", "--topic", "t", "--delete-config", "cleanup.policy")
     assert ran.code == 1

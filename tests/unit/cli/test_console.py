@@ -47,9 +47,9 @@ def test_the_clients_options_under_both_names(
     assert given_properties(kind, str(file), given, None, []) == now
     assert capsys.readouterr() == ("", "")
     assert given_properties(kind, None, [], str(file), given) == now
-    said = capsys.readouterr()
-    assert said.out == "", "records stand there"
-    assert [line.split()[1] for line in said.err.splitlines()] == [
+    captured = capsys.readouterr()
+    assert captured.out == "", "stdout is for records"
+    assert [line.split()[1] for line in captured.err.splitlines()] == [
         f"--{kind}.config",
         f"--{kind}-property",
     ]
@@ -114,7 +114,7 @@ def test_offsets() -> None:
         (("t", None, 0, "5", True), "--from-beginning cannot be used with --offset"),
     ],
 )
-def test_what_does_not_fit(
+def test_options_that_cannot_be_combined(
     given: tuple[str | None, str | None, int | None, str | None, bool], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):

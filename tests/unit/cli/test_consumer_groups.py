@@ -72,7 +72,7 @@ def end_at(offset: int) -> Any:
     )
 
 
-def test_offsets_of_a_topic_that_is_gone_have_no_end(run: Run, broker: FakeBroker) -> None:
+def test_offsets_of_a_deleted_topic_have_no_log_end(run: Run, broker: FakeBroker) -> None:
     broker.topics = [topic("here")]
     broker.answer(describe_wire.DescribeGroupsRequest, describe_as("Stable"))
     broker.answer(fetch_wire.OffsetFetchRequest, commit_as(("gone", 0, 3), ("here", 0, 4)))
@@ -84,7 +84,7 @@ def test_offsets_of_a_topic_that_is_gone_have_no_end(run: Run, broker: FakeBroke
     ]
 
 
-def test_a_rebalance_is_told(run: Run, broker: FakeBroker) -> None:
+def test_a_rebalance_prints_a_warning(run: Run, broker: FakeBroker) -> None:
     broker.answer(describe_wire.DescribeGroupsRequest, describe_as("PreparingRebalance"))
     ran = groups(run, broker, "--describe", "--group", "g", "--state")
     assert ran.err == "\nWarning: Consumer group 'g' is rebalancing.\n"

@@ -1,4 +1,4 @@
-"""`ottla delete-records`: its JSON, and what it asks of leaders and prints."""
+"""`ottla delete-records`: its JSON, its requests to leaders and its output."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_offsets() -> None:
         (
             '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}, '
             '{"topic": "t", "partition": 0, "offset": 2}]}',
-            "partition t-0 is there twice: expected it once",
+            "partition t-0 is listed twice: expected it once",
         ),
     ],
 )

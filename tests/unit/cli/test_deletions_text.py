@@ -17,20 +17,20 @@ from ottla.metadata.deletions import (
     SUCCESSFUL,
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 
 ID = Uuid(bytes(range(16)))
-LOST = Standing(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
-UNDELETABLE = Standing(
+LOST = ReplicaStatus(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
+UNDELETABLE = ReplicaStatus(
     DeletionState.INELIGIBLE, Reason.FOLDER_FAILED, int(Error.KAFKA_STORAGE_ERROR)
 )
-REFUSED = Standing(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
-GIVEN_UP = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
+REFUSED = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
+GIVEN_UP = ReplicaStatus(DeletionState.ABANDONED, Reason.UNREGISTERED)
 ASKED_MS = 1_700_000_000_123
 NEW = DeletionImage(topic_id=ID, name="orders", policy=Policy.AT_ONCE, asked_ms=ASKED_MS)
 
@@ -43,12 +43,12 @@ def made(policy: Policy = Policy.AT_ONCE, **more: object) -> DeletionImage:
 def test_the_table_has_a_line_for_each_group_of_replicas() -> None:
     """Brokers whose replicas are equally far, of the same partitions, share one."""
     going = (
-        NEW.with_standing(1, SUCCESSFUL, (0, 1, 2))
-        .with_standing(2, SUCCESSFUL, (0, 1, 2))
-        .with_standing(3, BROKER_DOWN, (0, 1))
-        .with_standing(3, REFUSED, (2,))
+        NEW.with_status(1, SUCCESSFUL, (0, 1, 2))
+        .with_status(2, SUCCESSFUL, (0, 1, 2))
+        .with_status(3, BROKER_DOWN, (0, 1))
+        .with_status(3, REFUSED, (2,))
     )
-    done = made(name="t", finished_ms=ASKED_MS + 2_000, remote=Remote.PURGED).with_standing(
+    done = made(name="t", finished_ms=ASKED_MS + 2_000, remote=Remote.PURGED).with_status(
         1, GIVEN_UP, (0, 1, 2, 4)
     )
     assert list(table_lines([going, done])) == [
@@ -68,7 +68,7 @@ def test_the_table_has_a_line_for_each_group_of_replicas() -> None:
 
 
 def test_a_deletion_that_has_not_begun_shows_no_replicas() -> None:
-    halted = made(Policy.CLASSIC, halted=Halt.PREFERRED_ELECTION)
+    halted = made(Policy.CLASSIC, halted=HaltReason.PREFERRED_ELECTION)
     _, line, tier = table_lines([halted])
     assert re.fullmatch(r"orders .*Z  -  +halted: preferred election  -", line)
     assert tier == "  remote tier: none"
@@ -78,10 +78,10 @@ def test_a_deletion_that_has_not_begun_shows_no_replicas() -> None:
     ("deletion", "state"),
     [
         (made(Policy.CLASSIC), "queued"),
-        (made(Policy.CLASSIC, halted=Halt.REASSIGNMENT), "halted"),
-        (NEW.with_standing(1, STARTED, (0,)), "under way"),
+        (made(Policy.CLASSIC, halted=HaltReason.REASSIGNMENT), "halted"),
+        (NEW.with_status(1, STARTED, (0,)), "under way"),
         (made(finished_ms=1), "finished"),
-        (made(finished_ms=1, halted=Halt.REASSIGNMENT), "finished"),
+        (made(finished_ms=1, halted=HaltReason.REASSIGNMENT), "finished"),
     ],
 )
 def test_states(deletion: DeletionImage, state: str) -> None:
@@ -91,11 +91,11 @@ def test_states(deletion: DeletionImage, state: str) -> None:
 
 def test_the_json_has_all_that_is_known() -> None:
     going = (
-        made(halted=Halt.REASSIGNMENT, remote=Remote.PENDING)
-        .with_standing(3, REFUSED, (2, 1))
-        .with_standing(3, STARTED, (0,))
+        made(halted=HaltReason.REASSIGNMENT, remote=Remote.PENDING)
+        .with_status(3, REFUSED, (2, 1))
+        .with_status(3, STARTED, (0,))
     )
-    done = made(finished_ms=ASKED_MS + 1).with_standing(1, GIVEN_UP, (0,))
+    done = made(finished_ms=ASKED_MS + 1).with_status(1, GIVEN_UP, (0,))
     assert json.loads(json_text([going, done])) == {
         "deletions": [
             {
@@ -149,54 +149,56 @@ def test_the_json_has_all_that_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deletion", "said"),
+    ("deletion", "text"),
     [
-        (made(Policy.CLASSIC), "the controller has not begun"),
-        (made(Policy.CLASSIC, halted=Halt.REASSIGNMENT), "reassign-partitions --cancel"),
-        (made(Policy.CLASSIC, halted=Halt.PREFERRED_ELECTION), "preferred election"),
-        (NEW.with_standing(2, BROKER_DOWN, (0,)), "broker 2 is down: start it, or .*unregister"),
+        (made(Policy.CLASSIC), "the controller has not started"),
+        (made(Policy.CLASSIC, halted=HaltReason.REASSIGNMENT), "reassign-partitions --cancel"),
+        (made(Policy.CLASSIC, halted=HaltReason.PREFERRED_ELECTION), "preferred leader election"),
+        (NEW.with_status(2, BROKER_DOWN, (0,)), "broker 2 is down: start it; if .*unregister"),
         (
-            made(Policy.CLASSIC).with_standing(2, BROKER_DOWN, (0,)),
-            "broker 2 is down: start it, or .*empty log folders",
+            made(Policy.CLASSIC).with_status(2, BROKER_DOWN, (0,)),
+            "broker 2 is down: start it; if .*empty log directories",
         ),
         (
-            NEW.with_standing(2, BROKER_DOWN, (0,)).with_standing(3, BROKER_DOWN, (1,)),
+            NEW.with_status(2, BROKER_DOWN, (0,)).with_status(3, BROKER_DOWN, (1,)),
             "brokers 2-3 are down: start them",
         ),
-        (NEW.with_standing(2, LOST, (0,)), "a log directory of broker 2 is offline: mend it and"),
+        (NEW.with_status(2, LOST, (0,)), "a log directory of broker 2 is offline: repair it and"),
         (
-            NEW.with_standing(2, UNDELETABLE, (0,)),
-            "broker 2 cannot delete replica directories: its log names each path and the reason; "
-            "mend that, and the broker tries again within a minute",
+            NEW.with_status(2, UNDELETABLE, (0,)),
+            "broker 2 cannot delete partition directories: its log names each path and the reason; "
+            "repair that, and the broker retries within a minute",
         ),
-        (NEW.with_standing(2, REFUSED, (0,)), "broker 2 refused .KAFKA_STORAGE_ERROR"),
-        (NEW.with_standing(2, STARTED, (0,)), "broker 2 has not confirmed yet"),
+        (NEW.with_status(2, REFUSED, (0,)), "broker 2 returned KAFKA_STORAGE_ERROR"),
+        (NEW.with_status(2, STARTED, (0,)), "broker 2 has not confirmed yet"),
         (
-            made(remote=Remote.PENDING).with_standing(2, SUCCESSFUL, (0,)),
+            made(remote=Remote.PENDING).with_status(2, SUCCESSFUL, (0,)),
             "remote tier is not purged",
         ),
-        (NEW.with_standing(2, SUCCESSFUL, (0,)), "the controller has not closed it yet"),
+        (NEW.with_status(2, SUCCESSFUL, (0,)), "the controller has not closed it yet"),
     ],
 )
-def test_what_is_open_says_why_and_what_helps(deletion: DeletionImage, said: str) -> None:
+def test_open_deletions_are_listed_with_causes_and_remedies(
+    deletion: DeletionImage, text: str
+) -> None:
     [cause] = causes(deletion)
-    assert re.search(said, cause)
+    assert re.search(text, cause)
 
 
-def test_each_cause_is_said_and_what_is_over_is_not() -> None:
+def test_every_cause_is_listed_but_those_that_are_over() -> None:
     mixed = (
-        NEW.with_standing(1, GIVEN_UP, (0,))
-        .with_standing(2, BROKER_DOWN, (0,))
-        .with_standing(3, STARTED, (0,))
+        NEW.with_status(1, GIVEN_UP, (0,))
+        .with_status(2, BROKER_DOWN, (0,))
+        .with_status(3, STARTED, (0,))
     )
-    said = "; ".join(causes(mixed))
-    assert "broker 1" not in said
-    assert "broker 2 is down" in said
-    assert "broker 3 has not confirmed" in said
+    text = "; ".join(causes(mixed))
+    assert "broker 1" not in text
+    assert "broker 2 is down" in text
+    assert "broker 3 has not confirmed" in text
 
 
 def test_of_many_deletions_some_are_named() -> None:
-    many = [made(name=f"t{number}").with_standing(1, STARTED, (0,)) for number in range(5)]
+    many = [made(name=f"t{number}").with_status(1, STARTED, (0,)) for number in range(5)]
     text = open_text(many)
     assert "t2: " in text
     assert "t3: " not in text

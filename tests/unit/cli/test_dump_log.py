@@ -92,7 +92,7 @@ def test_records(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_a_damaged_batch_is_told_and_fails(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_batch_is_reported_and_fails(run: Run, tmp_path: Path) -> None:
     damaged = bytearray(FIRST)
     damaged[-1] ^= 1
     ran = dump(run, write(tmp_path, ".log", bytes(damaged) + SECOND))
@@ -100,7 +100,7 @@ def test_a_damaged_batch_is_told_and_fails(run: Run, tmp_path: Path) -> None:
     assert [line.rpartition(" ")[2] for line in ran.out.splitlines()[2:]] == ["false", "true"]
 
 
-def test_a_torn_end_is_told_and_fails(run: Run, tmp_path: Path) -> None:
+def test_a_torn_end_is_reported_and_fails(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path, ".log", FIRST + SECOND[:-3])
     ran = dump(run, path)
     assert ran.code == 1
@@ -109,7 +109,7 @@ def test_a_torn_end_is_told_and_fails(run: Run, tmp_path: Path) -> None:
     assert dump(run, path, "--max-bytes", str(len(FIRST))).code == 0
 
 
-def test_gaps_are_told_but_are_no_failure(run: Run, tmp_path: Path) -> None:
+def test_gaps_are_reported_but_are_no_failure(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path, ".log", FIRST + encode_batch([(None, b"w", (), 9)], base_offset=7))
     ran = dump(run, path, "--deep-iteration")
     assert (ran.code, ran.err) == (0, f"Non-consecutive offsets in {path}\n  1 is followed by 7\n")
@@ -236,7 +236,7 @@ def test_the_deletion_ledger_is_shown(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_leader_changes_are_told_as_kafka_4_1_does(run: Run, tmp_path: Path) -> None:
+def test_leader_changes_are_printed_as_by_kafka_4_1(run: Run, tmp_path: Path) -> None:
     data = leader_change_batch(
         leader_id=2, voters=(1, 2), granting_voters=(2,), base_offset=0, epoch=3, timestamp=9
     )

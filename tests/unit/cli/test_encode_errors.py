@@ -1,4 +1,4 @@
-"""What the encoder refuses is told with the field that it is about.
+"""Values that cannot be encoded are reported with their field.
 
 Method: requests are made with such values, and the encoder itself refuses them.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.encode_errors import is_text, refusal_of
+from ottla.cli.encode_errors import encode_failure, is_text
 from ottla.cli.errors import CommandError, UsageError
 from ottla.wire.codec import encode
 from ottla.wire.errors import EncodeError
@@ -29,7 +29,7 @@ OTHER_BYTES = b"\xff".decode(errors="surrogateescape")
 def refusal(request: Any, version: int) -> CommandError | UsageError:
     with pytest.raises(EncodeError) as caught:
         encode(request, version)
-    return refusal_of(request, caught.value)
+    return encode_failure(request, caught.value)
 
 
 def create(**fields: Any) -> CreateTopicsRequest:
@@ -40,9 +40,9 @@ def create(**fields: Any) -> CreateTopicsRequest:
 
 
 def test_numbers() -> None:
-    told = refusal(create(num_partitions=2**31), 7)
-    assert isinstance(told, CommandError)
-    assert str(told) == (
+    error = refusal(create(num_partitions=2**31), 7)
+    assert isinstance(error, CommandError)
+    assert str(error) == (
         "CreateTopics.topics.num_partitions 2147483648: expected -2147483648 to 2147483647"
     )
     assert "replication_factor -32769: expected -32768 to" in str(
@@ -58,9 +58,9 @@ def test_numbers_in_lists_of_lists() -> None:
 
 
 def test_text() -> None:
-    told = refusal(create(name=OTHER_BYTES), 7)
-    assert isinstance(told, UsageError)
-    assert str(told) == r"'\udcff': expected text in UTF-8 (CreateTopics.topics.name)"
+    error = refusal(create(name=OTHER_BYTES), 7)
+    assert isinstance(error, UsageError)
+    assert str(error) == r"'\udcff': expected text in UTF-8 (CreateTopics.topics.name)"
     assert is_text("ä\0")
     assert not is_text(OTHER_BYTES)
 
@@ -71,7 +71,7 @@ def test_what_a_version_lacks() -> None:
         topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),),
         timeout_ms=1,
     )
-    assert str(refusal(request, 0)).startswith("ElectLeaders cannot be said: ")
+    assert str(refusal(request, 0)).startswith("ElectLeaders cannot be encoded: ")
 
 
 def test_a_name_that_is_no_text(run: Run, broker: FakeBroker) -> None:
@@ -86,9 +86,9 @@ def test_a_name_that_is_no_text(run: Run, broker: FakeBroker) -> None:
     ]
 
 
-def test_a_name_that_nobody_would_read(run: Run, broker: FakeBroker) -> None:
+def test_a_name_too_long_to_read_is_shortened(run: Run, broker: FakeBroker) -> None:
     result = CreatableTopicResult(name="n" * 40_000, error_code=17, error_message="Too long.")
     broker.answer(CreateTopicsRequest, lambda _: CreateTopicsResponse(topics=(result,)))
     ran = run("topics", "--bootstrap-server", broker.address, "--create", "--topic", "n" * 40_000)
-    told = f"topic {'n' * 100}... (40000 characters): Too long. (INVALID_TOPIC_EXCEPTION)"
-    assert ran.err == f"ottla topics: {told}\n"
+    error = f"topic {'n' * 100}... (40000 characters): Too long. (INVALID_TOPIC_EXCEPTION)"
+    assert ran.err == f"ottla topics: {error}\n"

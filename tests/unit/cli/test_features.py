@@ -1,4 +1,4 @@
-"""`ottla features` prints what kafka-features.sh prints, and asks for what was meant.
+"""`ottla features` prints what kafka-features.sh prints, and sends the right requests.
 
 Method: the text is Kafka's, written out; a fake broker answers in the real protocol and tells
 features in ApiVersions.
@@ -17,7 +17,7 @@ from .conftest import Run
 from .fake_broker import FakeBroker
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-DEPRECATED = "--metadata is deprecated: --release-version says it of all\n"
+DEPRECATED = "--metadata is deprecated: use --release-version instead\n"
 
 
 class FeatureBroker(FakeBroker):
@@ -68,9 +68,7 @@ def asked(broker: FakeBroker) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_the_features_are_told_with_names_for_the_metadata_version(
-    run: Run, broker: FeatureBroker
-) -> None:
+def test_describe_names_the_metadata_version(run: Run, broker: FeatureBroker) -> None:
     ran = run("features", "--bootstrap-server", broker.address, "describe")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -90,7 +88,7 @@ def test_without_metadata_there_is_no_epoch(run: Run, broker: FeatureBroker) -> 
     assert ran.out.splitlines()[0].endswith("\tEpoch: -")
 
 
-def test_a_broker_that_tells_no_feature(run: Run) -> None:
+def test_a_broker_without_features(run: Run) -> None:
     """So do those of ZooKeeper clusters."""
     plain = FakeBroker()
     ran = run("features", "--bootstrap-server", plain.address, "describe")
@@ -106,7 +104,7 @@ def test_a_broker_that_tells_no_feature(run: Run) -> None:
         (("downgrade", "--unsafe"), UNSAFE_DOWNGRADE, "was downgraded to", "can be downgraded to"),
     ],
 )
-def test_levels_are_asked_for_in_one_request(
+def test_levels_are_updated_in_one_request(
     run: Run, broker: FeatureBroker, words: tuple[str, ...], kind: int, done: str, could_be: str
 ) -> None:
     grant(broker)
@@ -190,9 +188,9 @@ def test_the_metadata_version_alone(run: Run, broker: FeatureBroker) -> None:
     assert asked(broker) == [("metadata.version", 25, UPGRADE), ("ottla.version", 1, UPGRADE)]
 
 
-def test_what_levels_need(run: Run) -> None:
-    told = ("--feature", "metadata.version=25", "--feature", "ottla.version=0")
-    ran = run("features", "feature-dependencies", *told)
+def test_feature_dependencies(run: Run) -> None:
+    arguments = ("--feature", "metadata.version=25", "--feature", "ottla.version=0")
+    ran = run("features", "feature-dependencies", *arguments)
     assert ran.out == (
         "metadata.version=25 (4.0-IV3) has no dependencies.\nottla.version=0 has no dependencies.\n"
     )
@@ -211,7 +209,7 @@ def test_what_levels_need(run: Run) -> None:
         ),
     ],
 )
-def test_what_there_is_not(run: Run, words: tuple[str, ...], reason: str) -> None:
+def test_unknown_features_and_levels(run: Run, words: tuple[str, ...], reason: str) -> None:
     ran = run("features", "--bootstrap-server", "127.0.0.1:1", *words)
     assert (ran.code, ran.out) == (1, "")
     assert reason in ran.err
@@ -252,7 +250,7 @@ def test_what_there_is_not(run: Run, words: tuple[str, ...], reason: str) -> Non
         ),
     ],
 )
-def test_what_makes_no_sense(run: Run, words: tuple[str, ...], reason: str) -> None:
+def test_invalid_options(run: Run, words: tuple[str, ...], reason: str) -> None:
     ran = run("features", "--bootstrap-server", "127.0.0.1:1", *words)
     assert (ran.code, ran.out) == (2, "")
     assert reason in ran.err
@@ -288,7 +286,7 @@ def test_of_several_controllers_the_active_one_answers(run: Run, broker: Feature
     standby.close()
 
 
-def test_over_zookeeper_nobody_changes_levels(run: Run, broker: FeatureBroker) -> None:
+def test_levels_cannot_be_changed_in_zookeeper_mode(run: Run, broker: FeatureBroker) -> None:
     """Brokers there do not serve the request; it says so."""
     where = ("features", "--bootstrap-server", broker.address)
     ran = run(*where, "upgrade", "--feature", "a.version=3")
@@ -301,4 +299,4 @@ def test_a_cluster_over_zookeeper_has_no_levels_to_change(run: Run, broker: Feat
     where = ("--bootstrap-server", broker.address)
     ran = run("features", *where, "upgrade", "--feature", "a.version=3")
     assert ran.code == 1
-    assert ran.err.endswith("expected a KRaft cluster, not one over ZooKeeper\n")
+    assert ran.err.endswith("expected a KRaft cluster, not ZooKeeper mode\n")

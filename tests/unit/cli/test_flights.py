@@ -13,8 +13,8 @@ year,month,day,dep_time,carrier,flight,tailnum,origin,dest,distance,hour,time_ho
 """
 
 
-def archive(folder: Path) -> Path:
-    path = folder / "flights.csv.zip"
+def archive(directory: Path) -> Path:
+    path = directory / "flights.csv.zip"
     with zipfile.ZipFile(path, "w") as zipped:
         zipped.writestr("flights.csv", ROWS)
     return path

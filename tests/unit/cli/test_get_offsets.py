@@ -59,7 +59,7 @@ def test_offsets_in_kafkas_order(run: Run, broker: FakeBroker) -> None:
     assert [p.timestamp for p in asked.topics[0].partitions] == [-2]
 
 
-def test_what_fails_is_skipped_and_told(run: Run, broker: FakeBroker) -> None:
+def test_failed_partitions_are_skipped_and_reported(run: Run, broker: FakeBroker) -> None:
     serve(broker)
     ran = run("get-offsets", "--bootstrap-server", broker.address, "--topic-partitions", "orders:2")
     assert (ran.code, ran.out) == (0, "")

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.cli.errors import UsageError
-from ottla.cli.group_options import STATES, TYPES, Wish, check, parse_names
+from ottla.cli.group_options import STATES, TYPES, GroupOptions, check, parse_names
 from ottla.cli.typing_app import fill_values
 
 from .conftest import Run
@@ -20,8 +20,8 @@ RESET = {"group": ("g",), "topic": ("t",)}
          "--all-groups"),
         ("describe", {"group": ("g",), "members": True, "state": ""}, "--describe takes one of "
          "--members, --offsets and --state"),
-        ("describe", {"group": ("g",), "state": "stable"}, "--state stable: --describe takes it "
-         "without a value"),
+        ("describe", {"group": ("g",), "state": "stable"}, "--state stable: expected no value "
+         "with --describe"),
         ("describe", {"group": ("g",), "type": ""}, "--type cannot be used with --describe"),
         ("delete", {"group": ("g",), "topic": ("t",)}, "--topic cannot be used with --delete"),
         ("delete", {}, "--delete needs --group or --all-groups"),
@@ -36,9 +36,11 @@ RESET = {"group": ("g",), "topic": ("t",)}
          "--by-duration, --to-datetime, --from-file, got --to-latest, --to-offset"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit(action: str, options: dict[str, object], message: str) -> None:
+def test_options_that_cannot_be_combined(
+    action: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
-        check(action, Wish(**options))  # type: ignore[arg-type]
+        check(action, GroupOptions(**options))  # type: ignore[arg-type]
     assert str(caught.value) == message
 
 
@@ -53,8 +55,8 @@ def test_what_does_not_fit(action: str, options: dict[str, object], message: str
         ("reset-offsets", {"all_groups": True, "from_file": "f"}),
     ],
 )
-def test_what_fits(action: str, options: dict[str, object]) -> None:
-    check(action, Wish(**options))  # type: ignore[arg-type]
+def test_options_that_can_be_combined(action: str, options: dict[str, object]) -> None:
+    check(action, GroupOptions(**options))  # type: ignore[arg-type]
 
 
 def test_names_in_any_case() -> None:

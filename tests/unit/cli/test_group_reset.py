@@ -33,7 +33,7 @@ def test_durations(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1Y", "P1W", "PT1", "soon"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(UsageError, match="--by-duration"):
         parse_duration_ms(text)
 
@@ -52,7 +52,7 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, milliseconds: int) -
 
 
 @pytest.mark.parametrize("text", ["", "2024-02-29", "yesterday", "2024-02-30T00:00:00.000"])
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     with pytest.raises(UsageError, match="--to-datetime"):
         parse_datetime_ms(text)
 

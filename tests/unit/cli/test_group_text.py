@@ -44,7 +44,7 @@ g               u               0          1               -               -    
     assert "\n".join(lines) == expected
 
 
-def test_columns_grow_with_what_is_in_them() -> None:
+def test_columns_widen_with_their_contents() -> None:
     long = "a-topic-with-a-long-name"
     _, heading, row = offset_lines(group(), {(long, 0): 1}, {(long, 0): 1})
     assert heading.index("PARTITION") == row.index(" 0 ") + 1 == 16 + len(long) + 1

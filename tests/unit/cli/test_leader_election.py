@@ -1,4 +1,4 @@
-"""`ottla leader-election` against a fake broker: what it asks, what it prints, how it exits."""
+"""`ottla leader-election` against a fake broker: requests, output, exit codes."""
 
 from pathlib import Path
 from typing import Any

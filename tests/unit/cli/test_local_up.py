@@ -1,4 +1,4 @@
-"""Which cluster `ottla up` runs: what the folder holds, unless the options say otherwise.
+"""Which cluster `ottla up` runs: that of the data directory; options override it.
 
 And what it leaves behind where nothing could be started, and how the stop of nodes ends.
 """
@@ -26,12 +26,12 @@ from ottla.testing.readiness import absent_zookeeper
 from .conftest import Run
 
 
-def store(folder: Path, brokers: int, controllers: int, port: int) -> None:
+def store(directory: Path, brokers: int, controllers: int, port: int) -> None:
     nodes = [NodeEntry(plan) for plan in plan_nodes(brokers, controllers, port)]
-    cluster_file.save(folder, ClusterEntry(cluster_id="id", nodes=nodes))
+    cluster_file.save(directory, ClusterEntry(cluster_id="id", nodes=nodes))
 
 
-def test_a_new_folder(tmp_path: Path) -> None:
+def test_a_new_data_directory(tmp_path: Path) -> None:
     assert choose_plans(tmp_path, None, None, None) == plan_nodes(1, 0, 9092)
     assert choose_plans(tmp_path, 3, None, 7000) == plan_nodes(3, 0, 7000)
     assert choose_plans(tmp_path, 1, 1, None) == plan_nodes(1, 1, 9092)
@@ -43,7 +43,7 @@ def test_a_new_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("brokers", "controllers"), [(1, 0), (1, 1), (2, 0), (3, 0), (3, 1), (3, 3)]
 )
-def test_a_folder_in_use_keeps_its_cluster(tmp_path: Path, brokers: int, controllers: int) -> None:
+def test_a_data_directory_keeps_its_cluster(tmp_path: Path, brokers: int, controllers: int) -> None:
     store(tmp_path, brokers, controllers, 7000)
     assert choose_plans(tmp_path, None, None, None) == plan_nodes(brokers, controllers, 7000)
     assert choose_plans(tmp_path, None, None, 8000) == plan_nodes(brokers, controllers, 8000)
@@ -51,7 +51,7 @@ def test_a_folder_in_use_keeps_its_cluster(tmp_path: Path, brokers: int, control
 
 
 def test_ports_that_were_not_in_a_row_stay(tmp_path: Path) -> None:
-    """As in a folder that `ottla.testing.Cluster` left."""
+    """As in a data directory that `ottla.testing.Cluster` left."""
     plans = place_nodes(2, 0, [7000, 7777], [15_000])
     entry = ClusterEntry(cluster_id="id", nodes=[NodeEntry(plan) for plan in plans])
     cluster_file.save(tmp_path, entry)
@@ -78,25 +78,25 @@ def test_numbers_out_of_range_are_wrong_usage(
 # -- over ZooKeeper ------------------------------------------------------------------------------
 
 
-def store_over_zookeeper(folder: Path, own_port: int | None, connect: str) -> None:
+def store_over_zookeeper(directory: Path, own_port: int | None, connect: str) -> None:
     nodes = [NodeEntry(plan) for plan in plan_brokers(2, 7000, own_port)]
-    cluster_file.save(folder, ClusterEntry(cluster_id="", nodes=nodes, zookeeper=connect))
+    cluster_file.save(directory, ClusterEntry(cluster_id="", nodes=nodes, zookeeper=connect))
 
 
-def test_a_new_folder_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
+def test_a_new_data_directory_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
     first = free_ports(1)[0]
     assert stored_zookeeper(tmp_path) is None
     plans, connect = choose_brokers(tmp_path, 3, None, first, "")
-    own = plans[-1].port  # first + 200, unless somebody has that.
+    own = plans[-1].port  # first + 200, unless that is taken.
     assert (plans, connect) == (plan_brokers(3, first, own), f"{HOST}:{own}")
 
 
-def test_a_zookeeper_that_runs_already_is_nobodys_node(tmp_path: Path) -> None:
+def test_an_existing_zookeeper_is_not_a_node(tmp_path: Path) -> None:
     for given in ("zk1", "zk1:2181", "zk1:2181,zk2:2182/some/path"):
         assert choose_brokers(tmp_path, None, 0, None, given) == (plan_brokers(1, 9092), given)
 
 
-def test_a_folder_over_zookeeper_stays_over_it(tmp_path: Path) -> None:
+def test_a_zookeeper_cluster_stays_in_zookeeper_mode(tmp_path: Path) -> None:
     (own,) = free_ports(1)
     store_over_zookeeper(tmp_path, own, f"{HOST}:{own}")
     assert stored_zookeeper(tmp_path) == ""
@@ -104,13 +104,13 @@ def test_a_folder_over_zookeeper_stays_over_it(tmp_path: Path) -> None:
     assert choose_brokers(tmp_path, None, None, None, "") == expected
 
 
-def test_a_folder_over_anothers_zookeeper_goes_on_with_it(tmp_path: Path) -> None:
+def test_a_cluster_keeps_its_external_zookeeper(tmp_path: Path) -> None:
     store_over_zookeeper(tmp_path, None, "zk1:2181/path")
     assert stored_zookeeper(tmp_path) == "zk1:2181/path"
 
 
 @pytest.mark.parametrize("given", ["/path", "zk1:port", "zk1,,zk2", "zk1 zk2", "http://zk1"])
-def test_what_names_no_servers(tmp_path: Path, given: str) -> None:
+def test_invalid_connect_strings(tmp_path: Path, given: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         choose_brokers(tmp_path, None, None, None, given)
 
@@ -122,7 +122,7 @@ def test_there_are_no_controllers_over_zookeeper(tmp_path: Path) -> None:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody else has, out of the range of outgoing connections.
+    """A port in use, outside the range of outgoing connections.
 
     Those that a node would have with it are free: its broker's is this one or 200 below.
     """
@@ -139,15 +139,15 @@ def taken() -> Iterator[int]:
 def test_a_cluster_of_which_no_node_could_start_leaves_nothing(
     run: Run, tmp_path: Path, taken: int
 ) -> None:
-    folder = tmp_path / "cluster"
+    directory = tmp_path / "cluster"
     for brokers in ("1", "2"):
-        ran = run("up", "--data-dir", str(folder), "--port", str(taken), "--brokers", brokers)
+        ran = run("up", "--data-dir", str(directory), "--port", str(taken), "--brokers", brokers)
         assert ran.code == 1
         assert f"port {taken} for the broker listener of node 1 is in use" in ran.err
-        assert not folder.exists()
+        assert not directory.exists()
 
 
-def test_what_was_in_the_folder_stays(run: Run, tmp_path: Path, taken: int) -> None:
+def test_other_files_in_the_data_directory_are_kept(run: Run, tmp_path: Path, taken: int) -> None:
     for names in ([], ["mine"]):
         for name in names:
             (tmp_path / name).write_text("")
@@ -192,12 +192,12 @@ def test_a_cluster_that_fails_as_it_starts_keeps_its_ports(
     assert {path: after[path] for path in before} == before
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(directory: Path) -> dict[Path, bytes]:
     """Return every file with what is in it."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_a_cluster_that_runs_in_part_says_what_helps(run: Run, tmp_path: Path) -> None:
+def test_a_partly_running_cluster_names_the_remedies(run: Run, tmp_path: Path) -> None:
     engine = LocalCluster(tmp_path, bound=False)
     entry = engine.prepare(plan_nodes(3, 0, free_ports(1)[0]), {})
     entry.nodes[1].process = identify(os.getpid())
@@ -231,31 +231,31 @@ def test_each_port_has_a_purpose() -> None:
     }  # fmt: skip
 
 
-def test_an_ensemble_that_is_not_there_is_told(taken: int) -> None:
+def test_an_unreachable_ensemble_is_reported(taken: int) -> None:
     (free,) = free_ports(1)
     assert absent_zookeeper(None) is None
     assert absent_zookeeper(f"{HOST}:{free},{HOST}:{taken}/a") is None
-    nobody = f"{HOST}:{free},{HOST}:{free}/a"
-    assert absent_zookeeper(nobody) == f"ZooKeeper at {nobody}"
+    absent = f"{HOST}:{free},{HOST}:{free}/a"
+    assert absent_zookeeper(absent) == f"ZooKeeper at {absent}"
 
 
 class Stoppable:
-    """What stopping asks of a cluster's engine. `killed`: the nodes that do not end in time."""
+    """The part of LocalCluster that stopping uses. `killed`: the nodes that do not end in time."""
 
-    def __init__(self, living: int, killed: list[int]) -> None:
-        self._living = living
+    def __init__(self, running: int, killed: list[int]) -> None:
+        self._running = running
         self._killed = killed
 
     def alive(self) -> list[int]:
-        return list(range(self._living))
+        return list(range(self._running))
 
-    def stop(self, timeout: float, *, tell: Any) -> list[int]:
+    def stop(self, timeout: float, *, report: Any) -> list[int]:
         return self._killed
 
 
 def test_nodes_that_had_to_be_killed_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    def stop(living: int, *killed: int) -> int:
-        return stop_all(cast(LocalCluster, Stoppable(living, list(killed))), 30)
+    def stop(running: int, *killed: int) -> int:
+        return stop_all(cast(LocalCluster, Stoppable(running, list(killed))), 30)
 
     assert stop(0) == stop(3) == 0
     assert capsys.readouterr().out == "No node is running.\nStopped 3 nodes.\n"
@@ -301,14 +301,14 @@ for line in range(1, 200):
     left = line
     sys.settrace(trace)
     try:
-        local_up._stay(Engine())
+        local_up._run_until_signal(Engine())
     except KeyboardInterrupt:  # Before the handlers were set.
         sys.settrace(None)
 print("ended")
 """
 
 
-def test_ctrl_c_ends_the_watching_at_whatever_line_it_comes() -> None:
+def test_ctrl_c_ends_the_watch_loop_at_any_line() -> None:
     """Also within the wait itself, whose lock a handler must not want."""
     program = f"import sys; sys.path[:] = {sys.path!r}\n{WATCHED_BY_SIGNALS}"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.main import COMMANDS, NOT_YET
+from ottla.cli.main import COMMANDS, RESERVED
 
 from .conftest import Run
 
@@ -23,7 +23,7 @@ def test_without_arguments_it_lists_every_command(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_tells_the_version(run: Run, name: str) -> None:
+def test_every_command_prints_the_version(run: Run, name: str) -> None:
     from ottla import __version__
 
     assert run(name, "--version") == (0, f"ottla {__version__}\n", "")
@@ -41,7 +41,7 @@ def test_an_unknown_command_is_wrong_usage_and_gets_a_hint(run: Run) -> None:
     assert ran.err == "ottla: there is no command 'topic': did you mean topics?\n"
 
 
-@pytest.mark.parametrize("name", sorted(NOT_YET))
+@pytest.mark.parametrize("name", sorted(RESERVED))
 def test_commands_of_later_versions_are_refused_and_not_listed(run: Run, name: str) -> None:
     ran = run(name, "--whatever")
     assert (ran.code, ran.err) == (2, f"ottla: {name} is not available in this version\n")
@@ -64,7 +64,7 @@ def test_an_unknown_option_is_wrong_usage(run: Run, name: str) -> None:
     assert ran.err.endswith(f"See 'ottla {name} --help'.\n")
 
 
-def test_starting_a_server_does_not_import_what_it_does_not_need() -> None:
+def test_starting_a_server_imports_only_what_it_needs() -> None:
     """Every node's start pays for these imports."""
     program = (
         "import sys; from ottla.cli.main import main\n"
@@ -79,7 +79,7 @@ def test_starting_a_server_does_not_import_what_it_does_not_need() -> None:
 
 
 def ottla(*arguments: str, stdin: int | None = None, stdout: int) -> tuple[int, str]:
-    """Run `ottla` in a process of its own; return its exit code and what it said on stderr."""
+    """Run `ottla` in a process of its own; return its exit code and its stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "ottla.cli", *arguments],
         stdin=stdin,
@@ -91,7 +91,9 @@ def ottla(*arguments: str, stdin: int | None = None, stdout: int) -> tuple[int, 
     return done.returncode, done.stderr
 
 
-def test_a_file_in_a_folders_place_is_a_reason_and_no_traceback(run: Run, tmp_path: Path) -> None:
+def test_a_file_instead_of_a_directory_is_an_error_without_traceback(
+    run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "file"
     file.write_text("")
     ran = run("up", "--data-dir", str(file))
@@ -103,28 +105,28 @@ def test_a_name_that_cannot_be_written_is_a_reason_and_no_traceback(
 ) -> None:
     """A file's name may be of any bytes, and dump-log says which file it reads."""
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")  # As in any locale but C.
-    folder = tmp_path / os.fsdecode(b"\xff")
-    folder.mkdir()
-    file = folder / f"{0:020}.log"
+    directory = tmp_path / os.fsdecode(b"\xff")
+    directory.mkdir()
+    file = directory / f"{0:020}.log"
     file.write_bytes(b"")
-    code, said = ottla("dump-log", "--files", str(file), stdout=subprocess.DEVNULL)
+    code, error_text = ottla("dump-log", "--files", str(file), stdout=subprocess.DEVNULL)
     assert code == 2
-    assert said.endswith(f"\\udcff/{file.name}': expected text in UTF-8\n")
-    assert len(said.splitlines()) == 1
+    assert error_text.endswith(f"\\udcff/{file.name}': expected text in UTF-8\n")
+    assert len(error_text.splitlines()) == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
 @pytest.mark.parametrize("arguments", [("--help",), ("storage", "random-uuid"), ("up", "--help")])
 def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
-        code, said = ottla(*arguments, stdout=full.fileno())
+        code, error_text = ottla(*arguments, stdout=full.fileno())
     assert code == 1
-    assert said.startswith("ottla")
-    assert said.endswith(": no space left on device\n")
-    assert len(said.splitlines()) == 1
+    assert error_text.startswith("ottla")
+    assert error_text.endswith(": no space left on device\n")
+    assert len(error_text.splitlines()) == 1
 
 
-def test_a_reader_that_has_gone() -> None:
+def test_a_closed_stdout() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

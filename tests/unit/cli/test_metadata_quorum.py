@@ -105,7 +105,7 @@ def test_times_as_ages() -> None:
         replication_lines(quorum(), 999)
 
 
-def test_without_a_leader_nothing_can_be_told() -> None:
+def test_without_a_leader_the_status_is_an_error() -> None:
     for lines in (status_lines, lambda each: replication_lines(each, None)):
         describe: Callable[[Quorum], list[str]] = lines
         with pytest.raises(CommandError, match="the quorum has no leader now"):
@@ -130,8 +130,8 @@ def serve(broker: FakeBroker, quorum: Quorum, error_code: int = 0) -> None:
                 current_voters=(),
                 observers=(),
             )
-        told = wire.ResponseTopicData(topic_name=topic.topic_name, partitions=(state,))
-        return wire.DescribeQuorumResponse(error_code=0, topics=(told,), nodes=quorum.nodes)
+        topic_data = wire.ResponseTopicData(topic_name=topic.topic_name, partitions=(state,))
+        return wire.DescribeQuorumResponse(error_code=0, topics=(topic_data,), nodes=quorum.nodes)
 
     broker.be_controller()
     broker.answer(wire.DescribeQuorumRequest, describe_quorum)
@@ -143,7 +143,7 @@ def test_over_zookeeper_there_is_none(run: Run, broker: FakeBroker) -> None:
         1,
         "",
         f"ottla metadata-quorum: the cluster at {broker.address} does not serve DescribeQuorum: "
-        "expected a KRaft cluster, not one over ZooKeeper\n",
+        "expected a KRaft cluster, not ZooKeeper mode\n",
     )
 
 
@@ -164,7 +164,7 @@ def test_both_ways_to_ask(run: Run, broker: FakeBroker, option: str, kind: int) 
     assert " ms ago" in ran.out
 
 
-def test_the_active_controller_is_asked_whichever_is_named(run: Run, broker: FakeBroker) -> None:
+def test_the_active_controller_is_queried_whichever_is_named(run: Run, broker: FakeBroker) -> None:
     other = FakeBroker()
     serve(other, quorum(), error_code=6)
     serve(broker, quorum())

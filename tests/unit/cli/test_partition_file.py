@@ -25,7 +25,7 @@ def test_a_reassignment() -> None:
     assert files.parse_reassignment("{}") == []
 
 
-def test_what_is_written() -> None:
+def test_the_written_format() -> None:
     assert files.format_reassignment({("b", 0): (2, 1), ("a", 7): (3,)}) == (
         '{"version":1,"partitions":['
         '{"topic":"a","partition":7,"replicas":[3],"log_dirs":["any"]},'
@@ -34,7 +34,7 @@ def test_what_is_written() -> None:
 
 
 @given(st.dictionaries(partitions, replicas, max_size=5))
-def test_what_is_written_is_read_back(
+def test_a_written_file_can_be_read_back(
     assignment: dict[tuple[str, int], tuple[int, ...]],
 ) -> None:
     text = files.format_reassignment(assignment)
@@ -62,7 +62,8 @@ def test_what_is_written_is_read_back(
         ),
         (
             '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
-            'a-0: "log_dirs": /d: expected "any": choosing a replica\'s folder is not supported',
+            'a-0: "log_dirs": /d: expected "any": choosing a '
+            "replica's log directory is not supported",
         ),
     ],
 )
@@ -88,13 +89,13 @@ def test_refused_reassignments(text: str, message: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_executed(proposals: list[files.Proposal], message: str) -> None:
+def test_invalid_reassignments(proposals: list[files.Proposal], message: str) -> None:
     with pytest.raises(CommandError) as refusal:
         files.check_executable(proposals)
     assert str(refusal.value) == message
 
 
-def test_what_can_be_executed() -> None:
+def test_valid_reassignments() -> None:
     assert files.check_executable([(("a", 0), (2, 1))]) == {("a", 0): (2, 1)}
 
 

@@ -87,7 +87,7 @@ def test_payloads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {payload(number) for number in range(200)} == {b"a", b"bb", b"ccc"}
     assert capsys.readouterr().out == f"Reading payloads from: {file}\nNumber of records read: 3\n"
     file.write_text("")
-    with pytest.raises(CommandError, match="it is empty"):
+    with pytest.raises(CommandError, match="the file is empty"):
         of_file(file, r"\n")
     with pytest.raises(UsageError, match="--payload-delimiter"):
         of_file(file, "(")
@@ -124,7 +124,7 @@ CONSUMER = ("consumer-perf-test", "--bootstrap-server", "x:1")
         ((*CONSUMER, "--topic", "t"), 2, "Exactly one of the following arguments is required: [me"),
         ((*CONSUMER, "--num-records", "1"), 2, "Exactly one of the following arguments is requir"),
         ((*CONSUMER, "--topic", "t", "--num-records", "1", "--date-format", "EEE"), 2,
-         "--date-format EEE: EEE is not known here"),
+         "--date-format EEE: EEE is not supported"),
     ],
 )  # fmt: skip
 def test_wrong_usage(run: Run, words: tuple[str, ...], code: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`ottla reassign-partitions` against a fake broker: what it asks, prints and refuses."""
+"""`ottla reassign-partitions` against a fake broker: requests, output and errors."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ class Moves:
         broker.answer(config_wire.IncrementalAlterConfigsRequest, self._configure)
 
     def altered(self) -> dict[Partition, tuple[int, ...] | None]:
-        """Return what the last request asked for."""
+        """Return the contents of the last request."""
         request = self.broker.requests(alter_wire.AlterPartitionReassignmentsRequest)[-1]
         return {
             (topic.name, each.partition_index): each.replicas
@@ -52,7 +52,7 @@ class Moves:
         return [each.resource_name for request in requests for each in request.resources]
 
     def _list(self, request: list_wire.ListPartitionReassignmentsRequest) -> Any:
-        assert not request.topics  # All, or none where it only asks who decides.
+        assert not request.topics  # All, or none for the check of the active controller.
         return list_wire.ListPartitionReassignmentsResponse(
             error_code=0,
             topics=tuple(
@@ -159,7 +159,7 @@ def test_execute_beside_others(run: Run, moves: Moves, file: Any) -> None:
     assert ran.out.endswith("Successfully started partition reassignment for b-0\n")
 
 
-def test_what_the_controller_refuses_is_told(run: Run, moves: Moves, file: Any) -> None:
+def test_errors_of_the_controller_are_printed(run: Run, moves: Moves, file: Any) -> None:
     moves.refusals = {("b", 0): Error.INVALID_REPLICA_ASSIGNMENT}
     path = file(("b", 0, [2]), ("a", 0, [2]))
     ran = reassign(run, moves, "--execute", "--reassignment-json-file", path)
@@ -180,9 +180,7 @@ def test_what_the_controller_refuses_is_told(run: Run, moves: Moves, file: Any) 
         (("a", 0, []), "{path}: Partition replica list cannot be empty: that of a-0 is"),
     ],
 )
-def test_what_execute_refuses(
-    run: Run, moves: Moves, file: Any, partition: Any, message: str
-) -> None:
+def test_execute_rejects(run: Run, moves: Moves, file: Any, partition: Any, message: str) -> None:
     path = file(partition)
     ran = reassign(run, moves, "--execute", "--reassignment-json-file", path)
     assert ran == (1, "", f"ottla reassign-partitions: {message.format(path=path)}\n")
@@ -204,10 +202,8 @@ def test_verify(run: Run, moves: Moves, file: Any) -> None:
     assert moves.cleared() == []
 
 
-def test_topics_that_have_gone_meanwhile_have_no_throttles(
-    run: Run, moves: Moves, file: Any
-) -> None:
-    """A deletion over ZooKeeper waits for the end of its topic's move, and goes on just then."""
+def test_topics_deleted_meanwhile_have_no_throttles(run: Run, moves: Moves, file: Any) -> None:
+    """A deletion over ZooKeeper waits for the end of its topic's move and starts just then."""
     path = file(("b", 0, [1]), ("a", 0, [1]))
     moves.config_errors["a"] = Error.UNKNOWN_TOPIC_OR_PARTITION
     ran = reassign(run, moves, "--verify", "--reassignment-json-file", path)
@@ -229,7 +225,7 @@ def test_verify_clears_throttles_when_all_is_done(run: Run, moves: Moves, file: 
     assert moves.cleared() == ["1", "2", "3", "a", "b"]
 
 
-def test_cancel_takes_what_is_under_way(run: Run, moves: Moves, file: Any) -> None:
+def test_cancel_selects_moves_under_way(run: Run, moves: Moves, file: Any) -> None:
     moves.under_way = {
         ("a", 0): ((1, 2), (2,), ()),  # growth alone, which Kafka 4.0's tool passes over
         ("a", 1): ((2, 1), (2,), (1,)),
@@ -321,7 +317,7 @@ def generate(run: Run, moves: Moves, tmp_path: Path, brokers: str, *more: str) -
     return reassign(run, moves, "--generate", *arguments)
 
 
-def test_generate_spreads_over_the_brokers_given(run: Run, moves: Moves, tmp_path: Path) -> None:
+def test_generate_spreads_over_the_given_brokers(run: Run, moves: Moves, tmp_path: Path) -> None:
     ran = generate(run, moves, tmp_path, "2,3")
     title, current, blank, second, proposed = ran.out.splitlines()
     assert (ran.code, blank) == (0, "")

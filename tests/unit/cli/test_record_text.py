@@ -79,7 +79,7 @@ def test_deserializers(name: str, data: bytes, text: bytes) -> None:
     assert printer.line(shown(value=data)) == text + b"\n"
 
 
-def test_what_a_deserializer_cannot_read() -> None:
+def test_undecodable_values() -> None:
     printer = record_text({"value.deserializer": PACKAGE + "IntegerDeserializer"})
     with pytest.raises(ValueError, match=r"value.deserializer: 1 bytes: expected 4"):
         printer.line(shown())

@@ -27,7 +27,7 @@ def test_a_missing_file_is_named(run: Run) -> None:
     )
 
 
-def test_bad_properties_are_told_one_a_line(run: Run, tmp_path: Path) -> None:
+def test_invalid_properties_are_printed_one_a_line(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "node.properties"
     file.write_text(GOOD + "log.segment.bytes=many\nno.such.property=1\n")
     ran = run("server", str(file))
@@ -55,6 +55,6 @@ def test_a_file_is_read_and_parsed(tmp_path: Path) -> None:
     assert (config.node_id, config.is_broker, config.is_controller) == (1, True, True)
 
 
-def test_a_folder_is_no_property_file(tmp_path: Path) -> None:
+def test_a_directory_is_no_property_file(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="is a directory"):
         read_file(str(tmp_path))

@@ -1,4 +1,4 @@
-"""`ottla sim` plays the seeds that it was asked for, and refuses what it cannot play.
+"""`ottla sim` runs the requested seeds, and rejects invalid options.
 
 Method: the options' own functions, and the command itself on seeds that are not played.
 """
@@ -64,7 +64,9 @@ def test_lengths_are_minutes_or_seconds() -> None:
             chosen_seconds(minutes, seconds)
 
 
-def test_what_is_no_scenario_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_a_scenario_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing = tmp_path / "missing.py"
     assert main(["sim", "--seed", "1", "--scenario", str(missing)]) == 1
     assert capsys.readouterr().err == f"ottla sim: {missing}: no such file\n"
@@ -90,15 +92,14 @@ SCENARIO = Scenario(name="refused", story=story, brokers=1, controllers=1, combi
 """
 
 
-def test_a_story_that_asks_for_what_is_refused_is_told_so_in_one_line(
+def test_a_scenario_with_an_invalid_request_fails_with_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "story.py"
     file.write_text(REFUSED)
     assert main(["sim", "--seed", "1", "--scenario", str(file)]) == 1
     assert capsys.readouterr().err == (
-        "ottla sim: the scenario cannot be played: topic no/name is refused: "
-        "INVALID_TOPIC_EXCEPTION\n"
+        "ottla sim: the scenario is invalid: topic no/name is refused: INVALID_TOPIC_EXCEPTION\n"
     )
 
 
@@ -107,8 +108,8 @@ def test_many_seeds_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(REFUSED.replace("no/name", "fine"))
     words = ["sim", "--seeds", "4..6", "--seconds", "2", "--scenario", str(file)]
     assert main([*words, "--quiet"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("3 seeds: 0 count, 0 without faults, 3 prove nothing (4, 5, 6)")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("3 seeds: 0 count, 0 without faults, 3 prove nothing (4, 5, 6)")
     assert main([*words, "--json"]) == 0
     assert [json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines()] == [4, 5, 6]
 

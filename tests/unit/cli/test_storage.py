@@ -1,4 +1,4 @@
-"""`ottla storage` on a real disk: random ids, formatting, and what is said about folders."""
+"""`ottla storage` on a real disk: random ids, formatting, and the output about log directories."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ ID = "k9e2bQ4t22WXJHbkKUuqIA"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A node with one folder for metadata and one for data."""
+    """A node with one log directory for metadata and one for data."""
     file = tmp_path / "node.properties"
     file.write_text(
         f"""\
@@ -53,16 +53,16 @@ ELR = "eligible.leader.replicas.version"
 
 
 def test_features(run: Run, config: Path) -> None:
-    for given, said in (
+    for arguments, message in (
         ([f"{ELR}"], "expected NAME=LEVEL"),
         ([f"{ELR}=-1"], "expected NAME=LEVEL"),
         ([f"{ELR}={'9' * 4301}"], "... (4334 characters): expected NAME=LEVEL"),
         ([f"{ELR}=1", f"{ELR}=0"], "is given twice"),
     ):
-        options = [each for text in given for each in ("--feature", text)]
+        options = [each for text in arguments for each in ("--feature", text)]
         ran = run("storage", "format", "-t", ID, "-c", str(config), *options)
         assert ran.code == 2
-        assert said in ran.err
+        assert message in ran.err
     ran = run("storage", "format", "-t", ID, "-c", str(config), "-f", "group.version=1")
     assert ran.code == 1
     assert "Unknown feature group.version" in ran.err
@@ -93,10 +93,13 @@ def test_info_before_and_after(run: Run, config: Path, tmp_path: Path) -> None:
     [
         (["-t", "xyz"], "Cluster ID string xyz does not appear to be a valid UUID"),
         (["-t", ID, "--release-version", "3.0"], "--release-version 3.0: expected 4.0-IV3"),
-        (["-t", ID, "-s", "-N"], "--standalone and --no-initial-controllers exclude each other"),
+        (
+            ["-t", ID, "-s", "-N"],
+            "--standalone and --no-initial-controllers cannot be used together",
+        ),
     ],
 )
-def test_what_cannot_be_formatted(
+def test_invalid_format_arguments(
     run: Run, config: Path, arguments: list[str], message: str
 ) -> None:
     ran = run("storage", "format", "-c", str(config), *arguments)

@@ -29,13 +29,13 @@ def test_internal_topics_can_be_left_out() -> None:
     assert "__consumer_offsets" not in choose(NAMES, None, exclude_internal=True)
 
 
-def test_what_is_no_expression_is_wrong_usage() -> None:
+def test_an_invalid_expression_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match="not a regular expression"):
         choose(NAMES, "(", exclude_internal=False)
 
 
 @pytest.mark.parametrize("text", ["a{4294967295}", "(" * 3000 + ")" * 3000])
-def test_so_is_what_python_cannot_compile(text: str) -> None:
+def test_an_expression_that_python_cannot_compile_is_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="not a regular expression") as caught:
         choose(NAMES, text, exclude_internal=False)
     assert len(str(caught.value)) < 300

@@ -3,7 +3,13 @@
 import pytest
 
 from ottla.cli.errors import UsageError
-from ottla.cli.topic_options import Wish, check, parse_assignment, parse_configs, parse_topic_id
+from ottla.cli.topic_options import (
+    TopicOptions,
+    check,
+    parse_assignment,
+    parse_configs,
+    parse_topic_id,
+)
 
 from .conftest import Run
 
@@ -89,8 +95,8 @@ def test_topic_ids() -> None:
     assert parse_topic_id("AAAAAAAAAAAAAAAAAAAAAQ") == bytes(15) + b"\x01"
 
 
-def test_what_fits_passes() -> None:
-    check("create", Wish(topic="t", partitions=3, replication_factor=1, if_not_exists=True))
-    check("describe", Wish(topic="t", if_exists=True, at_min_isr_partitions=True))
-    check("alter", Wish(topic="t", partitions=3, replica_assignment=((1,), (2,), (3,))))
-    check("list", Wish(exclude_internal=True))
+def test_valid_options_pass() -> None:
+    check("create", TopicOptions(topic="t", partitions=3, replication_factor=1, if_not_exists=True))
+    check("describe", TopicOptions(topic="t", if_exists=True, at_min_isr_partitions=True))
+    check("alter", TopicOptions(topic="t", partitions=3, replica_assignment=((1,), (2,), (3,))))
+    check("list", TopicOptions(exclude_internal=True))

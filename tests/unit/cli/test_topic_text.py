@@ -11,10 +11,8 @@ def entry(name: str, value: str, source: int = OWN) -> Entry:
     return Entry(name, value, source, False, ())
 
 
-def partition(index: int, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)) -> Partition:
-    return Partition(
-        index=index, leader=leader, replicas=(1, 2, 3), isr=isr, elr=(), last_known_elr=()
-    )
+def partition(id: int, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)) -> Partition:
+    return Partition(id=id, leader=leader, replicas=(1, 2, 3), isr=isr, elr=(), last_known_elr=())
 
 
 def topic(*partitions: Partition, **more: object) -> Topic:
@@ -43,7 +41,7 @@ def test_a_topic_and_its_partitions() -> None:
 
 
 def test_brokers_without_ids_and_eligible_leaders() -> None:
-    old = Partition(index=0, leader=1, replicas=(1,), isr=(1,), elr=None, last_known_elr=None)
+    old = Partition(id=0, leader=1, replicas=(1,), isr=(1,), elr=None, last_known_elr=None)
     assert describe_lines(topic(old, id=NO_UUID, configs=[]), Report(), LIVE) == [
         "Topic: orders\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: ",
         "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: N/A\t"

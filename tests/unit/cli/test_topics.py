@@ -1,4 +1,4 @@
-"""`ottla topics` against a fake broker: what it asks and what it prints."""
+"""`ottla topics` against a fake broker: requests and output."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def created(error: int = 0, message: str | None = None) -> Any:
     return answer
 
 
-def test_create_leaves_what_is_not_said_to_the_cluster(run: Run, broker: FakeBroker) -> None:
+def test_create_uses_cluster_defaults(run: Run, broker: FakeBroker) -> None:
     broker.answer(create_wire.CreateTopicsRequest, created())
     ran = topics(run, broker, "--create", "--topic", "orders", "--config", "retention.ms=1")
     assert ran == (0, "Created topic orders.\n", "")
@@ -46,9 +46,7 @@ def test_create_leaves_what_is_not_said_to_the_cluster(run: Run, broker: FakeBro
     assert [(each.name, each.value) for each in asked.configs] == [("retention.ms", "1")]
 
 
-def test_delete_config_is_told_to_be_gone_and_the_rest_is_done(
-    run: Run, broker: FakeBroker
-) -> None:
+def test_delete_config_prints_a_notice_and_the_rest_is_done(run: Run, broker: FakeBroker) -> None:
     broker.answer(create_wire.CreateTopicsRequest, created())
     ran = topics(run, broker, "--create", "--topic", "orders", "--delete-config", "a",
                  "--delete-config", "b")  # fmt: skip
@@ -100,7 +98,9 @@ def test_list_sorts_and_filters(run: Run, broker: FakeBroker) -> None:
 
 def test_list_never_creates_topics(run: Run, broker: FakeBroker) -> None:
     topics(run, broker, "--list")
-    assert not any(each.allow_auto_topic_creation for each in broker.asked if each.topics is None)
+    assert not any(
+        each.allow_auto_topic_creation for each in broker.received if each.topics is None
+    )
 
 
 def described(request: describe_wire.DescribeTopicPartitionsRequest) -> Any:
@@ -176,7 +176,7 @@ def test_describe_follows_cursors(run: Run, broker: FakeBroker) -> None:
 
 
 def test_describe_while_no_controller_answers(run: Run, broker: FakeBroker) -> None:
-    """What brokers know themselves is told all the same."""
+    """All that brokers know themselves is still printed."""
     broker.topics = [topic("orders", 2, topic_id=ID)]
     broker.answer(describe_wire.DescribeTopicPartitionsRequest, described)
     broker.answer(configs_wire.DescribeConfigsRequest, configured)
@@ -204,7 +204,7 @@ def test_describe_of_brokers_that_know_no_eligible_leaders(run: Run, broker: Fak
     assert topics(run, broker, "--describe").out == expected
 
 
-def test_what_does_not_exist(run: Run, broker: FakeBroker) -> None:
+def test_missing_topics(run: Run, broker: FakeBroker) -> None:
     for action in (["--describe"], ["--delete"], ["--alter", "--partitions", "3"]):
         ran = topics(run, broker, *action, "--topic", "orders")
         assert ran == (1, "", "ottla topics: no topic matches 'orders': expected one that exists\n")
@@ -214,7 +214,9 @@ def test_what_does_not_exist(run: Run, broker: FakeBroker) -> None:
     assert topics(run, broker, "--describe") == (0, "", "")
 
 
-def test_a_deletion_that_is_not_at_its_end_says_where_to_look(run: Run, broker: FakeBroker) -> None:
+def test_an_unfinished_deletion_names_the_command_to_follow_it(
+    run: Run, broker: FakeBroker
+) -> None:
     broker.topics = [topic("a1")]
     broker.answer(
         delete_wire.DeleteTopicsRequest,
@@ -226,12 +228,12 @@ def test_a_deletion_that_is_not_at_its_end_says_where_to_look(run: Run, broker: 
     )
     ran = topics(run, broker, "--delete", "--topic", "a1")
     assert ran.code == 1
-    assert "goes on" in ran.err
+    assert "continues" in ran.err
     assert "'ottla topics --describe-deletions --topic a1'" in ran.err
     assert "REQUEST_TIMED_OUT" in ran.err
 
 
-def test_delete_takes_all_that_match(run: Run, broker: FakeBroker) -> None:
+def test_delete_deletes_all_matching_topics(run: Run, broker: FakeBroker) -> None:
     broker.topics = [topic("a1"), topic("a2"), topic("b")]
     broker.answer(
         delete_wire.DeleteTopicsRequest,

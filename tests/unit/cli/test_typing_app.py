@@ -38,7 +38,9 @@ def test_values_of_the_wrong_type(run: Run, arguments: tuple[str, ...], message:
         (("topics",), "ottla topics"),
     ],
 )
-def test_the_help_that_tells_more(run: Run, arguments: tuple[str, ...], command: str) -> None:
+def test_usage_errors_name_the_right_help(
+    run: Run, arguments: tuple[str, ...], command: str
+) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines()[-1] == f"See '{command} --help'."

@@ -1,4 +1,4 @@
-"""Finding brokers and what is said when there is none, or when it is not a broker at all."""
+"""Finding brokers, and the errors when there is none or the peer is no broker."""
 
 import socket
 import threading
@@ -48,7 +48,7 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
         "a:" + "9" * 5000,
     ],
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         parse_bootstrap(text)
 
@@ -59,14 +59,14 @@ def test_a_dead_address_is_passed_over(broker: FakeBroker) -> None:
         assert client.broker_ids() == [1]
 
 
-def test_nobody_at_all() -> None:
+def test_no_broker_responds() -> None:
     (dead,) = free_ports(1)
     with (
         WireClient(f"127.0.0.1:{dead}", timeout=0.2) as client,
         pytest.raises(
             CommandError,
             match=rf"no broker answers at 127.0.0.1:{dead} within 0.2 s "
-            rf"\(127.0.0.1:{dead}: nobody listens there\)",
+            rf"\(127.0.0.1:{dead}: connection refused\)",
         ),
     ):
         client.cluster()
@@ -97,8 +97,8 @@ def test_every_address_has_its_reason(broker: FakeBroker) -> None:
         WireClient(f"127.0.0.1:{one},127.0.0.1:{other}", timeout=0.1) as client,
         pytest.raises(
             CommandError,
-            match=rf"\(127.0.0.1:{one}: nobody listens there; "
-            rf"127.0.0.1:{other}: nobody listens there\)",
+            match=rf"\(127.0.0.1:{one}: connection refused; "
+            rf"127.0.0.1:{other}: connection refused\)",
         ),
     ):
         client.cluster()
@@ -146,16 +146,16 @@ HUNG = float("inf")
         ({1: HUNG, 2: HUNG, 3: 0.5}, 60, 10.5),
     ],
 )
-def test_who_hangs_leaves_the_next_its_part_of_the_time(
+def test_a_hanging_address_leaves_time_for_the_next(
     monkeypatch: pytest.MonkeyPatch, needed: dict[int, float], timeout: float, seconds: float
 ) -> None:
     assert found_after(monkeypatch, needed, timeout) == pytest.approx(seconds)
 
 
-def test_of_who_hangs_is_told_how_long_he_was_given_at_the_most(
+def test_the_reason_of_a_hanging_address_names_its_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last tries of all are of a moment, and nobody would be quick enough for those."""
+    """The last tries are too short for any broker to respond."""
     with pytest.raises(
         CommandError, match=r"within 6 s \(x:1: no answer within 3 s; x:2: no answer within 3 s\)"
     ):
@@ -163,7 +163,7 @@ def test_of_who_hangs_is_told_how_long_he_was_given_at_the_most(
 
 
 class SlowBroker(FakeBroker):
-    """One that answers only when `awaited` is set, which tells that somebody waits for it."""
+    """Responds only after `awaited` is set, which means that a client waits for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,51 +175,53 @@ class SlowBroker(FakeBroker):
 
 
 @pytest.mark.parametrize("node", [None, 1])
-def test_who_hangs_is_waited_for_aloud(monkeypatch: pytest.MonkeyPatch, node: int | None) -> None:
+def test_a_wait_for_a_hanging_broker_is_reported(
+    monkeypatch: pytest.MonkeyPatch, node: int | None
+) -> None:
     """It has the connection from the system, and nothing after that."""
     slow = SlowBroker()
-    said: list[str] = []
+    lines: list[str] = []
 
-    def hear(line: str) -> None:
-        said.append(line)
+    def record(line: str) -> None:
+        lines.append(line)
         slow.awaited.set()
 
-    monkeypatch.setattr(wire_client, "say", hear)
+    monkeypatch.setattr(wire_client, "print_stderr", record)
     monkeypatch.setattr(wire_client, "CONNECT_SECONDS", 60.0)
     with closing(slow), WireClient(slow.address, timeout=60) as client:
         if node is None:
             assert client.broker_ids() == [1]
-            assert said == [f"waiting for a broker at {slow.address}"]
+            assert lines == [f"waiting for a broker at {slow.address}"]
             return
         slow.awaited.set()
         client.cluster()
         client.close()
         slow.awaited.clear()
-        said.clear()
+        lines.clear()
         slow.answer(ListGroupsRequest, lambda _: ListGroupsResponse(error_code=0, groups=()))
         client.ask(ListGroupsRequest(), ListGroupsResponse, node=1)
-        assert said == [f"waiting for broker 1 at {slow.address}"]
+        assert lines == [f"waiting for broker 1 at {slow.address}"]
 
 
-def test_a_connection_that_ends_is_told_once(broker: FakeBroker) -> None:
+def test_a_closed_connection_is_reported_once(broker: FakeBroker) -> None:
     broker.answer(ListGroupsRequest, lambda _: None)
     with (
         WireClient(broker.address, timeout=5) as client,
         pytest.raises(
             CommandError,
-            match=rf"^{broker.address}: the connection was closed there "
-            r"\(waiting for the answer to ListGroups\)$",
+            match=rf"^{broker.address}: the peer closed the connection "
+            r"\(waiting for the response to ListGroups\)$",
         ),
     ):
         client.ask(ListGroupsRequest(), ListGroupsResponse)
 
 
 def test_lengths_of_time() -> None:
-    told = [seconds_text(each) for each in (4.99652, 0.05, 15.0, 1234.0, 1e6)]
-    assert told == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
+    texts = [seconds_text(each) for each in (4.99652, 0.05, 15.0, 1234.0, 1e6)]
+    assert texts == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
 
 
-def test_somebody_who_is_no_broker(babbler: int) -> None:
+def test_a_peer_that_is_no_broker(babbler: int) -> None:
     with (
         WireClient(f"127.0.0.1:{babbler}", timeout=0.3) as client,
         pytest.raises(CommandError, match="no broker answers"),

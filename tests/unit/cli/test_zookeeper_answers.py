@@ -14,7 +14,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from ottla.base.zookeeper import Create, SetData
 from ottla.cli import zookeeper_client
 from ottla.cli.errors import CommandError
-from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 
 from .conftest import Run
 
@@ -91,7 +91,7 @@ ACTS: list[tuple[Callable[[ZooKeeperClient], object], str, str]] = [
 
 
 @pytest.mark.parametrize(("act", "path", "verb"), ACTS)
-def test_what_zookeeper_refuses_is_named(
+def test_errors_of_zookeeper_name_the_znode(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[Any], object], path: str, verb: str
 ) -> None:
     with pytest.raises(CommandError) as caught:
@@ -120,7 +120,7 @@ def test_silence_ends_with_the_timeout(
     verb: str,
     error: Exception,
 ) -> None:
-    """A write that nobody answers may have been done."""
+    """A write without a response may have been done."""
     with pytest.raises(CommandError) as caught:
         act(a_client(monkeypatch, error))
     doubt = "" if verb == "read" else f"; whether {path} was written is not known"
@@ -136,7 +136,7 @@ def test_a_znode_that_is_not_there_is_an_answer(monkeypatch: pytest.MonkeyPatch)
 def test_one_operation_ends_the_whole_write(monkeypatch: pytest.MonkeyPatch) -> None:
     rolled_back = exceptions.RolledBackError()
     client = a_client(monkeypatch, [rolled_back, exceptions.BadVersionError()])
-    with pytest.raises(Overtaken) as overtaken:
+    with pytest.raises(WriteConflict) as overtaken:
         client.write(WRITE)
     assert overtaken.value.path == "/c"
     client = a_client(monkeypatch, [rolled_back, exceptions.NoAuthError()])

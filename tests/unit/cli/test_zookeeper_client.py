@@ -1,4 +1,4 @@
-"""What `--zookeeper` takes, and what is said when no server answers there.
+"""Connect strings of `--zookeeper`, and errors when no server responds.
 
 Method: nothing here needs a ZooKeeper; what does is in `tests/cluster/zookeeper`.
 """
@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli import topics_zookeeper
 from ottla.cli.errors import CommandError
-from ottla.cli.topic_options import Wish
+from ottla.cli.topic_options import TopicOptions
 from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import ZooKeeperClient, parse_connect
 from ottla.metadata.znodes.topic import Assignment, TopicZnode
@@ -36,7 +36,7 @@ def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "/a", "zk1:", "zk1:x", "zk1:0", "zk1:99999", "a,,b", "a b"])
-def test_what_names_no_servers(run: Run, text: str) -> None:
+def test_invalid_connect_strings(run: Run, text: str) -> None:
     ran = run(*TOPICS, "--zookeeper", text)
     named = text if text else "''"
     assert ran == (
@@ -61,12 +61,12 @@ def test_a_timeout_is_checked_there_too(run: Run, command: tuple[str, ...], time
     assert "expected more than 0 seconds, at most 1e+06" in ran.err
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     (dead,) = free_ports(1)
     with pytest.raises(
         CommandError,
         match=rf"--zookeeper 127.0.0.1:{dead}: no ZooKeeper server answers within 0.2 s "
-        rf"\(127.0.0.1:{dead}: nobody listens there\)",
+        rf"\(127.0.0.1:{dead}: connection refused\)",
     ):
         ZooKeeperClient(f"127.0.0.1:{dead}", 0.2)
 
@@ -109,4 +109,4 @@ class OneTopic:
 def test_so_is_growth_by_too_many() -> None:
     client = cast(ZooKeeperClient, OneTopic())
     with pytest.raises(Refusal, match=r"topic x: The request asks for 10001 partitions; 10000 is"):
-        topics_zookeeper.ACTIONS["alter"](client, Wish(topic="x", partitions=10_002))
+        topics_zookeeper.ACTIONS["alter"](client, TopicOptions(topic="x", partitions=10_002))

@@ -16,11 +16,11 @@ from ottla.metadata.delta import delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record, decode_record, encode_record
 
-from .world import CLUSTER, CountingDice, broker, context, uuid
+from .builders import CLUSTER, CountingDice, broker, context, uuid
 
 
 class History:
-    """An image, the log that made it, and time that passes when told."""
+    """An image, the log that made it, and time that passes on request."""
 
     def __init__(self, number: int = 0) -> None:
         self.image: ClusterImage = EMPTY
@@ -43,7 +43,7 @@ class History:
             self.log += map(encode_record, records)
 
     def register_process(self, broker_id: int, previous_epoch: int = NO_BROKER_EPOCH) -> bool:
-        """Register a new process of a broker; tell whether it was taken."""
+        """Register a new process of a broker; return whether it was accepted."""
         self.processes += 1
         process = uuid(f"process-{self.processes}")
         try:
@@ -66,7 +66,7 @@ class History:
     def beat_once(
         self, broker_id: int, *, fence: bool = False, stop: bool = False
     ) -> HeartbeatReply | None:
-        """Let a registered broker be heard."""
+        """Send a registered broker's heartbeat."""
         found = self.image.brokers.get(broker_id)
         if found is None:
             return None

@@ -1,7 +1,7 @@
-"""A ZooKeeper cluster for tests: its image, its controller's view, brokers that know what is told.
+"""A ZooKeeper cluster for tests: its image, its controller's view, brokers that act on requests.
 
 `ModelBroker` knows nothing but what requests say, with the merge rules that brokers keep: a
-request of an older controller is refused, a later word on a partition replaces the earlier one,
+request of an older controller is refused, a later state of a partition replaces the earlier one,
 brokers are always named in full.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.broker_changes import folders_anew
-from ottla.controller.broker_requests import tell
+from ottla.controller.broker_changes import reset_lost_directories
+from ottla.controller.broker_requests import delta_batch
 from ottla.controller.context import DecisionContext
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
@@ -33,7 +33,7 @@ from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
-from . import world as any_mode
+from . import builders as any_mode
 
 PROPERTIES = {
     "broker.id": "1",
@@ -99,8 +99,8 @@ def never_led(*replicas: int) -> PartitionImage:
 
 def topic(name: str, *partitions: PartitionImage) -> TopicImage:
     made = TopicImage(name=name, id=topic_id(name))
-    for number, each in enumerate(partitions):
-        made = made.with_partition(number, each)
+    for partition_id, each in enumerate(partitions):
+        made = made.with_partition(partition_id, each)
     return made
 
 
@@ -109,7 +109,7 @@ def change(image: ClusterImage, records: Iterable[Record]) -> ClusterDelta:
     return replay(image, records, offset=image.position[0] + 1, epoch=5)
 
 
-def world(brokers: Iterable[int | BrokerImage], *topics: TopicImage) -> ClusterImage:
+def cluster_image(brokers: Iterable[int | BrokerImage], *topics: TopicImage) -> ClusterImage:
     listed = [a_broker(each) if isinstance(each, int) else each for each in brokers]
     image = change(EMPTY, map(record_of, listed)).image
     for each in topics:
@@ -132,13 +132,13 @@ def compare(image: ClusterImage, there: Mapping[int, BrokerImage]) -> list[Recor
             after = replace(after, in_controlled_shutdown=before.in_controlled_shutdown)
         if after is not None and after != before:
             records.append(record_of(after))
-    return [*records, *folders_anew(image, frozenset(came))]
+    return [*records, *reset_lost_directories(image, frozenset(came))]
 
 
-def of(image: ClusterImage, name: str = "t", number: int = 0) -> PartitionImage:
+def of(image: ClusterImage, name: str = "t", partition_id: int = 0) -> PartitionImage:
     found = image.topics.by_name(name)
     assert found is not None
-    return found.partitions[number]
+    return found.partitions[partition_id]
 
 
 def view(image: ClusterImage, controller_epoch: int = 5, **how: Any) -> ControllerView:
@@ -157,17 +157,17 @@ def sent(batch: RequestBatch, of_view: ControllerView) -> list[BrokerRequest]:
     return requests
 
 
-def told_of(delta: ClusterDelta) -> list[BrokerRequest]:
-    """Return what brokers are told of a delta."""
+def requests_of(delta: ClusterDelta) -> list[BrokerRequest]:
+    """Return the requests that follow from a delta."""
     seen = view(delta.image)
-    return sent(tell(seen, delta), seen)
+    return sent(delta_batch(seen, delta), seen)
 
 
 # -- what requests say -------------------------------------------------------------------------
 
 
 def kinds(requests: Iterable[BrokerRequest]) -> list[tuple[int, str]]:
-    """Return who gets which kind of request, in order; "brokers" tells of no partition."""
+    """Return who gets which kind of request, in order; "brokers" has no partition."""
     return [(each.broker_id, _kind(each.request)) for each in requests]
 
 
@@ -203,7 +203,7 @@ def stops(requests: Iterable[BrokerRequest]) -> dict[tuple[int, PartitionKey], t
 
 
 def metadata(requests: Iterable[BrokerRequest]) -> dict[int, dict[PartitionKey, Any]]:
-    """Return UpdateMetadata's partition states by broker; a broker that hears of none has none."""
+    """Return UpdateMetadata's partition states by broker; a broker that gets none has none."""
     found: dict[int, dict[PartitionKey, Any]] = {}
     for each in requests:
         if isinstance(each.request, UpdateMetadataRequest):
@@ -214,7 +214,7 @@ def metadata(requests: Iterable[BrokerRequest]) -> dict[int, dict[PartitionKey, 
     return found
 
 
-# -- a broker that knows only what it is told --------------------------------------------------
+# -- a broker that knows only what it is sent --------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class ModelBroker:
         """Return a process that has just started."""
         return cls(broker_id, epoch)
 
-    def hear(self, sent_one: BrokerRequest) -> None:
+    def receive(self, sent_one: BrokerRequest) -> None:
         """Take a request, or refuse it."""
         request = sent_one.request
         if request.broker_epoch < self.epoch or request.controller_epoch < self.controller_epoch:
@@ -251,7 +251,7 @@ class ModelBroker:
             self._stop(request)
 
     def _lead(self, request: LeaderAndIsrRequest) -> None:
-        # Nobody is to follow a live broker of which it has not heard (KAFKA-4443).
+        # A broker must know the live brokers before it follows them (KAFKA-4443).
         assert {each.broker_id for each in request.live_leaders} <= self.brokers.keys()
         for topics in request.topic_states:
             for state in topics.partition_states:
@@ -357,9 +357,9 @@ def _but(found: Mapping[PartitionKey, Any], lost: set[PartitionKey]) -> dict[Par
 def _served(image: ClusterImage) -> list[tuple[PartitionKey, Uuid, PartitionImage]]:
     """Return what brokers must know: what was ever led and is not being deleted."""
     return [
-        (PartitionKey(each.name, number), each.id, partition)
+        (PartitionKey(each.name, partition_id), each.id, partition)
         for each in image.topics
         if not image.deletions.is_being_deleted(each.id)
-        for number, partition in each.in_order()
+        for partition_id, partition in each.in_order()
         if partition.leader_epoch != NO_EPOCH
     ]

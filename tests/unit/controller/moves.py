@@ -1,7 +1,7 @@
 """One topic whose partitions move: the steps of its life, made by the real deciders."""
 
 from ottla.base.errors import Error
-from ottla.controller.elections import come_back, leave
+from ottla.controller.elections import elect_after_unfencing, remove_from_isrs
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.metadata.configs import ResourceType
@@ -14,7 +14,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import topic_records
 
-from .world import advance, after, broker, cluster, context, uuid
+from .builders import advance, after, broker, cluster, context, uuid
 
 ID = uuid("topic")
 SIX = cluster(*map(broker, range(1, 7)))
@@ -22,12 +22,12 @@ CONTEXT = context()
 Ids = tuple[int, ...]
 
 
-def world(
+def cluster_image(
     replicas: Ids, isr: Ids | None = None, leader: int | None = None, count: int = 1
 ) -> ClusterImage:
     """Six brokers and the topic t."""
     topic = TopicImage(name="t", id=ID)
-    for number in range(count):
+    for partition_id in range(count):
         partition = PartitionImage(
             replicas=replicas,
             directories=tuple(uuid(f"dir-{each}") for each in replicas),
@@ -35,20 +35,20 @@ def world(
             leader=replicas[0] if leader is None else leader,
             leader_epoch=5,
         )
-        topic = topic.with_partition(number, partition)
+        topic = topic.with_partition(partition_id, partition)
     return advance(SIX, topic_records(topic))
 
 
-def of(image: ClusterImage, number: int = 0) -> PartitionImage:
+def of(image: ClusterImage, partition_id: int = 0) -> PartitionImage:
     topic = image.topics.by_name("t")
     assert topic is not None
-    return topic.partitions[number]
+    return topic.partitions[partition_id]
 
 
-def told(image: ClusterImage, target: Ids | None, number: int = 0) -> ClusterImage:
+def reassign(image: ClusterImage, target: Ids | None, partition_id: int = 0) -> ClusterImage:
     """Return the image after a reassignment, or a cancellation, that is accepted."""
     decided = alter_reassignments(
-        image, [Target("t", number, target)], may_change_factor=True, context=CONTEXT
+        image, [Target("t", partition_id, target)], may_change_factor=True, context=CONTEXT
     )
     [answer] = decided.reply
     assert (answer.error, answer.message) == (Error.NONE, None)
@@ -72,7 +72,7 @@ def proposed(image: ClusterImage, *isr: int) -> tuple[Error, ClusterImage]:
     leader = image.brokers[partition.leader]
     wanted = IsrChange(
         topic_id=ID,
-        number=0,
+        partition_id=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=tuple((each, image.brokers[each].epoch) for each in isr),
@@ -84,7 +84,7 @@ def proposed(image: ClusterImage, *isr: int) -> tuple[Error, ClusterImage]:
 
 
 def synced(image: ClusterImage, *isr: int) -> ClusterImage:
-    """Return the image after the leader's word that these replicas are in sync."""
+    """Return the image after the leader reported these replicas in sync."""
     error, changed = proposed(image, *isr)
     assert error in (Error.NONE, Error.NEW_LEADER_ELECTED)
     return changed
@@ -92,14 +92,14 @@ def synced(image: ClusterImage, *isr: int) -> ClusterImage:
 
 def dead(image: ClusterImage, broker_id: int) -> ClusterImage:
     """Return the image after a broker was fenced."""
-    changes = list(leave(image, CONTEXT.config, broker_id))
+    changes = list(remove_from_isrs(image, CONTEXT.config, broker_id))
     epoch = image.brokers[broker_id].epoch
     return advance(image, [*changes, FenceBrokerRecord(id=broker_id, epoch=epoch)])
 
 
 def alive(image: ClusterImage, broker_id: int) -> ClusterImage:
     """Return the image after a broker was unfenced."""
-    changes = list(come_back(image, CONTEXT.config, broker_id))
+    changes = list(elect_after_unfencing(image, CONTEXT.config, broker_id))
     epoch = image.brokers[broker_id].epoch
     return advance(image, [*changes, UnfenceBrokerRecord(id=broker_id, epoch=epoch)])
 
@@ -122,13 +122,13 @@ def state(partition: PartitionImage) -> tuple[Ids, Ids, Ids, Ids, int]:
     )
 
 
-def world_topic(replicas: Ids) -> TopicImage:
-    topic = world(replicas).topics.by_name("t")
+def moved_topic(replicas: Ids) -> TopicImage:
+    topic = cluster_image(replicas).topics.by_name("t")
     assert topic is not None
     return topic
 
 
-def world_in(image: ClusterImage, replicas: Ids) -> ClusterImage:
+def cluster_with(image: ClusterImage, replicas: Ids) -> ClusterImage:
     if image.topics.by_id(ID) is not None:
         image = advance(image, [RemoveTopicRecord(topic_id=ID)])
-    return advance(image, topic_records(world_topic(replicas)))
+    return advance(image, topic_records(moved_topic(replicas)))

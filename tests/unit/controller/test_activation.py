@@ -7,7 +7,7 @@ from ottla.controller.activation import first_records
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, Record
 
-from .world import context
+from .builders import context
 
 VERSION = FeatureLevelRecord(name=METADATA_VERSION, feature_level=25)
 ELR = FeatureLevelRecord(name=ELR_VERSION, feature_level=1)
@@ -23,7 +23,7 @@ def test_the_controller_s_own_value_becomes_the_cluster_s() -> None:
     assert first_records((VERSION, ELR), two.config) == (VERSION, ELR, min_isr("2"))
 
 
-def test_what_is_said_already_stays() -> None:
+def test_a_set_min_isr_stays() -> None:
     given = (VERSION, ELR, min_isr("3"))
     assert first_records(given, context().config) == given
 

@@ -15,7 +15,7 @@ from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import NOT_FINISHED, DeletionImage, Policy
 from ottla.metadata.topics import TopicImage, topic_records
 
-from .world import CountingDice, advance, after, broker, cluster, context, uuid
+from .builders import CountingDice, advance, after, broker, cluster, context, uuid
 
 IMAGE = cluster(broker(1), broker(2, fenced=True), broker(3))
 
@@ -33,7 +33,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "expected", "error", "said"),
+    ("replicas", "expected", "error", "text"),
     [
         ([], None, Error.INVALID_REPLICA_ASSIGNMENT, "empty"),
         ([4], None, Error.INVALID_REPLICA_ASSIGNMENT, "broker 4"),
@@ -42,11 +42,11 @@ def test_by_hand() -> None:
         ([2], None, Error.INVALID_REPLICA_ASSIGNMENT, "partition 7 are fenced"),
     ],
 )
-def test_refusals(replicas: list[int], expected: int | None, error: Error, said: str) -> None:
+def test_refusals(replicas: list[int], expected: int | None, error: Error, text: str) -> None:
     with pytest.raises(ApiError) as caught:
         assign_manually(IMAGE, "t", [replicas], first=7, replication_factor=expected)
     assert caught.value.error is error
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_brokers_that_are_down_are_taken_where_only_live_ones_are_registered() -> None:
@@ -75,7 +75,7 @@ def test_a_partition_without_an_active_replica_waits_for_one(replicas: tuple[int
 
 
 @pytest.mark.parametrize(
-    ("replicas", "expected", "said"),
+    ("replicas", "expected", "text"),
     [
         ([], None, "empty"),
         ([9, 9], None, "more than once"),
@@ -84,13 +84,13 @@ def test_a_partition_without_an_active_replica_waits_for_one(replicas: tuple[int
     ],
 )
 def test_what_is_refused_whoever_is_registered(
-    replicas: list[int], expected: int | None, said: str
+    replicas: list[int], expected: int | None, text: str
 ) -> None:
     none = RegistrationCheck.NONE
     with pytest.raises(ApiError) as caught:
         assign_manually(IMAGE, "t", [replicas], first=0, replication_factor=expected, check=none)
     assert caught.value.error is Error.INVALID_REPLICA_ASSIGNMENT
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_several_replicas_begin_with_those_in_sync_that_are_active() -> None:

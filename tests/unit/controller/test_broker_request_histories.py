@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER
-from ottla.controller.broker_changes import follow
-from ottla.controller.broker_requests import tell, tell_brokers, tell_everything
+from ottla.controller.broker_changes import process_broker_change
+from ottla.controller.broker_requests import delta_batch, full_batch, live_brokers_batch
 from ottla.controller.controlled_shutdown import controlled_shutdown
-from ottla.controller.create_partitions import Growth, create_partitions
-from ottla.controller.elections import elect_uncleanly, settle
+from ottla.controller.create_partitions import NewPartitions, create_partitions
+from ottla.controller.elections import elect_after_failover, elect_uncleanly
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
 from ottla.controller.leader_rebalance import balance, elect_leaders
@@ -67,7 +67,7 @@ NUMBERS = st.integers(0, 1)
 
 
 def unplaced(record: Record) -> Record:
-    """Return a record as ZooKeeper keeps it: which folder a broker chose is not in it."""
+    """Return a record as ZooKeeper keeps it: without the log directory that a broker chose."""
     if isinstance(record, PartitionRecord) and record.partition_epoch <= 0:
         return replace(record, directories=(DIRECTORY_MIGRATING,) * len(record.replicas))
     if isinstance(record, PartitionChangeRecord):
@@ -80,7 +80,7 @@ class Process(Protocol):
 
     epoch: int
 
-    def hear(self, sent_one: BrokerRequest) -> None:
+    def receive(self, sent_one: BrokerRequest) -> None:
         """Take a request."""
         ...
 
@@ -98,25 +98,25 @@ class Telling(RuleBasedStateMachine):
 
     process: Callable[[int, int, ClusterImage], Process] = ModelBroker.knowing_nothing
 
-    @initialize(number=st.integers(0, 9), unclean=st.booleans())
-    def begin(self, number: int, unclean: bool) -> None:
+    @initialize(partition_id=st.integers(0, 9), unclean=st.booleans())
+    def begin(self, partition_id: int, unclean: bool) -> None:
         self.context = context({"unclean.leader.election.enable": str(unclean).lower()})
         self.image: ClusterImage = EMPTY
         self.zxid = 100
         self.written = 0
         self.controller_epoch = 5
         self.registered: dict[int, BrokerImage] = {}
-        self.told: dict[int, Process] = {}
+        self.processes: dict[int, Process] = {}
         for broker_id in (1, 2, 3):
             self._start(broker_id)
         self.look_at_brokers(apart=False)
         for name in ("t", "u"):
             self.create(name, 3 if name == "t" else 2)
 
-    # -- what is written is told ---------------------------------------------------------------
+    # -- requests for what is written ----------------------------------------------------------
 
     def take(self, decided: Decision[Any] | Step, *, apart: bool = False) -> Any:
-        """Write a decision, as a whole or record by record, and tell of it."""
+        """Write a decision, as a whole or record by record, and send the requests."""
         step = decided.step if isinstance(decided, Decision) else decided
         parts = [[each] for each in step.records] if apart and not step.atomic else [step.records]
         for part in parts:
@@ -133,20 +133,20 @@ class Telling(RuleBasedStateMachine):
     def _tell(self, delta: ClusterDelta) -> None:
         self.image = delta.image
         seen = view(self.image, self.controller_epoch)
-        self._deliver(sent(tell(seen, delta), seen))
+        self._deliver(sent(delta_batch(seen, delta), seen))
 
     def _deliver(self, requests: list[Any]) -> None:
         for each in requests:
-            process = self.told.get(each.broker_id)
+            process = self.processes.get(each.broker_id)
             if process is not None:
-                process.hear(each)
+                process.receive(each)
 
     # -- brokers -------------------------------------------------------------------------------
 
     def _start(self, broker_id: int) -> None:
         self.zxid += 1
         self.registered[broker_id] = a_broker(broker_id, self.zxid)
-        self.told[broker_id] = type(self).process(broker_id, self.zxid, self.image)
+        self.processes[broker_id] = type(self).process(broker_id, self.zxid, self.image)
 
     @rule(broker_id=BROKERS)
     def start(self, broker_id: int) -> None:
@@ -156,7 +156,7 @@ class Telling(RuleBasedStateMachine):
     def stop(self, broker_id: int) -> None:
         if len(self.registered) > 1:
             self.registered.pop(broker_id, None)
-            self.told.pop(broker_id, None)
+            self.processes.pop(broker_id, None)
 
     @rule(broker_id=BROKERS, port=st.integers(9092, 9094))
     def move_to_another_port(self, broker_id: int, port: int) -> None:
@@ -170,7 +170,7 @@ class Telling(RuleBasedStateMachine):
         delta = self.append(*compare(self.image, self.registered))
         assert compare(self.image, self.registered) == []
         if delta is not None:
-            self.take(follow(self.image, self.context.config, delta), apart=apart)
+            self.take(process_broker_change(self.image, self.context.config, delta), apart=apart)
             self.take(bring_online(self.image, self.context.config))
 
     @rule(broker_id=BROKERS, apart=st.booleans())
@@ -183,18 +183,18 @@ class Telling(RuleBasedStateMachine):
         for key in remaining:
             found = self.image.topics.by_name(key.topic)
             assert found is not None
-            assert found.partitions[key.number].leader == broker_id
+            assert found.partitions[key.partition].leader == broker_id
 
-    @rule(broker_id=BROKERS, name=TOPICS, number=NUMBERS)
-    def lose_a_folder(self, broker_id: int, name: str, number: int) -> None:
-        key = PartitionKey(name, number)
+    @rule(broker_id=BROKERS, name=TOPICS, partition_id=NUMBERS)
+    def fail_a_log_dir(self, broker_id: int, name: str, partition_id: int) -> None:
+        key = PartitionKey(name, partition_id)
         self.take(take_replicas_offline(self.image, self.context.config, broker_id, [key]))
 
     # -- controllers ---------------------------------------------------------------------------
 
     @rule()
     def fail_over(self) -> None:
-        """What only the last controller knew is gone; what it did not tell, the next one does."""
+        """Soft state of the last controller is lost; the next one sends what it did not."""
         self.controller_epoch += 1
         records = list(compare(self.image, self.registered))
         fresh = change(self.image, records).image if records else self.image
@@ -203,18 +203,18 @@ class Telling(RuleBasedStateMachine):
                 stays = replace(broker, in_controlled_shutdown=False)
                 fresh = replace(fresh, brokers=fresh.brokers.set(broker.id, stays))
         self.image = fresh
-        first = tell_brokers(view(self.image, self.controller_epoch))
+        first = live_brokers_batch(view(self.image, self.controller_epoch))
         self._deliver(sent(first, view(self.image, self.controller_epoch)))
-        self.take(settle(self.image, self.context.config))
+        self.take(elect_after_failover(self.image, self.context.config))
         self.take(bring_online(self.image, self.context.config))
         seen = view(self.image, self.controller_epoch)
-        self._deliver(sent(tell_everything(seen), seen))
+        self._deliver(sent(full_batch(seen), seen))
 
     @rule()
     def read_everything_anew(self) -> None:
-        """Nothing changed: nobody is told anything."""
+        """Nothing changed: nothing is sent."""
         delta = delta_between(self.image, self.image)
-        assert not tell(view(self.image, self.controller_epoch), delta)
+        assert not delta_batch(view(self.image, self.controller_epoch), delta)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Telling(RuleBasedStateMachine):
 
     @rule(name=TOPICS, count=st.integers(1, 2))
     def grow(self, name: str, count: int) -> None:
-        wanted = [Growth(name, count)]
+        wanted = [NewPartitions(name, count)]
         self.take(create_partitions(self.image, wanted, validate_only=False, context=self.context))
 
     @rule(name=TOPICS)
@@ -262,21 +262,21 @@ class Telling(RuleBasedStateMachine):
         holders = {each for partition in found.partitions.values() for each in partition.replicas}
         return all(
             broker_id in self.image.brokers
-            and self.image.brokers[broker_id].epoch == self.told[broker_id].epoch
-            for broker_id in holders & self.told.keys()
+            and self.image.brokers[broker_id].epoch == self.processes[broker_id].epoch
+            for broker_id in holders & self.processes.keys()
         )
 
     # -- partitions ----------------------------------------------------------------------------
 
-    def _partition(self, name: str, number: int) -> PartitionImage | None:
+    def _partition(self, name: str, partition_id: int) -> PartitionImage | None:
         found = self.image.topics.by_name(name)
         if found is None or self.image.deletions.is_being_deleted(found.id):
             return None
-        return found.partitions.get(number)
+        return found.partitions.get(partition_id)
 
-    @rule(name=TOPICS, number=NUMBERS, isr=st.lists(BROKERS, max_size=4, unique=True))
-    def change_isr(self, name: str, number: int, isr: list[int]) -> None:
-        partition = self._partition(name, number)
+    @rule(name=TOPICS, partition_id=NUMBERS, isr=st.lists(BROKERS, max_size=4, unique=True))
+    def change_isr(self, name: str, partition_id: int, isr: list[int]) -> None:
+        partition = self._partition(name, partition_id)
         if partition is None or partition.leader not in self.image.brokers:
             return
         leader = self.image.brokers[partition.leader]
@@ -285,7 +285,7 @@ class Telling(RuleBasedStateMachine):
         assert found is not None
         wanted = IsrChange(
             topic_id=found.id,
-            number=number,
+            partition_id=partition_id,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((each, -1) for each in sorted(members)),
@@ -300,10 +300,10 @@ class Telling(RuleBasedStateMachine):
             )
         )
 
-    @rule(name=TOPICS, number=NUMBERS, to=st.lists(BROKERS, max_size=3, unique=True))
-    def reassign(self, name: str, number: int, to: list[int]) -> None:
-        if self._partition(name, number) is not None:
-            wanted = [Target(name, number, tuple(to) or None)]
+    @rule(name=TOPICS, partition_id=NUMBERS, to=st.lists(BROKERS, max_size=3, unique=True))
+    def reassign(self, name: str, partition_id: int, to: list[int]) -> None:
+        if self._partition(name, partition_id) is not None:
+            wanted = [Target(name, partition_id, tuple(to) or None)]
             self.take(
                 alter_reassignments(
                     self.image, wanted, may_change_factor=True, context=self.context
@@ -326,13 +326,13 @@ class Telling(RuleBasedStateMachine):
                 resource_type=2, resource_name=name, name="retention.ms", value="1"
             )
             delta = change(self.image, [record])
-            assert not tell(view(delta.image, self.controller_epoch), delta)
+            assert not delta_batch(view(delta.image, self.controller_epoch), delta)
 
     # -- what must hold ------------------------------------------------------------------------
 
     @invariant()
     def all_that_are_known_know_all(self) -> None:
-        for broker_id, process in self.told.items():
+        for broker_id, process in self.processes.items():
             known = self.image.brokers.get(broker_id)
             if known is not None and known.epoch == process.epoch:
                 process.check(self.image)
@@ -353,5 +353,5 @@ class Telling(RuleBasedStateMachine):
                 assert partition.leader == NO_LEADER or partition.leader in self.image.brokers
 
 
-TestTelling = Telling.TestCase
-TestTelling.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBrokerRequests = Telling.TestCase
+TestBrokerRequests.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

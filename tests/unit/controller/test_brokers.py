@@ -1,7 +1,7 @@
 """Brokers register, are unfenced when they have caught up, and leave without a gap.
 
 Method: decisions one after another on a replayed image, with times handed in; the heartbeat's
-state machine as a table of (state, wishes) → (state, answer).
+state machine as a table of (state, request) → (state, response).
 """
 
 from dataclasses import replace
@@ -35,14 +35,14 @@ from ottla.metadata.records import (
     RegisterBrokerRecord,
 )
 
-from .world import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
+from .builders import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
 
 
 def register(
     image: ClusterImage,
     wanted: BrokerImage,
     *,
-    around: DecisionContext | None = None,
+    decision_context: DecisionContext | None = None,
     cluster_id: str = CLUSTER,
     now_ms: int = 0,
     previous_epoch: int = NO_BROKER_EPOCH,
@@ -53,7 +53,7 @@ def register(
         wanted,
         cluster_id=cluster_id,
         next_offset=next_offset(image),
-        context=around or context(),
+        context=decision_context or context(),
         now_ms=now_ms,
         previous_epoch=previous_epoch,
         superseded_epoch=superseded_epoch,
@@ -64,7 +64,7 @@ def beat(
     image: ClusterImage,
     broker_id: int = 1,
     *,
-    around: DecisionContext | None = None,
+    decision_context: DecisionContext | None = None,
     offset: int = 10_000,
     fence: bool = False,
     stop: bool = False,
@@ -85,7 +85,7 @@ def beat(
         image,
         report,
         next_offset=next_offset(image),
-        context=around or context(),
+        context=decision_context or context(),
         now_ms=now_ms,
     )
 
@@ -221,30 +221,34 @@ def test_the_same_process_keeps_its_epoch_and_state() -> None:
 
 
 def test_a_second_process_waits_until_the_first_one_is_silent() -> None:
-    image, around = cluster(broker(1)), context()
-    around.liveness.activate(image, 0)
+    image, decision_context = cluster(broker(1)), context()
+    decision_context.liveness.activate(image, 0)
     second = broker(1, incarnation_id=uuid("second"))
     with pytest.raises(ApiError) as caught:
-        register(image, second, around=around, now_ms=SESSION_MS - 1)
+        register(image, second, decision_context=decision_context, now_ms=SESSION_MS - 1)
     assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
-    assert register(image, second, around=around, now_ms=SESSION_MS).reply > 101
+    assert register(image, second, decision_context=decision_context, now_ms=SESSION_MS).reply > 101
 
 
 @pytest.mark.parametrize(
     ("previous_epoch", "taken"), [(101, True), (100, False), (102, False), (-1, False)]
 )
-def test_who_holds_the_folders_of_the_first_process_need_not_wait_for_its_session(
+def test_a_process_with_the_locks_of_the_previous_one_need_not_wait_for_its_session(
     previous_epoch: int, taken: bool
 ) -> None:
-    image, around = cluster(broker(1)), context()
-    around.liveness.activate(image, 0)
+    image, decision_context = cluster(broker(1)), context()
+    decision_context.liveness.activate(image, 0)
     second = broker(1, incarnation_id=uuid("second"))
     if taken:
-        decided = register(image, second, around=around, previous_epoch=previous_epoch)
+        decided = register(
+            image, second, decision_context=decision_context, previous_epoch=previous_epoch
+        )
         assert after(image, decided).brokers[1].fenced
     else:
         with pytest.raises(ApiError) as caught:
-            register(image, second, around=around, previous_epoch=previous_epoch)
+            register(
+                image, second, decision_context=decision_context, previous_epoch=previous_epoch
+            )
         assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
 
 
@@ -254,43 +258,60 @@ def test_who_knows_the_registration_before_its_own_need_not_wait(
     superseded: int, taken: bool, fenced: bool
 ) -> None:
     """Who names an older one may be the older process, whose request comes late."""
-    image, around = cluster(broker(1, fenced=fenced)), context()
-    around.liveness.activate(image, 0)
+    image, decision_context = cluster(broker(1, fenced=fenced)), context()
+    decision_context.liveness.activate(image, 0)
     second = broker(1, incarnation_id=uuid("second"))
     if taken:
-        decided = register(image, second, around=around, superseded_epoch=superseded)
+        decided = register(
+            image, second, decision_context=decision_context, superseded_epoch=superseded
+        )
         assert decided.reply > 101
     else:
         with pytest.raises(ApiError) as caught:
-            register(image, second, around=around, superseded_epoch=superseded)
+            register(image, second, decision_context=decision_context, superseded_epoch=superseded)
         assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_the_late_registration_of_a_dead_process_does_not_replace_one_that_starts() -> None:
     """Three processes: the second is registered and fenced yet when the first one's comes."""
-    around = context()
+    decision_context = context()
     image = replicated(elr=1)
     second = broker(1, incarnation_id=uuid("second"))
-    decided = register(image, second, around=around, previous_epoch=101, superseded_epoch=101)
+    decided = register(
+        image, second, decision_context=decision_context, previous_epoch=101, superseded_epoch=101
+    )
     image = after(image, decided)
     before = image.brokers[1]
     assert before.fenced
     first = broker(1, incarnation_id=uuid("first"))
     with pytest.raises(ApiError) as caught:
-        register(image, first, around=around, previous_epoch=101, superseded_epoch=101)
+        register(
+            image,
+            first,
+            decision_context=decision_context,
+            previous_epoch=101,
+            superseded_epoch=101,
+        )
     assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
-    beaten = beat(image, 1, epoch=before.epoch, offset=before.epoch, around=around)
+    beaten = beat(
+        image, 1, epoch=before.epoch, offset=before.epoch, decision_context=decision_context
+    )
     assert not after(image, beaten).brokers[1].fenced
     third = broker(1, incarnation_id=uuid("third"))
     known = before.epoch
-    assert register(image, third, around=around, superseded_epoch=known).reply > known
+    assert (
+        register(image, third, decision_context=decision_context, superseded_epoch=known).reply
+        > known
+    )
 
 
 def test_who_only_knows_that_the_process_before_it_has_ended_is_unclean() -> None:
-    image, around = replicated(elr=1), context()
-    around.liveness.activate(image, 0)
+    image, decision_context = replicated(elr=1), context()
+    decision_context.liveness.activate(image, 0)
     second = broker(1, incarnation_id=uuid("second"))
-    image = after(image, register(image, second, around=around, superseded_epoch=101))
+    image = after(
+        image, register(image, second, decision_context=decision_context, superseded_epoch=101)
+    )
     assert 1 not in members(image)[0]
 
 
@@ -374,7 +395,7 @@ S = State
 
 
 @pytest.mark.parametrize(
-    ("before", "leads", "offset", "fence", "stop", "expected", "told"),
+    ("before", "leads", "offset", "fence", "stop", "expected", "expected_reply"),
     [
         (FENCED, False, BEHIND, False, False, S.FENCED, (False, True, False)),
         (FENCED, False, CAUGHT_UP, True, False, S.FENCED, (True, True, False)),
@@ -401,22 +422,22 @@ def test_states(
     fence: bool,
     stop: bool,
     expected: State,
-    told: tuple[bool, bool, bool],
+    expected_reply: tuple[bool, bool, bool],
 ) -> None:
     image = cluster(before)
     if leads:
         image = with_topic(image, "t", 1)
     decided = beat(image, offset=offset, fence=fence, stop=stop)
     assert state_of(after(image, decided).brokers[1]) is expected
-    assert decided.reply == HeartbeatReply(*told)
+    assert decided.reply == HeartbeatReply(*expected_reply)
     if state_of(before) is expected:
         assert decided.step.records == ()
 
 
-def test_a_quiet_heartbeat_writes_nothing_but_is_heard() -> None:
-    image, around = cluster(broker(1)), context()
-    assert beat(image, around=around, now_ms=50).step.records == ()
-    assert around.liveness.is_alive(1, 50 + SESSION_MS - 1)
+def test_a_heartbeat_without_changes_writes_nothing_but_extends_the_session() -> None:
+    image, decision_context = cluster(broker(1)), context()
+    assert beat(image, decision_context=decision_context, now_ms=50).step.records == ()
+    assert decision_context.liveness.is_alive(1, 50 + SESSION_MS - 1)
 
 
 def test_fencing_takes_the_leaders_away_and_unfencing_gives_them_back() -> None:
@@ -434,31 +455,31 @@ def test_fencing_takes_the_leaders_away_and_unfencing_gives_them_back() -> None:
     assert again.partitions[0].leader_epoch == 2
 
 
-def test_a_controlled_shutdown_waits_until_the_others_have_heard() -> None:
-    image, around = with_topic(cluster(broker(1), broker(2)), "t", 1), context()
-    around.liveness.activate(image, 0)
-    beat(image, 2, around=around, offset=image.position[0])
-    first = beat(image, stop=True, around=around)
+def test_a_controlled_shutdown_waits_until_the_others_have_replayed_it() -> None:
+    image, decision_context = with_topic(cluster(broker(1), broker(2)), "t", 1), context()
+    decision_context.liveness.activate(image, 0)
+    beat(image, 2, decision_context=decision_context, offset=image.position[0])
+    first = beat(image, stop=True, decision_context=decision_context)
     image = after(image, first)
     assert not first.reply.should_shut_down
     assert image.brokers[1].in_controlled_shutdown
     assert leader_of(image, "t") == NO_LEADER
-    waiting = beat(image, stop=True, around=around)
+    waiting = beat(image, stop=True, decision_context=decision_context)
     assert (waiting.step.records, waiting.reply) == ((), HeartbeatReply(True, False, False))
-    beat(image, 2, around=around, offset=image.position[0])
-    done = beat(image, stop=True, around=around)
+    beat(image, 2, decision_context=decision_context, offset=image.position[0])
+    done = beat(image, stop=True, decision_context=decision_context)
     assert done.reply == HeartbeatReply(True, True, True)
     assert after(image, done).brokers[1].fenced
 
 
 def test_a_failover_in_a_controlled_shutdown_does_not_hold_it_up() -> None:
     image = cluster(LEAVING, broker(2))
-    around = context()
-    around.liveness.activate(image, 0)
-    assert beat(image, stop=True, around=around).reply.should_shut_down
+    decision_context = context()
+    decision_context.liveness.activate(image, 0)
+    assert beat(image, stop=True, decision_context=decision_context).reply.should_shut_down
 
 
-def test_a_folder_that_failed_costs_its_leaderships() -> None:
+def test_a_failed_log_dir_loses_its_leaderships() -> None:
     good, bad = uuid("good"), uuid("bad")
     image = with_topic(cluster(broker(1, log_dirs=(bad,))), "t", 1)
     image = advance(
@@ -472,7 +493,7 @@ def test_a_folder_that_failed_costs_its_leaderships() -> None:
     assert beat(changed, offline=(bad,)).step.records == ()
 
 
-def test_a_fenced_broker_is_not_given_what_lies_in_a_failed_folder() -> None:
+def test_a_fenced_broker_is_not_elected_for_replicas_in_a_failed_log_dir() -> None:
     good, bad = uuid("good"), uuid("bad")
     image = with_topic(cluster(broker(1, log_dirs=(bad,))), "t", 1)
     image = after(image, beat(image, fence=True))
@@ -483,7 +504,7 @@ def test_a_fenced_broker_is_not_given_what_lies_in_a_failed_folder() -> None:
     assert leader_of(changed, "t") == NO_LEADER
 
 
-def test_a_broker_without_any_folder_is_left_to_stop_by_itself() -> None:
+def test_a_broker_without_any_log_dir_is_not_fenced_but_stops_itself() -> None:
     image = with_topic(cluster(broker(1)), "t", 1)
     assert beat(image, offline=(uuid("dir-1"),)).step.records == ()
 
@@ -505,16 +526,16 @@ def test_steps_that_move_leaders_may_be_cut_with_the_broker_s_own_state_last() -
 
 
 def test_silent_brokers_are_fenced_one_a_step_the_stalest_first() -> None:
-    image, around = with_topic(cluster(broker(1), broker(2)), "t", 2), context()
-    around.liveness.touch(1, 10)
-    around.liveness.touch(2, 0)
-    assert fence_stalest(image, around, SESSION_MS - 1) == Decision(Step(), None)
-    first = fence_stalest(image, around, SESSION_MS)
+    image, decision_context = with_topic(cluster(broker(1), broker(2)), "t", 2), context()
+    decision_context.liveness.touch(1, 10)
+    decision_context.liveness.touch(2, 0)
+    assert fence_stalest(image, decision_context, SESSION_MS - 1) == Decision(Step(), None)
+    first = fence_stalest(image, decision_context, SESSION_MS)
     assert first.reply == 2
     image = after(image, first)
     assert [each.fenced for _, each in sorted(image.brokers.items())] == [False, True]
     assert leader_of(image, "t") == NO_LEADER
-    assert fence_stalest(image, around, SESSION_MS) == Decision(Step(), None)
-    image = after(image, fence_stalest(image, around, SESSION_MS + 10))
+    assert fence_stalest(image, decision_context, SESSION_MS) == Decision(Step(), None)
+    image = after(image, fence_stalest(image, decision_context, SESSION_MS + 10))
     assert image.brokers[1].fenced
-    assert fence_stalest(image, around, 10 * SESSION_MS) == Decision(Step(), None)
+    assert fence_stalest(image, decision_context, 10 * SESSION_MS) == Decision(Step(), None)

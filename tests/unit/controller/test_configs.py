@@ -22,7 +22,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import TopicImage, TopicsImage
 
-from .world import THREE, advance, after, context
+from .builders import THREE, advance, after, context
 
 SET, DELETE, APPEND, SUBTRACT = (int(each) for each in Operation)
 TOPIC, BROKER = 2, 4
@@ -133,7 +133,7 @@ def test_brokers_and_the_default_of_all(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alteration", "error", "said"),
+    ("alteration", "error", "text"),
     [
         (of_topic(("nobody.knows", SET, "1")), Error.INVALID_CONFIG, "Unknown topic config"),
         (of_topic(("segment.ms", SET, "x")), Error.INVALID_CONFIG, "segment.ms=x"),
@@ -173,20 +173,20 @@ def test_brokers_and_the_default_of_all(name: str) -> None:
         (Alteration((0, "x"), ()), Error.INVALID_REQUEST, "Unknown resource type 0"),
     ],
 )
-def test_refusals(alteration: Alteration, error: Error, said: str) -> None:
+def test_refusals(alteration: Alteration, error: Error, text: str) -> None:
     other = of_topic(("segment.ms", SET, "9"), name="u")
     decided = alter(alteration, other)
     assert [(each.resource, each.error) for each in decided.reply] == [
         (alteration.resource, error),
         (other.resource, Error.NONE),
     ]
-    assert said in (decided.reply[0].message or "")
+    assert text in (decided.reply[0].message or "")
     assert len(decided.step.records) == 1
 
 
 def test_a_legacy_request_takes_no_null() -> None:
-    [told] = alter(of_topic(("segment.ms", SET, None)), incremental=False).reply
-    assert told.error is Error.INVALID_REQUEST
+    [result] = alter(of_topic(("segment.ms", SET, None)), incremental=False).reply
+    assert result.error is Error.INVALID_REQUEST
 
 
 def test_a_resource_twice_is_refused_both_times() -> None:
@@ -197,8 +197,8 @@ def test_a_resource_twice_is_refused_both_times() -> None:
 
 def test_one_value_about_another_is_checked_on_the_whole_set() -> None:
     image = after(IMAGE, alter(of_topic(("max.compaction.lag.ms", SET, "10"))))
-    [told] = alter(of_topic(("min.compaction.lag.ms", SET, "11")), image=image).reply
-    assert told.error is Error.INVALID_CONFIG
+    [result] = alter(of_topic(("min.compaction.lag.ms", SET, "11")), image=image).reply
+    assert result.error is Error.INVALID_CONFIG
     decided = alter(
         of_topic(("min.compaction.lag.ms", SET, "11"), ("max.compaction.lag.ms", SET, "12")),
         image=image,
@@ -304,7 +304,7 @@ def test_who_is_eligible_stays_it_while_too_few_are_in_sync_to_commit() -> None:
         assert found.partitions[0].elr == (replicas[in_sync:] if stays else ())
 
 
-def test_a_topic_s_change_looks_at_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_s_change_clears_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else ten thousand changes, each of one of ten thousand topics, take the square of that."""
 
     def every(_topics: TopicsImage) -> Iterator[TopicImage]:

@@ -8,7 +8,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.controller import deletion
-from ottla.controller.create_partitions import Growth, create_partitions
+from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.deletion import (
     DeletedTopic,
     TopicReference,
@@ -29,7 +29,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .world import THREE, advance, after, context, uuid
+from .builders import THREE, advance, after, context, uuid
 
 NOW_MS = 77
 
@@ -136,10 +136,10 @@ def test_kafka_5975_deletion_that_is_switched_off_is_refused() -> None:
 
 def test_a_second_deletion_finds_nothing() -> None:
     image = after(IMAGE, delete(by_name("a")))
-    [told] = delete_topics(image, [by_name("a")], context=context(), wall_ms=0).reply
-    assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-    [told] = delete_topics(image, [by_id("a")], context=context(), wall_ms=0).reply
-    assert told.error is Error.UNKNOWN_TOPIC_ID
+    [result] = delete_topics(image, [by_name("a")], context=context(), wall_ms=0).reply
+    assert result.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    [result] = delete_topics(image, [by_id("a")], context=context(), wall_ms=0).reply
+    assert result.error is Error.UNKNOWN_TOPIC_ID
 
 
 def test_kafka_14337_a_name_that_collided_with_a_deleted_one_is_free() -> None:
@@ -156,7 +156,9 @@ def test_kafka_14337_a_name_that_collided_with_a_deleted_one_is_free() -> None:
 
 def test_kafka_6612_a_deleted_topic_gets_no_more_partitions() -> None:
     image = after(IMAGE, delete(by_name("a")))
-    decided = create_partitions(image, [Growth("a", 5)], validate_only=False, context=context())
+    decided = create_partitions(
+        image, [NewPartitions("a", 5)], validate_only=False, context=context()
+    )
     assert [each.error for each in decided.reply] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert decided.step.records == ()
 
@@ -263,7 +265,7 @@ def test_a_step_ends_where_it_has_deleted_many_replicas(monkeypatch: pytest.Monk
     assert len(delete_first(image, found, wall_ms=NOW_MS).reply) == 2
 
 
-def test_what_a_name_means_is_settled_when_the_list_is_first_looked_at() -> None:
+def test_names_are_resolved_when_the_request_is_first_processed() -> None:
     """A topic that was made meanwhile, by whoever deleted the other one, is not meant."""
     found = found_of(by_name("a"), by_id("b"))
     gone = after(IMAGE, delete(by_name("a"), by_name("b")))

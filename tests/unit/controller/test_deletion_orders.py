@@ -1,4 +1,4 @@
-"""Orders become requests, and answers count for what their very request told a broker to delete.
+"""Orders become requests, and responses count only for what their own request asked to delete.
 
 Method: orders of a small ledger, the requests that they make, and answers as brokers give them.
 """
@@ -6,7 +6,7 @@ Method: orders of a small ledger, the requests that they make, and answers as br
 from dataclasses import replace
 
 from ottla.base.errors import Error
-from ottla.controller.broker_answers import DeletionAnswered, stop_replica_answered
+from ottla.controller.broker_responses import ReplicaDeletionResults, replica_deletion_results
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.deletion_orders import (
     DeletionOrder,
@@ -15,8 +15,8 @@ from ottla.controller.deletion_orders import (
     delete_replicas_request,
     delete_replicas_results,
     orders_of,
+    replicas_to_delete,
     stop_replica_results,
-    wanted_of,
 )
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.keys import PartitionKey
@@ -34,15 +34,15 @@ from ottla.metadata.records import PartitionRecord, RemoveTopicRecord, TopicReco
 from ottla.wire.messages import delete_replicas as wire
 from ottla.wire.messages import stop_replica as stop
 
-from .world import THREE, advance, uuid
+from .builders import THREE, advance, uuid
 
 ID = uuid("t")
 ENTRY = (
     DeletionImage(topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=1)
-    .with_standing(1, STARTED, [0, 2])
-    .with_standing(1, SUCCESSFUL, [1])
-    .with_standing(2, BROKER_DOWN, [0])
-    .with_standing(9, STARTED, [0])
+    .with_status(1, STARTED, [0, 2])
+    .with_status(1, SUCCESSFUL, [1])
+    .with_status(2, BROKER_DOWN, [0])
+    .with_status(9, STARTED, [0])
 )
 ORDER = DeletionOrder(
     broker_id=1,
@@ -64,16 +64,18 @@ def ledger(policy: Policy, *, topic: bool) -> ClusterImage:
 
 def test_what_is_started_on_a_broker_that_is_there_is_ordered() -> None:
     image = ledger(Policy.CLASSIC, topic=True)
-    assert list(wanted_of(image, image.deletions.pending())) == [(1, ID, frozenset({0, 2}))]
+    assert list(replicas_to_delete(image, image.deletions.pending())) == [
+        (1, ID, frozenset({0, 2}))
+    ]
     assert list(orders_of(image, 1, [Replica(1, ID, 2), Replica(1, ID, 0)])) == [ORDER]
 
 
 def test_nothing_is_ordered_by_a_name_whose_topic_is_gone_nor_by_the_id_of_one_that_lives() -> None:
     for policy, topic in ((Policy.CLASSIC, False), (Policy.AT_ONCE, True)):
         image = ledger(policy, topic=topic)
-        assert not list(wanted_of(image, image.deletions.pending()))
+        assert not list(replicas_to_delete(image, image.deletions.pending()))
     image = ledger(Policy.AT_ONCE, topic=False)
-    assert [each[0] for each in wanted_of(image, image.deletions.pending())] == [1]
+    assert [each[0] for each in replicas_to_delete(image, image.deletions.pending())] == [1]
 
 
 def test_a_classic_order_is_a_stop_replica_that_no_leader_epoch_refuses() -> None:
@@ -96,7 +98,7 @@ def test_a_classic_order_is_a_stop_replica_that_no_leader_epoch_refuses() -> Non
 
 def test_an_answer_by_names_is_taken_for_the_ids_that_they_have() -> None:
     image = ledger(Policy.CLASSIC, topic=True)
-    answered = DeletionAnswered(
+    answered = ReplicaDeletionResults(
         broker_id=1,
         succeeded=(PartitionKey("t", 0),),
         failed=(
@@ -133,7 +135,7 @@ def answer(error: Error, *results: tuple[int, int]) -> dict[Replica, Error]:
     return delete_replicas_results(sent, response)
 
 
-def test_an_answer_by_ids_counts_for_what_was_asked_and_silence_for_failure() -> None:
+def test_delete_replicas_results_are_those_of_the_request_and_missing_ones_failed() -> None:
     both = {
         Replica(1, ID, 0): Error.NONE,
         Replica(1, ID, 2): Error.UNKNOWN_SERVER_ERROR,
@@ -157,6 +159,6 @@ def test_kafka_9946_only_what_was_to_be_deleted_is_answered_as_deleted() -> None
     add_to_batch(batch, ORDER)
     [sent] = batch.send_requests_to_brokers(view)
     response = stop.StopReplicaResponse(error_code=0, partition_errors=())
-    answered = stop_replica_answered(view.image, sent, response)
+    answered = replica_deletion_results(view.image, sent, response)
     assert answered is not None
     assert PartitionKey("t", 1) not in {*answered.succeeded, *(key for key, _ in answered.failed)}

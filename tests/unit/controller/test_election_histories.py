@@ -17,7 +17,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.controller.activation import MIN_ISR
 from ottla.controller.brokers import NO_BROKER_EPOCH, fence_stalest
 from ottla.controller.configs import UNCLEAN, Alteration, alter_configs
-from ottla.controller.elections import elect_uncleanly, settle
+from ottla.controller.elections import elect_after_failover, elect_uncleanly
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.leader_rebalance import balance, elect_leaders
 from ottla.controller.reassignment import Target, alter_reassignments
@@ -29,8 +29,8 @@ from ottla.metadata.records import ConfigRecord, FeatureLevelRecord
 from ottla.metadata.topic_config import effective_topic_value
 from ottla.metadata.topics import RECOVERED, RECOVERING
 
+from .builders import SESSION_MS
 from .history import History
-from .world import SESSION_MS
 from .written_data import Key, WrittenData, partitions
 
 BROKERS = st.integers(1, 4)
@@ -41,9 +41,9 @@ SET, DELETE = 0, 1
 class Elections(RuleBasedStateMachine, History):
     """Four brokers and three topics: of three, two and one replicas."""
 
-    @initialize(number=st.integers(0, 9), elr=st.booleans(), min_isr=st.integers(1, 2))
-    def begin(self, number: int, elr: bool, min_isr: int) -> None:
-        History.__init__(self, number)
+    @initialize(partition_id=st.integers(0, 9), elr=st.booleans(), min_isr=st.integers(1, 2))
+    def begin(self, partition_id: int, elr: bool, min_isr: int) -> None:
+        History.__init__(self, partition_id)
         self.data = WrittenData()
         self.epochs: dict[int, int] = {}
         self.kept: set[int] = set()
@@ -94,14 +94,14 @@ class Elections(RuleBasedStateMachine, History):
         self.data.catch_up(key, leader, sorted(wanted - set(partition.isr)))
         change = IsrChange(
             topic_id=key[0],
-            number=key[1],
+            partition_id=key[1],
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((each, self.epochs[each] if epochs_known else -1) for each in sorted(wanted)),
             recovery_state=RECOVERED,
         )
         with suppress(ApiError):  # A leader that was unregistered knows it by its next heartbeat.
-            [told] = self.take(
+            [result] = self.take(
                 alter_partition(
                     self.image,
                     [change],
@@ -110,7 +110,7 @@ class Elections(RuleBasedStateMachine, History):
                     context=self.context,
                 )
             )
-            assert told.error in (Error.NONE, Error.INELIGIBLE_REPLICA, Error.NEW_LEADER_ELECTED)
+            assert result.error in (Error.NONE, Error.INELIGIBLE_REPLICA, Error.NEW_LEADER_ELECTED)
 
     # -- the brokers -----------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Elections(RuleBasedStateMachine, History):
     @rule()
     def fail_over(self) -> None:
         self.context.liveness.activate(self.image, self.now_ms)
-        self.take(settle(self.image, self.context.config))
+        self.take(elect_after_failover(self.image, self.context.config))
 
     @rule(election_type=st.sampled_from([0, 0, 1]))
     def elect(self, election_type: int) -> None:
@@ -247,8 +247,8 @@ class Elections(RuleBasedStateMachine, History):
         self.seen = self.image
         self.data.check(self.image)
         for topic in self.image.topics:
-            for number in topic.partitions:
-                where = (topic.name, number)
+            for partition_id in topic.partitions:
+                where = (topic.name, partition_id)
                 self.data.write(*self._key(where), self._min_isr(topic.name))
 
     @invariant()

@@ -14,12 +14,12 @@ from immutables import Map
 
 from ottla.base.ids import NO_LEADER
 from ottla.controller.elections import (
-    come_back,
+    elect_after_failover,
+    elect_after_unfencing,
     elect_uncleanly,
     leads_anything,
-    leave,
-    leave_directories,
-    settle,
+    remove_from_isrs,
+    remove_offline_replicas,
 )
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage
@@ -34,7 +34,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, RECOVERING
 
-from .world import advance, after, broker, cluster, context, uuid
+from .builders import advance, after, broker, cluster, context, uuid
 
 TOPIC = uuid("topic")
 CONFIG = context().config
@@ -89,17 +89,17 @@ def test_broker_1_leaves(
     expected: tuple[tuple[int, ...], int],
 ) -> None:
     image = image_of(partition(replicas, isr, leader), fenced=fenced)
-    assert state(advance(image, leave(image, CONFIG, 1))) == expected
+    assert state(advance(image, remove_from_isrs(image, CONFIG, 1))) == expected
 
 
 def test_what_does_not_change_is_not_written() -> None:
     image = image_of(partition((2,), (2,), 2), partition((1,), (1,), NO_LEADER))
-    assert list(leave(image, CONFIG, 1)) == []
+    assert list(remove_from_isrs(image, CONFIG, 1)) == []
 
 
 def test_only_what_changes_is_written() -> None:
     image = image_of(partition((2, 1), (2, 1), 2))
-    assert list(leave(image, CONFIG, 1)) == [
+    assert list(remove_from_isrs(image, CONFIG, 1)) == [
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2,), leader=LEADER_UNCHANGED)
     ]
 
@@ -117,31 +117,31 @@ def test_broker_1_comes_back(
     replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, expected: int
 ) -> None:
     image = image_of(partition(replicas, isr, leader), fenced=(1, 2))
-    assert state(advance(image, come_back(image, CONFIG, 1)))[1] == expected
+    assert state(advance(image, elect_after_unfencing(image, CONFIG, 1)))[1] == expected
 
 
-def test_a_folder_that_is_gone_leads_nothing() -> None:
+def test_a_replica_in_a_missing_log_dir_does_not_lead() -> None:
     here, there = partition((1,), (1,), 1), partition((1,), (1,), 1)
     image = image_of(
         here,
         PartitionImage(replicas=there.replicas, directories=(uuid("other"),), isr=(1,), leader=1),
     )
-    changed = advance(image, leave_directories(image, CONFIG, 1, frozenset({uuid("other")})))
+    changed = advance(image, remove_offline_replicas(image, CONFIG, 1, frozenset({uuid("other")})))
     assert [state(changed, number)[1] for number in (0, 1)] == [1, NO_LEADER]
 
 
-def test_a_replica_without_a_known_folder_can_lead() -> None:
+def test_a_replica_without_a_known_log_dir_can_lead() -> None:
     unassigned = PartitionImage(
         replicas=(1,), directories=(DIRECTORY_UNASSIGNED,), isr=(1,), leader=NO_LEADER
     )
     image = image_of(unassigned, fenced=(1,))
-    assert state(advance(image, come_back(image, CONFIG, 1)))[1] == 1
+    assert state(advance(image, elect_after_unfencing(image, CONFIG, 1)))[1] == 1
 
 
-def test_a_replica_in_a_folder_that_the_broker_lacks_does_not_lead() -> None:
+def test_a_replica_in_a_log_dir_that_the_broker_lacks_does_not_lead() -> None:
     lost = PartitionImage(replicas=(1,), directories=(uuid("gone"),), isr=(1,), leader=NO_LEADER)
     image = image_of(lost, fenced=(1,))
-    assert list(come_back(image, CONFIG, 1)) == []
+    assert list(elect_after_unfencing(image, CONFIG, 1)) == []
 
 
 def test_who_leads() -> None:
@@ -165,7 +165,7 @@ def images(draw: st.DrawFn) -> ClusterImage:
 @settings(max_examples=100)
 @given(images(), st.sampled_from([1, 2, 3]))
 def test_leaders_are_in_sync_and_no_isr_is_emptied(image: ClusterImage, gone: int) -> None:
-    changed = advance(image, leave(image, CONFIG, gone))
+    changed = advance(image, remove_from_isrs(image, CONFIG, gone))
     topic, before = changed.topics.by_id(TOPIC), image.topics.by_id(TOPIC)
     assert topic is not None
     assert before is not None
@@ -201,11 +201,11 @@ def found(image: ClusterImage, number: int = 0) -> PartitionImage:
 
 def test_the_last_one_leaves_the_isr_and_leads_when_it_comes_back() -> None:
     image = eligible(image_of(partition((1, 2), (1,), 1), fenced=(2,)))
-    gone = advance(image, leave(image, CONFIG, 1))
+    gone = advance(image, remove_from_isrs(image, CONFIG, 1))
     gone = replace(gone, brokers=gone.brokers.set(1, broker(1, fenced=True)))
     assert (found(gone).isr, found(gone).elr, found(gone).leader) == ((), (1,), NO_LEADER)
-    assert list(come_back(gone, CONFIG, 2)) == []
-    back = found(advance(gone, come_back(gone, CONFIG, 1)))
+    assert list(elect_after_unfencing(gone, CONFIG, 2)) == []
+    back = found(advance(gone, elect_after_unfencing(gone, CONFIG, 1)))
     assert (back.isr, back.elr, back.leader, back.leader_recovery_state) == ((1,), (), 1, 0)
 
 
@@ -216,13 +216,13 @@ def test_a_broker_that_lost_unflushed_data_leaves_the_elr_of_all_partitions_too(
     image = eligible(image_of(partition((1, 2), (1, 2), 1), in_elr, partition((2, 3), (2,), 2)))
     several = [config_of("min.insync.replicas", "2", (4, ""))]
     image = advance(image, several)
-    changed = advance(image, leave(image, CONFIG, 1, unclean=True))
+    changed = advance(image, remove_from_isrs(image, CONFIG, 1, unclean=True))
     assert [(found(changed, n).isr, found(changed, n).elr) for n in (0, 1)] == [
         ((2,), ()),
         ((2,), ()),
     ]
     assert found(changed, 2) == found(image, 2)
-    clean = advance(image, leave(image, CONFIG, 1))
+    clean = advance(image, remove_from_isrs(image, CONFIG, 1))
     assert [found(clean, n).elr for n in (0, 1)] == [(1,), (1,)]
 
 
@@ -246,7 +246,7 @@ def test_where_unclean_elections_are_allowed(
     image = image_of(partition((1, 2), (1,), 1))
     image = advance(image, [config_of(name, *each) for each in records])
     expected = (2, (2,), RECOVERING) if allowed else (NO_LEADER, (1,), 0)
-    at_once = found(advance(image, leave(image, config, 1)))
+    at_once = found(advance(image, remove_from_isrs(image, config, 1)))
     assert (at_once.leader, at_once.isr, at_once.leader_recovery_state) == expected
 
     leaderless = advance(image, [PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=-1)])
@@ -257,7 +257,7 @@ def test_where_unclean_elections_are_allowed(
     assert not later.reply
 
 
-def test_one_pass_elects_so_many_and_says_that_more_wait() -> None:
+def test_one_pass_elects_up_to_the_limit_and_reports_more() -> None:
     lost = partition((1, 2), (1,), NO_LEADER)
     image = image_of(*[lost] * 5, fenced=(1,))
     first = elect_uncleanly(image, UNCLEAN, limit=3)
@@ -277,24 +277,24 @@ def test_what_a_dead_controller_left_half_done_is_settled() -> None:
     followed_by_a_fenced_one = partition((2, 1), (2, 1), 2)
     fine = partition((2, 3), (2, 3), 2)
     image = image_of(led_by_a_fenced_one, electable, followed_by_a_fenced_one, fine, fenced=(1,))
-    settled = after(image, settle(image, CONFIG))
+    settled = after(image, elect_after_failover(image, CONFIG))
     assert [state(settled, number) for number in (0, 1, 2, 3)] == [
         ((2,), 2),
         ((2,), 2),
         ((2,), 2),
         ((2, 3), 2),
     ]
-    assert settle(settled, CONFIG).records == ()
+    assert elect_after_failover(settled, CONFIG).records == ()
 
 
 def test_kafka_14170_a_topic_that_is_gone_is_in_no_election() -> None:
     emptied = replace(partition((1, 2), (), NO_LEADER), elr=(1,), last_known_elr=(2,))
     image = eligible(image_of(partition((1, 2), (1, 2), 1), emptied, fenced=(2,)))
     gone = advance(image, [RemoveTopicRecord(topic_id=TOPIC)])
-    folder = frozenset({uuid("dir-1")})
-    assert list(leave(gone, CONFIG, 1, unclean=True)) == []
-    assert list(leave_directories(gone, CONFIG, 1, folder)) == []
-    assert list(come_back(gone, CONFIG, 2)) == []
+    directories = frozenset({uuid("dir-1")})
+    assert list(remove_from_isrs(gone, CONFIG, 1, unclean=True)) == []
+    assert list(remove_offline_replicas(gone, CONFIG, 1, directories)) == []
+    assert list(elect_after_unfencing(gone, CONFIG, 2)) == []
     assert not leads_anything(gone, 1)
     assert elect_uncleanly(gone, UNCLEAN).step.records == ()
-    assert settle(gone, CONFIG).records == ()
+    assert elect_after_failover(gone, CONFIG).records == ()

@@ -40,7 +40,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .world import THREE, advance, after, broker, cluster, context
+from .builders import THREE, advance, after, broker, cluster, context
 
 UPGRADE, SAFE, UNSAFE = UpgradeType
 TOPIC = Uuid(b"topic-----------")
@@ -63,11 +63,11 @@ def decide(
     image: ClusterImage,
     *updates: FeatureUpdate,
     validate_only: bool = False,
-    around: DecisionContext | None = None,
+    decision_context: DecisionContext | None = None,
 ) -> tuple[tuple[Record, ...], tuple[UpdatedFeature, ...]]:
     """Return the records and the answers of a decision."""
     decided = update_features(
-        image, updates, context=around or context(), validate_only=validate_only
+        image, updates, context=decision_context or context(), validate_only=validate_only
     )
     assert decided.step.atomic
     return decided.step.records, decided.reply
@@ -145,33 +145,35 @@ def test_a_lower_level_is_no_upgrade(name: str) -> None:
 @pytest.mark.parametrize("value", [-32768, -1, 2, 32767])
 @pytest.mark.parametrize("name", [OTTLA_VERSION, ELR_VERSION])
 def test_levels_that_there_are_not(name: str, value: int, kind: UpgradeType) -> None:
-    told = refusal(THREE, name, value, kind)
-    assert told == f"Level {value} of {name} is not supported: expected 0 to 1."
+    message = refusal(THREE, name, value, kind)
+    assert message == f"Level {value} of {name} is not supported: expected 0 to 1."
 
 
 @pytest.mark.parametrize("kind", UpgradeType)
 @pytest.mark.parametrize("value", [-1, 0, 1, 24, 26])
 def test_the_metadata_version_is_the_one_that_is_written(value: int, kind: UpgradeType) -> None:
-    told = refusal(THREE, METADATA_VERSION, value, kind)
-    assert told == f"Level {value} of {METADATA_VERSION} is not supported: expected 25 (4.0-IV3)."
+    message = refusal(THREE, METADATA_VERSION, value, kind)
+    assert (
+        message == f"Level {value} of {METADATA_VERSION} is not supported: expected 25 (4.0-IV3)."
+    )
 
 
 def test_metadata_from_an_older_kafka_is_raised_to_it() -> None:
     image = at(cluster(), metadata=21)
     assert granted(image, METADATA_VERSION, 25) == [level(METADATA_VERSION, 25)]
-    told = refusal(image, METADATA_VERSION, 25, SAFE)
-    assert told == f"{METADATA_VERSION} is at level 21: level 25 is not a downgrade."
+    message = refusal(image, METADATA_VERSION, 25, SAFE)
+    assert message == f"{METADATA_VERSION} is at level 21: level 25 is not a downgrade."
 
 
 @pytest.mark.parametrize("name", sorted(NOT_SERVED))
 @pytest.mark.parametrize("kind", UpgradeType)
 def test_what_is_kafkas_and_not_served_stays_as_it_is(name: str, kind: UpgradeType) -> None:
     assert granted(THREE, name, 0, kind) == []
-    told = refusal(THREE, name, 1, kind)
-    assert told == f"{name} stays at level 0, and not 1: {NOT_SERVED[name]}."
+    message = refusal(THREE, name, 1, kind)
+    assert message == f"{name} stays at level 0, and not 1: {NOT_SERVED[name]}."
 
 
-def test_kraft_version_says_where_the_voters_are() -> None:
+def test_kraft_version_refuses_and_names_the_voters_property() -> None:
     assert "controller.quorum.voters" in refusal(THREE, "kraft.version", 1)
 
 
@@ -185,8 +187,8 @@ def test_an_unknown_feature_names_those_that_there_are(value: int) -> None:
 
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
 def test_the_ledger_is_for_good(kind: UpgradeType) -> None:
-    told = refusal(at(THREE, ottla=1), OTTLA_VERSION, 0, kind)
-    assert told.startswith(f"{OTTLA_VERSION} cannot go back to level 0: the records of the")
+    message = refusal(at(THREE, ottla=1), OTTLA_VERSION, 0, kind)
+    assert message.startswith(f"{OTTLA_VERSION} cannot go back to level 0: the records of the")
 
 
 # -- who must be able to follow ----------------------------------------------------------------
@@ -205,14 +207,14 @@ def test_a_broker_that_cannot_follow_is_named(fenced: bool) -> None:
 
 def test_a_broker_of_another_range_is_named_too() -> None:
     above = broker(3, features=(*ALL_BUT_OTTLA, FeatureRange(OTTLA_VERSION, 2, 3)))
-    told = refusal(cluster(broker(1), above), OTTLA_VERSION, 1)
-    assert "by broker 3, which has registered with 2 to 3" in told
+    message = refusal(cluster(broker(1), above), OTTLA_VERSION, 1)
+    assert "by broker 3, which has registered with 2 to 3" in message
 
 
 def test_who_names_no_metadata_version_is_from_before_it_had_a_name() -> None:
     image = at(cluster(broker(1, features=())), metadata=1)
-    told = refusal(image, METADATA_VERSION, 25)
-    assert "by broker 1, which has registered with 1 to 1" in told
+    message = refusal(image, METADATA_VERSION, 25)
+    assert "by broker 1, which has registered with 1 to 1" in message
 
 
 def controller(node_id: int, *features: FeatureRange) -> Record:
@@ -240,7 +242,7 @@ def test_a_registered_controller_that_cannot_follow_is_named() -> None:
     assert granted(advance(THREE, [controller(101, *SUPPORTED)]), OTTLA_VERSION, 1)
 
 
-def test_what_a_broker_says_counts_for_the_controller_that_it_is() -> None:
+def test_a_brokers_registration_counts_for_its_controller_role() -> None:
     """Kafka registers both; here only the broker's registration is renewed at each start."""
     image = advance(THREE, [controller(2, *ALL_BUT_OTTLA)])
     assert granted(image, OTTLA_VERSION, 1)
@@ -249,7 +251,7 @@ def test_what_a_broker_says_counts_for_the_controller_that_it_is() -> None:
 def test_this_controller_knows_what_it_can_do_itself() -> None:
     own = context({"process.roles": "controller", "listeners": "CONTROLLER://localhost:9093"})
     image = advance(cluster(broker(2)), [controller(1, *ALL_BUT_OTTLA)])
-    records, _ = decide(image, FeatureUpdate(OTTLA_VERSION, 1), around=own)
+    records, _ = decide(image, FeatureUpdate(OTTLA_VERSION, 1), decision_context=own)
     assert records == (level(OTTLA_VERSION, 1),)
 
 
@@ -266,8 +268,8 @@ def test_eligible_leaders_come_with_one_min_isr_for_all() -> None:
     own = min_isr("2", "3"), min_isr("3", "1")
     others = [replace(min_isr(each, "1"), name="log.cleaner.threads") for each in ("1", "3")]
     image = advance(THREE, [*own, *others])
-    around = context({MIN_ISR: "2"})
-    records, _ = decide(image, FeatureUpdate(ELR_VERSION, 1), around=around)
+    decision_context = context({MIN_ISR: "2"})
+    records, _ = decide(image, FeatureUpdate(ELR_VERSION, 1), decision_context=decision_context)
     assert records == (
         min_isr("2", None),
         min_isr("3", None),
@@ -281,7 +283,7 @@ def test_eligible_leaders_come_with_one_min_isr_for_all() -> None:
         resource=(ResourceType.BROKER, "2"), changes=((MIN_ISR, Operation.SET, "1"),)
     )
     (answer,) = alter_configs(
-        raised, [broken], incremental=True, validate_only=False, context=around
+        raised, [broken], incremental=True, validate_only=False, context=decision_context
     ).reply
     assert answer.error is Error.INVALID_CONFIG, "what was removed cannot come back"
 
@@ -308,8 +310,8 @@ def test_eligible_leaders_stay_while_a_partition_needs_them(
     suffering: PartitionRecord, kind: UpgradeType
 ) -> None:
     image = advance(at(THREE, elr=1), [TopicRecord(name="t", topic_id=TOPIC), suffering])
-    told = refusal(image, ELR_VERSION, 0, kind)
-    assert told.startswith(f"{ELR_VERSION} cannot go to level 0 now: t-0 has eligible leader")
+    message = refusal(image, ELR_VERSION, 0, kind)
+    assert message.startswith(f"{ELR_VERSION} cannot go to level 0 now: t-0 has eligible leader")
 
 
 # -- the request -------------------------------------------------------------------------------
@@ -349,8 +351,8 @@ def test_one_refusal_is_everybodys() -> None:
 
 
 def test_what_is_only_validated_is_answered_the_same_and_not_done() -> None:
-    wish = FeatureUpdate(OTTLA_VERSION, 1)
-    assert decide(THREE, wish, validate_only=True) == ((), (UpdatedFeature(OTTLA_VERSION),))
+    update = FeatureUpdate(OTTLA_VERSION, 1)
+    assert decide(THREE, update, validate_only=True) == ((), (UpdatedFeature(OTTLA_VERSION),))
     bad = FeatureUpdate(OTTLA_VERSION, 2)
     assert decide(THREE, bad, validate_only=True) == decide(THREE, bad)
     assert decide(THREE, bad)[1][0].error is INVALID

@@ -1,24 +1,24 @@
-"""What a topic's entry in the ledger tells the next topic of the name: which epochs clients saw.
+"""A new topic of a deleted topic's name begins above the leader epochs in the ledger.
 
-Method: a world of brokers that delete, over ZooKeeper, where a topic waits for all of them.
+Method: a cluster of brokers that delete, over ZooKeeper, where a topic waits for all of them.
 """
 
 from ottla.metadata.deletions import Policy
 from ottla.metadata.records import PartitionChangeRecord
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionHarness
 
 
 def test_elections_while_a_topic_waits_to_go_count_for_the_next_topic_of_the_name() -> None:
     """Clients saw their epochs; the entry was written before them."""
-    world = DeletionWorld(Policy.CLASSIC, (1, 2))
-    topic_id = world.create("t", {0: (1, 2), 1: (2, 1)})
-    world.stop(2)
-    world.mark("t")
-    world.settle()
+    harness = DeletionHarness(Policy.CLASSIC, (1, 2))
+    topic_id = harness.create("t", {0: (1, 2), 1: (2, 1)})
+    harness.stop(2)
+    harness.mark("t")
+    harness.settle()
     elected = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1)
-    world.write([elected, elected])
-    world.start(2)
-    world.settle()
-    assert "t" not in world.image.topics
-    assert world.image.deletions.last_leader_epoch("t") == 2
+    harness.write([elected, elected])
+    harness.start(2)
+    harness.settle()
+    assert "t" not in harness.image.topics
+    assert harness.image.deletions.last_leader_epoch("t") == 2

@@ -1,4 +1,4 @@
-"""Whatever is asked in whatever order, the image stays sound and the log tells all of it.
+"""After any requests in any order, the image is sound and the log replays to it.
 
 Method: hypothesis plays administrators and brokers against the deciders; after each decision the
 invariants hold, and at the end a second replica that replays the log, and a third one that
@@ -12,14 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.base.ids import NO_LEADER
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import Growth, create_partitions
+from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.deletion import TopicReference, delete_topics
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker
 
+from .builders import SESSION_MS
 from .history import History
-from .world import SESSION_MS
 
 IDS = st.integers(1, 3)
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets"])
@@ -66,7 +66,7 @@ class Histories(RuleBasedStateMachine, History):
 
     @rule(name=NAMES, count=COUNTS)
     def grow(self, name: str, count: int) -> None:
-        wanted = [Growth(name, count)]
+        wanted = [NewPartitions(name, count)]
         self.take(create_partitions(self.image, wanted, validate_only=False, context=self.context))
 
     @rule(

@@ -1,4 +1,4 @@
-"""Idle topics go by what all of their witnesses have said twice, and by nothing less.
+"""Idle topics are deleted by two reports of all of their witnesses, and by nothing less.
 
 Method: an image of three brokers, a topic on 1 and 2, the offsets topic on 2 and 3; reports are
 made by hand. That nothing in use goes, whatever the clocks do, is in
@@ -16,14 +16,14 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.idle import (
-    LOOKS_MAX,
     NO_TOKEN,
     PARTITIONS_MAX,
-    IdleBoard,
+    REPORT_INTERVALS_MAX,
+    IdleReason,
     IdleReport,
+    IdleReports,
     IdleRow,
-    Verdict,
-    Why,
+    IdleStatus,
     check_ttl,
     describe_idle,
     due_topics,
@@ -44,7 +44,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topic_config import TTL
 
-from .world import THREE, advance, broker, cluster, context, uuid
+from .builders import THREE, advance, broker, cluster, context, uuid
 
 TTL_MS = 60_000
 INTERVAL_MS = 1_000
@@ -98,10 +98,10 @@ CONFIG = configured()
 
 @dataclass
 class Town:
-    """A controller that hears reports. `tokens`: what brokers were answered last."""
+    """A controller that gets reports. `tokens`: of the last response to each broker."""
 
     image: ClusterImage = IMAGE
-    board: IdleBoard = field(default_factory=IdleBoard)
+    board: IdleReports = field(default_factory=IdleReports)
     now_ms: int = 0
     tokens: dict[int, int] = field(default_factory=dict)
     config: NodeConfig = field(default_factory=lambda: CONFIG)
@@ -136,25 +136,25 @@ class Town:
                 return going
         return []
 
-    def told(self, name: str = "t") -> Verdict:
-        [verdict] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
-        return verdict
+    def status(self, name: str = "t") -> IdleStatus:
+        [status] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
+        return status
 
 
 def due() -> Town:
     """Return a town whose topic goes with the first look of broker 1, the last that is missing.
 
-    Broker 3 made it a candidate; the others heard of nothing since, then of that.
+    Broker 3 made it a candidate; the others reported without its token, then with it.
     """
     town = Town()
     assert town.round() == []
-    assert town.told().why is Why.DUE
+    assert town.status().reason is IdleReason.DUE
     assert town.round() == []
     assert town.round(brokers=(2, 3)) == []
     return town
 
 
-def test_a_topic_goes_once_all_its_witnesses_have_looked_again() -> None:
+def test_a_topic_is_deleted_once_all_its_witnesses_have_checked_again() -> None:
     assert due().say(1) == ["t"]
 
 
@@ -167,12 +167,12 @@ def test_a_look_from_before_the_topic_was_a_candidate_is_none_since() -> None:
     assert town.say(1) == ["t"]
 
 
-def test_a_use_that_any_witness_saw_since_acquits() -> None:
+def test_a_use_since_removes_the_candidate() -> None:
     for witness in (1, 2, 3):
         town = due()
         assert town.say(witness, 0) == []
         assert town.say(1, 0 if witness == 1 else TTL_MS) == []
-        assert (town.told().why, town.told().brokers) == (Why.TOO_YOUNG, (witness,))
+        assert (town.status().reason, town.status().brokers) == (IdleReason.TOO_YOUNG, (witness,))
         # It begins from the first look again.
         assert town.say(witness) == []
         assert town.round() == []
@@ -193,33 +193,33 @@ def test_without_offsets_the_replicas_alone_are_witnesses() -> None:
     assert town.say(1, coordinators=()) == ["t"]
 
 
-def test_one_witness_that_is_silent_or_down_holds_a_topic() -> None:
+def test_one_witness_that_is_silent_or_down_keeps_a_topic() -> None:
     town = Town()
     for _ in range(5):
         assert town.round(brokers=(1, 2)) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
     town.image = advance(cluster(broker(1), broker(2), broker(3, fenced=True)), IMAGE_RECORDS)
-    assert (town.told().why, town.told().brokers) == (Why.BROKER_DOWN, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.BROKER_DOWN, (3,))
     town.image = advance(cluster(broker(1), broker(2)), IMAGE_RECORDS)
-    assert (town.told().why, town.told().brokers) == (Why.BROKER_DOWN, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.BROKER_DOWN, (3,))
 
 
-def test_what_was_said_long_ago_does_not_count() -> None:
+def test_old_reports_do_not_count() -> None:
     town = Town()
     town.round()
-    town.now_ms += LOOKS_MAX * INTERVAL_MS + 1
-    assert (town.told().why, town.told().idle_ms) == (Why.NOT_HEARD, -1)
+    town.now_ms += REPORT_INTERVALS_MAX * INTERVAL_MS + 1
+    assert (town.status().reason, town.status().idle_ms) == (IdleReason.NOT_HEARD, -1)
     # A candidate of long ago begins again.
     assert [town.round() for _ in range(3)] == [[], [], ["t"]]
 
 
-def test_another_process_of_a_broker_has_said_nothing() -> None:
+def test_reports_of_a_previous_process_do_not_count() -> None:
     town = Town()
     town.round()
     records = IMAGE_RECORDS
     town.image = advance(cluster(broker(1), broker(2), broker(3, epoch=200)), records)
     town.image = replace(town.image, position=(2_000, 1))
-    assert town.told().why is Why.NOT_HEARD
+    assert town.status().reason is IdleReason.NOT_HEARD
     with pytest.raises(ApiError) as refused:
         town.say(3)
     assert refused.value.error is Error.STALE_BROKER_EPOCH
@@ -227,25 +227,25 @@ def test_another_process_of_a_broker_has_said_nothing() -> None:
         town.say(7)
 
 
-def test_what_is_said_of_other_witnesses_does_not_count() -> None:
+def test_reports_for_other_witnesses_do_not_count() -> None:
     """It leaves out what a broker saw that has lost its replica since."""
     town = Town()
     town.round()
     for _ in range(3):
         town.now_ms += INTERVAL_MS
         assert town.say(1) == town.say(2) == town.say(3, replicas=(1, 3)) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
     assert town.say(3, coordinators=(3,)) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
 
 
-def test_a_new_controller_has_heard_nothing() -> None:
+def test_a_new_controller_has_no_reports() -> None:
     """Not even itself, as the one that was before the last."""
     town = Town()
     town.round()
     town.image = replace(town.image, position=(2_000, 2))
     assert town.say(1) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (2, 3))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (2, 3))
     # Their tokens are of the other one's.
     assert town.say(2) == town.say(3) == []
     assert town.round() == []
@@ -286,26 +286,26 @@ def test_a_topic_that_nobody_can_use_is_not_idle(topic: str) -> None:
     town = Town(without_leader(topic))
     for _ in range(5):
         assert town.round() == []
-    assert town.told().why is Why.NO_LEADER
+    assert town.status().reason is IdleReason.NO_LEADER
 
 
 def test_why_others_stay() -> None:
     town = Town()
     assert town.round(TTL_MS - 1) == []
-    assert (town.told().why, town.told().idle_ms) == (Why.TOO_YOUNG, TTL_MS - 1)
-    assert town.told(OFFSETS_TOPIC).why is Why.INTERNAL
+    assert (town.status().reason, town.status().idle_ms) == (IdleReason.TOO_YOUNG, TTL_MS - 1)
+    assert town.status(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
     town.image = advance(IMAGE, [limit(OFFSETS_TOPIC, TTL_MS)])
-    assert town.told(OFFSETS_TOPIC).why is Why.INTERNAL
+    assert town.status(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
     town.image = advance(IMAGE, [limit("t", -1)])
     assert not any(town.round() for _ in range(5))
-    assert town.told().why is Why.NO_TTL
+    assert town.status().reason is IdleReason.NO_TTL
     queued = DeletionImage(topic_id=TOPIC, name="t", policy=Policy.CLASSIC, asked_ms=0)
     town.image = advance(IMAGE, [header_record(queued)])
     assert not any(town.round() for _ in range(5))
-    assert town.told().why is Why.BEING_DELETED
+    assert town.status().reason is IdleReason.BEING_DELETED
     town = Town(config=configured(delete_topic_enable="false"))
     assert not any(town.round() for _ in range(5))
-    assert town.told().why is Why.DISABLED
+    assert town.status().reason is IdleReason.DISABLED
 
 
 def test_a_report_of_a_topic_that_is_gone_is_passed_over() -> None:
@@ -325,7 +325,7 @@ def test_a_new_topic_of_the_name_is_another_one() -> None:
         ],
     )
     assert town.round() == []
-    assert (town.told().why, town.told().topic_id) == (Why.NOT_HEARD, other)
+    assert (town.status().reason, town.status().topic_id) == (IdleReason.NOT_HEARD, other)
 
 
 def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
@@ -334,23 +334,25 @@ def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
     assert [each.name for each in view] == ["t"]
     named = ["t", "a", "missing", "a"]
     view = describe_idle(town.image, town.board, town.config, named, now_ms=0)
-    assert [(each.name, each.why) for each in view] == [
-        ("a", Why.NO_TTL),
-        ("t", Why.NOT_HEARD),
+    assert [(each.name, each.reason) for each in view] == [
+        ("a", IdleReason.NO_TTL),
+        ("t", IdleReason.NOT_HEARD),
     ]
 
 
 @settings(deadline=None)
 @given(
-    said=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
+    reported=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
 )
-def test_a_topic_is_as_idle_as_the_witness_says_that_saw_it_last(said: dict[int, int]) -> None:
+def test_the_least_reported_idle_time_counts(reported: dict[int, int]) -> None:
     town = Town()
-    for broker_id, idle_ms in said.items():
+    for broker_id, idle_ms in reported.items():
         town.say(broker_id, idle_ms)
-    verdict = town.told()
-    assert verdict.idle_ms == min(said.values(), default=-1)
-    assert (verdict.why is Why.DUE) == (len(said) == 3 and min(said.values()) >= TTL_MS)
+    status = town.status()
+    assert status.idle_ms == min(reported.values(), default=-1)
+    assert (status.reason is IdleReason.DUE) == (
+        len(reported) == 3 and min(reported.values()) >= TTL_MS
+    )
 
 
 def test_a_limit_that_would_not_be_kept_is_refused() -> None:
@@ -376,7 +378,7 @@ def test_many_topics_that_are_due_go_by_and_by() -> None:
         assert isinstance(partition, PartitionRecord)
         records += [first, ttl]
         records += [replace(partition, partition_id=number) for number in range(count)]
-    image, board, config = advance(THREE, records), IdleBoard(), CONFIG
+    image, board, config = advance(THREE, records), IdleReports(), CONFIG
     gone, token = [], NO_TOKEN
     for _ in range(6):
         report = IdleReport(

@@ -1,4 +1,4 @@
-"""AlterPartition: every check in its order, and what the leader is told.
+"""AlterPartition: every check in its order, and the result for the leader.
 
 Method: one request against one partition, changed by one thing at a time; a row that breaks two
 rules must be answered by the first of them.
@@ -17,7 +17,7 @@ from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.topics import RECOVERED, RECOVERING
 
-from .world import advance, broker, cluster, context, uuid
+from .builders import advance, broker, cluster, context, uuid
 
 TOPIC = uuid("topic")
 BEFORE = PartitionImage(
@@ -49,7 +49,11 @@ def wanted(
     **more: object,
 ) -> IsrChange:
     usual = IsrChange(
-        topic_id=TOPIC, number=0, leader_epoch=5, partition_epoch=9, isr=members or epochs(isr)
+        topic_id=TOPIC,
+        partition_id=0,
+        leader_epoch=5,
+        partition_epoch=9,
+        isr=members or epochs(isr),
     )
     return replace(usual, **more)  # type: ignore[arg-type]
 
@@ -73,12 +77,12 @@ def outcome(
     change: IsrChange, partition: PartitionImage = BEFORE, broker_id: int = 1
 ) -> tuple[Error, bool]:
     decided = ask(change, partition=partition, broker_id=broker_id)
-    [told] = decided.reply
-    return told.error, bool(decided.step.records)
+    [result] = decided.reply
+    return result.error, bool(decided.step.records)
 
 
 @pytest.mark.parametrize("isr", [(1, 2, 3), (1,), (3, 2, 1), (1, 3)])
-def test_the_isr_is_changed_and_told(isr: tuple[int, ...]) -> None:
+def test_the_isr_is_changed_and_returned(isr: tuple[int, ...]) -> None:
     image = image_of(BEFORE)
     decided = ask(wanted(isr), image=image)
     changed = advance(image, decided.step.records).topics.by_id(TOPIC)
@@ -106,8 +110,8 @@ BAD_ISR = {"isr": (2, 3)}
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (wanted(topic_id=uuid("other"), number=7), Error.UNKNOWN_TOPIC_ID),
-        (wanted(number=7, **AHEAD), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (wanted(topic_id=uuid("other"), partition_id=7), Error.UNKNOWN_TOPIC_ID),
+        (wanted(partition_id=7, **AHEAD), Error.UNKNOWN_TOPIC_OR_PARTITION),
         # Ahead of this controller: another one is active by now.
         (wanted(**AHEAD), Error.NOT_CONTROLLER),
         (wanted(**LATER), Error.NOT_CONTROLLER),
@@ -137,7 +141,7 @@ def test_checks_in_their_order(change: IsrChange, error: Error) -> None:
     assert outcome(change) == (error, error is Error.NONE)
 
 
-def test_who_does_not_lead_is_told_so_after_the_epochs_and_before_the_rest() -> None:
+def test_the_leader_check_comes_after_the_epochs_and_before_the_rest() -> None:
     assert outcome(wanted(), broker_id=2) == (Error.INVALID_REQUEST, False)
     assert outcome(wanted(**BEHIND), broker_id=2) == (Error.FENCED_LEADER_EPOCH, False)
     assert outcome(wanted(**EARLIER), broker_id=2) == (Error.INVALID_REQUEST, False)
@@ -208,16 +212,20 @@ def test_a_change_that_moves_the_leader_is_made_and_refused_in_one() -> None:
 
 def test_a_change_that_ends_a_reassignment_elsewhere_bumps_the_leader_s_epoch() -> None:
     staying = replace(MOVING, removing_replicas=(2,))
-    [told] = ask(wanted((1, 2, 4)), partition=staying).reply
-    assert told.partition is not None
-    assert (told.error, told.partition.leader, told.partition.leader_epoch) == (Error.NONE, 1, 6)
-    assert told.partition.replicas == (4, 1)
+    [result] = ask(wanted((1, 2, 4)), partition=staying).reply
+    assert result.partition is not None
+    assert (result.error, result.partition.leader, result.partition.leader_epoch) == (
+        Error.NONE,
+        1,
+        6,
+    )
+    assert result.partition.replicas == (4, 1)
 
 
 def test_partitions_stand_or_fall_by_themselves() -> None:
     leaderless = replace(BEFORE, leader=NO_LEADER)
     image = image_of(BEFORE, leaderless, BEFORE)
-    decided = ask(wanted(), wanted(number=1), wanted((1,), number=2), image=image)
+    decided = ask(wanted(), wanted(partition_id=1), wanted((1,), partition_id=2), image=image)
     assert [each.error for each in decided.reply] == [
         Error.NONE,
         Error.INVALID_REQUEST,

@@ -14,7 +14,7 @@ from ottla.controller.leader_rebalance import Elected, balance, elect_leaders
 from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 
-from .world import after, broker, cluster, context, uuid
+from .builders import after, broker, cluster, context, uuid
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -55,7 +55,7 @@ def leaders(image: ClusterImage) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("number", "election_type", "error", "leader"),
+    ("partition_id", "election_type", "error", "leader"),
     [
         (0, PREFERRED, Error.ELECTION_NOT_NEEDED, 1),
         (1, PREFERRED, Error.NONE, 1),
@@ -69,22 +69,22 @@ def leaders(image: ClusterImage) -> list[int]:
         (4, UNCLEAN, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_LEADER),
     ],
 )
-def test_one_partition(number: int, election_type: int, error: Error, leader: int) -> None:
-    decided = ask([("t", number)], election_type)
-    [told] = decided.reply
-    assert (told.topic, told.number, told.error) == ("t", number, error)
-    assert bool(told.message) == bool(error)
-    assert leaders(after(IMAGE, decided))[number] == leader
+def test_one_partition(partition_id: int, election_type: int, error: Error, leader: int) -> None:
+    decided = ask([("t", partition_id)], election_type)
+    [expected] = decided.reply
+    assert (expected.topic, expected.partition_id, expected.error) == ("t", partition_id, error)
+    assert bool(expected.message) == bool(error)
+    assert leaders(after(IMAGE, decided))[partition_id] == leader
     assert len(decided.step.records) == (error is Error.NONE)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [(("nobody", 0), "topic as nobody"), (("t", 9), "partition as t-9")]
+    ("wanted", "text"), [(("nobody", 0), "topic as nobody"), (("t", 9), "partition as t-9")]
 )
-def test_what_does_not_exist(asked: tuple[str, int], said: str) -> None:
-    [told] = ask([asked], PREFERRED).reply
-    assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-    assert said in (told.message or "")
+def test_what_does_not_exist(wanted: tuple[str, int], text: str) -> None:
+    [expected] = ask([wanted], PREFERRED).reply
+    assert expected.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert text in (expected.message or "")
 
 
 def test_kafka_1558_one_topic_that_is_gone_does_not_hold_up_the_others() -> None:
@@ -97,14 +97,18 @@ def test_kafka_1558_one_topic_that_is_gone_does_not_hold_up_the_others() -> None
     assert leaders(after(IMAGE, decided))[1] == 1
 
 
-@pytest.mark.parametrize(("election_type", "told"), [(PREFERRED, [1, 2, 3, 4]), (UNCLEAN, [3, 4])])
-def test_all_partitions_without_those_that_need_none(election_type: int, told: list[int]) -> None:
-    assert [each.number for each in ask(None, election_type).reply] == told
+@pytest.mark.parametrize(
+    ("election_type", "expected"), [(PREFERRED, [1, 2, 3, 4]), (UNCLEAN, [3, 4])]
+)
+def test_all_partitions_without_those_that_need_none(
+    election_type: int, expected: list[int]
+) -> None:
+    assert [each.partition_id for each in ask(None, election_type).reply] == expected
 
 
 def test_a_partition_named_twice_is_elected_once() -> None:
     decided = ask([("t", 1), ("t", 0), ("t", 1)], PREFERRED)
-    assert [each.number for each in decided.reply] == [1, 0]
+    assert [each.partition_id for each in decided.reply] == [1, 0]
     assert len(decided.step.records) == 1
 
 
@@ -148,7 +152,7 @@ def test_who_is_not_in_sync_or_not_active_gets_nothing_back() -> None:
     assert balanced(image, 0).step.records == ()
 
 
-def test_one_pass_moves_so_many_and_says_that_more_wait() -> None:
+def test_one_pass_moves_up_to_the_limit_and_reports_more() -> None:
     image = image_of(*[LED_BY_SECOND] * 5)
     first = balanced(image, 0, limit=3)
     assert (len(first.step.records), first.reply) == (3, True)

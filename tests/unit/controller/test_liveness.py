@@ -6,7 +6,7 @@ Method: times as numbers; the image says who is fenced.
 from ottla.base.ids import NO_OFFSET
 from ottla.controller.liveness import NEVER, BrokerLiveness
 
-from .world import SESSION_MS, broker, cluster
+from .builders import SESSION_MS, broker, cluster
 
 IMAGE = cluster(broker(1), broker(2), broker(3, fenced=True))
 
@@ -21,7 +21,7 @@ def test_a_session_lasts_its_time_and_no_longer() -> None:
     assert liveness.is_alive(1, SESSION_MS + 1)
 
 
-def test_a_new_controller_takes_everybody_as_heard_of_just_now() -> None:
+def test_sessions_begin_anew_at_a_new_controller() -> None:
     liveness = BrokerLiveness(SESSION_MS)
     liveness.touch(9, 0)
     liveness.activate(IMAGE, 100)
@@ -37,13 +37,13 @@ def test_a_broker_that_is_known_to_be_dead_has_no_session() -> None:
     assert liveness.is_alive(2, 100)
 
 
-def test_a_time_in_which_nobody_could_be_heard_does_not_count() -> None:
+def test_sessions_are_extended_by_a_time_without_heartbeats() -> None:
     liveness = BrokerLiveness(SESSION_MS)
     liveness.touch(1, 0)
     liveness.touch(2, 500)
-    liveness.excuse(600, 700)
+    liveness.extend_sessions(600, 700)
     assert liveness.stalest(IMAGE) == (600 + SESSION_MS, 1)
-    assert not liveness.is_alive(2, 700 + SESSION_MS), "nobody is heard of in the future"
+    assert not liveness.is_alive(2, 700 + SESSION_MS), "no heartbeat is in the future"
 
 
 def test_the_stalest_is_the_one_silent_longest_fenced_ones_aside() -> None:
@@ -64,12 +64,12 @@ def test_offsets_go_forward_within_a_registration() -> None:
     liveness.touch(1, 0, 50)
     liveness.touch(1, 1, 40)
     liveness.touch(2, 1, 60)
-    assert liveness.lowest_offset([1, 2]) == 50
-    assert liveness.lowest_offset([2]) == 60
-    assert liveness.lowest_offset([1, 3]) == NO_OFFSET
-    assert liveness.lowest_offset([]) == NEVER
+    assert liveness.lowest_metadata_offset([1, 2]) == 50
+    assert liveness.lowest_metadata_offset([2]) == 60
+    assert liveness.lowest_metadata_offset([1, 3]) == NO_OFFSET
+    assert liveness.lowest_metadata_offset([]) == NEVER
     liveness.register(1, 5)
-    assert liveness.lowest_offset([1]) == NO_OFFSET
+    assert liveness.lowest_metadata_offset([1]) == NO_OFFSET
 
 
 def test_a_shutdown_offset_that_nobody_remembers_counts_as_passed() -> None:
@@ -77,5 +77,5 @@ def test_a_shutdown_offset_that_nobody_remembers_counts_as_passed() -> None:
     assert liveness.shutdown_offset(1) == NO_OFFSET
     liveness.touch(1, 0)
     assert liveness.shutdown_offset(1) == NO_OFFSET
-    liveness.leaves(1, 77)
+    liveness.begin_controlled_shutdown(1, 77)
     assert liveness.shutdown_offset(1) == 77

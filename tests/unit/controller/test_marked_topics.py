@@ -7,22 +7,22 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import Growth, create_partitions
+from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import ClusterImage
 
-from .model_brokers import change, led, topic, topic_id, world
-from .world import context
+from .builders import context
+from .model_brokers import change, cluster_image, led, topic, topic_id
 
 CONTEXT = context()
 
 
 @pytest.fixture
 def image() -> ClusterImage:
-    before = world(
+    before = cluster_image(
         [1, 2, 3], topic("t", led((1, 2))), topic("moves", led((1, 2), adding_replicas=(2,)))
     )
     records = [
@@ -44,7 +44,7 @@ def test_its_name_is_taken(image: ClusterImage) -> None:
 
 
 def test_kafka_6612_it_does_not_grow(image: ClusterImage) -> None:
-    wanted = Growth(name="t", count=3, assignments=None)
+    wanted = NewPartitions(name="t", count=3, assignments=None)
     decision = create_partitions(image, [wanted], validate_only=False, context=CONTEXT)
     assert [each.error for each in decision.reply] == [Error.INVALID_TOPIC_EXCEPTION]
     assert decision.step.records == ()

@@ -1,7 +1,7 @@
-"""One partition under every wish: who leads, who is in sync, who may lead later, what is written.
+"""One partition under every target: leader, ISR, eligible replicas, and the record.
 
-Method: tables for the strategies, in Kafka's words where it has tests for them; every world of
-three replicas exhaustively for the rules that must always hold; wishes follow each other as the
+Method: tables for the strategies, in Kafka's words where it has tests for them; every case of
+three replicas exhaustively for the rules that must always hold; targets follow each other as the
 deciders make them, and records are applied as a broker would.
 """
 
@@ -12,7 +12,13 @@ from itertools import chain, combinations, product
 import pytest
 
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.partition_change import ChangeContext, Election, Wish, acceptor, change
+from ottla.controller.partition_change import (
+    ChangeContext,
+    Election,
+    PartitionTarget,
+    build_change,
+    leader_predicate,
+)
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 from ottla.metadata.topics import (
@@ -23,7 +29,7 @@ from ottla.metadata.topics import (
     changed_partition,
 )
 
-from .world import broker, cluster, uuid
+from .builders import broker, cluster, uuid
 
 TOPIC = uuid("topic")
 Ids = tuple[int, ...]
@@ -44,7 +50,7 @@ def partition(
     return replace(usual, **more)  # type: ignore[arg-type]
 
 
-def around(
+def context_with(
     live: Iterable[int] = (1, 2, 3, 4, 5), min_isr: int = 2, elr: bool = True
 ) -> ChangeContext:
     alive = set(live)
@@ -55,8 +61,10 @@ def around(
     )
 
 
-def changed(before: PartitionImage, wish: Wish, change_context: ChangeContext) -> PartitionImage:
-    record = change(TOPIC, 0, before, wish, change_context)
+def changed(
+    before: PartitionImage, target: PartitionTarget, change_context: ChangeContext
+) -> PartitionImage:
+    record = build_change(TOPIC, 0, before, target, change_context)
     return before if record is None else changed_partition(before, record)
 
 
@@ -93,7 +101,9 @@ def test_who_is_elected(
     isr: Ids, leader: int, live: Ids, election: Election, expected: int, elr: bool
 ) -> None:
     before = partition((1, 2, 3), isr, leader)
-    after = changed(before, Wish(election=election), around(live, min_isr=1, elr=elr))
+    after = changed(
+        before, PartitionTarget(election=election), context_with(live, min_isr=1, elr=elr)
+    )
     assert after.leader == expected
     moved = expected != leader
     assert after.leader_epoch == before.leader_epoch + moved
@@ -119,7 +129,7 @@ def test_an_eligible_replica_leads_where_nobody_is_in_sync(
     elr: Ids, live: Ids, expected: tuple[int, Ids, Ids]
 ) -> None:
     before = partition((1, 2, 3), (), NO_LEADER, elr=elr, last_known_elr=(1,))
-    after = changed(before, Wish(), around(live))
+    after = changed(before, PartitionTarget(), context_with(live))
     assert (after.leader, after.isr, after.elr) == expected
     assert after.leader_recovery_state == RECOVERED
     assert after.last_known_elr == ((1,) if after.leader == NO_LEADER else ())
@@ -127,13 +137,13 @@ def test_an_eligible_replica_leads_where_nobody_is_in_sync(
 
 def test_an_eligible_replica_waits_while_somebody_is_in_sync() -> None:
     before = partition((1, 2, 3), (3,), NO_LEADER, elr=(2,))
-    assert changed(before, Wish(), around((2,))) == before
+    assert changed(before, PartitionTarget(), context_with((2,))) == before
 
 
 @pytest.mark.parametrize("election", [ONLINE, PREFERRED, UNCLEAN])
 def test_the_last_known_leader_leads_where_nobody_else_may(election: Election) -> None:
     before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(2,))
-    after = changed(before, Wish(election=election), around((1, 2, 3)))
+    after = changed(before, PartitionTarget(election=election), context_with((1, 2, 3)))
     assert (after.leader, after.isr, after.last_known_elr) == (2, (2,), ())
     assert after.leader_recovery_state == RECOVERING
 
@@ -141,27 +151,27 @@ def test_the_last_known_leader_leads_where_nobody_else_may(election: Election) -
 @pytest.mark.parametrize("election", [ONLINE, PREFERRED])
 def test_kafka_19522_a_fenced_last_known_leader_is_not_elected(election: Election) -> None:
     before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(2,))
-    assert changed(before, Wish(election=election), around((1, 3))) == before
+    assert changed(before, PartitionTarget(election=election), context_with((1, 3))) == before
 
 
 def test_an_unclean_election_takes_another_where_the_last_known_leader_is_away() -> None:
     before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(2,))
-    after = changed(before, Wish(election=UNCLEAN), around((3,)))
+    after = changed(before, PartitionTarget(election=UNCLEAN), context_with((3,)))
     assert (after.leader, after.isr, after.last_known_elr) == (3, (3,), ())
 
 
-def test_several_last_known_replicas_say_not_who_led() -> None:
+def test_several_last_known_replicas_do_not_lead() -> None:
     before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(1, 2))
-    assert changed(before, Wish(), around()) == before
+    assert changed(before, PartitionTarget(), context_with()) == before
 
 
-def test_a_replica_in_a_lost_folder_does_not_lead() -> None:
+def test_a_replica_in_a_lost_log_dir_does_not_lead() -> None:
     image = cluster(broker(1), broker(2))
     lost = partition((1, 2), (1, 2), 1, directories=(DIRECTORY_LOST, uuid("dir-2")))
-    here = ChangeContext(is_acceptable=acceptor(image), min_isr=1, elr_enabled=True)
-    assert changed(lost, Wish(), here).leader == 2
+    here = ChangeContext(is_acceptable=leader_predicate(image), min_isr=1, elr_enabled=True)
+    assert changed(lost, PartitionTarget(), here).leader == 2
     unknown = replace(lost, directories=(DIRECTORY_UNASSIGNED, uuid("dir-2")))
-    assert changed(unknown, Wish(), here).leader == 1
+    assert changed(unknown, PartitionTarget(), here).leader == 1
 
 
 # -- the ISR shrinks and grows -------------------------------------------------------------------
@@ -169,19 +179,21 @@ def test_a_replica_in_a_lost_folder_does_not_lead() -> None:
 
 def test_kafka_708_last_isr_member_stays() -> None:
     before = partition((1, 2), (1,), 1)
-    after = changed(before, Wish(isr=()), around((2,), elr=False))
+    after = changed(before, PartitionTarget(isr=()), context_with((2,), elr=False))
     assert (after.leader, after.isr) == (NO_LEADER, (1,))
 
 
 def test_with_eligible_replicas_the_isr_runs_empty_and_who_led_is_remembered() -> None:
     before = partition((1, 2, 3), (1,), 1, elr=(2,))
-    after = changed(before, Wish(isr=()), around((3,)))
+    after = changed(before, PartitionTarget(isr=()), context_with((3,)))
     assert (after.leader, after.isr, after.elr) == (NO_LEADER, (), (1, 2))
     assert after.last_known_elr == (1,)
 
 
 def test_kafka_15021_a_shrink_alone_does_not_bump_the_leader_epoch() -> None:
-    record = change(TOPIC, 4, partition((1, 2, 3), (1, 2, 3), 1), Wish(isr=(1, 2)), around())
+    record = build_change(
+        TOPIC, 4, partition((1, 2, 3), (1, 2, 3), 1), PartitionTarget(isr=(1, 2)), context_with()
+    )
     assert record == PartitionChangeRecord(
         partition_id=4, topic_id=TOPIC, isr=(1, 2), leader=LEADER_UNCHANGED
     )
@@ -189,7 +201,9 @@ def test_kafka_15021_a_shrink_alone_does_not_bump_the_leader_epoch() -> None:
 
 def test_kafka_15021_taking_a_replica_away_bumps_the_leader_epoch() -> None:
     before = partition((1, 2, 3), (1, 2, 3), 1)
-    record = change(TOPIC, 0, before, Wish(replicas=(1, 2), isr=(1, 2)), around())
+    record = build_change(
+        TOPIC, 0, before, PartitionTarget(replicas=(1, 2), isr=(1, 2)), context_with()
+    )
     assert record == PartitionChangeRecord(
         partition_id=0,
         topic_id=TOPIC,
@@ -205,19 +219,19 @@ def test_kafka_9539_adding_a_replica_bumps_it_where_orders_come_late(
     orders_come_late: bool,
 ) -> None:
     """Else one to delete the replica, from when it was taken out, would count again."""
-    change_context = replace(around(elr=False), orders_come_late=orders_come_late)
+    change_context = replace(context_with(elr=False), requests_may_be_delayed=orders_come_late)
     before = partition((1, 2), (1, 2), 1)
-    after = changed(before, Wish(replicas=(1, 2, 3), adding=(3,)), change_context)
+    after = changed(before, PartitionTarget(replicas=(1, 2, 3), adding=(3,)), change_context)
     assert after.leader_epoch == before.leader_epoch + orders_come_late
     assert after.leader == 1
-    in_sync = changed(after, Wish(isr=(1, 2, 3)), change_context)
+    in_sync = changed(after, PartitionTarget(isr=(1, 2, 3)), change_context)
     assert in_sync.leader_epoch == after.leader_epoch
     assert in_sync.adding_replicas == ()
     # Also where nobody leads: then nobody does in another epoch.
     leaderless = partition((1, 2), (1, 2), NO_LEADER)
     after = changed(
         leaderless,
-        Wish(replicas=(1, 2, 3), adding=(3,)),
+        PartitionTarget(replicas=(1, 2, 3), adding=(3,)),
         replace(change_context, is_acceptable=lambda broker_id, directory: False),
     )
     assert (after.leader, after.leader_epoch - leaderless.leader_epoch) == (
@@ -231,21 +245,21 @@ def test_a_reassignment_that_begins_bumps_it_where_orders_come_late(
     orders_come_late: bool,
 ) -> None:
     """As Kafka's ZooKeeper controller does, also where it adds nobody and waits for a replica."""
-    change_context = replace(around(elr=False), orders_come_late=orders_come_late)
+    change_context = replace(context_with(elr=False), requests_may_be_delayed=orders_come_late)
     before = partition((1, 2, 3), (1, 2), 1)
-    wish = Wish(replicas=(1, 3, 2), removing=(2,))
-    after = changed(before, wish, change_context)
+    target = PartitionTarget(replicas=(1, 3, 2), removing=(2,))
+    after = changed(before, target, change_context)
     assert (after.leader, after.removing_replicas) == (1, (2,))
     assert after.leader_epoch == before.leader_epoch + orders_come_late
-    assert change(TOPIC, 0, after, wish, change_context) is None, "it has begun"
-    shrunk = changed(after, Wish(isr=(1,)), change_context)
+    assert build_change(TOPIC, 0, after, target, change_context) is None, "it has begun"
+    shrunk = changed(after, PartitionTarget(isr=(1,)), change_context)
     assert shrunk.leader_epoch == after.leader_epoch
-    turned = changed(after, Wish(replicas=(3, 1, 2), removing=(1, 2)), change_context)
+    turned = changed(after, PartitionTarget(replicas=(3, 1, 2), removing=(1, 2)), change_context)
     assert turned.leader_epoch == after.leader_epoch + orders_come_late
 
 
 @pytest.mark.parametrize(
-    ("min_isr", "isr", "elr", "wished", "expected"),
+    ("min_isr", "isr", "elr", "new_isr", "expected"),
     [
         (2, (1, 2, 3), (), (1, 2), ()),
         (2, (1, 2, 3), (), (1,), (2, 3)),
@@ -260,28 +274,32 @@ def test_a_reassignment_that_begins_bumps_it_where_orders_come_late(
         (1, (1, 2), (), (1,), ()),
     ],
 )
-def test_who_is_eligible(min_isr: int, isr: Ids, elr: Ids, wished: Ids, expected: Ids) -> None:
+def test_who_is_eligible(min_isr: int, isr: Ids, elr: Ids, new_isr: Ids, expected: Ids) -> None:
     before = partition((1, 2, 3), isr, 1, elr=elr)
-    assert changed(before, Wish(isr=wished), around(min_isr=min_isr)).elr == expected
-    without = changed(before, Wish(isr=wished), around(min_isr=min_isr, elr=False))
+    assert (
+        changed(before, PartitionTarget(isr=new_isr), context_with(min_isr=min_isr)).elr == expected
+    )
+    without = changed(
+        before, PartitionTarget(isr=new_isr), context_with(min_isr=min_isr, elr=False)
+    )
     assert without.elr == ()
 
 
 def test_a_broker_that_lost_unflushed_data_is_not_eligible() -> None:
     before = partition((1, 2, 3), (1,), 1, elr=(2, 3))
-    wish = Wish(isr=(), unclean_shutdown=frozenset({1}))
-    after = changed(before, wish, around((2, 3)))
+    target = PartitionTarget(isr=(), unclean_shutdown=frozenset({1}))
+    after = changed(before, target, context_with((2, 3)))
     assert (after.leader, after.isr, after.elr) == (2, (2,), (3,))
-    wish = Wish(unclean_shutdown=frozenset({3}))
-    assert changed(before, wish, around((1, 2))).elr == (2,)
+    target = PartitionTarget(unclean_shutdown=frozenset({3}))
+    assert changed(before, target, context_with((1, 2))).elr == (2,)
 
 
 def test_a_lone_replica_that_was_killed_leads_again() -> None:
     before = partition((1,), (1,), 1)
-    killed = Wish(isr=(), unclean_shutdown=frozenset({1}))
-    gone = changed(before, killed, around((), min_isr=1))
+    killed = PartitionTarget(isr=(), unclean_shutdown=frozenset({1}))
+    gone = changed(before, killed, context_with((), min_isr=1))
     assert (gone.leader, gone.isr, gone.elr, gone.last_known_elr) == (NO_LEADER, (), (), (1,))
-    back = changed(gone, Wish(), around((1,), min_isr=1))
+    back = changed(gone, PartitionTarget(), context_with((1,), min_isr=1))
     assert (back.leader, back.isr, back.last_known_elr) == (1, (1,), ())
 
 
@@ -291,35 +309,39 @@ def test_three_replicas_that_were_all_killed_wait_for_the_last_leader() -> None:
     for dead in (3, 2, 1):  # Fenced one after the other.
         live.discard(dead)
         isr = tuple(each for each in here.isr if each != dead)
-        here = changed(here, Wish(isr=isr), around(live))
+        here = changed(here, PartitionTarget(isr=isr), context_with(live))
     assert (here.isr, here.elr, here.last_known_elr) == ((), (1, 2), (1,))
     for back in (3, 2):  # They return with empty caches.
-        here = changed(here, Wish(unclean_shutdown=frozenset({back})), around(live))
+        here = changed(
+            here, PartitionTarget(unclean_shutdown=frozenset({back})), context_with(live)
+        )
         live.add(back)
-        here = changed(here, Wish(), around(live))
+        here = changed(here, PartitionTarget(), context_with(live))
         assert here.leader == NO_LEADER
     assert here.elr == (1,)
-    here = changed(here, Wish(unclean_shutdown=frozenset({1})), around(live))
-    here = changed(here, Wish(), around(live | {1}))
+    here = changed(here, PartitionTarget(unclean_shutdown=frozenset({1})), context_with(live))
+    here = changed(here, PartitionTarget(), context_with(live | {1}))
     assert (here.leader, here.isr, here.elr, here.last_known_elr) == (1, (1,), (), ())
 
 
 def test_a_member_kept_from_before_there_was_an_elr_is_remembered_too() -> None:
     before = partition((1, 2), (1,), NO_LEADER)
-    after = changed(before, Wish(isr=(), unclean_shutdown=frozenset({1})), around((2,)))
+    after = changed(
+        before, PartitionTarget(isr=(), unclean_shutdown=frozenset({1})), context_with((2,))
+    )
     assert (after.isr, after.elr, after.last_known_elr) == ((), (), (1,))
 
 
 def test_eligible_replicas_are_forgotten_without_the_feature() -> None:
     before = partition((1, 2, 3), (), NO_LEADER, elr=(2,), last_known_elr=(3,))
-    after = changed(before, Wish(), around((2,), elr=False))
+    after = changed(before, PartitionTarget(), context_with((2,), elr=False))
     assert (after.leader, after.isr, after.elr, after.last_known_elr) == (2, (2,), (), ())
 
 
-def test_the_leader_that_recovered_says_so() -> None:
+def test_a_recovered_leader_resets_the_recovery_state() -> None:
     before = partition((1, 2), (1,), 1, leader_recovery_state=RECOVERING)
-    wish = Wish(isr=(1, 2), recovery_state=RECOVERED)
-    after = changed(before, wish, around())
+    target = PartitionTarget(isr=(1, 2), recovery_state=RECOVERED)
+    after = changed(before, target, context_with())
     assert (after.isr, after.leader_recovery_state) == ((1, 2), RECOVERED)
     assert after.leader_epoch == before.leader_epoch
 
@@ -329,8 +351,8 @@ def test_the_leader_that_recovered_says_so() -> None:
 
 def test_new_replicas_are_added_first() -> None:
     before = partition((1, 2, 3), (1, 2, 3), 1)
-    wish = Wish(replicas=(4, 5, 1, 2, 3), adding=(4, 5), removing=(1, 2, 3))
-    after = changed(before, wish, around())
+    target = PartitionTarget(replicas=(4, 5, 1, 2, 3), adding=(4, 5), removing=(1, 2, 3))
+    after = changed(before, target, context_with())
     assert (after.replicas, after.isr, after.leader) == ((4, 5, 1, 2, 3), (1, 2, 3), 1)
     assert (after.adding_replicas, after.removing_replicas) == ((4, 5), (1, 2, 3))
     assert after.directories[:2] == (DIRECTORY_UNASSIGNED,) * 2
@@ -338,25 +360,25 @@ def test_new_replicas_are_added_first() -> None:
     assert after.leader_epoch == before.leader_epoch
 
 
-def test_folders_of_new_replicas_are_taken_as_they_are_named() -> None:
+def test_directories_of_new_replicas_are_used_as_named() -> None:
     before = partition((1,), (1,), 1)
-    wish = Wish(replicas=(1, 2), adding=(2,), directories={2: uuid("named")})
-    assert changed(before, wish, around()).directories == (uuid("dir-1"), uuid("named"))
-    moved = Wish(directories={1: uuid("elsewhere")})
-    assert changed(before, moved, around()).directories == (uuid("elsewhere"),)
+    target = PartitionTarget(replicas=(1, 2), adding=(2,), directories={2: uuid("named")})
+    assert changed(before, target, context_with()).directories == (uuid("dir-1"), uuid("named"))
+    moved = PartitionTarget(directories={1: uuid("elsewhere")})
+    assert changed(before, moved, context_with()).directories == (uuid("elsewhere"),)
 
 
 REASSIGNING = partition((4, 5, 1, 2), (1, 2), 1, adding_replicas=(4, 5), removing_replicas=(1, 2))
 
 
 def test_a_reassignment_goes_on_until_all_that_stay_are_in_sync() -> None:
-    after = changed(REASSIGNING, Wish(isr=(1, 2, 4)), around())
+    after = changed(REASSIGNING, PartitionTarget(isr=(1, 2, 4)), context_with())
     assert after.replicas == REASSIGNING.replicas
     assert after.isr == (1, 2, 4)
 
 
 def test_a_reassignment_that_ends_moves_the_leader() -> None:
-    after = changed(REASSIGNING, Wish(isr=(1, 2, 4, 5)), around())
+    after = changed(REASSIGNING, PartitionTarget(isr=(1, 2, 4, 5)), context_with())
     assert (after.replicas, after.isr, after.leader) == ((4, 5), (4, 5), 4)
     assert (after.adding_replicas, after.removing_replicas) == ((), ())
     assert after.directories == REASSIGNING.directories[:2]
@@ -365,34 +387,39 @@ def test_a_reassignment_that_ends_moves_the_leader() -> None:
 
 def test_a_reassignment_that_ends_fences_who_is_taken_out() -> None:
     before = partition((1, 3, 2), (1, 2), 1, adding_replicas=(3,), removing_replicas=(2,))
-    after = changed(before, Wish(isr=(1, 2, 3)), around())
+    after = changed(before, PartitionTarget(isr=(1, 2, 3)), context_with())
     assert (after.replicas, after.leader) == ((1, 3), 1)
     assert after.leader_epoch == before.leader_epoch + 1
 
 
 def test_only_adding_or_only_removing_ends_too() -> None:
     growing = partition((1, 2), (1,), 1, adding_replicas=(2,))
-    assert changed(growing, Wish(isr=(1, 2)), around()).adding_replicas == ()
+    assert changed(growing, PartitionTarget(isr=(1, 2)), context_with()).adding_replicas == ()
     shrinking = partition((1, 2), (1, 2), 1)
-    after = changed(shrinking, Wish(replicas=(1, 2), removing=(2,)), around())
+    after = changed(shrinking, PartitionTarget(replicas=(1, 2), removing=(2,)), context_with())
     assert (after.replicas, after.isr, after.removing_replicas) == ((1,), (1,), ())
 
 
 def test_who_is_assigned_no_more_is_not_eligible() -> None:
     before = partition((1, 2, 3), (1,), 1, elr=(2, 3))
-    after = changed(before, Wish(replicas=(1, 3)), around())
+    after = changed(before, PartitionTarget(replicas=(1, 3)), context_with())
     assert after.elr == (3,)
 
 
 def test_nothing_is_written_where_nothing_changes() -> None:
     before = partition((1, 2, 3), (1, 2, 3), 1)
     for election in Election:
-        assert change(TOPIC, 0, before, Wish(election=election), around()) is None
-    same = Wish(isr=(1, 2, 3), replicas=(1, 2, 3), removing=(), adding=(), recovery_state=0)
-    assert change(TOPIC, 0, before, same, around()) is None
+        assert (
+            build_change(TOPIC, 0, before, PartitionTarget(election=election), context_with())
+            is None
+        )
+    same = PartitionTarget(
+        isr=(1, 2, 3), replicas=(1, 2, 3), removing=(), adding=(), recovery_state=0
+    )
+    assert build_change(TOPIC, 0, before, same, context_with()) is None
 
 
-# -- everything, in small worlds -----------------------------------------------------------------
+# -- all small cases ---------------------------------------------------------------------------
 
 ALL = (1, 2, 3)
 
@@ -402,8 +429,8 @@ def subsets(members: Iterable[int]) -> Iterator[Ids]:
     return chain.from_iterable(combinations(listed, size) for size in range(len(listed) + 1))
 
 
-def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, Wish]]:
-    """Yield every sound partition of three replicas with every wish of the deciders."""
+def cases(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, PartitionTarget]]:
+    """Yield every sound partition of three replicas with every target of the deciders."""
     for isr, min_isr in product(subsets(ALL), (1, 2, 3)):
         if not isr and not elr_enabled:
             continue
@@ -413,7 +440,7 @@ def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, W
             known = [(), *((each,) for each in ALL)] if not isr and elr_enabled else [()]
             for last, gone, election in product(known, (0, *ALL), Election):
                 before = partition(ALL, isr, leader, elr=elr, last_known_elr=last)
-                change_context = around(
+                change_context = context_with(
                     [each for each in live if each != gone], min_isr, elr_enabled
                 )
                 left = tuple(each for each in isr if each != gone)
@@ -421,15 +448,15 @@ def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, W
                     yield (
                         before,
                         change_context,
-                        Wish(isr=left, election=election, unclean_shutdown=unclean),
+                        PartitionTarget(isr=left, election=election, unclean_shutdown=unclean),
                     )
 
 
 @pytest.mark.parametrize("elr_enabled", [False, True])
 def test_what_always_holds(elr_enabled: bool) -> None:
     seen = 0
-    for before, change_context, wish in worlds(elr_enabled):
-        after = changed(before, wish, change_context)
+    for before, change_context, target in cases(elr_enabled):
+        after = changed(before, target, change_context)
         seen += 1
         assert set(after.isr) <= set(after.replicas)
         assert not set(after.isr) & set(after.elr)
@@ -438,12 +465,12 @@ def test_what_always_holds(elr_enabled: bool) -> None:
         assert after.isr or elr_enabled
         assert (after.leader != before.leader) == (after.leader_epoch > before.leader_epoch)
         assert after.leader != NO_LEADER or not set(after.isr) & _live(change_context)
-        safe = set(wish.isr or ()) or {*before.isr, *before.elr} - wish.unclean_shutdown
+        safe = set(target.isr or ()) or {*before.isr, *before.elr} - target.unclean_shutdown
         if after.leader not in (*safe, NO_LEADER):
             assert after.leader_recovery_state == RECOVERING
             assert (after.isr, after.elr) == ((after.leader,), ())
             is_known = (after.leader,) == before.last_known_elr and not safe
-            assert wish.election is UNCLEAN or is_known
+            assert target.election is UNCLEAN or is_known
         else:
             assert after.leader_recovery_state == RECOVERED
         assert len(after.isr) < change_context.min_isr or not after.elr
@@ -451,7 +478,7 @@ def test_what_always_holds(elr_enabled: bool) -> None:
             assert not after.elr
             assert not after.last_known_elr
         # Nothing is left to be done once it is done.
-        again = replace(wish, isr=None, election=ONLINE)
+        again = replace(target, isr=None, election=ONLINE)
         assert changed(after, again, change_context) == after
     assert seen > 2_000
 

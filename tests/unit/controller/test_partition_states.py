@@ -19,8 +19,8 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .model_brokers import change, led, never_led, topic, topic_id, world
-from .world import THREE, advance, uuid
+from .builders import THREE, advance, uuid
+from .model_brokers import change, cluster_image, led, never_led, topic, topic_id
 
 S = PartitionState
 LEGAL = {
@@ -130,13 +130,15 @@ def queued(image: ClusterImage) -> ClusterImage:
 
 
 def test_a_partition_that_nobody_ever_led_is_new() -> None:
-    image = world([1, 2], topic("t", never_led(1, 2), led([1, 2]), led([1, 2], leader=NO_LEADER)))
+    image = cluster_image(
+        [1, 2], topic("t", never_led(1, 2), led([1, 2]), led([1, 2], leader=NO_LEADER))
+    )
     found = [partition_state_of(image, T, number) for number in range(4)]
     assert found == [S.NEW, S.ONLINE, S.OFFLINE, S.NON_EXISTENT]
 
 
 def test_a_partition_whose_deletion_has_begun_exists_no_more() -> None:
-    image = world([1, 2], topic("t", led([1, 2])), topic("u", led([1, 2])))
+    image = cluster_image([1, 2], topic("t", led([1, 2])), topic("u", led([1, 2])))
     assert partition_state_of(queued(image), T, 0) is S.ONLINE
     assert partition_state_of(begun(image), T, 0) is S.NON_EXISTENT
     assert partition_state_of(begun(image), topic_id("u"), 0) is S.ONLINE
@@ -150,7 +152,7 @@ def offline_count(image: ClusterImage) -> int:
     )
 
 
-FOUR_OFFLINE = world([2], topic("t", *[led([1], leader=NO_LEADER)] * 4))
+FOUR_OFFLINE = cluster_image([2], topic("t", *[led([1], leader=NO_LEADER)] * 4))
 
 
 def test_updating_offline_partitions_count() -> None:
@@ -160,7 +162,7 @@ def test_updating_offline_partitions_count() -> None:
 
 
 def test_no_offline_partitions_change_for_topics_being_deleted() -> None:
-    image = begun(world([1], topic("t", *[led([1])] * 4)))
+    image = begun(cluster_image([1], topic("t", *[led([1])] * 4)))
     lost = [
         PartitionChangeRecord(partition_id=each, topic_id=T, leader=NO_LEADER) for each in range(4)
     ]

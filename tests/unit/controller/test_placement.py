@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.controller.placement import Candidate, alternate, candidates, place
 
-from .world import CountingDice, broker, cluster
+from .builders import CountingDice, broker, cluster
 
 
 @st.composite
@@ -94,18 +94,18 @@ def test_racks_alternate_in_the_ring() -> None:
 
 
 @pytest.mark.parametrize(
-    ("brokers", "factor", "said"),
+    ("brokers", "factor", "text"),
     [
         ([], 1, "only 0 broker"),
         ([Candidate(1, None, False)], 2, "only 1 broker"),
         ([Candidate(1, None, True)], 1, "fenced"),
     ],
 )
-def test_too_few_brokers(brokers: list[Candidate], factor: int, said: str) -> None:
+def test_too_few_brokers(brokers: list[Candidate], factor: int, text: str) -> None:
     with pytest.raises(ApiError) as caught:
         place(brokers, first=0, count=1, replication_factor=factor, dice=CountingDice())
     assert caught.value.error is Error.INVALID_REPLICATION_FACTOR
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_brokers_that_are_leaving_take_nothing_new() -> None:

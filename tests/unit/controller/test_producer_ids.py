@@ -7,7 +7,7 @@ from ottla.base.limits import PRODUCER_IDS_PER_BLOCK
 from ottla.controller.producer_ids import PRODUCER_ID_MAX, allocate_producer_ids
 from ottla.metadata.records import ProducerIdsRecord
 
-from .world import THREE, advance, after
+from .builders import THREE, advance, after
 
 
 def test_blocks_follow_one_another() -> None:

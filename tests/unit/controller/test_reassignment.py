@@ -35,30 +35,30 @@ from ottla.metadata.topics import (
     topic_records,
 )
 
+from .builders import advance, after, broker, cluster, uuid
 from .moves import (
     CONTEXT,
     ID,
     SIX,
     alive,
+    cluster_image,
+    cluster_with,
     configured,
     dead,
+    moved_topic,
     of,
     proposed,
+    reassign,
     refused,
     state,
     synced,
-    told,
-    world,
-    world_in,
-    world_topic,
 )
-from .world import advance, after, broker, cluster, uuid
 
 # -- whole lives -------------------------------------------------------------------------------
 
 
 def test_a_partition_moves_to_other_brokers() -> None:
-    image = told(world((1, 2, 3)), (4, 5, 6))
+    image = reassign(cluster_image((1, 2, 3)), (4, 5, 6))
     assert state(of(image)) == ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3), (1, 2, 3), 1)
     assert of(image).leader_epoch == 5, "nobody went and the leader stays: nothing to fence"
     assert of(image).directories[:2] == (uuid("dir-4"), uuid("dir-5"))
@@ -72,8 +72,8 @@ def test_a_partition_moves_to_other_brokers() -> None:
     assert of(image).directories == (uuid("dir-4"), uuid("dir-5"), uuid("dir-6"))
 
 
-def test_a_leader_whose_change_ends_its_leadership_is_told_so() -> None:
-    image = told(world((1, 2)), (3, 4))
+def test_a_leader_whose_change_ends_its_leadership_gets_new_leader_elected() -> None:
+    image = reassign(cluster_image((1, 2)), (3, 4))
     error, image = proposed(image, 1, 2, 3)
     assert error is Error.NONE
     error, image = proposed(image, 1, 2, 3, 4)
@@ -82,7 +82,7 @@ def test_a_leader_whose_change_ends_its_leadership_is_told_so() -> None:
 
 
 def test_the_leader_stays_where_it_may() -> None:
-    image = told(world((1, 2)), (3, 1))
+    image = reassign(cluster_image((1, 2)), (3, 1))
     assert state(of(image)) == ((3, 1, 2), (3,), (2,), (1, 2), 1)
     image = synced(image, 1, 2, 3)
     assert state(of(image)) == ((3, 1), (), (), (1, 3), 1)
@@ -90,7 +90,7 @@ def test_the_leader_stays_where_it_may() -> None:
 
 
 def test_growth() -> None:
-    image = told(world((1,)), (1, 2, 3))
+    image = reassign(cluster_image((1,)), (1, 2, 3))
     assert state(of(image)) == ((1, 2, 3), (2, 3), (), (1,), 1)
     image = synced(synced(image, 1, 2), 1, 2, 3)
     assert state(of(image)) == ((1, 2, 3), (), (), (1, 2, 3), 1)
@@ -98,13 +98,13 @@ def test_growth() -> None:
 
 
 def test_shrinking_ends_with_its_start() -> None:
-    image = told(world((1, 2, 3)), (2, 3))
+    image = reassign(cluster_image((1, 2, 3)), (2, 3))
     assert state(of(image)) == ((2, 3), (), (), (2, 3), 2)
     assert of(image).leader_epoch == 6
 
 
 def test_shrinking_waits_for_those_that_stay() -> None:
-    image = told(world((1, 2, 3), isr=(1,)), (2, 3))
+    image = reassign(cluster_image((1, 2, 3), isr=(1,)), (2, 3))
     assert state(of(image)) == ((2, 3, 1), (), (1,), (1,), 1)
     image = synced(image, 1, 2)
     assert state(of(image)) == ((2, 3, 1), (), (1,), (1, 2), 1)
@@ -113,23 +113,23 @@ def test_shrinking_waits_for_those_that_stay() -> None:
 
 
 def test_another_order_ends_with_its_start() -> None:
-    image = told(world((1, 2, 3)), (3, 1, 2))
+    image = reassign(cluster_image((1, 2, 3)), (3, 1, 2))
     assert state(of(image)) == ((3, 1, 2), (), (), (1, 2, 3), 1)
     assert of(image).directories == (uuid("dir-3"), uuid("dir-1"), uuid("dir-2"))
 
 
 def test_what_is_so_already_changes_nothing() -> None:
-    image = world((1, 2, 3))
-    assert told(image, (1, 2, 3)) is not image
-    assert of(told(image, (1, 2, 3))) == of(image)
-    under_way = told(image, (4, 5))
-    assert of(told(under_way, (4, 5))) == of(under_way)
+    image = cluster_image((1, 2, 3))
+    assert reassign(image, (1, 2, 3)) is not image
+    assert of(reassign(image, (1, 2, 3))) == of(image)
+    under_way = reassign(image, (4, 5))
+    assert of(reassign(under_way, (4, 5))) == of(under_way)
 
 
-def test_an_old_broker_of_many_folders_chooses_by_itself() -> None:
+def test_a_broker_of_several_log_dirs_chooses_by_itself() -> None:
     two = broker(2, log_dirs=(uuid("a"), uuid("b")))
     image = advance(cluster(broker(1), two), topic_records(_single()))
-    image = told(image, (1, 2))
+    image = reassign(image, (1, 2))
     assert of(image).directories == (uuid("dir-1"), DIRECTORY_UNASSIGNED)
 
 
@@ -142,25 +142,25 @@ def _single() -> TopicImage:
 
 
 def test_a_new_target_keeps_in_mind_what_was_first() -> None:
-    image = synced(told(world((1, 2, 3)), (4, 5, 6)), 1, 2, 3, 4, 6)
-    image = told(image, (4, 5, 2))
+    image = synced(reassign(cluster_image((1, 2, 3)), (4, 5, 6)), 1, 2, 3, 4, 6)
+    image = reassign(image, (4, 5, 2))
     assert state(of(image)) == (
         (4, 5, 2, 1, 3, 6), (4, 5, 6), (1, 3, 6), (1, 2, 3, 4, 6), 1
     )  # fmt: skip
-    cancelled = told(image, None)
+    cancelled = reassign(image, None)
     assert state(of(cancelled)) == ((2, 1, 3), (), (), (1, 2, 3), 1)
     finished = synced(image, 1, 2, 3, 4, 5, 6)
     assert state(of(finished)) == ((4, 5, 2), (), (), (2, 4, 5), 4)
 
 
 def test_back_to_what_was_first_by_a_target() -> None:
-    image = told(synced(told(world((1, 2)), (3,)), 1, 2), (1, 2))
+    image = reassign(synced(reassign(cluster_image((1, 2)), (3,)), 1, 2), (1, 2))
     assert state(of(image)) == ((1, 2), (), (), (1, 2), 1)
     assert of(image).leader_epoch == 6
 
 
 def test_a_new_target_may_keep_all() -> None:
-    image = told(told(world((1, 2)), (3,)), (3, 1, 2))
+    image = reassign(reassign(cluster_image((1, 2)), (3,)), (3, 1, 2))
     assert state(of(image)) == ((3, 1, 2), (3,), (), (1, 2), 1)
     image = synced(image, 1, 2, 3)
     assert state(of(image)) == ((3, 1, 2), (), (), (1, 2, 3), 1)
@@ -170,29 +170,29 @@ def test_a_new_target_may_keep_all() -> None:
 
 
 def test_cancelling_before_anybody_joined() -> None:
-    image = told(told(world((1, 2, 3)), (4, 5, 6)), None)
+    image = reassign(reassign(cluster_image((1, 2, 3)), (4, 5, 6)), None)
     assert state(of(image)) == ((1, 2, 3), (), (), (1, 2, 3), 1)
     assert of(image).directories == tuple(uuid(f"dir-{each}") for each in (1, 2, 3))
     assert of(image).leader_epoch == 6, "those that were adding must stop to fetch"
 
 
 def test_cancelling_after_some_joined_and_one_leads() -> None:
-    image = told(world((1, 2), isr=(1,)), (3, 4))
+    image = reassign(cluster_image((1, 2), isr=(1,)), (3, 4))
     image = dead(synced(image, 1, 3), 1)
     assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (3,), 3)
     image = synced(image, 3, 2)
-    image = told(image, None)
+    image = reassign(image, None)
     assert state(of(image)) == ((1, 2), (), (), (2,), 2)
 
 
 def test_cancelling_after_the_end() -> None:
-    image = synced(told(world((1, 2)), (3, 4)), 1, 2, 3, 4)
+    image = synced(reassign(cluster_image((1, 2)), (3, 4)), 1, 2, 3, 4)
     assert refused(image, Target("t", 0, None)) is Error.NO_REASSIGNMENT_IN_PROGRESS
 
 
 def stranded() -> ClusterImage:
     """Of a move from 1 to 3 and 4, only 3 is in sync."""
-    return dead(synced(told(world((1,)), (3, 4)), 1, 3), 1)
+    return dead(synced(reassign(cluster_image((1,)), (3, 4)), 1, 3), 1)
 
 
 def test_cancelling_never_loses_records() -> None:
@@ -203,19 +203,19 @@ def test_cancelling_never_loses_records() -> None:
 
 def test_cancelling_may_lose_records_where_the_topic_allows_it() -> None:
     image = configured(stranded(), "unclean.leader.election.enable", "true")
-    image = told(alive(image, 1), None)
+    image = reassign(alive(image, 1), None)
     assert state(of(image)) == ((1,), (), (), (1,), 1)
 
 
 def test_cancelling_loses_no_records_where_who_stays_is_eligible() -> None:
     """Nothing was committed since 2 left the ISR; 1 left it before."""
     image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
-    image = configured(world_in(image, (1, 2)), "min.insync.replicas", "2")
+    image = configured(cluster_with(image, (1, 2)), "min.insync.replicas", "2")
     image = configured(image, "unclean.leader.election.enable", "true")
-    image = dead(synced(told(image, (4, 5)), 1, 2, 4), 1)
+    image = dead(synced(reassign(image, (4, 5)), 1, 2, 4), 1)
     image = alive(synced(image, 4), 1)
     assert (state(of(image))[3:], of(image).elr) == (((4,), 4), (2,))
-    image = told(image, None)
+    image = reassign(image, None)
     assert state(of(image)) == ((1, 2), (), (), (2,), 2)
     assert of(image).leader_recovery_state == RECOVERED
 
@@ -224,7 +224,7 @@ def test_cancelling_loses_no_records_where_who_stays_is_eligible() -> None:
 
 
 def test_a_target_replica_dies_and_the_move_waits_for_it() -> None:
-    image = dead(told(world((1, 2)), (3, 4)), 4)
+    image = dead(reassign(cluster_image((1, 2)), (3, 4)), 4)
     image = synced(image, 1, 2, 3)
     assert is_reassigned(of(image))
     image = synced(alive(image, 4), 1, 2, 3, 4)
@@ -232,7 +232,7 @@ def test_a_target_replica_dies_and_the_move_waits_for_it() -> None:
 
 
 def test_the_leader_dies_and_a_follower_goes_on() -> None:
-    image = dead(synced(told(world((1, 2)), (3, 4)), 1, 2, 3), 1)
+    image = dead(synced(reassign(cluster_image((1, 2)), (3, 4)), 1, 2, 3), 1)
     assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (2, 3), 3)
     image = synced(image, 2, 3, 4)
     assert state(of(image)) == ((3, 4), (), (), (3, 4), 3)
@@ -268,7 +268,7 @@ def test_targets_that_are_not_registered(
         assert of(image).directory(7) == DIRECTORY_UNASSIGNED
 
 
-def test_the_mode_says_which_targets_must_be_registered() -> None:
+def test_the_policy_of_the_mode_sets_which_targets_must_be_registered() -> None:
     image = advance(SIX, topic_records(_over_zookeeper(replicas=(1, 9), isr=(1,))))
     for policy, error in (
         (KRAFT_ASSIGNMENTS, Error.INVALID_REPLICA_ASSIGNMENT),
@@ -285,7 +285,7 @@ def test_the_mode_says_which_targets_must_be_registered() -> None:
 
 def test_a_replica_that_is_being_added_is_one_that_is_added() -> None:
     """Its broker has died since: to ask for it again is refused, to drop it is not."""
-    image = told(world((1, 2)), (1, 3, 4))
+    image = reassign(cluster_image((1, 2)), (1, 3, 4))
     image = replace(image, brokers=image.brokers.delete(4))
     context = replace(CONTEXT, assignments=ZOOKEEPER_ASSIGNMENTS)
     for target, error in (
@@ -310,14 +310,14 @@ def _over_zookeeper(replicas: tuple[int, ...], isr: tuple[int, ...]) -> TopicIma
 
 
 def test_all_targets_die() -> None:
-    image = dead(dead(synced(told(world((1, 2)), (3, 4)), 1, 2, 3), 3), 4)
+    image = dead(dead(synced(reassign(cluster_image((1, 2)), (3, 4)), 1, 2, 3), 3), 4)
     assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (1, 2), 1)
-    image = told(image, None)
+    image = reassign(image, None)
     assert state(of(image)) == ((1, 2), (), (), (1, 2), 1)
 
 
 def test_the_topic_is_deleted_meanwhile() -> None:
-    image = told(world((1, 2)), (3, 4))
+    image = reassign(cluster_image((1, 2)), (3, 4))
     image = advance(image, [RemoveTopicRecord(topic_id=ID)])
     assert refused(image, Target("t", 0, None)) is Error.UNKNOWN_TOPIC_OR_PARTITION
     assert list_reassignments(image, None) == ()
@@ -326,7 +326,7 @@ def test_the_topic_is_deleted_meanwhile() -> None:
 
 def test_kafka_10548_a_new_controller_takes_over_moves_and_deletions_in_any_state() -> None:
     """What is left of a move never stops a controller: all of it is in the partition itself."""
-    image = synced(told(world((1, 2), count=2), (3, 4)), 1, 2, 3)
+    image = synced(reassign(cluster_image((1, 2), count=2), (3, 4)), 1, 2, 3)
     restored = advance(EMPTY, image.to_records())
     assert of(restored) == of(image)
     assert list_reassignments(restored, None) == list_reassignments(image, None)
@@ -337,19 +337,19 @@ def test_kafka_10548_a_new_controller_takes_over_moves_and_deletions_in_any_stat
 
 def test_a_removed_replica_is_not_eligible_to_lead() -> None:
     image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
-    image = advance(image, topic_records(world_topic((1, 2, 3))))
+    image = advance(image, topic_records(moved_topic((1, 2, 3))))
     image = configured(image, "min.insync.replicas", "3")
-    image = told(image, (1,))
+    image = reassign(image, (1,))
     assert state(of(image)) == ((1,), (), (), (1,), 1)
     assert of(image).elr == ()
-    image = told(told(world_in(image, (1, 2)), (4,)), None)
+    image = reassign(reassign(cluster_with(image, (1, 2)), (4,)), None)
     assert set(of(image).elr) <= set(of(image).replicas)
 
 
 def test_an_election_can_be_what_a_move_waited_for() -> None:
     image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
-    image = configured(world_in(image, (1, 2)), "min.insync.replicas", "2")
-    image = told(synced(image, 1), (2,))
+    image = configured(cluster_with(image, (1, 2)), "min.insync.replicas", "2")
+    image = reassign(synced(image, 1), (2,))
     assert state(of(image)) == ((2, 1), (), (1,), (1,), 1)
     assert of(image).elr == (2,), "nothing was committed since it left the ISR"
     image = dead(image, 1)
@@ -374,12 +374,12 @@ def test_an_election_can_be_what_a_move_waited_for() -> None:
     ],
 )
 def test_refusals(target: Target, error: Error) -> None:
-    assert refused(world((1, 2, 3)), target) is error
+    assert refused(cluster_image((1, 2, 3)), target) is error
 
 
 def test_the_number_of_replicas_can_be_held_fast() -> None:
     """KIP-860."""
-    image = told(world((1, 2, 3)), (1, 2, 3, 4))
+    image = reassign(cluster_image((1, 2, 3)), (1, 2, 3, 4))
     grown, kept = Target("t", 0, (1, 2, 5)), Target("t", 0, (4, 5, 6, 1))
     assert refused(image, grown, may_change_factor=False) is Error.INVALID_REPLICATION_FACTOR
     decided = alter_reassignments(image, [kept], may_change_factor=False, context=CONTEXT)
@@ -387,25 +387,29 @@ def test_the_number_of_replicas_can_be_held_fast() -> None:
 
 
 def test_each_partition_stands_by_itself() -> None:
-    image = world((1, 2), count=3)
+    image = cluster_image((1, 2), count=3)
     wanted = [
         Target("t", 2, (3, 4)), Target("t", 7, (3, 4)), Target("t", 0, (2, 1)), Target("t", 1, None)
     ]  # fmt: skip
     decided = alter_reassignments(image, wanted, may_change_factor=True, context=CONTEXT)
-    assert [(each.number, each.error) for each in decided.reply] == [
+    assert [(each.partition_id, each.error) for each in decided.reply] == [
         (2, Error.NONE),
         (7, Error.UNKNOWN_TOPIC_OR_PARTITION),
         (0, Error.NONE),
         (1, Error.NO_REASSIGNMENT_IN_PROGRESS),
     ]
     image = after(image, decided)
-    assert [of(image, number).replicas for number in range(3)] == [(2, 1), (1, 2), (3, 4, 1, 2)]
+    assert [of(image, partition_id).replicas for partition_id in range(3)] == [
+        (2, 1),
+        (1, 2),
+        (3, 4, 1, 2),
+    ]
 
 
 def test_a_partition_twice_is_refused() -> None:
     wanted = [Target("t", 0, (3,)), Target("t", 0, (4,)), Target("t", 1, (4,))]
     decided = alter_reassignments(
-        world((1, 2), count=2), wanted, may_change_factor=True, context=CONTEXT
+        cluster_image((1, 2), count=2), wanted, may_change_factor=True, context=CONTEXT
     )
     invalid = Error.INVALID_REQUEST
     assert [each.error for each in decided.reply] == [invalid, invalid, Error.NONE]
@@ -413,9 +417,9 @@ def test_a_partition_twice_is_refused() -> None:
 
 
 def test_too_many_at_once() -> None:
-    wanted = [Target("t", number, (1,)) for number in range(10_001)]
+    wanted = [Target("t", partition_id, (1,)) for partition_id in range(10_001)]
     with pytest.raises(ApiError) as refusal:
-        alter_reassignments(world((1,)), wanted, may_change_factor=True, context=CONTEXT)
+        alter_reassignments(cluster_image((1,)), wanted, may_change_factor=True, context=CONTEXT)
     assert refusal.value.error is Error.POLICY_VIOLATION
 
 
@@ -423,9 +427,9 @@ def test_too_many_at_once() -> None:
 
 
 def test_listing() -> None:
-    image = world((1, 2), count=3)
+    image = cluster_image((1, 2), count=3)
     assert list_reassignments(image, None) == ()
-    image = told(told(image, (3, 4), number=2), (5, 1), number=0)
+    image = reassign(reassign(image, (3, 4), partition_id=2), (5, 1), partition_id=0)
     everything = (Ongoing("t", 0, of(image, 0)), Ongoing("t", 2, of(image, 2)))
     assert list_reassignments(image, None) == everything
     named = [("nobody", (0,)), ("t", (2, 1, 7))]
@@ -435,7 +439,7 @@ def test_listing() -> None:
 
 def test_records_name_only_what_changed() -> None:
     [record] = alter_reassignments(
-        world((1, 2)), [Target("t", 0, (2, 3))], may_change_factor=True, context=CONTEXT
+        cluster_image((1, 2)), [Target("t", 0, (2, 3))], may_change_factor=True, context=CONTEXT
     ).step.records
     assert record == PartitionChangeRecord(
         partition_id=0,

@@ -1,6 +1,6 @@
 """Random histories of one partition that moves: what must hold whatever happened.
 
-Method: targets, cancellations, the leader's word on who is in sync, deaths and returns, in any
+Method: targets, cancellations, the leader's AlterPartition, deaths and returns, in any
 order, with and without eligible leader replicas; after each step the partition is checked.
 """
 
@@ -17,8 +17,8 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.metadata.topics import topic_records
 
-from .moves import CONTEXT, SIX, Ids, alive, configured, dead, of, synced, told, world_topic
-from .world import advance, after
+from .builders import advance, after
+from .moves import CONTEXT, SIX, Ids, alive, configured, dead, moved_topic, of, reassign, synced
 
 
 def check(partition: PartitionImage, original: set[int]) -> None:
@@ -53,13 +53,13 @@ def test_histories(seed: int) -> None:
     level = dice.randint(0, 1)
     image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=level)])
     original = set(any_replicas(dice))
-    image = advance(image, topic_records(world_topic(tuple(original))))
+    image = advance(image, topic_records(moved_topic(tuple(original))))
     image = configured(image, "min.insync.replicas", str(dice.randint(1, 3)))
     for _ in range(120):
         before = of(image)
         act = dice.randrange(5)
         if act == 0:
-            image = told(image, any_replicas(dice))
+            image = reassign(image, any_replicas(dice))
         elif act == 1 and is_reassigned(before):
             decided = alter_reassignments(
                 image, [Target("t", 0, None)], may_change_factor=True, context=CONTEXT

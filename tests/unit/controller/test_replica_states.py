@@ -14,8 +14,8 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 
-from .model_brokers import led, never_led, topic, topic_id, world
-from .world import THREE, advance, broker, uuid
+from .builders import THREE, advance, broker, uuid
+from .model_brokers import cluster_image, led, never_led, topic, topic_id
 
 S = ReplicaState
 NAMES = {each.kafka_name.lower(): each for each in S}
@@ -163,7 +163,7 @@ def test_a_replica_on_a_broker_that_is_not_active_is_offline(change: dict[str, b
         (uuid("another"), S.OFFLINE),
     ],
 )
-def test_a_replica_on_a_failed_folder_is_offline(directory: bytes, state: S) -> None:
+def test_a_replica_in_a_failed_log_dir_is_offline(directory: bytes, state: S) -> None:
     image = image_of((1, 2), (1,))
     topic = image.topics.by_id(ID)
     assert topic is not None
@@ -178,14 +178,14 @@ T = topic_id("t")
 
 
 def test_startup_online_partition() -> None:
-    assert replica_state_of(world([1, 2], topic("t", led([1, 2]))), T, 0, 1) is S.ONLINE
+    assert replica_state_of(cluster_image([1, 2], topic("t", led([1, 2]))), T, 0, 1) is S.ONLINE
 
 
 def test_startup_offline_partition() -> None:
-    image = world([2], topic("t", led([1, 2])))
+    image = cluster_image([2], topic("t", led([1, 2])))
     assert replica_state_of(image, T, 0, 1) is S.OFFLINE
     assert replica_state_of(image, T, 0, 2) is S.ONLINE
 
 
 def test_startup_with_replica_without_leader() -> None:
-    assert replica_state_of(world([2], topic("t", never_led(1))), T, 0, 1) is S.OFFLINE
+    assert replica_state_of(cluster_image([2], topic("t", never_led(1))), T, 0, 1) is S.OFFLINE

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import NO_LEADER, NO_UUID
-from ottla.controller.broker_requests import tell
+from ottla.controller.broker_requests import delta_batch
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.keys import PartitionKey
@@ -30,6 +30,7 @@ from .model_brokers import (
     CONTROLLER,
     a_broker,
     change,
+    cluster_image,
     kinds,
     leads,
     led,
@@ -40,7 +41,6 @@ from .model_brokers import (
     topic,
     topic_id,
     view,
-    world,
 )
 
 CONTROLLER_EPOCH = 5
@@ -52,7 +52,7 @@ LED = led([1, 2, 3], [1, 2])
 
 def three_partitions(*live: int | BrokerImage, protocol: str = "3.9") -> ControllerView:
     """Return a cluster of brokers 1, 2 and 3, unless others are named."""
-    image = world(live or (1, 2, 3), topic("foo", LED, LED), topic("bar", LED, LED))
+    image = cluster_image(live or (1, 2, 3), topic("foo", LED, LED), topic("bar", LED, LED))
     return view(image, controller_epoch=CONTROLLER_EPOCH, level=parse_level(protocol))
 
 
@@ -77,7 +77,7 @@ def add_led(
     *,
     is_new: bool = False,
 ) -> None:
-    """Tell some of a partition that was decided: they act on it, and all hear of it."""
+    """Add a changed partition: LeaderAndIsr to some, UpdateMetadata to all."""
     batch.add_leader_and_isr(to, key, partition, written_by=CONTROLLER_EPOCH, is_new=is_new)
     batch.add_update_metadata([1, 2, 3], [(key, partition)], written_by=CONTROLLER_EPOCH)
 
@@ -87,7 +87,7 @@ def of_kind(requests: Iterable[BrokerRequest], kind: type) -> list[BrokerRequest
 
 
 def led_by_metadata(requests: Iterable[BrokerRequest]) -> dict[int, list[tuple[Any, int]]]:
-    """Return who leads which partition, as UpdateMetadata tells each broker, in its order."""
+    """Return who leads which partition, as in each broker's UpdateMetadata, in its order."""
     return {
         broker_id: [(key, state.leader) for key, state in states.items()]
         for broker_id, states in metadata(requests).items()
@@ -187,9 +187,9 @@ def test_leader_and_isr_inter_broker_protocol_version(protocol: str, version: in
         assert state.topic_name == "foo"
         assert request.topic_states == ()
     else:
-        [told] = request.topic_states
-        [state] = told.partition_states
-        assert (told.topic_name, told.topic_id) == ("foo", topic_id("foo"))
+        [sent_topic] = request.topic_states
+        [state] = sent_topic.partition_states
+        assert (sent_topic.topic_name, sent_topic.topic_id) == ("foo", topic_id("foo"))
         assert state.topic_name == ""
     assert state.leader_recovery_state == (RECOVERING if version >= 6 else 0)
 
@@ -247,7 +247,7 @@ def test_update_metadata_request_during_topic_deletion() -> None:
 
 def test_kafka_1355_a_deleted_partition_is_named_and_not_left_out() -> None:
     nobody_leads = led([1], [1], NO_LEADER)
-    context = going(view(world([1], topic("foo", nobody_leads))), "foo")
+    context = going(view(cluster_image([1], topic("foo", nobody_leads))), "foo")
     batch = RequestBatch(context)
     batch.add_update_metadata([1], [(FOO0, nobody_leads)], written_by=1)
     assert led_by_metadata(sent(batch, context)) == {1: [(FOO0, -2)]}
@@ -261,19 +261,19 @@ def test_update_metadata_includes_live_or_shutting_down_brokers() -> None:
     assert [each.broker_id for each in requests] == [1, 2]
     assert [each.id for each in requests[0].request.live_brokers] == [1, 2]
     # A broker that is about to go counts as offline for clients.
-    [told] = requests[0].request.topic_states
-    assert told.partition_states[0].offline_replicas == (2, 3)
+    [sent_topic] = requests[0].request.topic_states
+    assert sent_topic.partition_states[0].offline_replicas == (2, 3)
 
 
-def test_a_replica_on_a_failed_folder_is_told_as_offline() -> None:
-    folders = (DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
-    partly_lost = replace(LED, directories=folders)
-    context = view(world([1, 2, 3], topic("foo", partly_lost, LED)))
+def test_a_replica_in_a_failed_log_dir_is_sent_as_offline() -> None:
+    directories = (DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
+    partly_lost = replace(LED, directories=directories)
+    context = view(cluster_image([1, 2, 3], topic("foo", partly_lost, LED)))
     batch = RequestBatch(context)
     listed = [(FOO0, LED), (FOO1, LED)]
     batch.add_update_metadata([1], listed, written_by=CONTROLLER_EPOCH)
-    [told] = sent(batch, context)[0].request.topic_states
-    assert [each.offline_replicas for each in told.partition_states] == [(2,), ()]
+    [sent_topic] = sent(batch, context)[0].request.topic_states
+    assert [each.offline_replicas for each in sent_topic.partition_states] == [(2,), ()]
 
 
 UPDATE_METADATA_VERSIONS = [
@@ -319,9 +319,7 @@ def test_stop_replica_request_with_already_defined_deleted_partition() -> None:
     assert requests[0].deleted == {FOO0}
 
 
-def test_kafka_9539_13972_stop_replica_bears_the_leader_epoch_or_says_that_none_may_refuse() -> (
-    None
-):
+def test_kafka_9539_13972_stop_replica_has_the_leader_epoch_or_minus_two_in_deletion() -> None:
     """A known leadership's epoch; -1 where nobody led; -2 where the topic is to go."""
     context = going(three_partitions(), "bar")
     batch = RequestBatch(context)
@@ -440,9 +438,9 @@ def test_latent_l5_a_round_that_failed_does_not_fail_the_next_one() -> None:
     moved = PartitionChangeRecord(partition_id=0, topic_id=topic_id("foo"), leader=2)
     delta = change(context.image, [moved])
     after = replace(context, image=delta.image)
-    requests = sent(tell(after, delta), after)
+    requests = sent(delta_batch(after, delta), after)
     assert (set(leads(requests)), stops(requests)) == ({(1, FOO0), (2, FOO0), (3, FOO0)}, {})
-    assert sent(failed, view(world([]))) == []
+    assert sent(failed, view(cluster_image([]))) == []
     assert not failed
 
 

@@ -47,7 +47,7 @@ def test_the_diagrams_hold_every_transition_and_no_other(
     assert len(drawn) == len(legal)
 
 
-def test_a_page_that_is_not_current_is_told(
+def test_an_outdated_page_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diagrams = tool()
@@ -59,7 +59,7 @@ def test_a_page_that_is_not_current_is_told(
     assert diagrams.main(["--else"]) == 2
 
 
-def test_a_state_without_words_stops_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_without_a_description_stops_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     diagrams = tool()
     some: dict[Enum, object] = dict(list(diagrams.REPLICA_WORK.items())[1:])
     monkeypatch.setattr(diagrams, "REPLICA_WORK", some)

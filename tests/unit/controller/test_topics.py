@@ -18,7 +18,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 
-from .world import THREE, CountingDice, after, broker, cluster, context, uuid
+from .builders import THREE, CountingDice, after, broker, cluster, context, uuid
 
 Decided = Decision[tuple[CreatedTopic, ...]]
 
@@ -53,10 +53,10 @@ def test_a_topic_comes_with_its_partitions_and_configs() -> None:
         assert part.directories == (uuid(f"dir-{part.leader}"),)
         assert (part.leader_epoch, part.partition_epoch) == (0, 0)
     assert dict(image.configs.of(2, "t")) == {"retention.ms": "5", "cleanup.policy": "compact"}
-    [told] = decided.reply
-    assert told.error is Error.NONE
-    assert (told.topic_id, told.partition_count, told.replication_factor) == (made.id, 4, 1)
-    by_name = {entry.name: entry for entry in told.configs}
+    [result] = decided.reply
+    assert result.error is Error.NONE
+    assert (result.topic_id, result.partition_count, result.replication_factor) == (made.id, 4, 1)
+    by_name = {entry.name: entry for entry in result.configs}
     assert (by_name["retention.ms"].value, by_name["retention.ms"].source) == ("5", Source.TOPIC)
     assert by_name["segment.ms"].source is Source.DEFAULT
 
@@ -90,7 +90,7 @@ def test_manual_assignments_in_any_order() -> None:
     assert [part.replicas for _, part in made.in_order()] == [(2,), (3,)]
 
 
-def test_a_broker_with_several_folders_chooses_itself() -> None:
+def test_a_broker_with_several_log_dirs_chooses_itself() -> None:
     image = cluster(broker(1, log_dirs=(uuid("x"), uuid("y"))))
     made = after(image, create(NewTopic(name="t"), image=image)).topics.by_name("t")
     assert made is not None
@@ -98,7 +98,7 @@ def test_a_broker_with_several_folders_chooses_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "error", "said"),
+    ("topic", "error", "text"),
     [
         (NewTopic(name=""), Error.INVALID_TOPIC_EXCEPTION, "empty"),
         (NewTopic(name=".."), Error.INVALID_TOPIC_EXCEPTION, "cannot be named"),
@@ -179,28 +179,28 @@ def test_a_broker_with_several_folders_chooses_itself() -> None:
         ),
     ],
 )
-def test_refusals(topic: NewTopic, error: Error, said: str) -> None:
+def test_refusals(topic: NewTopic, error: Error, text: str) -> None:
     base = cluster(broker(1), broker(2), broker(3), broker(4, fenced=True))
     image = after(base, create(NewTopic(name="old.topic"), image=base))
     decided = create(topic, NewTopic(name="other"), image=image)
     assert errors(decided) == [(topic.name, error), ("other", Error.NONE)]
-    assert said in (decided.reply[0].message or "")
+    assert text in (decided.reply[0].message or "")
     assert after(image, decided).topics.names() == ["old.topic", "other"]
 
 
 @pytest.mark.parametrize(
-    ("brokers", "said"),
+    ("brokers", "text"),
     [
         ([broker(1, fenced=True)], "fenced"),
         ([broker(1, in_controlled_shutdown=True)], "only 0 broker"),
         ([], "only 0 broker"),
     ],
 )
-def test_no_broker_to_hold_it(brokers: Sequence[object], said: str) -> None:
+def test_no_broker_to_hold_it(brokers: Sequence[object], text: str) -> None:
     image = cluster(*brokers)  # type: ignore[arg-type]
     decided = create(NewTopic(name="t"), image=image)
     assert errors(decided) == [("t", Error.INVALID_REPLICATION_FACTOR)]
-    assert said in (decided.reply[0].message or "")
+    assert text in (decided.reply[0].message or "")
 
 
 def test_replicas_need_brokers_of_which_one_is_active() -> None:
@@ -269,6 +269,6 @@ def test_an_id_that_tools_would_take_for_an_option_is_thrown_again() -> None:
     assert made[0] == 1
 
 
-def test_nothing_is_asked() -> None:
+def test_an_empty_request() -> None:
     assert create() == Decision(create().step, ())
     assert Uuid(bytes(16)) == NO_UUID

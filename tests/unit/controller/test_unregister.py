@@ -10,7 +10,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker
 
-from .world import THREE, after, context
+from .builders import THREE, after, context
 
 
 def test_a_broker_goes() -> None:

@@ -1,8 +1,8 @@
-"""Whatever members do, a group that is left in peace becomes stable, and its log tells of it.
+"""Whatever members do, a group without further faults becomes stable, and its log has that state.
 
 Method: hypothesis draws scripts of joins, leaves, crashes, restarts of static members, refused
 and slow writes, changes of the coordinator, and passing time. Members are small models of real
-clients: they do what each answer tells them, one request at a time. After every step safety is
+clients: they act on each response, one request at a time. After every step safety is
 checked; then the faults stop and the group must converge: one generation, one leader, every live
 member assigned by it. At the end a new shard loaded from the log must agree with the live one.
 """
@@ -17,9 +17,9 @@ from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
 from ottla.coordinator.member import MEMBER_BYTES
-from ottla.coordinator.values import GroupConfig, JoinAnswer, Leaver, SyncAnswer
+from ottla.coordinator.values import GroupConfig, JoinResponse, LeavingMember, SyncResponse
 
-from .world import GROUP, World, durable
+from .harness import GROUP, Harness, durable
 
 SESSION_MS = 10_000
 CONFIG = GroupConfig(new_member_join_ms=20_000)
@@ -27,9 +27,9 @@ CONFIG = GroupConfig(new_member_join_ms=20_000)
 
 @dataclass
 class Client:
-    """A consumer: joins, syncs, beats, and starts again where it is told to."""
+    """A consumer: joins, syncs, beats, and starts again on errors that ask for it."""
 
-    world: World
+    harness: Harness
     name: str
     instance_id: str | None = None
     version: int = 9
@@ -37,9 +37,9 @@ class Client:
     generation: int = -1
     assignment: bytes | None = None
     alive: bool = True
-    joining: Pending[JoinAnswer] | None = None
-    syncing: Pending[SyncAnswer] | None = None
-    told: JoinAnswer | None = None
+    awaiting_join: Pending[JoinResponse] | None = None
+    awaiting_sync: Pending[SyncResponse] | None = None
+    response: JoinResponse | None = None
     fenced: bool = False
     seen: list[int] = field(default_factory=list)
 
@@ -47,12 +47,12 @@ class Client:
         """Do the next thing that a consumer would do."""
         if not self.alive or self.fenced:
             return
-        if self.joining is not None:
-            if self.joining.done:
-                self._joined(self.joining.value)
-        elif self.syncing is not None:
-            if self.syncing.done:
-                self._synced(self.syncing.value)
+        if self.awaiting_join is not None:
+            if self.awaiting_join.done:
+                self._joined(self.awaiting_join.value)
+        elif self.awaiting_sync is not None:
+            if self.awaiting_sync.done:
+                self._synced(self.awaiting_sync.value)
         elif self.assignment is None:
             self.join()
         else:
@@ -60,7 +60,7 @@ class Client:
 
     def join(self) -> None:
         self.assignment = None
-        self.joining = self.world.join(
+        self.awaiting_join = self.harness.join(
             self.member_id,
             instance_id=self.instance_id,
             session_timeout_ms=SESSION_MS,
@@ -68,8 +68,8 @@ class Client:
             version=self.version,
         )
 
-    def _joined(self, answer: JoinAnswer) -> None:
-        self.joining = None
+    def _joined(self, answer: JoinResponse) -> None:
+        self.awaiting_join = None
         if answer.error is Error.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             self.join()
@@ -78,7 +78,7 @@ class Client:
         elif answer.error is Error.FENCED_INSTANCE_ID:
             self.fenced = True
         elif not answer.error:
-            self.member_id, self.generation, self.told = (
+            self.member_id, self.generation, self.log_events = (
                 answer.member_id,
                 answer.generation,
                 answer,
@@ -87,23 +87,25 @@ class Client:
             assignments = []
             if answer.leader == answer.member_id and not answer.skip_assignment:
                 assignments = [(each.member_id, each.member_id.encode()) for each in answer.members]
-            self.syncing = self.world.sync(answer, assignments, instance_id=self.instance_id)
+            self.awaiting_sync = self.harness.sync(
+                answer, assignments, instance_id=self.instance_id
+            )
 
-    def _synced(self, answer: SyncAnswer) -> None:
-        self.syncing = None
+    def _synced(self, answer: SyncResponse) -> None:
+        self.awaiting_sync = None
         self._obey(answer.error)
         if not answer.error:
             self.assignment = answer.assignment
 
     def _beat(self) -> None:
         error = heartbeat(
-            self.world.shard,
+            self.harness.shard,
             group_id=GROUP,
             member_id=self.member_id,
             instance_id=self.instance_id,
             generation=self.generation,
         )
-        self.world.settle()
+        self.harness.settle()
         self._obey(error)
 
     def _obey(self, error: Error) -> None:
@@ -117,13 +119,18 @@ class Client:
 
     def leave(self) -> None:
         if self.member_id:
-            leave(self.world.shard, GROUP, [Leaver(self.member_id, self.instance_id)])
-            self.world.settle()
+            leave(self.harness.shard, GROUP, [LeavingMember(self.member_id, self.instance_id)])
+            self.harness.settle()
         self.alive = False
 
     def restart(self) -> None:
         """Crash and come back: a static member keeps its instance id, nothing else."""
-        self.member_id, self.assignment, self.joining, self.syncing = "", None, None, None
+        self.member_id, self.assignment, self.awaiting_join, self.awaiting_sync = (
+            "",
+            None,
+            None,
+            None,
+        )
         self.alive = True
 
 
@@ -141,7 +148,7 @@ ACTIONS = st.one_of(
 )
 
 
-def play(world: World, clients: list[Client], action: str, number: int) -> None:
+def play(harness: Harness, clients: list[Client], action: str, number: int) -> None:
     client = clients[number % len(clients)]
     match action:
         case "poll":
@@ -156,30 +163,30 @@ def play(world: World, clients: list[Client], action: str, number: int) -> None:
         case "restart":
             client.restart()
         case "wait":
-            world.advance(number)
+            harness.advance(number)
         case "refuse":
-            world.journal.refuse = Error.NOT_ENOUGH_REPLICAS if number else None
+            harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS if number else None
         case "failover":
-            world.failover(loses_uncommitted=bool(number))
+            harness.failover(loses_uncommitted=bool(number))
         case "hold":
-            world.journal.hold = bool(number)
+            harness.journal.hold = bool(number)
             if not number:
-                world.journal.release()
-                world.settle()
+                harness.journal.release()
+                harness.settle()
 
 
-def check_safety(world: World) -> None:
-    groups = world.shard.groups.values()
-    assert world.shard.memory.used_bytes == sum(
+def check_safety(harness: Harness) -> None:
+    groups = harness.shard.groups.values()
+    assert harness.shard.memory.used_bytes == sum(
         sum(member.size_bytes for member in group.members.values())
         + sum(MEMBER_BYTES + len(member_id) for member_id in group.pending_members)
         for group in groups
     )
-    group = world.shard.groups.get(GROUP)
+    group = harness.shard.groups.get(GROUP)
     if group is None:
         return
-    waiting = [member for member in group.members.values() if member.joining is not None]
-    assert group.joining_count == len(waiting)
+    waiting = [member for member in group.members.values() if member.awaiting_join is not None]
+    assert group.awaiting_join_count == len(waiting)
     assert (group.leader_id is None) == (not group.members)
     assert group.leader_id is None or group.leader_id in group.members
     assert set(group.static_members.values()) <= set(group.members)
@@ -189,22 +196,22 @@ def check_safety(world: World) -> None:
     if group.state is State.PREPARING:
         assert group.join_timer is not None
     if group.state is State.STABLE:
-        assert not any(member.syncing for member in group.members.values())
+        assert not any(member.awaiting_sync for member in group.members.values())
     for member in group.members.values():
         # Whoever does not wait must have a session that can end, or it would stay for ever.
         assert member.session_timer is not None or member.outlives_session
 
 
-def heal(world: World, clients: list[Client]) -> None:
+def heal(harness: Harness, clients: list[Client]) -> None:
     """End the faults, and let the live clients work until nothing changes any more."""
-    world.journal.refuse, world.journal.hold = None, False
-    world.journal.release()
-    world.settle()
+    harness.journal.refuse, harness.journal.hold = None, False
+    harness.journal.release()
+    harness.settle()
     for _ in range(120):
         for client in clients:
             client.poll()
-        world.advance(1_000)
-        check_safety(world)
+        harness.advance(1_000)
+        check_safety(harness)
 
 
 @settings(max_examples=150, deadline=None)
@@ -216,26 +223,26 @@ def heal(world: World, clients: list[Client]) -> None:
 def test_a_group_left_in_peace_is_stable(
     script: list[tuple[str, int]], instances: list[str | None], version: int
 ) -> None:
-    world = World(CONFIG)
+    harness = Harness(CONFIG)
     used: set[str] = set()
     clients = []
     for number, wanted in enumerate(instances):
         instance_id = wanted if wanted not in used and version >= 5 else None
         used |= {instance_id} if instance_id else set()
-        clients.append(Client(world, f"c{number}", instance_id, version))
+        clients.append(Client(harness, f"c{number}", instance_id, version))
     for action, number in script:
-        play(world, clients, action, number)
-        check_safety(world)
+        play(harness, clients, action, number)
+        check_safety(harness)
         # A generation that was never assigned is in no log: the next coordinator counts it anew.
         if not any(each == "failover" for each, _ in script):
             assert all(client.seen == sorted(client.seen) for client in clients)
-    heal(world, clients)
+    heal(harness, clients)
     live = [client for client in clients if client.alive and not client.fenced]
-    check_converged(world, live)
+    check_converged(harness, live)
 
 
-def check_converged(world: World, live: list[Client]) -> None:
-    group = world.shard.groups.get(GROUP)
+def check_converged(harness: Harness, live: list[Client]) -> None:
+    group = harness.shard.groups.get(GROUP)
     if not live:
         assert group is None or group.state is State.EMPTY
     else:
@@ -251,5 +258,5 @@ def check_converged(world: World, live: list[Client]) -> None:
                 assert client.assignment == client.member_id.encode()
     # Groups that never had a generation are in no log, and need not be.
     if group is not None and not group.generation:
-        del world.shard.groups[GROUP]
-    assert durable(world.replayed().shard) == durable(world.shard)
+        del harness.shard.groups[GROUP]
+    assert durable(harness.replayed().shard) == durable(harness.shard)

@@ -1,4 +1,4 @@
-"""Loading arrives at the state that the log tells, whatever shape the log has.
+"""Loading arrives at the state of the log, whatever its batches.
 
 Method: logs made of real batches, cut into chunks at every batch; compaction is imitated by
 keeping the last record of each key; transactions follow KIP-98 and KIP-447.
@@ -26,8 +26,8 @@ from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptBatch
 
+from .harness import Harness, durable
 from .test_records import EMPTY_GROUP, GROUP
-from .world import World, durable
 
 P = "group"
 
@@ -60,27 +60,27 @@ def marker(at: int, producer_id: int, *, committed: bool) -> bytes:
     )
 
 
-def load(*chunks: bytes) -> World:
-    world = World()
+def load(*chunks: bytes) -> Harness:
+    harness = Harness()
     loader = loading.Loader()
     for chunk in chunks:
-        loading.apply(world.shard, loader.decode(chunk))
-    loading.finish(world.shard)
-    return world
+        loading.apply(harness.shard, loader.decode(chunk))
+    loading.finish(harness.shard)
+    return harness
 
 
-def number_of(world: World, partition: int = 0, group: str = P) -> int | None:
-    found = world.shard.offsets.get(group, "t", partition)
+def number_of(harness: Harness, partition: int = 0, group: str = P) -> int | None:
+    found = harness.shard.offsets.get(group, "t", partition)
     return None if found is None else found.offset
 
 
 def test_the_last_commit_wins_and_a_tombstone_forgets() -> None:
-    world = load(
+    harness = load(
         batch(0, offset(1), offset(2)), batch(2, offset(3, 1), offset(4), offset(0, 1, gone=True))
     )
-    assert number_of(world) == 4
-    assert number_of(world, 1) is None
-    assert world.shard.offsets.get(P, "t", 0).record_offset == 3  # type: ignore[union-attr]
+    assert number_of(harness) == 4
+    assert number_of(harness, 1) is None
+    assert harness.shard.offsets.get(P, "t", 0).record_offset == 3  # type: ignore[union-attr]
 
 
 def test_a_group_is_stable_with_members_and_empty_without() -> None:
@@ -139,30 +139,30 @@ def test_a_bad_record_is_passed_over(bad: str, producer_id: int) -> None:
     fields = {"producer_id": producer_id, "producer_epoch": 0} if producer_id >= 0 else {}
     data = encode_batch(rows, base_offset=40, transactional=producer_id >= 0, **fields)
     data += marker(44, producer_id, committed=True) if producer_id >= 0 else batch(44, offset(9, 2))
-    world, loader = World(), loading.Loader()
-    loading.apply(world.shard, loader.decode(data))
-    loading.finish(world.shard)
-    assert [(each.offset, each.is_batch) for each in loader.passed_over] == [(42, False)]
-    assert loader.passed_over[0].reason
+    harness, loader = Harness(), loading.Loader()
+    loading.apply(harness.shard, loader.decode(data))
+    loading.finish(harness.shard)
+    assert [(each.offset, each.is_batch) for each in loader.skipped] == [(42, False)]
+    assert loader.skipped[0].reason
     assert loader.position == 45
-    assert (number_of(world), number_of(world, 1)) == (7, 8)
-    assert world.shard.groups[P].generation == 12
+    assert (number_of(harness), number_of(harness, 1)) == (7, 8)
+    assert harness.shard.groups[P].generation == 12
     assert loader.decode(batch(45, offset(10)))
-    assert not loader.passed_over
+    assert not loader.skipped
 
 
 def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
     """Its checksum is right: it was written so, before records were checked."""
     bad = seal(parse_header(batch(1, offset(5))), b"no records at all")
-    world, loader = World(), loading.Loader()
-    loading.apply(world.shard, loader.decode(batch(0, offset(4)) + bad + batch(2, offset(6, 1))))
-    assert [(each.offset, each.is_batch) for each in loader.passed_over] == [(1, True)]
-    assert (loader.position, number_of(world), number_of(world, 1)) == (3, 4, 6)
+    harness, loader = Harness(), loading.Loader()
+    loading.apply(harness.shard, loader.decode(batch(0, offset(4)) + bad + batch(2, offset(6, 1))))
+    assert [(each.offset, each.is_batch) for each in loader.skipped] == [(1, True)]
+    assert (loader.position, number_of(harness), number_of(harness, 1)) == (3, 4, 6)
 
 
 @settings(max_examples=300)
 @given(st.data())
-def test_whatever_a_groups_value_says_it_is_loaded_or_passed_over(data: st.DataObject) -> None:
+def test_any_group_value_is_loaded_or_skipped(data: st.DataObject) -> None:
     key, value = encode_fact(GROUP)
     assert value is not None
     changed = bytearray(value)
@@ -172,11 +172,11 @@ def test_whatever_a_groups_value_says_it_is_loaded_or_passed_over(data: st.DataO
 
 
 def test_batches_before_the_position_are_not_taken_twice() -> None:
-    world, loader = World(), loading.Loader()
+    harness, loader = Harness(), loading.Loader()
     first, second = batch(0, offset(1)), batch(1, offset(2))
-    loading.apply(world.shard, loader.decode(first + second))
-    loading.apply(world.shard, loader.decode(first))
-    assert (loader.position, loader.record_count, number_of(world)) == (2, 2, 2)
+    loading.apply(harness.shard, loader.decode(first + second))
+    loading.apply(harness.shard, loader.decode(first))
+    assert (loader.position, loader.record_count, number_of(harness)) == (2, 2, 2)
 
 
 # --- transactions ---------------------------------------------------------------------------
@@ -184,10 +184,10 @@ def test_batches_before_the_position_are_not_taken_twice() -> None:
 
 def test_a_transactions_offsets_show_when_it_commits() -> None:
     open_one = batch(0, offset(1), producer_id=9)
-    world = load(open_one)
-    assert number_of(world) is None
-    assert world.shard.offsets.is_pending(P, "t", 0)
-    assert P in world.shard.groups  # The group is kept for them.
+    harness = load(open_one)
+    assert number_of(harness) is None
+    assert harness.shard.offsets.is_pending(P, "t", 0)
+    assert P in harness.shard.groups  # The group is kept for them.
     assert number_of(load(open_one, marker(1, 9, committed=True))) == 1
     aborted = load(open_one, marker(1, 9, committed=False))
     assert number_of(aborted) is None
@@ -205,39 +205,39 @@ def test_a_later_plain_commit_outdoes_an_earlier_transactional_one() -> None:
 
 
 def test_a_later_transactional_commit_outdoes_an_earlier_plain_one() -> None:
-    world = load(
+    harness = load(
         batch(0, offset(2)) + batch(1, offset(1), producer_id=9) + marker(2, 9, committed=True)
     )
-    assert number_of(world) == 1
+    assert number_of(harness) == 1
 
 
 def test_transactions_of_two_producers_are_apart() -> None:
-    world = load(
+    harness = load(
         batch(0, offset(1), producer_id=8)
         + batch(1, offset(2, 1), producer_id=9)
         + marker(2, 9, committed=True)
     )
-    assert (number_of(world, 0), number_of(world, 1)) == (None, 2)
-    assert world.shard.offsets.is_pending(P, "t", 0)
-    assert not world.shard.offsets.is_pending(P, "t", 1)
+    assert (number_of(harness, 0), number_of(harness, 1)) == (None, 2)
+    assert harness.shard.offsets.is_pending(P, "t", 0)
+    assert not harness.shard.offsets.is_pending(P, "t", 1)
 
 
 def test_a_tombstone_forgets_pending_offsets_too() -> None:
-    world = load(
+    harness = load(
         batch(0, offset(1), producer_id=9)
         + batch(1, offset(0, gone=True))
         + marker(2, 9, committed=True)
     )
-    assert number_of(world) is None
+    assert number_of(harness) is None
 
 
 def test_a_tombstone_and_a_commit_after_it_count_both_while_a_transaction_is_open() -> None:
     # One chunk: keeping only the key's last record would leave the offset pending.
-    world = load(
+    harness = load(
         batch(0, offset(1), producer_id=9) + batch(1, offset(0, gone=True)) + batch(2, offset(5))
     )
-    assert number_of(world) == 5
-    assert not world.shard.offsets.is_pending(P, "t", 0)
+    assert number_of(harness) == 5
+    assert not harness.shard.offsets.is_pending(P, "t", 0)
 
 
 # --- any log --------------------------------------------------------------------------------
@@ -279,14 +279,14 @@ def test_chunks_do_not_matter(entries: list[tuple[int, object]], per_chunk: int)
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FACTS, max_size=30))
-def test_a_compacted_log_tells_the_same(facts: list[Fact]) -> None:
+def test_a_compacted_log_replays_to_the_same_state(facts: list[Fact]) -> None:
     last = {encode_fact(fact)[0]: at for at, fact in enumerate(facts)}
     whole = load(*(batch(at, fact) for at, fact in enumerate(facts)))
     kept = load(*(batch(at, facts[at]) for at in sorted(last.values())))
     assert kept.shard.offsets.state() == whole.shard.offsets.state()
     # A group without a record of its own is there exactly while it has offsets.
-    for world in (kept, whole):
-        for group_id, group in list(world.shard.groups.items()):
-            if not group.generation and not world.shard.offsets.of_group(group_id):
-                del world.shard.groups[group_id]
+    for harness in (kept, whole):
+        for group_id, group in list(harness.shard.groups.items()):
+            if not group.generation and not harness.shard.offsets.of_group(group_id):
+                del harness.shard.groups[group_id]
     assert durable(kept.shard) == durable(whole.shard)

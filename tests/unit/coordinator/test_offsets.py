@@ -16,14 +16,14 @@ from ottla.coordinator.offsets import commit, delete_offsets, fetch
 from ottla.coordinator.records import OffsetFact
 from ottla.coordinator.values import Commit, FetchedOffset, GroupConfig, OffsetToCommit
 
+from .harness import GROUP, Harness, durable
 from .test_subscription import subscription
-from .world import GROUP, World, durable
 
 SIMPLE = OffsetToCommit("t", 0, 42, 3, "note")
 
 
 def send(
-    world: World,
+    harness: Harness,
     *offsets: OffsetToCommit,
     member_id: str = "",
     generation: int = -1,
@@ -33,7 +33,7 @@ def send(
     version: int = 9,
 ) -> list[Error]:
     answer = commit(
-        world.shard,
+        harness.shard,
         Commit(
             group_id=group_id,
             member_id=member_id,
@@ -41,14 +41,14 @@ def send(
             generation=generation,
             offsets=offsets or (SIMPLE,),
             retention_ms=retention_ms,
-            says_missing_group=version >= 9,
+            knows_group_id_not_found=version >= 9,
         ),
     )
     return answer.value
 
 
-def read(world: World, *keys: tuple[str, int], stable: bool = True) -> list[FetchedOffset]:
-    error, found = fetch(world.shard, GROUP, keys or None, require_stable=stable).value
+def read(harness: Harness, *keys: tuple[str, int], stable: bool = True) -> list[FetchedOffset]:
+    error, found = fetch(harness.shard, GROUP, keys or None, require_stable=stable).value
     assert not error
     return found
 
@@ -57,79 +57,79 @@ def read(world: World, *keys: tuple[str, int], stable: bool = True) -> list[Fetc
 
 
 def test_a_consumer_without_a_group_makes_a_simple_one() -> None:
-    world = World()
-    assert send(world) == [Error.NONE]
-    assert (world.group.state, world.group.protocol_type) == (State.EMPTY, None)
-    assert read(world) == [FetchedOffset("t", 0, 42, 3, "note")]
-    assert durable(world.replayed().shard) == durable(world.shard)
+    harness = Harness()
+    assert send(harness) == [Error.NONE]
+    assert (harness.group.state, harness.group.protocol_type) == (State.EMPTY, None)
+    assert read(harness) == [FetchedOffset("t", 0, 42, 3, "note")]
+    assert durable(harness.replayed().shard) == durable(harness.shard)
 
 
 @pytest.mark.parametrize(
     ("version", "error"), [(9, Error.GROUP_ID_NOT_FOUND), (8, Error.ILLEGAL_GENERATION)]
 )
 def test_a_member_of_no_group(version: int, error: Error) -> None:
-    assert send(World(), member_id="m", generation=1, version=version) == [error]
+    assert send(Harness(), member_id="m", generation=1, version=version) == [error]
 
 
 def test_members_commit_with_id_and_generation() -> None:
-    world = World()
-    (told,) = world.stable_group(1)
-    mine = told.member_id
-    assert send(world, member_id=mine, generation=1) == [Error.NONE]
-    assert send(world, member_id=mine, generation=0) == [Error.ILLEGAL_GENERATION]
-    assert send(world, member_id="other", generation=1) == [Error.UNKNOWN_MEMBER_ID]
-    assert send(world, member_id=mine, generation=-1) == [Error.ILLEGAL_GENERATION]
-    assert send(world) == [Error.UNKNOWN_MEMBER_ID]  # Others may not, while there are members.
-    assert send(world, member_id=mine, generation=1, instance_id="i") == [Error.UNKNOWN_MEMBER_ID]
+    harness = Harness()
+    (response,) = harness.stable_group(1)
+    mine = response.member_id
+    assert send(harness, member_id=mine, generation=1) == [Error.NONE]
+    assert send(harness, member_id=mine, generation=0) == [Error.ILLEGAL_GENERATION]
+    assert send(harness, member_id="other", generation=1) == [Error.UNKNOWN_MEMBER_ID]
+    assert send(harness, member_id=mine, generation=-1) == [Error.ILLEGAL_GENERATION]
+    assert send(harness) == [Error.UNKNOWN_MEMBER_ID]  # Others may not, while there are members.
+    assert send(harness, member_id=mine, generation=1, instance_id="i") == [Error.UNKNOWN_MEMBER_ID]
 
 
 def test_a_fenced_static_member_cannot_commit() -> None:
-    world = World()
-    (told,) = world.stable_group(instances=["i"])
-    world.join(instance_id="i")
-    errors = send(world, member_id=told.member_id, generation=1, instance_id="i")
+    harness = Harness()
+    (response,) = harness.stable_group(instances=["i"])
+    harness.join(instance_id="i")
+    errors = send(harness, member_id=response.member_id, generation=1, instance_id="i")
     assert errors == [Error.FENCED_INSTANCE_ID]
 
 
 def test_commits_by_state_of_the_group() -> None:
-    world = World()
-    leader, follower = world.stable_group(2)
-    newcomer = world.join(world.new_id())
-    assert world.group.state is State.PREPARING
-    assert send(world, member_id=leader.member_id, generation=1) == [Error.NONE]
-    again = [world.join(each.member_id) for each in (leader, follower)]
-    assert world.group.state is State.COMPLETING
+    harness = Harness()
+    leader, follower = harness.stable_group(2)
+    newcomer = harness.join(harness.new_id())
+    assert harness.group.state is State.PREPARING
+    assert send(harness, member_id=leader.member_id, generation=1) == [Error.NONE]
+    again = [harness.join(each.member_id) for each in (leader, follower)]
+    assert harness.group.state is State.COMPLETING
     assert newcomer.done
-    errors = send(world, member_id=again[0].value.member_id, generation=2)
+    errors = send(harness, member_id=again[0].value.member_id, generation=2)
     assert errors == [Error.REBALANCE_IN_PROGRESS]
 
 
 def test_a_commit_stands_for_a_heartbeat() -> None:
-    world = World()
-    (told,) = world.stable_group(1, session_timeout_ms=10_000)
+    harness = Harness()
+    (response,) = harness.stable_group(1, session_timeout_ms=10_000)
     for _ in range(5):
-        world.advance(9_000)
-        assert send(world, member_id=told.member_id, generation=1) == [Error.NONE]
-    world.advance(10_000)
-    assert not world.group.members
+        harness.advance(9_000)
+        assert send(harness, member_id=response.member_id, generation=1) == [Error.NONE]
+    harness.advance(10_000)
+    assert not harness.group.members
 
 
 def test_metadata_beyond_the_limit_fails_alone() -> None:
-    world = World(GroupConfig(offset_metadata_bytes_max=5))
+    harness = Harness(GroupConfig(offset_metadata_bytes_max=5))
     errors = send(
-        world,
+        harness,
         OffsetToCommit("t", 0, 1, metadata="12345"),
         OffsetToCommit("t", 1, 1, metadata="123456"),
         OffsetToCommit("t", 2, 1, metadata=None),
     )
     assert errors == [Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.NONE]
-    assert [each.partition for each in read(world)] == [0, 2]
-    refused = send(World(), OffsetToCommit("t", 0, 1, metadata="x" * 5_000))
+    assert [each.partition for each in read(harness)] == [0, 2]
+    refused = send(Harness(), OffsetToCommit("t", 0, 1, metadata="x" * 5_000))
     assert refused == [Error.OFFSET_METADATA_TOO_LARGE]
 
 
 @pytest.mark.parametrize(
-    ("log_error", "told"),
+    ("log_error", "expected"),
     [
         (Error.NOT_ENOUGH_REPLICAS, Error.COORDINATOR_NOT_AVAILABLE),
         (Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_COORDINATOR),
@@ -138,134 +138,134 @@ def test_metadata_beyond_the_limit_fails_alone() -> None:
         (Error.INVALID_TIMESTAMP, Error.INVALID_TIMESTAMP),
     ],
 )
-def test_a_refused_commit_changes_nothing(log_error: Error, told: Error) -> None:
-    world = World()
-    send(world)
-    world.journal.refuse = log_error
-    assert send(world, OffsetToCommit("t", 0, 43)) == [told]
-    assert read(world)[0].offset == 42
-    other = World()
+def test_a_refused_commit_changes_nothing(log_error: Error, expected: Error) -> None:
+    harness = Harness()
+    send(harness)
+    harness.journal.refuse = log_error
+    assert send(harness, OffsetToCommit("t", 0, 43)) == [expected]
+    assert read(harness)[0].offset == 42
+    other = Harness()
     other.journal.refuse = log_error
-    assert send(other) == [told]
+    assert send(other) == [expected]
     assert not other.shard.groups
 
 
 def test_a_commit_is_answered_when_it_is_replicated_or_late() -> None:
-    world = World()
-    world.journal.hold = True
+    harness = Harness()
+    harness.journal.hold = True
     request = Commit(
         group_id=GROUP, member_id="", instance_id=None, generation=-1, offsets=(SIMPLE,)
     )
-    first, second = commit(world.shard, request), commit(world.shard, request)
+    first, second = commit(harness.shard, request), commit(harness.shard, request)
     assert not first.done
-    world.journal.held.pop(0).complete(Error.NONE)
+    harness.journal.held.pop(0).complete(Error.NONE)
     assert first.value == [Error.NONE]
-    world.advance(5_000)
+    harness.advance(5_000)
     assert second.value == [Error.COORDINATOR_NOT_AVAILABLE]
-    world.journal.release()  # It was in the log all the time.
-    assert read(world)[0].offset == 42
+    harness.journal.release()  # It was in the log all the time.
+    assert read(harness)[0].offset == 42
 
 
 # --- fetching -------------------------------------------------------------------------------
 
 
 def test_what_was_never_committed_is_minus_one() -> None:
-    world = World()
-    assert read(world, ("t", 0)) == [FetchedOffset("t", 0, -1, -1, "")]
-    assert read(world) == []
-    send(world)
-    assert [each.offset for each in read(world, ("t", 0), ("t", 1), ("u", 0))] == [42, -1, -1]
+    harness = Harness()
+    assert read(harness, ("t", 0)) == [FetchedOffset("t", 0, -1, -1, "")]
+    assert read(harness) == []
+    send(harness)
+    assert [each.offset for each in read(harness, ("t", 0), ("t", 1), ("u", 0))] == [42, -1, -1]
 
 
 def test_a_fetch_waits_for_the_commits_before_it() -> None:
-    world = World()
-    world.journal.hold = True
+    harness = Harness()
+    harness.journal.hold = True
     request = Commit(
         group_id=GROUP, member_id="", instance_id=None, generation=-1, offsets=(SIMPLE,)
     )
-    commit(world.shard, request)
-    fetched = fetch(world.shard, GROUP, None, require_stable=False)
+    commit(harness.shard, request)
+    fetched = fetch(harness.shard, GROUP, None, require_stable=False)
     assert not fetched.done
-    world.journal.release()
+    harness.journal.release()
     assert [each.offset for each in fetched.value[1]] == [42]
 
 
 def test_a_fetch_does_not_name_a_commit_that_came_while_it_waited() -> None:
     """The later one may be lost yet: a coordinator that was deposed and does not know it answers
     as soon as what was there before is replicated."""
-    world = World()
-    world.journal.hold = True
+    harness = Harness()
+    harness.journal.hold = True
     for offset in (SIMPLE, OffsetToCommit("t", 0, 50)):
         request = Commit(
             group_id=GROUP, member_id="", instance_id=None, generation=-1, offsets=(offset,)
         )
-        commit(world.shard, request)
+        commit(harness.shard, request)
         if offset is SIMPLE:
-            fetched = fetch(world.shard, GROUP, None, require_stable=False)
-    world.journal.held.pop(0).complete(Error.NONE)
+            fetched = fetch(harness.shard, GROUP, None, require_stable=False)
+    harness.journal.held.pop(0).complete(Error.NONE)
     assert [each.offset for each in fetched.value[1]] == [42]
 
 
 def test_a_fetch_behind_a_stuck_commit_looks_for_the_coordinator_again() -> None:
-    world = World()
-    world.journal.hold = True
+    harness = Harness()
+    harness.journal.hold = True
     request = Commit(
         group_id=GROUP, member_id="", instance_id=None, generation=-1, offsets=(SIMPLE,)
     )
-    commit(world.shard, request)
-    fetched = fetch(world.shard, GROUP, None, require_stable=False)
-    world.advance(5_000)
+    commit(harness.shard, request)
+    fetched = fetch(harness.shard, GROUP, None, require_stable=False)
+    harness.advance(5_000)
     assert fetched.value == (Error.NOT_COORDINATOR, [])
 
 
 def test_an_open_transaction_makes_a_stable_fetch_wait_kip_447() -> None:
-    world = World()
-    send(world)
-    pending = OffsetFact(GROUP, "t", 0, world.shard.offsets.of_group(GROUP)["t"][0].to_value())
-    world.shard.offsets.replay(pending, record_offset=9, producer_id=5)
-    assert read(world, stable=True) == [FetchedOffset("t", 0, error=Error.UNSTABLE_OFFSET_COMMIT)]
-    assert read(world, stable=False)[0].offset == 42
-    world.shard.offsets.end_transaction(5, committed=True)
-    assert read(world, stable=True)[0].error is Error.NONE
+    harness = Harness()
+    send(harness)
+    pending = OffsetFact(GROUP, "t", 0, harness.shard.offsets.of_group(GROUP)["t"][0].to_value())
+    harness.shard.offsets.replay(pending, record_offset=9, producer_id=5)
+    assert read(harness, stable=True) == [FetchedOffset("t", 0, error=Error.UNSTABLE_OFFSET_COMMIT)]
+    assert read(harness, stable=False)[0].offset == 42
+    harness.shard.offsets.end_transaction(5, committed=True)
+    assert read(harness, stable=True)[0].error is Error.NONE
 
 
 # --- deleting (KIP-496) ---------------------------------------------------------------------
 
 
 def test_offsets_of_an_empty_group_can_be_deleted() -> None:
-    world = World()
-    send(world, SIMPLE, OffsetToCommit("t", 1, 5))
+    harness = Harness()
+    send(harness, SIMPLE, OffsetToCommit("t", 1, 5))
     keys = [("t", 0), ("t", 7), ("t", 0)]
-    assert delete_offsets(world.shard, GROUP, keys).value == (Error.NONE, [Error.NONE] * 3)
-    assert [each.partition for each in read(world)] == [1]
-    assert durable(world.replayed().shard) == durable(world.shard)
+    assert delete_offsets(harness.shard, GROUP, keys).value == (Error.NONE, [Error.NONE] * 3)
+    assert [each.partition for each in read(harness)] == [1]
+    assert durable(harness.replayed().shard) == durable(harness.shard)
 
 
 def test_offsets_of_topics_that_members_read_are_kept() -> None:
-    world = World()
-    (told,) = world.stable_group(1, protocols=(("range", subscription("t", "u")),))
+    harness = Harness()
+    (response,) = harness.stable_group(1, protocols=(("range", subscription("t", "u")),))
     offsets = [OffsetToCommit(topic, 0, 1) for topic in ("t", "u", "old")]
-    send(world, *offsets, member_id=told.member_id, generation=1)
-    error, errors = delete_offsets(world.shard, GROUP, [("t", 0), ("old", 0)]).value
+    send(harness, *offsets, member_id=response.member_id, generation=1)
+    error, errors = delete_offsets(harness.shard, GROUP, [("t", 0), ("old", 0)]).value
     assert (error, errors) == (Error.NONE, [Error.GROUP_SUBSCRIBED_TO_TOPIC, Error.NONE])
-    assert [each.topic for each in read(world)] == ["t", "u"]
+    assert [each.topic for each in read(harness)] == ["t", "u"]
 
 
 def test_members_that_are_no_consumers_protect_all_offsets() -> None:
-    world = World()
-    world.stable_group(1, protocol_type="connect")
-    assert delete_offsets(world.shard, GROUP, [("t", 0)]).value[0] is Error.NON_EMPTY_GROUP
-    assert delete_offsets(world.shard, "other", []).value[0] is Error.GROUP_ID_NOT_FOUND
-    assert delete_offsets(world.shard, "", []).value[0] is Error.INVALID_GROUP_ID
+    harness = Harness()
+    harness.stable_group(1, protocol_type="connect")
+    assert delete_offsets(harness.shard, GROUP, [("t", 0)]).value[0] is Error.NON_EMPTY_GROUP
+    assert delete_offsets(harness.shard, "other", []).value[0] is Error.GROUP_ID_NOT_FOUND
+    assert delete_offsets(harness.shard, "", []).value[0] is Error.INVALID_GROUP_ID
 
 
 def test_a_refused_deletion_deletes_nothing() -> None:
-    world = World()
-    send(world)
-    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
-    answer = delete_offsets(world.shard, GROUP, [("t", 0)]).value
+    harness = Harness()
+    send(harness)
+    harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    answer = delete_offsets(harness.shard, GROUP, [("t", 0)]).value
     assert answer == (Error.COORDINATOR_NOT_AVAILABLE, [])
-    assert read(world)[0].offset == 42
+    assert read(harness)[0].offset == 42
 
 
 # --- replay ---------------------------------------------------------------------------------
@@ -289,27 +289,27 @@ STEPS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_a_loaded_shard_is_the_live_one(steps: list[tuple[object, ...]]) -> None:
-    world = World()
+    harness = Harness()
     for number, step in enumerate(steps):
         match step:
             case ("commit", str(group), str(topic), int(partition), retention):
                 offset = OffsetToCommit(topic, partition, number, number % 3, str(number))
-                send(world, offset, group_id=group, retention_ms=retention)  # type: ignore[arg-type]
+                send(harness, offset, group_id=group, retention_ms=retention)  # type: ignore[arg-type]
             case ("delete", str(group), str(topic)):
-                delete_offsets(world.shard, group, [(topic, 0), (topic, 1)])
+                delete_offsets(harness.shard, group, [(topic, 0), (topic, 1)])
             case ("delete group", str(group)):
-                delete_group(world.shard, group)
+                delete_group(harness.shard, group)
             case ("topic gone", str(topic)):
-                topics_deleted(world.shard, {Uuid(b"i" * 16): topic})
+                topics_deleted(harness.shard, {Uuid(b"i" * 16): topic})
             case ("expire", int(ms)):
-                world.advance(ms)
-                expire(world.shard)
+                harness.advance(ms)
+                expire(harness.shard)
             case ("refuse", refuse):
-                world.journal.refuse = Error.NOT_ENOUGH_REPLICAS if refuse else None
-    loaded = world.replayed().shard
+                harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS if refuse else None
+    loaded = harness.replayed().shard
     # A simple group is in the log by its offsets alone.
-    for group_id in [each for each in world.shard.groups if each not in loaded.groups]:
-        assert not world.shard.offsets.of_group(group_id)
-        del world.shard.groups[group_id]
-    assert durable(loaded) == durable(world.shard)
-    assert loaded.offsets.count == world.shard.offsets.count
+    for group_id in [each for each in harness.shard.groups if each not in loaded.groups]:
+        assert not harness.shard.offsets.of_group(group_id)
+        del harness.shard.groups[group_id]
+    assert durable(loaded) == durable(harness.shard)
+    assert loaded.offsets.count == harness.shard.offsets.count

@@ -242,7 +242,7 @@ def test_other_types_are_passed_over(version: int) -> None:
         (GROUP_KEY, struct.pack(">h", 9) + GROUP_VALUE_3[2:]),
     ],
 )
-def test_damaged_records_are_told_from_unknown_ones(key: bytes | None, value: bytes | None) -> None:
+def test_bad_records_differ_from_unknown_ones(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(BadRecord):
         decode_fact(decode_key(key) or pytest.fail("taken for another type"), value)
 

@@ -13,74 +13,74 @@ from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact
 from ottla.coordinator.shard import client_error
 
-from .world import World
+from .harness import Harness
 
 FACT = OffsetFact("g", "t", 0, OffsetCommitValue(offset=1, metadata="", commit_timestamp=1))
 
 
 def test_member_ids_are_random_uuids_behind_their_prefix() -> None:
-    world = World()
-    ids = {world.shard.new_member_id("my-client") for _ in range(100)}
+    harness = Harness()
+    ids = {harness.shard.new_member_id("my-client") for _ in range(100)}
     assert len(ids) == 100
     pattern = r"my-client-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
     assert all(re.fullmatch(pattern, each) for each in ids)
 
 
 def test_nothing_to_write_waits_for_what_was_written() -> None:
-    world = World()
-    assert world.shard.write([]).value is Error.NONE
-    world.journal.hold = True
-    written, nothing = world.shard.write([FACT]), world.shard.write([])
+    harness = Harness()
+    assert harness.shard.write([]).value is Error.NONE
+    harness.journal.hold = True
+    written, nothing = harness.shard.write([FACT]), harness.shard.write([])
     assert not nothing.done
-    world.journal.release()
+    harness.journal.release()
     assert (written.value, nothing.value) == (Error.NONE, Error.NONE)
-    assert world.journal.end_offset == 1
+    assert harness.journal.end_offset == 1
 
 
-def test_a_write_that_fails_later_is_told_in_the_clients_words() -> None:
-    world = World()
-    world.journal.hold = True
-    written = world.shard.write([FACT])
-    world.journal.release(Error.NOT_LEADER_OR_FOLLOWER)
+def test_a_write_that_fails_later_gives_a_client_error() -> None:
+    harness = Harness()
+    harness.journal.hold = True
+    written = harness.shard.write([FACT])
+    harness.journal.release(Error.NOT_LEADER_OR_FOLLOWER)
     assert written.value is Error.NOT_COORDINATOR
-    assert len(world.timers) == 0
+    assert len(harness.timers) == 0
 
 
 @pytest.mark.parametrize("error", list(Error))
-def test_clients_never_hear_of_the_logs_own_errors(error: Error) -> None:
-    told = client_error(error)
-    assert told not in (
+def test_clients_never_get_the_logs_own_errors(error: Error) -> None:
+    response = client_error(error)
+    assert response not in (
         Error.NOT_LEADER_OR_FOLLOWER,
         Error.UNKNOWN_TOPIC_OR_PARTITION,
         Error.NOT_ENOUGH_REPLICAS,
         Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         Error.MESSAGE_TOO_LARGE,
     )
-    assert bool(told) == bool(error)
+    assert bool(response) == bool(error)
 
 
 # --- the outbox -----------------------------------------------------------------------------
 
 
 def test_answers_leave_in_order_after_the_call_that_posted_them() -> None:
-    world = World()
-    outbox = Outbox(world.clock, world.timers)
-    heard: list[int] = []
+    harness = Harness()
+    outbox = Outbox(harness.clock, harness.timers)
+    values: list[int] = []
     promises: list[Pending[int]] = [Pending(), Pending(), Pending()]
     for promise in promises:
-        promise.then(heard.append)
+        promise.then(values.append)
     outbox.post(promises[0], 1)
     outbox.post(promises[1], 2)
-    # Whoever hears an answer may cause the next one.
+    # A completed response may cause the next one.
     promises[0].then(lambda _: outbox.post(promises[2], 3))
-    assert heard == []
-    world.settle()
-    assert heard == [1, 2, 3]
+    assert values == []
+    harness.settle()
+    assert values == [1, 2, 3]
 
 
 def test_a_listener_that_fails_does_not_keep_others_from_their_answers() -> None:
-    world = World()
-    outbox = Outbox(world.clock, world.timers)
+    harness = Harness()
+    outbox = Outbox(harness.clock, harness.timers)
     first: Pending[int] = Pending()
     second: Pending[int] = Pending()
 
@@ -91,6 +91,6 @@ def test_a_listener_that_fails_does_not_keep_others_from_their_answers() -> None
     outbox.post(first, 1)
     outbox.post(second, 2)
     with pytest.raises(RuntimeError):
-        world.settle()
-    world.settle()
+        harness.settle()
+    harness.settle()
     assert second.value == 2

@@ -32,13 +32,13 @@ def test_topics_of_every_version() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_what_an_independent_client_says(version: int) -> None:
+def test_the_bytes_of_an_independent_client(version: int) -> None:
     module = importlib.import_module(f"kio.schema.consumer_protocol_subscription.v{version}.data")
     serial = importlib.import_module("kio.serial")
     fields = {} if version == 0 else {"owned_partitions": ()}
-    said = module.ConsumerProtocolSubscription(topics=("a", "topic-2"), user_data=b"u", **fields)
+    message = module.ConsumerProtocolSubscription(topics=("a", "topic-2"), user_data=b"u", **fields)
     buffer = io.BytesIO()
-    serial.entity_writer(module.ConsumerProtocolSubscription)(buffer, said)
+    serial.entity_writer(module.ConsumerProtocolSubscription)(buffer, message)
     data = struct.pack(">h", version) + buffer.getvalue()
     assert subscribed_topics(data) == {"a", "topic-2"}
 

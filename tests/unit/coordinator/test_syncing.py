@@ -10,176 +10,176 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
-from ottla.coordinator.leaving import Leaver, heartbeat, leave
-from ottla.coordinator.values import JoinAnswer, SyncAnswer
+from ottla.coordinator.leaving import LeavingMember, heartbeat, leave
+from ottla.coordinator.values import JoinResponse, SyncResponse
 
-from .world import GROUP, World
+from .harness import GROUP, Harness
 
 COMMIT_MS = 5_000
 
 
-def completing(count: int = 2) -> tuple[World, list[JoinAnswer]]:
-    """Return a world whose group waits for its leader's assignment; leader first."""
-    world = World()
-    answers = [world.join(world.new_id()) for _ in range(count)]
-    world.advance(6_000)
-    told = sorted((answer.value for answer in answers), key=lambda each: not each.members)
-    return world, told
+def completing(count: int = 2) -> tuple[Harness, list[JoinResponse]]:
+    """Return a harness whose group waits for its leader's assignment; leader first."""
+    harness = Harness()
+    answers = [harness.join(harness.new_id()) for _ in range(count)]
+    harness.advance(6_000)
+    response = sorted((answer.value for answer in answers), key=lambda each: not each.members)
+    return harness, response
 
 
-def assignments(leader: JoinAnswer) -> list[tuple[str, bytes]]:
+def assignments(leader: JoinResponse) -> list[tuple[str, bytes]]:
     return [(each.member_id, b"a") for each in leader.members]
 
 
-def assign(world: World, leader: JoinAnswer) -> Pending[SyncAnswer]:
-    return world.sync(leader, assignments(leader))
+def assign(harness: Harness, leader: JoinResponse) -> Pending[SyncResponse]:
+    return harness.sync(leader, assignments(leader))
 
 
-def beat(world: World, told: JoinAnswer) -> Error:
+def beat(harness: Harness, response: JoinResponse) -> Error:
     return heartbeat(
-        world.shard,
+        harness.shard,
         group_id=GROUP,
-        member_id=told.member_id,
+        member_id=response.member_id,
         instance_id=None,
-        generation=told.generation,
+        generation=response.generation,
     )
 
 
 def test_followers_wait_for_the_leader() -> None:
-    world, (leader, follower) = completing()
-    waiting = world.sync(follower)
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
     assert not waiting.done
-    assert assign(world, leader).value.assignment == b"a"
-    assert waiting.value == SyncAnswer(
+    assert assign(harness, leader).value.assignment == b"a"
+    assert waiting.value == SyncResponse(
         protocol_type="consumer", protocol_name="range", assignment=b"a"
     )
-    assert world.group.state is State.STABLE
+    assert harness.group.state is State.STABLE
 
 
 def test_what_is_stored_at_once_is_answered_without_a_timer() -> None:
     """Not the leader's request alone: the followers' that come later need none either."""
-    world, (leader, follower) = completing()
-    waiting = world.sync(follower, deliver=False)
-    answer = world.sync(leader, assignments(leader), deliver=False)
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower, deliver=False)
+    answer = harness.sync(leader, assignments(leader), deliver=False)
     assert answer.done
     assert answer.value.assignment == b"a"
     assert not waiting.done, "what was parked leaves the coordinator by the outbox"
-    assert world.sync(follower, deliver=False).done
+    assert harness.sync(follower, deliver=False).done
 
 
 def test_what_is_refused_at_once_is_answered_without_a_timer() -> None:
-    world, (leader, _) = completing()
-    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
-    answer = world.sync(leader, assignments(leader), deliver=False)
+    harness, (leader, _) = completing()
+    harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    answer = harness.sync(leader, assignments(leader), deliver=False)
     assert answer.done
     assert answer.value.error is Error.COORDINATOR_NOT_AVAILABLE
-    assert world.group.state is State.PREPARING
+    assert harness.group.state is State.PREPARING
 
 
 def test_an_older_sync_of_the_leader_is_answered() -> None:
     """Its connection waits for it."""
-    world, (leader, _) = completing()
-    world.journal.hold = True
-    older = assign(world, leader)
+    harness, (leader, _) = completing()
+    harness.journal.hold = True
+    older = assign(harness, leader)
     assert not older.done
-    newer = assign(world, leader)
+    newer = assign(harness, leader)
     assert older.value.error is Error.REBALANCE_IN_PROGRESS
     assert not newer.done
 
 
 def test_a_late_follower_of_a_stable_group_is_answered_at_once() -> None:
-    world, (leader, follower) = completing()
-    assign(world, leader)
-    assert world.sync(follower).value.assignment == b"a"
+    harness, (leader, follower) = completing()
+    assign(harness, leader)
+    assert harness.sync(follower).value.assignment == b"a"
 
 
 def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
-    world, (leader, follower) = completing()
-    waiting = world.sync(follower)
-    world.sync(leader, [(leader.member_id, b"all"), ("nobody", b"none")])
-    assert waiting.value == SyncAnswer(protocol_type="consumer", protocol_name="range")
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
+    harness.sync(leader, [(leader.member_id, b"all"), ("nobody", b"none")])
+    assert waiting.value == SyncResponse(protocol_type="consumer", protocol_name="range")
 
 
-def test_a_parked_sync_stands_for_heartbeats_and_its_answer_begins_a_new_session() -> None:
-    world, (leader, follower) = completing()  # Sessions of 10 seconds.
-    waiting = world.sync(follower)
+def test_a_pending_sync_counts_as_heartbeats_and_its_response_begins_a_new_session() -> None:
+    harness, (leader, follower) = completing()  # Sessions of 10 seconds.
+    waiting = harness.sync(follower)
     for _ in range(5):
-        world.advance(3_000)
-        assert not beat(world, leader)
+        harness.advance(3_000)
+        assert not beat(harness, leader)
     assert not waiting.done
-    assert not assign(world, leader).value.error
+    assert not assign(harness, leader).value.error
     for silent_ms, is_member in ((9_999, True), (1, False)):
-        world.advance(silent_ms)
-        assert (follower.member_id in world.group.members) is is_member
+        harness.advance(silent_ms)
+        assert (follower.member_id in harness.group.members) is is_member
 
 
-def test_nobody_is_told_before_the_assignment_is_replicated() -> None:
-    world, (leader, follower) = completing()
-    waiting = world.sync(follower)
-    world.journal.hold = True
-    leading = assign(world, leader)
+def test_responses_wait_until_the_assignment_is_replicated() -> None:
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
+    harness.journal.hold = True
+    leading = assign(harness, leader)
     assert not waiting.done
     assert not leading.done
-    assert world.group.state is State.COMPLETING
-    world.journal.release()
-    world.settle()
+    assert harness.group.state is State.COMPLETING
+    harness.journal.release()
+    harness.settle()
     assert waiting.value.assignment == leading.value.assignment == b"a"
 
 
 def test_a_refused_assignment_begins_the_rebalance_anew() -> None:
-    world, (leader, follower) = completing()
-    waiting = world.sync(follower)
-    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
-    assert assign(world, leader).value.error is Error.COORDINATOR_NOT_AVAILABLE
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
+    harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    assert assign(harness, leader).value.error is Error.COORDINATOR_NOT_AVAILABLE
     assert waiting.value.error is Error.COORDINATOR_NOT_AVAILABLE
-    assert world.group.state is State.PREPARING
+    assert harness.group.state is State.PREPARING
 
 
 def test_a_refused_assignment_voids_the_one_before() -> None:
-    world = World()
-    leader, follower = world.stable_group(2)
-    again = [world.join(each.member_id) for each in (leader, follower)]
-    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
-    assert assign(world, again[0].value).value.assignment == b""
-    assert not any(member.assignment for member in world.group.members.values())
+    harness = Harness()
+    leader, follower = harness.stable_group(2)
+    again = [harness.join(each.member_id) for each in (leader, follower)]
+    harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    assert assign(harness, again[0].value).value.assignment == b""
+    assert not any(member.assignment for member in harness.group.members.values())
 
 
 def test_an_assignment_not_replicated_in_time_is_given_up() -> None:
-    world, (leader, follower) = completing()
-    waiting = world.sync(follower)
-    world.journal.hold = True
-    assign(world, leader)
-    world.advance(COMMIT_MS)
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
+    harness.journal.hold = True
+    assign(harness, leader)
+    harness.advance(COMMIT_MS)
     assert waiting.value.error is Error.COORDINATOR_NOT_AVAILABLE
-    assert world.group.state is State.PREPARING
-    world.journal.release()  # Too late: the group has moved on.
-    assert world.group.state is State.PREPARING
+    assert harness.group.state is State.PREPARING
+    harness.journal.release()  # Too late: the group has moved on.
+    assert harness.group.state is State.PREPARING
 
 
 def test_an_assignment_that_is_overtaken_by_a_rebalance_counts_no_more() -> None:
-    world, (leader, follower) = completing()
-    world.journal.hold = True
-    leading = assign(world, leader)
-    world.join(follower.member_id, protocols=(("range", b"new"),))
+    harness, (leader, follower) = completing()
+    harness.journal.hold = True
+    leading = assign(harness, leader)
+    harness.join(follower.member_id, protocols=(("range", b"new"),))
     assert leading.value.error is Error.REBALANCE_IN_PROGRESS
-    world.journal.release()
-    assert world.group.state is State.PREPARING
-    assert not any(member.assignment for member in world.group.members.values())
+    harness.journal.release()
+    assert harness.group.state is State.PREPARING
+    assert not any(member.assignment for member in harness.group.members.values())
 
 
 def test_a_second_sync_of_a_member_frees_the_first() -> None:
-    world, (leader, follower) = completing()
-    first, second = world.sync(follower), world.sync(follower)
+    harness, (leader, follower) = completing()
+    first, second = harness.sync(follower), harness.sync(follower)
     assert first.value.error is Error.REBALANCE_IN_PROGRESS
-    assign(world, leader)
+    assign(harness, leader)
     assert second.value.assignment == b"a"
 
 
-def test_a_member_removed_while_it_waits_is_told_so() -> None:
-    world, (_, follower) = completing()
-    waiting = world.sync(follower)
-    leave(world.shard, GROUP, [Leaver(follower.member_id)])
-    world.settle()
+def test_a_member_removed_while_it_waits_gets_an_error() -> None:
+    harness, (_, follower) = completing()
+    waiting = harness.sync(follower)
+    leave(harness.shard, GROUP, [LeavingMember(follower.member_id)])
+    harness.settle()
     assert waiting.value.error is Error.UNKNOWN_MEMBER_ID
 
 
@@ -194,18 +194,20 @@ def test_a_member_removed_while_it_waits_is_told_so() -> None:
     ],
 )
 def test_who_may_not_sync(change: dict[str, object], error: Error | None) -> None:
-    world, (_, follower) = completing()
-    answer = world.sync(replace(follower, **change))  # type: ignore[arg-type]
+    harness, (_, follower) = completing()
+    answer = harness.sync(replace(follower, **change))  # type: ignore[arg-type]
     assert (answer.value.error if answer.done else None) == error
 
 
 def test_sync_to_no_group_an_empty_one_and_one_that_rebalances() -> None:
-    world, (leader, follower) = completing()
-    assert world.sync(leader, group_id="").value.error is Error.INVALID_GROUP_ID
-    assert world.sync(leader, group_id="other").value.error is Error.UNKNOWN_MEMBER_ID
-    world.join(leader.member_id, protocols=(("range", b"new"),))
-    assert world.sync(follower).value.error is Error.REBALANCE_IN_PROGRESS
-    leave(world.shard, GROUP, [Leaver(leader.member_id), Leaver(follower.member_id)])
-    world.advance(60_000)
-    assert world.group.state is State.EMPTY
-    assert world.sync(follower).value.error is Error.UNKNOWN_MEMBER_ID
+    harness, (leader, follower) = completing()
+    assert harness.sync(leader, group_id="").value.error is Error.INVALID_GROUP_ID
+    assert harness.sync(leader, group_id="other").value.error is Error.UNKNOWN_MEMBER_ID
+    harness.join(leader.member_id, protocols=(("range", b"new"),))
+    assert harness.sync(follower).value.error is Error.REBALANCE_IN_PROGRESS
+    leave(
+        harness.shard, GROUP, [LeavingMember(leader.member_id), LeavingMember(follower.member_id)]
+    )
+    harness.advance(60_000)
+    assert harness.group.state is State.EMPTY
+    assert harness.sync(follower).value.error is Error.UNKNOWN_MEMBER_ID

@@ -365,12 +365,12 @@ def test_controlled_shutdown_ends_without_a_controller() -> None:
     bench.run()
     controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
     bench.beat(fenced=False)
-    heard_ms = bench.harness.clock.elapsed_ms
+    response_ms = bench.harness.clock.elapsed_ms
     while not controlled_shutdown.done:
         if bench.waiting is not None:
             bench.answer(ApiError(Error.NETWORK_EXCEPTION))
         bench.harness.advance(10)
-    silence_ms = bench.harness.clock.elapsed_ms - heard_ms
+    silence_ms = bench.harness.clock.elapsed_ms - response_ms
     assert (
         CONFIG.shutdown_response_timeout_ms <= silence_ms < CONFIG.shutdown_response_timeout_ms + 20
     )

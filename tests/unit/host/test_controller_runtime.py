@@ -24,7 +24,7 @@ from ottla.metadata.records import (
     NoOpRecord,
     PartitionRecord,
     encode_record,
-    with_known,
+    with_no_op,
 )
 from ottla.raft.snapshots import parse_snapshot_name
 from ottla.testing.disk import keep_nothing
@@ -473,5 +473,5 @@ def test_a_batch_of_ottlas_records_alone_has_one_that_kafka_knows() -> None:
 def test_encoded_batches_of_ottlas_records_alone() -> None:
     own = encode_record(ForgetDeletionRecord(topic_id=Uuid(b"t" * 16)))
     no_op = encode_record(NoOpRecord())
-    assert with_known([own, own]) == [no_op, own, own]
-    assert with_known([own, no_op]) == [own, no_op]
+    assert with_no_op([own, own]) == [no_op, own, own]
+    assert with_no_op([own, no_op]) == [own, no_op]

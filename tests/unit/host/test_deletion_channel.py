@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion import TopicReference, delete_topics
-from ottla.controller.deletion_manager import LOOK_AGAIN_MS
+from ottla.controller.deletion_manager import FULL_CHECK_MS
 from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.controller.step import Decision, Step
 from ottla.controller.unregister import unregister_broker
@@ -169,7 +169,7 @@ def test_a_broker_that_is_down_gets_no_request_until_it_is_back() -> None:
     cluster.harness.workers.run()
     cluster.answer_all(11)
     assert cluster.rows == {11: "SUCCESSFUL", 12: "INELIGIBLE BROKER_DOWN"}
-    cluster.wait(LOOK_AGAIN_MS + 1_000)
+    cluster.wait(FULL_CHECK_MS + 1_000)
     assert not cluster.brokers.out(12)
     add_broker(cluster.harness, cluster.controller, 12, epoch=99)
     [order] = cluster.brokers.out(12)
@@ -306,7 +306,7 @@ def test_a_receipt_is_deleted_after_its_retention() -> None:
     cluster.answer_all(11, 12)
     cluster.wait(RETENTION_MS)
     assert is_finished(cluster)
-    cluster.wait(LOOK_AGAIN_MS)
+    cluster.wait(FULL_CHECK_MS)
     assert cluster.entry is None
 
 

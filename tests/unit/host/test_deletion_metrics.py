@@ -14,9 +14,9 @@ from ottla.metadata.deletions import (
     STARTED,
     SUCCESSFUL,
     DeletionImage,
-    Halt,
+    HaltReason,
     Policy,
-    Standing,
+    ReplicaStatus,
     header_record,
     replicas_record,
 )
@@ -56,13 +56,13 @@ def an_image(*records: Record) -> ClusterImage:
     return replay(EMPTY, [*made, *records], offset=0, epoch=1).image
 
 
-def queued(halted: Halt = Halt.NONE) -> Record:
+def queued(halted: HaltReason = HaltReason.NONE) -> Record:
     return header_record(
         DeletionImage(topic_id=TOPIC, name="t", policy=Policy.CLASSIC, asked_ms=1, halted=halted)
     )
 
 
-def standing(broker_id: int, how: Standing, *numbers: int) -> Record:
+def standing(broker_id: int, how: ReplicaStatus, *numbers: int) -> Record:
     return replicas_record(TOPIC, broker_id, how, numbers)
 
 
@@ -71,7 +71,7 @@ def standing(broker_id: int, how: Standing, *numbers: int) -> Record:
     [
         ((), (0, 0, 0, 0)),
         ((queued(),), (1, 6, 0, 0)),
-        ((queued(Halt.REASSIGNMENT),), (1, 6, 1, 0)),
+        ((queued(HaltReason.REASSIGNMENT),), (1, 6, 1, 0)),
         ((queued(), standing(1, STARTED, 0, 1), standing(2, SUCCESSFUL, 0)), (1, 5, 0, 0)),
         ((queued(), standing(1, SUCCESSFUL, 0, 1), standing(3, BROKER_DOWN, 0, 1)), (1, 4, 1, 2)),
         (

@@ -13,7 +13,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.controller.deletion_manager import LOOK_AGAIN_MS, DeletionManager
+from ottla.controller.deletion_manager import FULL_CHECK_MS, DeletionManager
 from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
@@ -34,7 +34,7 @@ RETENTION_MS = 120_000
 def entry(topic_id: Uuid) -> DeletionImage:
     """Return a deletion whose one replica broker 1 is to delete."""
     begun = DeletionImage(topic_id=topic_id, name="t", policy=Policy.AT_ONCE, asked_ms=1)
-    return begun.with_standing(1, STARTED, [0])
+    return begun.with_status(1, STARTED, [0])
 
 
 class Controller:
@@ -155,7 +155,7 @@ def test_one_topic_that_cannot_be_written_does_not_block_others() -> None:
     controller.refused = {TOPICS[1]}
     controller.commit()
     assert controller.finished() == {TOPICS[0], TOPICS[2]}
-    controller.harness.advance(LOOK_AGAIN_MS)
+    controller.harness.advance(FULL_CHECK_MS)
     controller.commit()
     assert TOPICS[1] not in controller.finished()
     controller.refusal = None
@@ -167,10 +167,10 @@ def test_one_topic_that_cannot_be_written_does_not_block_others() -> None:
 def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
     topics = [Uuid(number.to_bytes(16)) for number in range(1, 2 * TAKEN_MAX + 2)]
     controller = Controller(*topics)
-    controller.harness.clock.elapsed_ms = LOOK_AGAIN_MS
+    controller.harness.clock.elapsed_ms = FULL_CHECK_MS
     turns = []
     for _ in range(5):
-        controller.harness.timers.run_due(LOOK_AGAIN_MS)
+        controller.harness.timers.run_due(FULL_CHECK_MS)
         turns.append(len(controller.waiting))
         while controller.waiting:
             answer, decision = controller.waiting.popleft()
@@ -198,7 +198,7 @@ def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     controller.harness.advance(1_000)
     assert "the timer of topic deletions failed" in caplog.text
     controller.broken = False
-    controller.harness.advance(RETRY_AFTER_FAILURE_MS + LOOK_AGAIN_MS)
+    controller.harness.advance(RETRY_AFTER_FAILURE_MS + FULL_CHECK_MS)
     controller.commit()
     assert TOPICS[0] not in controller.finished(), "its receipt was old enough to go"
 
@@ -207,6 +207,6 @@ def test_after_the_end_nothing_is_decided_or_due() -> None:
     controller = Controller(TOPICS[0])
     controller.driver.stop()
     controller.answer(TOPICS[0])
-    controller.harness.advance(2 * LOOK_AGAIN_MS)
+    controller.harness.advance(2 * FULL_CHECK_MS)
     assert not controller.waiting
     assert len(controller.harness.timers) == 0

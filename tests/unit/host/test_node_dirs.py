@@ -22,7 +22,7 @@ from ottla.metadata.deletions import (
     DeletionState,
     ForgetDeletionRecord,
     Policy,
-    Standing,
+    ReplicaStatus,
     replicas_record,
 )
 from ottla.metadata.delta import replay
@@ -70,7 +70,7 @@ def opened(harness: Harness, config: NodeConfig) -> NodeDirs:
     )
 
 
-def test_folders_are_opened_once_and_again_after_close() -> None:
+def test_log_directories_are_opened_once_and_again_after_close() -> None:
     harness = Harness()
     config = formatted(harness)
     node_dirs = opened(harness, config)
@@ -83,14 +83,14 @@ def test_folders_are_opened_once_and_again_after_close() -> None:
     opened(harness, config).close()
 
 
-def test_an_unformatted_folder_says_what_to_do() -> None:
+def test_an_unformatted_log_directory_names_the_remedy() -> None:
     harness = Harness()
     config = NodeConfig.parse(PROPERTIES)
     with pytest.raises(StartError, match="ottla storage format"):
         opened(harness, config)
 
 
-def test_another_nodes_folder_is_refused_and_not_kept_locked() -> None:
+def test_another_nodes_log_directory_is_refused_and_not_kept_locked() -> None:
     harness = Harness()
     formatted(harness)
     other = NodeConfig.parse(PROPERTIES | {"node.id": "4"})
@@ -102,7 +102,7 @@ def test_another_nodes_folder_is_refused_and_not_kept_locked() -> None:
 @pytest.mark.parametrize(
     ("epochs", "previous"), [((7, 7), 7), ((7, 5), 5), ((7, None), -1), ((None, None), -1)]
 )
-def test_the_last_clean_stop_counts_if_every_folder_tells_of_it(
+def test_the_last_clean_shutdown_counts_if_every_log_directory_has_its_epoch(
     epochs: tuple[int | None, ...], previous: int
 ) -> None:
     harness = Harness()
@@ -126,7 +126,7 @@ def test_a_metadata_log_that_cannot_be_opened_leaves_nothing_locked() -> None:
     opened(harness, config).close()
 
 
-def test_a_controller_locks_its_metadata_folder_only() -> None:
+def test_a_controller_locks_its_metadata_log_directory_only() -> None:
     harness = Harness()
     config = formatted(
         harness,
@@ -176,7 +176,7 @@ def put_partition(harness: Harness, path: str, topic_id: Uuid) -> None:
     )
 
 
-def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
+def test_partition_directories_are_kept_deleted_or_renamed_by_the_image() -> None:
     harness = Harness()
     config = formatted(harness)
     put_partition(harness, "/a/kept-0", KEPT)
@@ -201,7 +201,7 @@ def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
 
 def deleted_image(*, finished: bool, state: DeletionState) -> ClusterImage:
     """Return an image whose ledger has MOVED, with a replica of this broker or of none."""
-    standing = Standing(state)
+    standing = ReplicaStatus(state)
     records: list[Any] = [
         DeletionRecord(
             topic_id=MOVED,
@@ -244,7 +244,7 @@ def test_what_the_ledger_knows_is_deleted_wherever_and_whatever_it_lies_as(
     node_dirs.close()
 
 
-def test_what_came_back_after_its_receipt_has_passed_is_kept_and_told(
+def test_a_replica_that_came_back_after_its_receipt_expired_is_kept_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A broker that was unregistered and returns later than receipts are kept."""
@@ -267,7 +267,7 @@ def test_what_came_back_after_its_receipt_has_passed_is_kept_and_told(
         node_dirs.close()
 
 
-def test_what_may_be_a_replica_on_a_disk_that_is_not_mounted_is_told(
+def test_a_possible_replica_on_a_disk_that_is_not_mounted_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     harness = Harness()

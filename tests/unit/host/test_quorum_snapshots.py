@@ -60,8 +60,8 @@ def test_a_follower_that_has_adopted_the_snapshot_is_not_sent_it_again() -> None
     _, broker = overtaken()
     log = broker.follower.raft.log
     (newest,) = [each for each in log.snapshots if each.offset == log.start_offset]
-    assert log.judge(0, 0) == NeedsSnapshot(newest)
-    assert log.judge(newest.offset, newest.epoch) == Valid()
+    assert log.validate_offset_and_epoch(0, 0) == NeedsSnapshot(newest)
+    assert log.validate_offset_and_epoch(newest.offset, newest.epoch) == Valid()
 
 
 def test_the_next_snapshot_is_taken_as_ever() -> None:

@@ -8,7 +8,7 @@ from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import OPEN_FILES_DEFAULT, LoadResult, LogDirs
 from ottla.log.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.partition_log import PartitionLog
-from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, World
+from tests.unit.log.support import TOPIC_ID, Environment, InlineWorkers, QueuedWorkers
 
 OTHER_ID = Uuid(bytes([9] * 16))
 IDS = (parse_uuid("vPrf8GOdSvuGKTXo8bVbuQ"), parse_uuid("MkU3OEVBNTcwNTJENDM2Qg"))
@@ -17,11 +17,11 @@ TOKEN = TOPIC_ID.hex()
 
 
 class Node:
-    """A broker's storage, started anew as often as a test likes."""
+    """A broker's storage, restarted as often as a test likes."""
 
     def __init__(self, workers: InlineWorkers | QueuedWorkers | None = None) -> None:
-        self.world = World(workers=workers or InlineWorkers())
-        self.disk = self.world.disk
+        self.env = Environment(workers=workers or InlineWorkers())
+        self.disk = self.env.disk
         for number, directory_id in enumerate(IDS, start=1):
             self.disk.mkdir(f"/d{number}")
             self.disk.write_atomic(
@@ -45,9 +45,9 @@ class Node:
 
         dirs = LogDirs(
             self.disk,
-            self.world.workers,
-            self.world.clock,
-            self.world.timers,
+            self.env.workers,
+            self.env.clock,
+            self.env.timers,
             ["/d1", "/d2"],
             open_files_max=open_files_max,
             delete_delay_ms=1_000,
@@ -58,11 +58,11 @@ class Node:
         return dirs, result.value
 
     def run(self) -> None:
-        if isinstance(self.world.workers, QueuedWorkers):
-            self.world.workers.run()
+        if isinstance(self.env.workers, QueuedWorkers):
+            self.env.workers.run()
 
     def pass_ms(self, ms: int) -> None:
-        self.world.pass_ms(ms)
+        self.env.pass_ms(ms)
         self.run()
 
     def stop(self, dirs: LogDirs) -> None:

@@ -72,7 +72,7 @@ class QueuedWorkers:
 
 
 @dataclass
-class World:
+class Environment:
     """A disk with what logs need beside it."""
 
     clock: FakeClock = field(default_factory=FakeClock)

@@ -1,4 +1,4 @@
-"""Folders that leave: how they are removed, and what they leave behind in the checkpoints.
+"""Deleted partition directories: their removal, and their entries in the checkpoints.
 
 Method: two directories on a disk in memory, with workers that wait until the test lets them run.
 """
@@ -32,7 +32,9 @@ def leaving(node: Node) -> list[str]:
     return [name for name in found if name.endswith("-delete")]
 
 
-def test_a_directory_removes_one_folder_at_a_time(node: Node, workers: QueuedWorkers) -> None:
+def test_a_log_directory_removes_one_partition_directory_at_a_time(
+    node: Node, workers: QueuedWorkers
+) -> None:
     """A thousand at once would hold all threads, and every flush would wait behind them."""
     dirs, _ = node.start()
     for partition in range(8):
@@ -40,7 +42,7 @@ def test_a_directory_removes_one_folder_at_a_time(node: Node, workers: QueuedWor
     for partition in range(8):
         dirs.delete("t", partition)
     node.pass_ms(1)
-    node.world.pass_ms(999)
+    node.env.pass_ms(999)
     for left in (6, 4, 2, 0):
         assert len(workers.queue) == 2, "one for each directory"
         workers.run(2)
@@ -48,7 +50,7 @@ def test_a_directory_removes_one_folder_at_a_time(node: Node, workers: QueuedWor
     assert not workers.queue
 
 
-def test_folders_that_are_due_later_are_removed_too(node: Node) -> None:
+def test_directories_that_are_due_later_are_removed_too(node: Node) -> None:
     dirs, _ = node.start()
     for partition in range(4):
         create(dirs, partition=partition)
@@ -59,7 +61,7 @@ def test_folders_that_are_due_later_are_removed_too(node: Node) -> None:
     assert leaving(node) == []
 
 
-def test_a_broken_directory_keeps_its_folders_until_it_works_again(node: Node) -> None:
+def test_an_offline_directory_removes_nothing_until_the_next_start(node: Node) -> None:
     """The others go on; the next start takes up what is left."""
     dirs, _ = node.start()
     for partition in range(6):
@@ -89,14 +91,14 @@ def test_a_name_that_cannot_be_changed_is_tried_once(node: Node, number: int) ->
     assert (refusal.value.errno, fault.hits) == (number, 1)
 
 
-def test_a_replica_that_goes_again_takes_no_name_of_a_folder_that_is_being_removed(
+def test_a_replica_deleted_twice_gets_another_directory_name(
     node: Node,
 ) -> None:
-    """A worker had emptied it and was about to remove it: a rename replaces an empty folder."""
+    """A worker had emptied it and was about to remove it: a rename replaces an empty directory."""
     dirs, _ = node.start()
     create(dirs)
     dirs.delete("t", 0)
-    node.world.pass_ms(1_000)
+    node.env.pass_ms(1_000)
     append(create(dirs), batch())
     (emptied,) = leaving(node)
     for name in node.disk.listdir(f"/d1/{emptied}"):
@@ -106,10 +108,10 @@ def test_a_replica_that_goes_again_takes_no_name_of_a_folder_that_is_being_remov
     assert node.disk.listdir(f"/d1/{emptied}") == []
     node.run()
     (left,) = leaving(node)
-    assert dirs.dirs[0].leaving == {(TOPIC_ID, 0): {left}}
+    assert dirs.dirs[0].deleting == {(TOPIC_ID, 0): {left}}
     node.pass_ms(1_000)
     assert leaving(node) == []
-    assert [(each.is_online, each.leaving) for each in dirs.dirs] == [(True, {}), (True, {})]
+    assert [(each.is_online, each.deleting) for each in dirs.dirs] == [(True, {}), (True, {})]
 
 
 def test_a_removal_that_a_crash_cut_short_is_taken_up(node: Node) -> None:
@@ -125,8 +127,8 @@ def test_a_removal_that_a_crash_cut_short_is_taken_up(node: Node) -> None:
     assert leaving(node) == []
 
 
-def test_an_older_stray_goes_once_the_metadata_says_so(node: Node) -> None:
-    """It was set aside while nobody knew of its topic; a deletion that is known is evidence."""
+def test_an_older_stray_is_removed_once_its_topic_is_deleted(node: Node) -> None:
+    """Its topic was unknown when it became a stray; a known deletion is evidence."""
     dirs, _ = node.start()
     append(create(dirs), batch())
     node.stop(dirs)
@@ -161,7 +163,7 @@ def test_very_many_logs_go_a_step_at_a_time_and_are_not_found_from_the_first_mom
 ) -> None:
     dirs = crowded(node)
     assert list(dirs.logs()) == []
-    settled = dirs.settled()
+    settled = dirs.renames_done()
     for step in (1, 2, 3):
         assert len(leaving(node)) == step * LOGS_PER_STEP_MAX
         assert settled.done == (step == 3)
@@ -169,7 +171,7 @@ def test_very_many_logs_go_a_step_at_a_time_and_are_not_found_from_the_first_mom
     node.pass_ms(1_000)
     assert leaving(node) == []
     for directory in dirs.dirs:
-        assert directory.stale == {}
+        assert directory.stale_entries == {}
         assert node.disk.read_bytes(f"{directory.path}/{names.LOG_STARTS}") == b"0\n0\n"
 
 
@@ -210,7 +212,7 @@ def test_an_order_is_answered_once_all_names_are_changed(node: Node) -> None:
     assert found.logs == ()
 
 
-def test_a_disk_that_fails_in_a_later_step_is_told(node: Node) -> None:
+def test_a_disk_error_in_a_later_step_takes_the_directory_offline(node: Node) -> None:
     dirs = crowded(node)
     told: list[str] = []
     dirs.on_offline = lambda directory, logs: told.append(directory.path)
@@ -221,7 +223,7 @@ def test_a_disk_that_fails_in_a_later_step_is_told(node: Node) -> None:
     assert told == ["/d1"]
     for (_, partition), failure in ordered.value.items():
         on_lost_disk = partition % 2 == 0 and partition >= LOGS_PER_STEP_MAX
-        assert dirs.lost_ids("t", partition) == ({TOPIC_ID} if on_lost_disk else set())
+        assert dirs.offline_topic_ids("t", partition) == ({TOPIC_ID} if on_lost_disk else set())
         if on_lost_disk:
             assert isinstance(failure, OSError)
     assert ordered.value[TOPIC_ID, MANY - 1] is None
@@ -243,7 +245,7 @@ def test_a_stop_gives_no_directory_back_that_is_still_written_to(
     dirs, _ = node.start()
     create(dirs)
     dirs.delete("t", 0)
-    node.world.pass_ms(1)
+    node.env.pass_ms(1)
     slow = workers.queue.popleft()
     stopped = dirs.shutdown(5)
     workers.run()
@@ -293,7 +295,7 @@ def test_a_topic_of_the_old_name_takes_over_nothing_though_a_crash_comes_at_once
     log = dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
     append(log, batch(3))
     log.advance_high_watermark(1)
-    node.world.pass_ms(1)
+    node.env.pass_ms(1)
     workers.run(steps)
     node.disk.kill()
     workers.queue.clear()
@@ -307,7 +309,9 @@ def _keep(wanted: bool) -> Verdict:
     return Verdict.KEEP if wanted else Verdict.STRAY
 
 
-def test_the_same_where_a_start_finds_the_old_folder(node: Node, workers: QueuedWorkers) -> None:
+def test_stale_entries_when_a_start_finds_the_old_directory(
+    node: Node, workers: QueuedWorkers
+) -> None:
     dirs = long_lived(node)
     node.disk.kill()
     dirs, _ = node.start(lambda *_: Verdict.DELETE)
@@ -316,22 +320,22 @@ def test_the_same_where_a_start_finds_the_old_folder(node: Node, workers: Queued
     for name in (names.LOG_STARTS, names.HIGH_WATERMARKS, names.RECOVERY_POINTS):
         assert b"t 0" not in node.disk.read_bytes(f"/d1/{name}")
         node.disk.write_atomic(f"/d1/{name}", stale)
-    dirs.dirs[0].forget(("t", 0))
+    dirs.dirs[0].mark_entries_stale(("t", 0))
     append(dirs.get_or_create("t", OTHER_ID, 0, CONFIG), batch(3))
     node.disk.kill()
     dirs, _ = node.start()
     assert young(dirs.get("t", 0)) == (0, 0, 3, 0)
 
 
-def test_a_log_is_believed_once_its_checkpoints_are_its_own(node: Node) -> None:
+def test_the_stale_marker_is_removed_once_the_checkpoints_are_rewritten(node: Node) -> None:
     """Else records that were deleted from the new log came back with each start."""
     dirs = long_lived(node)
     dirs.delete("t", 0)
     log = dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
     append(log, batch(3))
-    assert node.disk.exists(f"/d1/t-0/{names.UNTOLD}")
+    assert node.disk.exists(f"/d1/t-0/{names.STALE_CHECKPOINTS}")
     node.pass_ms(1)
-    assert not node.disk.exists(f"/d1/t-0/{names.UNTOLD}")
+    assert not node.disk.exists(f"/d1/t-0/{names.STALE_CHECKPOINTS}")
     log.advance_high_watermark(3)
     log.delete_records(2)
     dirs.checkpoint()
@@ -341,35 +345,39 @@ def test_a_log_is_believed_once_its_checkpoints_are_its_own(node: Node) -> None:
     assert young(dirs.get("t", 0)) == (2, 3, 3, 0)
 
 
-def test_a_start_that_finds_a_log_untold_tells_of_it(node: Node, workers: QueuedWorkers) -> None:
+def test_a_start_that_finds_a_stale_marker_rewrites_the_checkpoints(
+    node: Node, workers: QueuedWorkers
+) -> None:
     dirs = long_lived(node)
     dirs.delete("t", 0)
     append(dirs.get_or_create("t", OTHER_ID, 0, CONFIG), batch(3))
     node.disk.kill()
     workers.queue.clear()
     dirs, _ = node.start(lambda _topic, _partition, found: _keep(found == OTHER_ID))
-    assert not node.disk.exists(f"/d1/t-0/{names.UNTOLD}")
+    assert not node.disk.exists(f"/d1/t-0/{names.STALE_CHECKPOINTS}")
     assert node.disk.read_bytes(f"/d1/{names.LOG_STARTS}") == b"0\n1\nt 0 0\n"
 
 
-def test_a_name_given_up_twice_is_told_twice(node: Node, workers: QueuedWorkers) -> None:
+def test_a_name_given_up_twice_has_its_checkpoints_rewritten_twice(
+    node: Node, workers: QueuedWorkers
+) -> None:
     dirs = long_lived(node)
     dirs.delete("t", 0)
     append(dirs.get_or_create("t", OTHER_ID, 0, CONFIG), batch(3))
-    node.world.pass_ms(1)
+    node.env.pass_ms(1)
     workers.run(1)  # The new names are durable, and what is to be written is settled.
     dirs.delete("t", 0)
     log = create(dirs)
     workers.run(4)
-    assert node.disk.exists(f"{log.directory}/{names.UNTOLD}")
+    assert node.disk.exists(f"{log.directory}/{names.STALE_CHECKPOINTS}")
     node.pass_ms(1)
-    assert not node.disk.exists(f"{log.directory}/{names.UNTOLD}")
-    assert dirs.dirs[0].stale == {}
+    assert not node.disk.exists(f"{log.directory}/{names.STALE_CHECKPOINTS}")
+    assert dirs.dirs[0].stale_entries == {}
 
 
 def test_a_name_that_was_never_given_up_needs_no_mark(node: Node) -> None:
     dirs, _ = node.start()
-    assert not node.disk.exists(f"{create(dirs).directory}/{names.UNTOLD}")
+    assert not node.disk.exists(f"{create(dirs).directory}/{names.STALE_CHECKPOINTS}")
 
 
 def test_a_clean_stop_right_after_leaves_no_mark(node: Node) -> None:
@@ -388,6 +396,6 @@ def test_a_mark_that_cannot_be_taken_away_is_a_broken_disk(node: Node) -> None:
     dirs = long_lived(node)
     dirs.delete("t", 0)
     dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
-    node.disk.fail("remove", errno.EIO, path=names.UNTOLD)
+    node.disk.fail("remove", errno.EIO, path=names.STALE_CHECKPOINTS)
     node.pass_ms(1)
     assert [directory.path for directory in dirs.offline_dirs] == ["/d1"]

@@ -18,14 +18,14 @@ from ottla.log.dir_loading import is_log_file
 from ottla.log.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
 from tests.unit.log.node import Node, create
-from tests.unit.log.support import DIRECTORY, QueuedWorkers, World, append, batch, values
+from tests.unit.log.support import DIRECTORY, Environment, QueuedWorkers, append, batch, values
 
 FIRST = CheckpointLimits(5, 4, 3, 2)
 SECOND = CheckpointLimits(1, 9, 9, 9)
 
 
 def test_what_is_written_is_read() -> None:
-    disk = World().disk
+    disk = Environment().disk
     disk.mkdir(DIRECTORY)
     disk.sync_dir("/data")
     write_limits(disk, DIRECTORY, 1, FIRST)
@@ -42,7 +42,7 @@ def test_of_several_the_lowest_counts() -> None:
 
 
 def test_of_a_damaged_one_the_recovery_point_is_zero() -> None:
-    disk = World().disk
+    disk = Environment().disk
     disk.mkdir(DIRECTORY)
     for data in (b"", b"\0" * 40, b"[]", b'{"recovery_point":"x"}', b"\xff"):
         disk.write_atomic(f"{DIRECTORY}/{names.TRUNCATION}-3", data)
@@ -103,15 +103,15 @@ def test_a_checkpoint_that_was_begun_before_leaves_them() -> None:
     assert len(files(node)) == 1
 
 
-def test_a_start_goes_by_them_and_writes_the_checkpoints_anew() -> None:
+def test_a_start_applies_the_limits_and_rewrites_the_checkpoints() -> None:
     node = Node(QueuedWorkers())
     _, log = filled(node)
     log.truncate_to(3)
     append(log, batch([b"new"]), epoch=1)
     node.disk.kill()
-    assert isinstance(node.world.workers, QueuedWorkers)
-    node.world.workers.queue.clear()
-    node.world.timers = Timers()  # Those of the process that died.
+    assert isinstance(node.env.workers, QueuedWorkers)
+    node.env.workers.queue.clear()
+    node.env.timers = Timers()  # Those of the process that died.
     again, _ = node.start()
     found = again.get("t", 0)
     assert found is not None
@@ -122,7 +122,7 @@ def test_a_start_goes_by_them_and_writes_the_checkpoints_anew() -> None:
     assert f"t 0 {found.recovery_point}\n".encode() in recovery_point(node)
 
 
-def test_a_clean_shutdown_leaves_none() -> None:
+def test_a_clean_shutdown_leaves_no_limits() -> None:
     node = Node(QueuedWorkers())
     dirs, log = filled(node)
     log.truncate_to(3)
@@ -153,11 +153,11 @@ def test_a_log_that_was_truncated_below_its_high_watermark_lacks_nothing(
 def restarted(node: Node) -> PartitionLog:
     """Return the log after a kill; its broker lacks nothing."""
     node.disk.kill()
-    assert isinstance(node.world.workers, QueuedWorkers)
-    node.world.workers.queue.clear()
-    node.world.timers = Timers()
+    assert isinstance(node.env.workers, QueuedWorkers)
+    node.env.workers.queue.clear()
+    node.env.timers = Timers()
     again, _ = node.start()
-    assert again.lacking == []
+    assert again.below_high_watermark == []
     found = again.get("t", 0)
     assert found is not None
     return found

@@ -85,5 +85,5 @@ def test_clean_shutdown() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}'])
-def test_a_clean_shutdown_file_that_says_nothing(data: bytes) -> None:
+def test_a_clean_shutdown_file_without_an_epoch(data: bytes) -> None:
     assert decode_clean_shutdown(data) == -1

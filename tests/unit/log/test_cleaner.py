@@ -13,7 +13,7 @@ from ottla.base.ids import Uuid
 from ottla.log.checkpoints import read_offsets
 from ottla.log.cleaner import CleanerSettings
 from ottla.records.control import build_marker
-from tests.unit.log.cleaner_world import COMPACT, DELETE_RETENTION_MS, Storage
+from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
 from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp
 
 CHECKPOINT = "/d1/cleaner-offset-checkpoint"
@@ -44,7 +44,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset(storage: Storage) -> 
 def test_only_sealed_durable_and_replicated_segments_are_cleaned(storage: Storage) -> None:
     fill(storage)
     active = storage.log.segments.active.base_offset
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     assert {offset for offset, _, _ in storage.rows()} >= set(range(active, 30))
     assert storage.log.clean_offset == active
 
@@ -63,7 +63,7 @@ def test_min_compaction_lag_keeps_what_is_young() -> None:
     fill(storage)
     storage.clean()
     assert len(storage.rows()) == 30
-    storage.world.pass_ms(1_000)
+    storage.env.pass_ms(1_000)
     assert len(storage.rows()) == 3
 
 
@@ -73,7 +73,7 @@ def test_max_compaction_lag_cleans_what_is_old() -> None:
     fill(storage)
     storage.clean()
     assert len(storage.rows()) == 30
-    storage.world.pass_ms(5_001)
+    storage.env.pass_ms(5_001)
     assert len(storage.rows()) == 3
 
 
@@ -101,12 +101,12 @@ def test_a_tombstone_goes_after_delete_retention_and_not_before(storage: Storage
     storage.append(batch([None], key=b"k0"))  # type: ignore[list-item]
     storage.clean()
     assert (12, b"k0", None) in storage.rows()
-    storage.world.pass_ms(DELETE_RETENTION_MS - 1)
+    storage.env.pass_ms(DELETE_RETENTION_MS - 1)
     fill(storage, 1, keys=1, timestamp=1)
     storage.append(batch([None], key=b"k0"))  # type: ignore[list-item]
     storage.clean()
     assert [row for row in storage.rows() if row[1] == b"k0"] == [(14, b"k0", None)]
-    storage.world.pass_ms(DELETE_RETENTION_MS)
+    storage.env.pass_ms(DELETE_RETENTION_MS)
     storage.append(batch([b"x"], key=b"other"))
     storage.clean()
     assert not [row for row in storage.rows() if row[1] == b"k0"]
@@ -139,7 +139,7 @@ def test_a_reader_of_an_old_segment_goes_on_reading(storage: Storage) -> None:
     found = storage.log.read(0, max_bytes=1 << 20, upper_bound=30)
     before = found.slices[0].read()
     storage.clean()
-    storage.world.pass_ms(10_000)
+    storage.env.pass_ms(10_000)
     assert found.slices[0].read() == before
     found.slices[0].release()
     assert not [name for name in storage.names() if name.endswith(".deleted")]
@@ -173,8 +173,8 @@ def test_what_happens_meanwhile_ends_the_cleaning(storage: Storage, what: str) -
     assert not [name for name in storage.disk.listdir(log.directory) if name.endswith(".tmp")]
 
 
-def test_a_deletion_ends_the_cleaning_before_the_name_is_another_s(storage: Storage) -> None:
-    """Its temporary files were written into the folder of the topic that took the name."""
+def test_a_deletion_aborts_the_cleaning_before_another_log_takes_the_name(storage: Storage) -> None:
+    """Its temporary files were written into the directory of the topic that took the name."""
     fill(storage, 60, keys=60)
     fill(storage, 30)
     storage.runner.hold = True
@@ -191,10 +191,10 @@ def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
     fill(storage)
     storage.roll()
     storage.disk.fail("append", errno.ENOSPC, path=".tmp")
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     assert len(storage.rows()) == 30
     assert not [name for name in storage.names() if name.endswith(".tmp")]
-    storage.world.pass_ms(1_000)
+    storage.env.pass_ms(1_000)
     assert len(storage.rows()) == 3
 
     fill(storage)
@@ -202,8 +202,8 @@ def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
     victim = storage.log.segments[1]
     storage.disk.corrupt(victim.path(".log"), 80, b"\0\1\2\3")
     jobs = len(storage.runner.jobs)
-    storage.cleaner.look()
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
+    storage.cleaner.start_cleanings()
     assert len(storage.runner.jobs) == jobs + 1
     assert not storage.log.failed
 
@@ -212,7 +212,7 @@ def test_a_broken_disk_takes_the_directory_offline(storage: Storage) -> None:
     fill(storage)
     storage.roll()
     storage.disk.fail("sync", errno.EIO, path=".tmp")
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     assert storage.log.failed
     assert not storage.dirs.online_dirs
 
@@ -221,7 +221,7 @@ def test_a_later_topic_of_the_same_name_starts_dirty(storage: Storage) -> None:
     fill(storage)
     storage.clean()
     storage.dirs.delete("t", 0)
-    storage.world.pass_ms(1)
+    storage.env.pass_ms(1)
     assert read_offsets(storage.disk, CHECKPOINT) == {}
 
 
@@ -252,7 +252,7 @@ def end(storage: Storage, producer: int, *, committed: bool) -> None:
         producer_id=producer,
         producer_epoch=0,
         coordinator_epoch=0,
-        timestamp=storage.world.clock.ms,
+        timestamp=storage.env.clock.ms,
     )
     storage.append(bytearray(marker), origin="coordinator")
 
@@ -263,7 +263,7 @@ def test_aborted_data_goes_and_hides_nothing(storage: Storage) -> None:
     end(storage, 1, committed=False)
     transaction(storage, 2, b"b", b"committed")
     end(storage, 2, committed=True)
-    storage.log.producers.clear()  # Long ago: nobody waits for these producers' sequences.
+    storage.log.producers.clear()  # Long ago: these producers have expired.
     fill(storage, 3, keys=1)
     storage.clean()
     assert [row[:2] for row in storage.rows()] == [(0, b"a"), (3, b"b"), (7, b"k0")]
@@ -274,7 +274,7 @@ def test_aborted_data_goes_and_hides_nothing(storage: Storage) -> None:
         # Now nothing is left of the aborted one: its marker gets a horizon, then goes.
         fill(storage, 3, keys=1)
         storage.clean()
-        storage.world.pass_ms(DELETE_RETENTION_MS)
+        storage.env.pass_ms(DELETE_RETENTION_MS)
     assert storage.batch_count() == 4
     assert storage.log.aborted_transactions(0, 8) == []
 
@@ -293,7 +293,7 @@ def test_an_active_producers_last_batch_stays_if_only_empty(storage: Storage) ->
     found.slices[0].release()
     storage.disk.kill()
     storage.start()
-    assert storage.append(bytearray(first)) == 0  # and still tells a duplicate.
+    assert storage.append(bytearray(first)) == 0  # and still detects a duplicate.
 
 
 def test_small_segments_become_one(storage: Storage) -> None:

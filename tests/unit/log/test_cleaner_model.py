@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
-from tests.unit.log.cleaner_world import DELETE_RETENTION_MS, Died, Storage
+from tests.unit.log.cleaner_storage import DELETE_RETENTION_MS, Died, Storage
 
 KEYS = [b"a", b"b", b"c", b"long" * 20]
 CHANGES = st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4)
@@ -37,7 +37,7 @@ class CleanedLog(RuleBasedStateMachine):
 
     @rule(changes=CHANGES, codec=st.sampled_from([Codec.NONE, Codec.LZ4]), size=st.integers(0, 60))
     def append(self, changes: list[tuple[bytes, bool]], codec: Codec, size: int) -> None:
-        now_ms = self.storage.world.clock.ms
+        now_ms = self.storage.env.clock.ms
         rows = []
         for index, (key, is_tombstone) in enumerate(changes):
             value = None if is_tombstone else b"%d-%d" % (len(self.written), index) + bytes(size)
@@ -61,7 +61,7 @@ class CleanedLog(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 500, DELETE_RETENTION_MS]))
     def wait(self, ms: int) -> None:
-        self.storage.world.pass_ms(ms)
+        self.storage.env.pass_ms(ms)
 
     @rule()
     def clean(self) -> None:
@@ -85,7 +85,7 @@ class CleanedLog(RuleBasedStateMachine):
         self.storage.die_at(operation)
         try:
             self.storage.clean()
-            self.storage.world.pass_ms(200)
+            self.storage.env.pass_ms(200)
         except Died:
             pass
         self.storage.disk.on_operation = None
@@ -129,7 +129,7 @@ def check(storage: Storage, written: list[tuple[int, bytes, bytes | None, int]])
     state = {key: (offset, value) for offset, key, value in found}
     for key, (offset, value, at_ms) in newest.items():
         if value is None and key not in state:
-            assert storage.world.clock.ms - at_ms >= DELETE_RETENTION_MS
+            assert storage.env.clock.ms - at_ms >= DELETE_RETENTION_MS
         else:
             assert state[key] == (offset, value)
 
@@ -146,11 +146,11 @@ def history(storage: Storage) -> list[tuple[int, bytes, bytes | None, int]]:
     for number in range(24):
         key = KEYS[number % 3]
         value = None if number in (9, 13) else b"%d" % number + bytes(80)
-        data = encode_batch([(key, value, (), storage.world.clock.ms)])
-        written.append((storage.append(bytearray(data)), key, value, storage.world.clock.ms))
+        data = encode_batch([(key, value, (), storage.env.clock.ms)])
+        written.append((storage.append(bytearray(data)), key, value, storage.env.clock.ms))
         if number == 14:
             storage.clean()
-            storage.world.pass_ms(DELETE_RETENTION_MS)
+            storage.env.pass_ms(DELETE_RETENTION_MS)
     storage.roll()
     return written
 
@@ -161,7 +161,7 @@ def test_a_death_at_any_operation_loses_nothing(keep: int | None) -> None:
         storage = Storage()
         written = history(storage)
         storage.die_at(operation)
-        died = dies(lambda: (storage.cleaner.look(), storage.world.pass_ms(2_000)))
+        died = dies(lambda: (storage.cleaner.start_cleanings(), storage.env.pass_ms(2_000)))
         storage.disk.on_operation = None
         if died:
             if keep is None:
@@ -171,7 +171,7 @@ def test_a_death_at_any_operation_loses_nothing(keep: int | None) -> None:
             storage.start()
         check(storage, written)
         storage.clean()
-        storage.world.pass_ms(2_000)
+        storage.env.pass_ms(2_000)
         check(storage, written)
         assert len(storage.rows()) == len({key for _, key, _ in storage.rows()})
         assert not [name for name in storage.names() if name.count(".") > 1]

@@ -13,8 +13,8 @@ import pytest
 
 from ottla.log import names
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.cleaner_world import Storage
-from tests.unit.log.support import QueuedWorkers, World, batch
+from tests.unit.log.cleaner_storage import Storage
+from tests.unit.log.support import Environment, QueuedWorkers, batch
 from tests.unit.log.test_cleaner_model import check, dies, history
 
 
@@ -30,14 +30,14 @@ class Workers(QueuedWorkers):
 
 
 def new_storage(workers: Workers | None = None) -> Storage:
-    world = World() if workers is None else World(workers=workers)
-    world.disk = SimDisk(now_ms=world.clock.now_ms)
-    return Storage(world=world)
+    env = Environment() if workers is None else Environment(workers=workers)
+    env.disk = SimDisk(now_ms=env.clock.now_ms)
+    return Storage(env=env)
 
 
 def clean_and_wait(storage: Storage) -> None:
-    storage.cleaner.look()
-    storage.world.pass_ms(2_000)
+    storage.cleaner.start_cleanings()
+    storage.env.pass_ms(2_000)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -78,7 +78,7 @@ class Swapping:
             self.storage.append(batch([b"%d" % number + bytes(80)], key=b"k%d" % (number % 3)))
         self.storage.log.flush()
         self.workers.holds = True
-        self.storage.cleaner.look()
+        self.storage.cleaner.start_cleanings()
         assert self.storage.log.swap is not None
 
 

@@ -15,7 +15,7 @@ from ottla.records.compression import Codec, compress
 from ottla.records.errors import RecordsError
 from ottla.records.record import read_records
 from tests.mutations import mutated
-from tests.unit.log.cleaner_world import Storage
+from tests.unit.log.cleaner_storage import Storage
 from tests.unit.log.support import batch, content
 
 NOW_MS = 1_000_000
@@ -45,7 +45,7 @@ def batches(storage: Storage) -> dict[int, tuple[BatchHeader, bytes]]:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_the_rest_is_cleaned(codec: Codec, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_batches_are_cleaned(codec: Codec, caplog: pytest.LogCaptureFixture) -> None:
     storage = Storage()
     for _ in range(5):
         storage.append(batch([b"old"], key=b"a"))
@@ -61,7 +61,7 @@ def test_the_rest_is_cleaned(codec: Codec, caplog: pytest.LogCaptureFixture) -> 
     assert values == {10}
     assert storage.log.clean_offset == 11
     assert "t-0: 1 batches cannot be decoded" in caplog.text
-    assert f"at the offsets {at}" in caplog.text
+    assert f"base offsets {at}" in caplog.text
     assert "uncleanable" not in caplog.text
 
 
@@ -104,7 +104,7 @@ def test_damage_makes_a_log_uncleanable_with_one_warning(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             storage.clean()
-    assert caplog.text.count("t-0 is uncleanable") == 1
+    assert caplog.text.count("the partition is uncleanable") == 1
 
 
 def test_mutated_batches_do_not_stop_the_cleaner(caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +114,7 @@ def test_mutated_batches_do_not_stop_the_cleaner(caplog: pytest.LogCaptureFixtur
         try:
             header = parse_header(data)
             if header.is_control or header.is_transactional or header.last_offset_delta > 10**6:
-                continue  # Nobody but a coordinator writes them, or a log does not hold it.
+                continue  # Only a coordinator writes them, or the log does not have it.
             if len(data) == HEADER_SIZE:
                 continue  # Reads begin behind it, as behind what compaction has emptied.
             offset = store(storage, data)

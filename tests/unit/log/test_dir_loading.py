@@ -1,6 +1,6 @@
-"""What becomes of the folders that a start finds.
+"""What a start does with the partition directories that it finds.
 
-Method: folders left by earlier lives of a broker, damaged or foreign ones among them; told with
+Method: directories of earlier runs of a broker, damaged or foreign ones among them; run with
 workers that act at once and with workers that wait.
 """
 
@@ -19,7 +19,7 @@ def node(request: pytest.FixtureRequest) -> Node:
     return Node(request.param())
 
 
-def test_each_folder_gets_its_verdict(node: Node) -> None:
+def test_each_partition_directory_gets_its_verdict(node: Node) -> None:
     """KAFKA-13127: valid logs stay, strays are moved aside and never deleted."""
     dirs, _ = node.start()
     for topic in ("keep", "stray", "delete"):
@@ -40,7 +40,7 @@ def test_each_folder_gets_its_verdict(node: Node) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty"])
-def test_a_folder_without_a_topic_id_is_a_stray(node: Node, damage: str) -> None:
+def test_a_directory_without_a_topic_id_is_a_stray(node: Node, damage: str) -> None:
     """KAFKA-16814: a crash can leave no `partition.metadata`."""
     dirs, _ = node.start()
     append(create(dirs), batch())
@@ -72,10 +72,10 @@ MADE = {f"{FIRST}.log": b"", f"{FIRST}.index": b"", f"{FIRST}.timeindex": b""}
         {"partition.metadata.tmp": b"version: 0"},
     ],
 )
-def test_a_folder_that_has_neither_an_id_nor_a_record_goes(
+def test_a_directory_with_neither_topic_id_nor_record_is_removed(
     node: Node, name: str, files: dict[str, bytes]
 ) -> None:
-    """A power loss right after a log was made leaves such folders."""
+    """A power loss right after a log was created leaves such directories."""
     node.disk.mkdir(f"/d1/{name}")
     for file, data in files.items():
         node.disk.write_atomic(f"/d1/{name}/{file}", data)
@@ -139,7 +139,7 @@ def test_one_whose_metadata_file_is_damaged_is_offline(
     for _ in range(2):
         dirs, found = node.start()
         assert (found.logs, found.strays) == ((), ())
-        assert [(type(error), error.filename) for error in found.unread] == [
+        assert [(type(error), error.filename) for error in found.unusable] == [
             (DamagedMetadata, path)
         ]
         with pytest.raises(NameTaken) as caught:
@@ -157,13 +157,13 @@ def test_one_whose_metadata_file_is_damaged_is_offline(
 def test_one_whose_metadata_file_is_a_directory_is_offline(node: Node) -> None:
     node.disk.mkdir("/d1/t-0/partition.metadata")
     dirs, found = node.start()
-    assert [type(error) for error in found.unread] == [DamagedMetadata]
+    assert [type(error) for error in found.unusable] == [DamagedMetadata]
     with pytest.raises(NameTaken):
         create(dirs)
 
 
 def test_one_that_is_damaged_when_a_log_is_looked_up_is_left_alone(node: Node) -> None:
-    """A folder that came after the start, from another machine perhaps."""
+    """A directory that appeared after the start, perhaps copied from another machine."""
     dirs, _ = node.start()
     path = "/d1/t-0/partition.metadata"
     node.disk.mkdir("/d1/t-0")
@@ -175,7 +175,7 @@ def test_one_that_is_damaged_when_a_log_is_looked_up_is_left_alone(node: Node) -
 
 
 @pytest.mark.parametrize("kind", ["stray", "delete"])
-def test_one_that_was_set_aside_goes_its_way_whatever_its_metadata_file_holds(
+def test_a_renamed_directory_is_handled_whatever_its_metadata_file_holds(
     node: Node, kind: str
 ) -> None:
     name = f"t-0.{TOKEN}-{kind}"
@@ -183,13 +183,13 @@ def test_one_that_was_set_aside_goes_its_way_whatever_its_metadata_file_holds(
     node.disk.write_atomic(f"/d1/{name}/partition.metadata", b"garbage")
     dirs, found = node.start()
     node.pass_ms(1_000_000)
-    assert found.unread == ()
+    assert found.unusable == ()
     assert (name in node.disk.listdir("/d1")) == (kind == "stray")
     assert create(dirs).log_end_offset == 0
 
 
-def test_a_deletion_is_told_of_one_whose_metadata_file_is_damaged(node: Node) -> None:
-    """It may be the topic's that goes: nobody may say that nothing is left of that."""
+def test_a_deletion_fails_for_a_damaged_metadata_file(node: Node) -> None:
+    """It may be the deleted topic's, so the removal must not be reported as complete."""
     node.disk.mkdir("/d1/t-0")
     node.disk.write_atomic("/d1/t-0/partition.metadata", b"garbage")
     dirs, _ = node.start()
@@ -200,7 +200,7 @@ def test_a_deletion_is_told_of_one_whose_metadata_file_is_damaged(node: Node) ->
     assert outcome[OTHER_ID, 0] is None
 
 
-def test_one_that_has_an_id_is_asked_about_though_it_is_empty(node: Node) -> None:
+def test_the_broker_decides_about_an_empty_directory_with_a_topic_id(node: Node) -> None:
     dirs, _ = node.start()
     create(dirs)
     node.stop(dirs)
@@ -234,7 +234,7 @@ def test_a_stale_log_of_the_name_gives_way_unharmed(node: Node) -> None:
     assert node.disk.exists(f"/d1/t-0.{TOKEN}-stray/00000000000000000000.log")
 
 
-def test_a_folder_that_was_never_loaded_gives_way_too(node: Node) -> None:
+def test_a_directory_that_was_never_loaded_is_renamed_too(node: Node) -> None:
     dirs, _ = node.start()
     node.disk.mkdir("/d1/t-0")
     node.disk.write_atomic("/d1/t-0/00000000000000000000.log", bytes(batch()))
@@ -243,7 +243,7 @@ def test_a_folder_that_was_never_loaded_gives_way_too(node: Node) -> None:
     assert f"t-0.{'0' * 32}-stray" in node.disk.listdir("/d1")
 
 
-def test_files_and_other_folders_are_left_alone(node: Node) -> None:
+def test_files_and_other_directories_are_left_alone(node: Node) -> None:
     for name in ("lost+found", "__cluster_metadata-0", "remote-log-index-cache"):
         node.disk.mkdir(f"/d1/{name}")
     node.disk.write_atomic("/d1/file-0", b"")
@@ -290,7 +290,7 @@ def test_a_copy_beside_a_log_does_not_take_its_place(node: Node) -> None:
     assert [each for each in node.disk.listdir("/d1") if each.startswith("t-")] == ["t-00"]
 
 
-def test_a_file_system_that_lists_a_folder_twice_is_a_problem(
+def test_a_partition_with_two_directories_is_a_problem(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second log took the first one's place; two would have written to the same files."""

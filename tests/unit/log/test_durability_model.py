@@ -22,7 +22,7 @@ from ottla.log.flushing import Flushed
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import restamp
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import QueuedWorkers, World, batch, values
+from tests.unit.log.support import Environment, QueuedWorkers, batch, values
 
 HISTORIES = int(os.environ.get("OTTLA_DURABILITY_HISTORIES", "120"))
 STEPS = 40
@@ -60,7 +60,7 @@ class Checkpoint(NamedTuple):
     recovery_point: int
     log_start_offset: int
     numbers: tuple[int, ...]
-    shortened: int
+    truncation_count: int
 
 
 def sized(number: int, offset: int, epoch: int) -> tuple[bytes, bytes]:
@@ -84,8 +84,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.workers = QueuedWorkers()
-        self.world = World(workers=self.workers)
-        self.world.disk = self.disk = SimDisk(now_ms=self.world.clock.now_ms)
+        self.env = Environment(workers=self.workers)
+        self.env.disk = self.disk = SimDisk(now_ms=self.env.clock.now_ms)
         self.disk.mkdir("/data")
         self.disk.sync_dir("/")
         self.disk.on_operation = self._operation
@@ -134,7 +134,7 @@ class History:
     # --- what happens --------------------------------------------------------------------
 
     def append(self) -> None:
-        if self.log.cut_unflushed and self.random.random() < 0.5:
+        if self.log.truncation_unflushed and self.random.random() < 0.5:
             self.workers.run()  # Mostly one waits for the flush, as a fetcher does.
             self._settle()
         # What a leader sends is not older than what it shares with its follower.
@@ -147,9 +147,9 @@ class History:
             before = self.now
             self.epochs[value] = epoch
             entry = Entry(before.end, value, epoch)
-            # Whoever dies within the append may find it done.
+            # After a crash within the append it may have been done.
             self.now = State(before.start, before.end + 1, (*before.entries, entry), before.began)
-            if self.log.cut_unflushed:
+            if self.log.truncation_unflushed:
                 self.now = before
                 self.log._check_appendable()
                 self._settle()
@@ -209,14 +209,14 @@ class History:
         if self.random.random() < 0.5:
             self.log.truncate_fully_and_start_at(offset)
         else:
-            self.log.start_in_background(offset, lambda: True)
+            self.log.truncate_fully_in_background(offset, lambda: True)
             self.workers.run()
         self.now = State(offset, offset, ())
         self.flushed, self.cut_to = 0, None
         self.epoch_max += 1
 
     def flush(self) -> None:
-        covered, generation = self.now.end, self.log.shortened
+        covered, generation = self.now.end, self.log.truncation_count
         self._note_flush(self.log.flush(), covered, generation)
 
     def work(self) -> None:
@@ -224,14 +224,19 @@ class History:
 
     def begin_checkpoint(self) -> None:
         log = self.log
-        content = (log.recovery_point, log.log_start_offset, tuple(log.limits), log.shortened)
+        content = (
+            log.recovery_point,
+            log.log_start_offset,
+            tuple(log.limits),
+            log.truncation_count,
+        )
         self.unwritten.append(Checkpoint(*content))
 
     def end_checkpoint(self) -> None:
         if not self.unwritten:
             return
         self.checkpoint = self.unwritten.pop(0)
-        self.log.checkpointed(self.checkpoint.numbers, self.checkpoint.shortened)
+        self.log.checkpointed(self.checkpoint.numbers, self.checkpoint.truncation_count)
         if self.random.random() < 0.5:
             self.disk.sync_dir(self.log.directory)
 
@@ -337,7 +342,7 @@ class History:
 
     def _open(self) -> PartitionLog:
         point, start = self.checkpoint.recovery_point, self.checkpoint.log_start_offset
-        return self.world.open(CONFIG, recovery_point=point, log_start_offset=start)
+        return self.env.open(CONFIG, recovery_point=point, log_start_offset=start)
 
     def _operation(self, operation: str, path: str) -> None:
         if self.doom is not None and operation in CHANGES:
@@ -355,14 +360,14 @@ class History:
     def _note_flush(self, done: Flushed, covered: int, generation: int) -> None:
         def ended(error: OSError | None) -> None:
             assert error is None
-            if self.log.shortened == generation:
+            if self.log.truncation_count == generation:
                 self.flushed = max(self.flushed, covered)
 
         done.then(ended)
 
     def _settle(self) -> None:
         """Follow that truncations are durable now."""
-        if not self.log.cut_unflushed:
+        if not self.log.truncation_unflushed:
             self.older.clear()
 
     def _cut_at(self) -> int:
@@ -407,7 +412,7 @@ def test_power_losses_leave_what_the_log_was(part: int) -> None:
 
 
 def test_the_limits_of_a_truncation_are_all_four_checkpoints() -> None:
-    """Whoever adds a checkpoint must say what a truncation makes of it."""
+    """A new checkpoint needs a rule for truncations."""
     from ottla.log.log_dir import CHECKPOINTS
 
     assert len(CheckpointLimits._fields) == len(CHECKPOINTS)

@@ -18,8 +18,8 @@ from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.node import Node, create
 from tests.unit.log.support import (
     DIRECTORY,
+    Environment,
     QueuedWorkers,
-    World,
     append,
     batch,
     values,
@@ -41,33 +41,33 @@ def filled(log: PartitionLog) -> PartitionLog:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_a_loss_of_power_leaves_no_gap(seed: int) -> None:
-    world = World()
-    world.disk = disk = SimDisk(now_ms=world.clock.now_ms)
+    env = Environment()
+    env.disk = disk = SimDisk(now_ms=env.clock.now_ms)
     disk.mkdir("/data")
     disk.sync_dir("/")
-    log = filled(world.open(CONFIG))
+    log = filled(env.open(CONFIG))
     log.flush_now()
     log.delete_records(13)
     assert log.delete_expired_segments(13) == 6
     disk.lose_power(Random(seed))
-    log = world.open(CONFIG, recovery_point=0, log_start_offset=13)
+    log = env.open(CONFIG, recovery_point=0, log_start_offset=13)
     assert (log.log_start_offset, log.log_end_offset) == (13, RECORDS)
     assert [segment.base_offset for segment in log.segments] == [12, 14, 16, 18]
     assert [offset for offset, _ in values(log)] == list(range(13, RECORDS))
-    assert not [name for name in world.names() if name.endswith(names.DELETED)]
+    assert not [name for name in env.names() if name.endswith(names.DELETED)]
 
 
 def test_the_active_segment_stays() -> None:
-    world = World()
-    log = filled(world.open(CONFIG))
+    env = Environment()
+    log = filled(env.open(CONFIG))
     log.delete_records(RECORDS)
     assert log.has_expired_segments
     assert log.delete_expired_segments(RECORDS) == RECORDS // 2 - 1
     assert not log.has_expired_segments
     log.flush_now()
-    log = world.open(CONFIG, recovery_point=0, log_start_offset=RECORDS)
+    log = env.open(CONFIG, recovery_point=0, log_start_offset=RECORDS)
     assert (log.log_start_offset, log.log_end_offset) == (RECORDS, RECORDS)
-    assert world.disk.exists(f"{DIRECTORY}/{RECORDS - 2:020d}.log")
+    assert env.disk.exists(f"{DIRECTORY}/{RECORDS - 2:020d}.log")
 
 
 # -- all logs of a broker ----------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_a_log_that_is_deleted_meanwhile_is_left_alone() -> None:
     anew = create(broker.dirs)
     broker.workers.run()
     assert (anew.log_start_offset, anew.log_end_offset) == (0, 0)
-    assert not broker.node.world.failures
+    assert not broker.node.env.failures
 
 
 def test_many_logs_are_done_in_steps() -> None:

@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from tests.unit.log.support import World, append, batch, produced, retain, values
+from tests.unit.log.support import Environment, append, batch, produced, retain, values
 
 CONFIG = LogConfig(
     segment_bytes=500, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=10
@@ -22,8 +22,8 @@ CONFIG = LogConfig(
 class Life:
     """A fixed sequence of acts, stopped by the first failure."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, env: Environment) -> None:
+        self.env = env
         self.log: PartitionLog | None = None
         self.written: list[bytes] = []
         self.flushed = 0
@@ -37,7 +37,7 @@ class Life:
             self.refused = error
 
     def _acts(self) -> Iterator[None]:
-        log = self.log = self.world.open(CONFIG)
+        log = self.log = self.env.open(CONFIG)
         for number in range(24):
             value = b"%d" % number
             data = (
@@ -56,8 +56,8 @@ class Life:
                 log.advance_high_watermark(self.flushed)
                 yield
             if number % 8 == 7:
-                retain(log, self.world.clock.ms)
-                self.world.pass_ms(10)
+                retain(log, self.env.clock.ms)
+                self.env.pass_ms(10)
                 yield
         job = log.prepare_close()
         job.run()
@@ -67,14 +67,14 @@ class Life:
 
 
 def operations_of_a_life() -> int:
-    world = World()
-    before = world.disk.operations
-    life = Life(world)
+    env = Environment()
+    before = env.disk.operations
+    life = Life(env)
     life.run()
     assert life.refused is None
     assert life.log is not None
     assert life.log.log_start_offset > 0
-    return world.disk.operations - before
+    return env.disk.operations - before
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
@@ -84,13 +84,13 @@ def test_acknowledged_and_flushed_records_survive(number: int, lasting: bool) ->
     assert total > 150
     refused = 0
     for count in range(total):
-        world = World()
-        world.disk.fail(None, number, skip=count, times=None if lasting else 1, written=count % 90)
-        life = Life(world)
+        env = Environment()
+        env.disk.fail(None, number, skip=count, times=None if lasting else 1, written=count % 90)
+        life = Life(env)
         life.run()
-        refused += life.refused is not None or bool(world.failures)
-        world.disk.crash(lambda path, unsynced, count=count: count * 7 % (unsynced + 1))
-        log = world.open(CONFIG)
+        refused += life.refused is not None or bool(env.failures)
+        env.disk.crash(lambda path, unsynced, count=count: count * 7 % (unsynced + 1))
+        log = env.open(CONFIG)
         found = dict(values(log))
         for offset in range(log.log_start_offset, life.flushed):
             assert found[offset] == life.written[offset], (count, offset)
@@ -102,15 +102,15 @@ def test_acknowledged_and_flushed_records_survive(number: int, lasting: bool) ->
 
 @pytest.mark.parametrize("written", [0, 1, 60, 1_000])
 def test_a_failed_append_leaves_the_log_as_it_was(written: int) -> None:
-    world = World()
-    log = world.open(CONFIG)
+    env = Environment()
+    log = env.open(CONFIG)
     append(log, produced(1, 0, 0))
     size = log.size_bytes
-    world.disk.fail("append", errno.ENOSPC, written=written)
+    env.disk.fail("append", errno.ENOSPC, written=written)
     with pytest.raises(OSError):
         append(log, produced(1, 0, 1))
     assert (log.log_end_offset, log.size_bytes) == (1, size)
-    assert world.disk.size(log.segments.active.path(".log")) == size
+    assert env.disk.size(log.segments.active.path(".log")) == size
     assert log.producers.entries[1].last_sequence == 0
     assert not log.failed
     assert append(log, produced(1, 0, 1)) == 1
@@ -118,30 +118,30 @@ def test_a_failed_append_leaves_the_log_as_it_was(written: int) -> None:
 
 
 def test_torn_bytes_that_cannot_be_removed_take_the_log_offline() -> None:
-    world = World()
-    log = world.open(CONFIG)
+    env = Environment()
+    log = env.open(CONFIG)
     append(log, batch())
-    world.disk.fail("append", errno.ENOSPC, written=30)
-    world.disk.fail("truncate", errno.EIO)
+    env.disk.fail("append", errno.ENOSPC, written=30)
+    env.disk.fail("truncate", errno.EIO)
     with pytest.raises(OSError):
         append(log, batch())
     assert log.failed
     with pytest.raises(ApiError) as caught:
         append(log, batch())
     assert caught.value.error is Error.KAFKA_STORAGE_ERROR
-    assert len(values(world.open(CONFIG))) == 1
+    assert len(values(env.open(CONFIG))) == 1
 
 
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
-    world = World()
-    log = world.open(CONFIG)
+    env = Environment()
+    log = env.open(CONFIG)
     append(log, batch(size=100))
-    world.disk.capacity = 450
+    env.disk.capacity = 450
     append(log, batch(size=100))
     with pytest.raises(OSError) as caught:
         append(log, batch(size=100))
     assert caught.value.errno == errno.ENOSPC
     count = log.log_end_offset
-    world.disk.capacity = None
+    env.disk.capacity = None
     append(log, batch(size=100))
     assert len(values(log)) == count + 1

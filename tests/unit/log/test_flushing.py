@@ -1,4 +1,4 @@
-"""Flushes: what is durable when, who is told, what a failure costs.
+"""Flushes: what is durable when, which promises complete, what a failure costs.
 
 Method: workers that wait for the test to let them run, and a disk that forgets what is unsynced.
 """
@@ -10,22 +10,22 @@ from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from tests.unit.log.support import (
     DIRECTORY,
+    Environment,
     QueuedWorkers,
-    World,
     append,
     batch,
     values,
 )
 
 
-def queued() -> tuple[World, QueuedWorkers]:
+def queued() -> tuple[Environment, QueuedWorkers]:
     workers = QueuedWorkers()
-    return World(workers=workers), workers
+    return Environment(workers=workers), workers
 
 
 def test_a_flush_makes_what_was_appended_durable() -> None:
-    world, workers = queued()
-    log = world.open()
+    env, workers = queued()
+    log = env.open()
     append(log, batch(3))
     flushed = log.flush()
     append(log, batch(2))
@@ -34,15 +34,15 @@ def test_a_flush_makes_what_was_appended_durable() -> None:
     workers.run()
     assert flushed.value is None
     assert log.recovery_point == 3
-    world.disk.crash()
-    reopened = world.open()
+    env.disk.crash()
+    reopened = env.open()
     assert reopened.log_end_offset >= 3
     assert reopened.epochs.entries == ((0, 0),)
 
 
 def test_requests_during_a_flush_share_the_next_one() -> None:
-    world, workers = queued()
-    log = world.open()
+    env, workers = queued()
+    log = env.open()
     append(log, batch())
     first = log.flush()
     append(log, batch())
@@ -58,141 +58,141 @@ def test_requests_during_a_flush_share_the_next_one() -> None:
 
 
 def test_a_roll_flushes_what_it_seals() -> None:
-    world, workers = queued()
-    log = world.open(LogConfig(segment_bytes=140))
+    env, workers = queued()
+    log = env.open(LogConfig(segment_bytes=140))
     for _ in range(3):
         append(log, batch(size=60))
     workers.run()
     assert log.recovery_point == 2
-    world.disk.crash()
-    assert world.open(LogConfig(segment_bytes=140), recovery_point=2).log_end_offset == 2
+    env.disk.crash()
+    assert env.open(LogConfig(segment_bytes=140), recovery_point=2).log_end_offset == 2
 
 
-def test_a_new_logs_folder_and_topic_id_are_durable_with_the_first_flush() -> None:
-    world, workers = queued()
-    log = world.open()
+def test_a_new_logs_directory_and_topic_id_are_durable_with_the_first_flush() -> None:
+    env, workers = queued()
+    log = env.open()
     append(log, batch())
     log.flush()
     workers.run()
-    world.disk.crash()
-    assert "partition.metadata" in world.names()
-    assert world.disk.read_bytes(f"{DIRECTORY}/partition.metadata").startswith(b"version: 0")
+    env.disk.crash()
+    assert "partition.metadata" in env.names()
+    assert env.disk.read_bytes(f"{DIRECTORY}/partition.metadata").startswith(b"version: 0")
 
 
 def test_a_failed_fsync_takes_the_log_offline() -> None:
-    world, workers = queued()
-    log = world.open()
+    env, workers = queued()
+    log = env.open()
     append(log, batch())
-    world.disk.fail("sync", errno.EIO)
+    env.disk.fail("sync", errno.EIO)
     first, second = log.flush(), log.flush()
     workers.run()
     assert isinstance(first.value, OSError)
     assert isinstance(second.value, OSError)
     assert log.failed
-    assert [failed for failed, _ in world.failures] == [log]
+    assert [failed for failed, _ in env.failures] == [log]
     assert log.recovery_point == 0
-    assert world.disk.open_files == 0
+    assert env.disk.open_files == 0
 
 
 def test_a_failure_to_prepare_is_a_failure_too() -> None:
-    world, _ = queued()
-    log = world.open()
+    env, _ = queued()
+    log = env.open()
     append(log, batch())
-    world.disk.fail("open", errno.EMFILE, path="leader-epoch")
+    env.disk.fail("open", errno.EMFILE, path="leader-epoch")
     assert isinstance(log.flush().value, OSError)
     assert log.failed
-    assert world.disk.open_files == 0
+    assert env.disk.open_files == 0
 
 
-def test_a_folder_renamed_meanwhile_does_no_harm() -> None:
-    """KAFKA-15391, KAFKA-13403, KAFKA-5099: and nothing is written into a new folder's files."""
-    world, workers = queued()
-    log = world.open()
+def test_a_flush_survives_a_rename_of_the_directory() -> None:
+    """KAFKA-15391, KAFKA-13403, KAFKA-5099: nothing is written into a new directory's files."""
+    env, workers = queued()
+    log = env.open()
     append(log, batch(), epoch=3)
     flushed = log.flush()
-    world.disk.rename(DIRECTORY, "/data/gone-delete")
+    env.disk.rename(DIRECTORY, "/data/gone-delete")
     log.moved("/data/gone-delete")
-    successor = world.open()
+    successor = env.open()
     workers.run()
     assert flushed.value is None
     assert not log.failed
-    assert "leader-epoch-checkpoint" not in world.names()
+    assert "leader-epoch-checkpoint" not in env.names()
     assert successor.epochs.entries == ()
 
 
-def test_a_deleted_folder_does_no_harm_either() -> None:
-    world, workers = queued()
-    log = world.open()
+def test_a_flush_survives_a_deletion_of_the_directory() -> None:
+    env, workers = queued()
+    log = env.open()
     append(log, batch())
     flushed = log.flush()
-    world.disk.rmtree(DIRECTORY)
+    env.disk.rmtree(DIRECTORY)
     workers.run()
     assert flushed.value is None
 
 
-def test_flush_messages_and_flush_ms_say_when() -> None:
-    world, workers = queued()
-    log = world.open(LogConfig(flush_messages=3, flush_ms=100))
-    infos = [log.append_as_leader(batch(), leader_epoch=0, now_ms=world.clock.ms) for _ in range(4)]
+def test_flush_messages_and_flush_ms() -> None:
+    env, workers = queued()
+    log = env.open(LogConfig(flush_messages=3, flush_ms=100))
+    infos = [log.append_as_leader(batch(), leader_epoch=0, now_ms=env.clock.ms) for _ in range(4)]
     assert [info.flush_due for info in infos] == [False, False, True, True]
-    assert not log.needs_flush(world.clock.ms + 99)
-    assert log.needs_flush(world.clock.ms + 100)
+    assert not log.needs_flush(env.clock.ms + 99)
+    assert log.needs_flush(env.clock.ms + 100)
     log.flush()
     workers.run()
-    assert not log.needs_flush(world.clock.ms + 1_000)
+    assert not log.needs_flush(env.clock.ms + 1_000)
     assert not log.append_as_leader(batch(), leader_epoch=0, now_ms=0).flush_due
 
 
 def test_flushing_on_the_callers_thread() -> None:
-    world, _ = queued()
-    log = world.open()
+    env, _ = queued()
+    log = env.open()
     append(log, batch(4))
     log.flush_now()
     assert log.recovery_point == 4
-    world.disk.crash()
-    assert len(values(world.open())) == 4
+    env.disk.crash()
+    assert len(values(env.open())) == 4
 
 
 def test_files_are_closed_again_after_a_flush() -> None:
-    world, workers = queued()
-    world.open_files_max = 1
-    log = world.open(LogConfig(segment_bytes=140))
+    env, workers = queued()
+    env.open_files_max = 1
+    log = env.open(LogConfig(segment_bytes=140))
     for _ in range(5):
         append(log, batch(size=60))
         log.flush()
         workers.run()
     log.close()
-    assert world.disk.open_files == 0
+    assert env.disk.open_files == 0
 
 
 def test_a_flush_beside_one_under_way_covers_what_that_one_has() -> None:
     """Else a clean shutdown could vouch for what a slow worker has not synced yet."""
-    world, workers = queued()
-    log = world.open()
+    env, workers = queued()
+    log = env.open()
     append(log, batch(), epoch=2)
     slow = log.flush()
     job = log.prepare_close()
     job.run()
     job.release(failed=False)
     log.flushed(job)
-    world.disk.crash()
-    reopened = world.open(clean=True)
+    env.disk.crash()
+    reopened = env.open(clean=True)
     assert reopened.log_end_offset == 1
     assert reopened.epochs.entries == ((2, 0),)
     workers.run()
     assert slow.done
     log.close()
-    assert "partition.metadata" in world.names()
+    assert "partition.metadata" in env.names()
 
 
 def test_a_log_that_is_let_go_is_freed_without_a_search_for_cycles() -> None:
     """Thousands of deleted logs would hold up the loop for a tenth of a second and more."""
-    world, workers = queued()
+    env, workers = queued()
     gc.collect()
     gc.disable()
     try:
         before = logs_alive()
-        log = world.open()
+        log = env.open()
         append(log, batch(3))
         flushed = log.flush()
         workers.run()

@@ -3,7 +3,7 @@
 Law: after any history of creations, appends, flushes, deletions, checkpoints, kills and power
 losses, an open log holds a run of its own incarnation's records from its own start on, nothing
 that was flushed is missing, its high watermark and cleanness are no further than its own ever
-were; what was deleted never opens again, and in the end only folders of living topics are left.
+were; what was deleted never opens again, and in the end only directories of live topics are left.
 Method: hypothesis plays histories against a broker's directories on the simulator's disk, whose
 power losses keep any part of what was not synced. Background work runs when the history says.
 """
@@ -20,11 +20,11 @@ from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict, read_topic_id
 from ottla.log.log_dirs import LogDirs
 from ottla.log.meta_properties import MetaProperties, encode_meta_properties
-from ottla.log.names import parse_folder_name
+from ottla.log.names import parse_partition_dir_name
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_deletion import remove_replicas
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import QueuedWorkers, World, append, batch, values
+from tests.unit.log.support import Environment, QueuedWorkers, append, batch, values
 
 PATHS = ("/d1", "/d2")
 NAMES = ("a", "b")
@@ -44,14 +44,14 @@ class Incarnation:
 
 
 class Story:
-    """A broker's directories through several lives, and what the metadata says meanwhile."""
+    """A broker's directories over several restarts, and the metadata at each time."""
 
     def __init__(self, random: Random, *, ledger: bool) -> None:
         self.random = random
         self.ledger = ledger
         self.workers = QueuedWorkers()
-        self.world = World(workers=self.workers)
-        self.disk = self.world.disk = SimDisk(now_ms=self.world.clock.now_ms)
+        self.env = Environment(workers=self.workers)
+        self.disk = self.env.disk = SimDisk(now_ms=self.env.clock.now_ms)
         for number, path in enumerate(PATHS, start=1):
             self.disk.mkdir(path)
             properties = MetaProperties(
@@ -64,14 +64,14 @@ class Story:
         self.born = 0
         self.start()
 
-    # --- lives ---
+    # --- restarts ---
 
     def start(self) -> None:
         self.dirs = LogDirs(
             self.disk,
             self.workers,
-            self.world.clock,
-            self.world.timers,
+            self.env.clock,
+            self.env.timers,
             PATHS,
             delete_delay_ms=1_000,
         )
@@ -92,7 +92,7 @@ class Story:
 
     def end_life(self, *, power: bool) -> None:
         self.workers.queue.clear()
-        self.world.timers = Timers()
+        self.env.timers = Timers()
         if power:
             self.disk.lose_power(self.random)
         else:
@@ -145,16 +145,16 @@ class Story:
 
     def crowd(self, _name: str) -> None:
         """So many others go in this very turn that deletions are put off."""
-        departures = self.dirs._departures
-        departures._step_left = 0
-        if departures._step is None:
-            departures._arm()
+        async_delete = self.dirs._async_delete
+        async_delete._step_left = 0
+        if async_delete._step is None:
+            async_delete._arm()
 
     def order(self, _name: str) -> None:
         """Have all that ever went proven gone, as the controller's orders do."""
         ended = remove_replicas(self.dirs, [(topic_id, 0) for topic_id in self.dead])
         for _ in range(2):  # What is only found then is written of after that.
-            self.world.pass_ms(1)
+            self.env.pass_ms(1)
             self.workers.run()
         assert set(ended.value.values()) <= {None}
 
@@ -206,7 +206,7 @@ class Story:
         self.workers.run(self.random.randrange(1, 4))
 
     def pass_time(self, _name: str) -> None:
-        self.world.pass_ms(self.random.choice((0, 1, 1_000)))
+        self.env.pass_ms(self.random.choice((0, 1, 1_000)))
 
     def kill(self, _name: str) -> None:
         self.end_life(power=False)
@@ -219,23 +219,23 @@ class Story:
     def finish(self) -> None:
         self.kill("")
         for _ in range(3):
-            self.world.pass_ms(1_000)
+            self.env.pass_ms(1_000)
             self.workers.run()
         assert not self.dirs.offline_dirs
         folders = [
             (name, read_topic_id(self.disk, f"{path}/{name}"))
             for path in PATHS
             for name in self.disk.listdir(path)
-            if parse_folder_name(name) is not None
+            if parse_partition_dir_name(name) is not None
         ]
         living = sorted((f"{name}-0", topic.topic_id) for name, topic in self.alive.items())
         assert sorted(each for each in folders if each in living) == living
         for name, topic_id in folders:
-            # A power loss can take the id from a folder that was never flushed: nobody's.
+            # A power loss can take the topic id of a directory that was never flushed.
             is_nobodys = topic_id is None or (topic_id in self.dead and not self.ledger)
             assert (name, topic_id) in living or (name.endswith("-stray") and is_nobodys)
         for directory in self.dirs.dirs:
-            assert directory.stale == {}
+            assert directory.stale_entries == {}
 
 
 STEPS = (
@@ -268,7 +268,7 @@ STEPS = (
         st.tuples(st.sampled_from(STEPS), st.sampled_from(NAMES)), min_size=3, max_size=40
     ),
 )
-def test_no_topic_ever_meets_the_records_of_another_one_of_its_name(
+def test_a_topic_never_gets_records_of_a_former_topic_of_its_name(
     random: Random, ledger: bool, history: list[tuple[object, str]]
 ) -> None:
     story = Story(random, ledger=ledger)

@@ -74,15 +74,15 @@ def test_unreadable_properties_are_a_broken_disk() -> None:
 
 def test_the_clean_marker_counts_once() -> None:
     disk = formatted()
-    directory(disk).write_clean_marker(77)
+    directory(disk).write_clean_shutdown_file(77)
     assert disk.read_bytes("/logs/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}'
     disk.crash()
     first = directory(disk)
-    first.take_clean_marker()
+    first.take_clean_shutdown_file()
     assert (first.was_clean, first.previous_epoch) == (True, 77)
     disk.crash()
     second = directory(disk)
-    second.take_clean_marker()
+    second.take_clean_shutdown_file()
     assert (second.was_clean, second.previous_epoch) == (False, -1)
 
 
@@ -103,7 +103,7 @@ def test_a_failed_checkpoint_is_reported() -> None:
     assert len(failures) == 1
 
 
-def test_writes_of_one_file_do_not_overtake_each_other_nor_pile_up() -> None:
+def test_writes_of_one_file_are_ordered_and_coalesced() -> None:
     disk, workers = formatted(), QueuedWorkers()
     write = CoalescedWrite(disk, workers, "/logs/a", lambda error: None, lambda: None)
     first = write.write(lambda: b"1")

@@ -88,7 +88,7 @@ def test_a_crash_is_no_clean_shutdown_even_after_one(node: Node) -> None:
     assert [log.log_end_offset for log in found.logs] == [2]
 
 
-def test_a_folder_keeps_its_topic_id_if_its_first_life_never_flushed(node: Node) -> None:
+def test_a_log_keeps_its_topic_id_if_it_was_never_flushed_before_a_crash(node: Node) -> None:
     """A kill, a flush in the next life, a power loss: the log was a stray's, without its id."""
     dirs, _ = node.start()
     append(create(dirs), batch())
@@ -128,7 +128,7 @@ def test_the_recovery_point_spares_what_was_flushed(node: Node) -> None:
     }
 
 
-def test_deleted_logs_are_gone_at_once_and_their_folders_later(node: Node) -> None:
+def test_deleted_logs_are_gone_at_once_and_their_directories_later(node: Node) -> None:
     dirs, _ = node.start()
     log = create(dirs)
     append(log, batch())
@@ -194,7 +194,7 @@ def test_checkpoints_are_rewritten_once_for_many_deletions(node: Node, count: in
     assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n0\n"
 
 
-def test_deleting_during_a_flush_takes_no_directory_down() -> None:
+def test_deleting_during_a_flush_takes_no_directory_offline() -> None:
     """KAFKA-15391, KAFKA-13403, KAFKA-5099."""
     workers = QueuedWorkers()
     node = Node(workers)
@@ -212,7 +212,7 @@ def test_deleting_during_a_flush_takes_no_directory_down() -> None:
     assert not node.disk.exists("/d1/t-0/leader-epoch-checkpoint")
 
 
-def test_a_folder_that_vanished_counts_as_deleted(node: Node) -> None:
+def test_a_vanished_directory_counts_as_deleted(node: Node) -> None:
     dirs, _ = node.start()
     create(dirs)
     node.disk.rmtree("/d1/t-0")
@@ -228,9 +228,7 @@ def test_a_second_node_is_refused(node: Node) -> None:
 
 
 def test_a_refusal_gives_the_locks_back(node: Node) -> None:
-    dirs = LogDirs(
-        node.disk, node.world.workers, node.world.clock, node.world.timers, ["/d1", "/d2"]
-    )
+    dirs = LogDirs(node.disk, node.env.workers, node.env.clock, node.env.timers, ["/d1", "/d2"])
     with pytest.raises(DirectoryRefused):
         dirs.acquire(node_id=2, cluster_id="c")
     dirs.acquire(node_id=1, cluster_id="c")
@@ -270,7 +268,7 @@ def test_a_note_under_way_when_its_directory_fails_does_not_vouch_for_it() -> No
     assert [node.disk.exists(f"{path}/{names.RUNNING}") for path in ("/d1", "/d2")] == [False, True]
 
 
-def test_the_one_who_notices_is_told_what_is_lost(node: Node) -> None:
+def test_fail_returns_the_lost_logs_without_a_callback(node: Node) -> None:
     dirs, _ = node.start()
     logs = [create(dirs, partition=partition) for partition in (0, 1, 2)]
     dirs.on_offline = lambda directory, lost: pytest.fail("told twice")
@@ -288,14 +286,14 @@ def test_a_log_that_cannot_be_made_takes_its_directory_along(node: Node) -> None
     node.disk.fail("append", errno.ENOSPC, path="/d2")
     with pytest.raises(OSError):
         create(dirs, partition=1)
-    assert told == [], "its caller is in the midst of something"
+    assert told == [], "the caller is applying a metadata update"
     node.pass_ms(0)
     assert [directory.path for directory in told] == ["/d2"]
     assert create(dirs, partition=1).directory == "/d1/t-1"
     append(kept, batch())
 
 
-def test_a_lost_partition_does_not_begin_from_nothing_elsewhere(node: Node) -> None:
+def test_an_offline_partition_is_not_created_elsewhere(node: Node) -> None:
     """KAFKA-16157 and KAFKA-16234, both ways: by id, not by name; and only what was there."""
     dirs, _ = node.start()
     log = create(dirs)
@@ -310,7 +308,9 @@ def test_a_lost_partition_does_not_begin_from_nothing_elsewhere(node: Node) -> N
         dirs.get_or_create("t", TOPIC_ID, 2, CONFIG, directory_id=IDS[0])
 
 
-def test_a_lost_partition_that_is_moved_away_and_back_does_not_begin_elsewhere(node: Node) -> None:
+def test_an_offline_partition_that_is_reassigned_away_and_back_is_not_created_elsewhere(
+    node: Node,
+) -> None:
     """The next start, with the directory mended, found two copies and refused to go on."""
     dirs, _ = node.start()
     log = create(dirs)
@@ -326,7 +326,9 @@ def test_a_lost_partition_that_is_moved_away_and_back_does_not_begin_elsewhere(n
 
 
 @pytest.mark.parametrize("told", [{"is_new": False}, {"directory_id": IDS[0]}])
-def test_nor_does_one_that_a_start_could_not_find(node: Node, told: dict[str, Any]) -> None:
+def test_a_partition_that_a_start_could_not_find_is_not_created_elsewhere(
+    node: Node, told: dict[str, Any]
+) -> None:
     dirs, _ = node.start()
     create(dirs)
     node.stop(dirs)
@@ -337,7 +339,7 @@ def test_nor_does_one_that_a_start_could_not_find(node: Node, told: dict[str, An
             dirs.get_or_create("t", TOPIC_ID, 0, CONFIG, **how)
         dirs.delete("t", 0)
     assert dirs.get_or_create("t", OTHER_ID, 0, CONFIG).directory == "/d2/t-0"
-    assert dirs.lost_ids("t", 0) == {TOPIC_ID}
+    assert dirs.offline_topic_ids("t", 0) == {TOPIC_ID}
 
 
 def test_a_directory_that_cannot_be_read_at_start_is_offline(node: Node) -> None:
@@ -424,7 +426,7 @@ def test_a_failed_rename_is_the_callers_to_handle(node: Node) -> None:
     assert dirs.fail(log, OSError(errno.EIO, "broken")) == [log]
 
 
-def test_a_log_that_is_shortened_writes_its_checkpoints(node: Node) -> None:
+def test_a_truncation_writes_the_checkpoints(node: Node) -> None:
     dirs, _ = node.start()
     log = create(dirs)
     append(log, batch(3))
@@ -456,7 +458,7 @@ def test_each_checkpoint_by_itself(node: Node) -> None:
 
 
 def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) -> None:
-    """Its folder stays, with its name and what the checkpoints say; its directory goes on."""
+    """Its directory keeps its name and checkpoint entries; the log directory stays online."""
     dirs, _ = node.start()
     for partition in range(3):
         append(create(dirs, partition=partition), batch())
@@ -465,7 +467,7 @@ def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) 
     log.flush()
     node.run()
     log.advance_high_watermark(1)
-    dirs.hold_back(log, OSError(errno.EBADMSG, "damaged", log.directory))
+    dirs.take_log_offline(log, OSError(errno.EBADMSG, "damaged", log.directory))
     assert (dirs.get("t", 0), log.failed, len(dirs.online_dirs)) == (None, True, 2)
     with pytest.raises(NameTaken, match="damaged"):
         create(dirs)
@@ -482,7 +484,7 @@ def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) 
 def test_a_log_that_is_held_back_can_be_deleted(node: Node) -> None:
     dirs, _ = node.start()
     log = create(dirs)
-    dirs.hold_back(log, OSError(errno.EBADMSG, "damaged", log.directory))
+    dirs.take_log_offline(log, OSError(errno.EBADMSG, "damaged", log.directory))
     removed = remove_replicas(dirs, [(TOPIC_ID, 0)], {TOPIC_ID: "t"})
     node.run()
     node.pass_ms(100)

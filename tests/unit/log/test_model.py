@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.names import SNAPSHOT, parse_segment_name
-from tests.unit.log.support import World, append, batch, offset_for_timestamp, retain, values
+from tests.unit.log.support import Environment, append, batch, offset_for_timestamp, retain, values
 
 CONFIG = LogConfig(
     segment_bytes=900,
@@ -45,8 +45,8 @@ class LogModel(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.world = World()
-        self.log = self.world.open(CONFIG)
+        self.env = Environment()
+        self.log = self.env.open(CONFIG)
         self.entries: list[Entry] = []
         self.start = 0
         self.end = 0
@@ -64,7 +64,7 @@ class LogModel(RuleBasedStateMachine):
     def append(self, count: int, size: int, later: int) -> None:
         bodies = [b"%d:" % (self.number + index) + bytes(size) for index in range(count)]
         self.number += count
-        timestamp = self.world.clock.ms + later
+        timestamp = self.env.clock.ms + later
         first = append(self.log, batch(bodies, timestamp=timestamp), epoch=self.epoch)
         assert first == self.end
         self._note(bodies, timestamp)
@@ -76,7 +76,7 @@ class LogModel(RuleBasedStateMachine):
         data = batch(bodies, producer_id=producer, producer_epoch=0, base_sequence=sequence)
         timestamp = 1_000_000
         info = self.log.append_as_leader(
-            bytes(data), leader_epoch=self.epoch, now_ms=self.world.clock.ms
+            bytes(data), leader_epoch=self.epoch, now_ms=self.env.clock.ms
         )
         assert not info.duplicate
         assert info.first_offset == self.end
@@ -84,7 +84,7 @@ class LogModel(RuleBasedStateMachine):
         self.sequences[producer] = sequence + count
         if again:
             repeated = self.log.append_as_leader(
-                bytes(data), leader_epoch=self.epoch, now_ms=self.world.clock.ms
+                bytes(data), leader_epoch=self.epoch, now_ms=self.env.clock.ms
             )
             assert repeated.duplicate
             assert repeated.first_offset == info.first_offset
@@ -103,7 +103,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(self.world.clock.ms)
+        self.log.roll(self.env.clock.ms)
         self.flushed_to = max(self.flushed_to, self.log.segments.active.base_offset)
 
     @rule()
@@ -137,8 +137,8 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(ms=st.integers(0, 2_000))
     def let_time_pass_and_retain(self, ms: int) -> None:
-        self.world.pass_ms(ms)
-        now_ms = self.world.clock.ms
+        self.env.pass_ms(ms)
+        now_ms = self.env.clock.ms
         before = self.log.log_start_offset
         deleted = retain(self.log, now_ms)
         start = self.log.log_start_offset
@@ -182,14 +182,14 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def kill_the_process(self) -> None:
-        self.world.disk.kill()
+        self.env.disk.kill()
         self._reopen(clean=False)
         assert self.log.log_end_offset == self.end
 
     @rule(keep=st.lists(st.floats(0, 1), min_size=1, max_size=3))
     def lose_power(self, keep: list[float]) -> None:
         turn = iter(range(10**9))
-        self.world.disk.crash(lambda path, count: round(count * keep[next(turn) % len(keep)]))
+        self.env.disk.crash(lambda path, count: round(count * keep[next(turn) % len(keep)]))
         self._reopen(clean=False)
         end = self.log.log_end_offset
         assert self.flushed_to <= end <= self.end
@@ -202,14 +202,14 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.log_start_offset == self.start
         assert self.log.log_end_offset == self.end
         assert values(self.log) == [(entry.offset, entry.value) for entry in self.entries]
-        assert self.world.failures == []
+        assert self.env.failures == []
 
     @invariant()
     def sizes_are_those_of_the_files(self) -> None:
         folder = self.log.directory
         sizes = [
-            self.world.disk.size(f"{folder}/{name}")
-            for name in self.world.names()
+            self.env.disk.size(f"{folder}/{name}")
+            for name in self.env.names()
             if name.endswith(".log")
         ]
         assert self.log.size_bytes == sum(sizes)
@@ -235,7 +235,7 @@ class LogModel(RuleBasedStateMachine):
 
     @invariant()
     def no_snapshot_lies_beyond_the_end(self) -> None:
-        for name in self.world.names():
+        for name in self.env.names():
             parsed = parse_segment_name(name)
             if parsed is not None and parsed[1] == SNAPSHOT:
                 assert parsed[0] <= self.end
@@ -270,7 +270,7 @@ class LogModel(RuleBasedStateMachine):
 
     def _reopen(self, *, clean: bool) -> None:
         before = self.log.log_start_offset
-        self.log = self.world.open(
+        self.log = self.env.open(
             CONFIG,
             clean=clean,
             recovery_point=self.checkpoint,

@@ -21,7 +21,7 @@ from ottla.records.columnar import decode
 from ottla.records.compression import Codec
 from ottla.records.record import read_records
 from tests.mutations import by_hand, mutated, sound
-from tests.unit.log.support import World
+from tests.unit.log.support import Environment
 
 NOW_MS = 1_700_000_000_000
 COUNT = 4_000
@@ -82,9 +82,9 @@ def read_by_all(stored: bytes, header: BatchHeader) -> int:
 @pytest.mark.parametrize("settings", CONFIGS)
 def test_what_is_stored_is_read_by_everybody(settings: str) -> None:
     config = CONFIGS[settings]
-    world = World()
-    world.clock.ms = NOW_MS
-    log = world.open(config)
+    env = Environment()
+    env.clock.ms = NOW_MS
+    log = env.open(config)
     outcomes: Counter[Any] = Counter()
     for name, data in mutated(7, COUNT if settings == "plain" else COUNT // 4, NOW_MS):
         before = log.log_end_offset
@@ -123,14 +123,14 @@ def test_what_is_stored_is_read_by_everybody(settings: str) -> None:
 
 
 def test_sound_batches_are_stored() -> None:
-    world = World()
-    log = world.open(LogConfig())
+    env = Environment()
+    log = env.open(LogConfig())
     for name, data in sound(NOW_MS).items():
         assert log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW_MS), name
 
 
 def test_what_is_made_by_hand_is_refused() -> None:
-    log = World().open(LogConfig())
+    log = Environment().open(LogConfig())
     taken = set()
     for name, data in by_hand(NOW_MS).items():
         try:

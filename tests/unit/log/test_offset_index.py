@@ -56,7 +56,7 @@ def test_only_new_entries_are_written_and_stale_ones_cut() -> None:
     assert file.size() == 24
 
 
-def test_a_truncated_and_unwritten_index_is_written_anew_where_it_changed() -> None:
+def test_write_after_truncation_rewrites_the_changed_entries() -> None:
     file = new_file()
     index = index_of([(1, 10), (2, 20)])
     index.write(file)

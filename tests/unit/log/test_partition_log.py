@@ -13,7 +13,7 @@ from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.record import iter_records
 from tests.unit.log.support import (
-    World,
+    Environment,
     append,
     batch,
     content,
@@ -46,7 +46,7 @@ def marker(producer_id: int, *, committed: bool = False, epoch: int = 0) -> byte
 
 
 def test_batches_get_offsets_and_epoch_and_nothing_else() -> None:
-    log = World().open()
+    log = Environment().open()
     sent = [bytes(batch(count, size=count * 10)) for count in (1, 3, 2)]
     infos = [log.append_as_leader(data, leader_epoch=4, now_ms=1_000_000) for data in sent]
     assert [(info.first_offset, info.last_offset) for info in infos] == [(0, 0), (1, 3), (4, 5)]
@@ -62,15 +62,15 @@ def test_batches_get_offsets_and_epoch_and_nothing_else() -> None:
     assert not infos[0].flush_due
 
 
-def test_append_time_is_told() -> None:
-    log = World().open(LogConfig(log_append_time=True))
+def test_append_returns_the_log_append_time() -> None:
+    log = Environment().open(LogConfig(log_append_time=True))
     info = log.append_as_leader(batch(timestamp=5), leader_epoch=0, now_ms=77)
     assert info.log_append_time_ms == 77
     assert offset_for_timestamp(log, 77) == (0, 77, 0)
 
 
 def test_coordinators_append_several_batches_at_once() -> None:
-    log = World().open(SMALL)
+    log = Environment().open(SMALL)
     data = b"".join(bytes(batch(2, size=100)) for _ in range(5))
     info = log.append_as_leader(data, leader_epoch=0, now_ms=0, origin="coordinator")
     assert (info.first_offset, info.last_offset, info.record_count) == (0, 9, 10)
@@ -79,7 +79,7 @@ def test_coordinators_append_several_batches_at_once() -> None:
 
 
 def test_a_duplicate_is_answered_with_its_first_offsets() -> None:
-    log = World().open()
+    log = Environment().open()
     first = log.append_as_leader(bytes(produced(1, 0, 0, 3)), leader_epoch=0, now_ms=0)
     append(log, batch())
     again = log.append_as_leader(bytes(produced(1, 0, 0, 3)), leader_epoch=0, now_ms=0)
@@ -90,8 +90,8 @@ def test_a_duplicate_is_answered_with_its_first_offsets() -> None:
 
 def test_the_general_path_and_the_plain_one_write_the_same() -> None:
     """`codec` equal to the batches' makes a log not plain, and changes nothing else."""
-    plain = World().open(LogConfig(segment_bytes=2_000))
-    general = World().open(LogConfig(segment_bytes=2_000, codec=Codec.NONE))
+    plain = Environment().open(LogConfig(segment_bytes=2_000))
+    general = Environment().open(LogConfig(segment_bytes=2_000, codec=Codec.NONE))
     for number in range(60):
         data = bytes(produced(number % 3, 0, number // 3, size=number))
         answers = [
@@ -108,39 +108,39 @@ def test_the_general_path_and_the_plain_one_write_the_same() -> None:
 
 
 def test_segments_roll_by_size_and_hold_whole_batches() -> None:
-    world = World()
-    log = world.open(SMALL)
+    env = Environment()
+    log = env.open(SMALL)
     size = len(batch(size=130))
     for _ in range(12):
         append(log, batch(size=130))
     per_segment = 600 // size
     assert [segment.base_offset for segment in log.segments] == list(range(0, 12, per_segment))
     assert all(segment.size <= 600 for segment in log.segments)
-    assert [name for name in world.names() if name.endswith(".snapshot")] == [
+    assert [name for name in env.names() if name.endswith(".snapshot")] == [
         f"{base:020d}.snapshot" for base in range(per_segment, 12, per_segment)
     ]
 
 
 def test_segments_roll_by_the_producers_time() -> None:
-    log = World().open(LogConfig(segment_ms=100, timestamp_after_max_ms=2**62))
+    log = Environment().open(LogConfig(segment_ms=100, timestamp_after_max_ms=2**62))
     for timestamp in (1_000, 1_100, 1_101, 900, 1_202):
         append(log, batch(timestamp=timestamp))
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
 
 
 def test_segments_without_timestamps_roll_by_the_wall_clock() -> None:
-    world = World()
-    log = world.open(LogConfig(segment_ms=100))
+    env = Environment()
+    log = env.open(LogConfig(segment_ms=100))
     append(log, batch(timestamp=-1))
-    world.clock.ms += 100
+    env.clock.ms += 100
     append(log, batch(timestamp=-1))
-    world.clock.ms += 1
+    env.clock.ms += 1
     append(log, batch(timestamp=-1))
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
 def test_segments_roll_when_an_index_is_full() -> None:
-    log = World().open(LogConfig(segment_index_bytes=24, index_interval_bytes=0))
+    log = Environment().open(LogConfig(segment_index_bytes=24, index_interval_bytes=0))
     for number in range(9):
         append(log, batch(timestamp=number))
     # Three offsets fit, and one timestamp beside the last: the second batch brings the first entry.
@@ -148,7 +148,7 @@ def test_segments_roll_when_an_index_is_full() -> None:
 
 
 def test_segments_roll_where_offsets_would_not_fit_32_bits() -> None:
-    log = World().open()
+    log = Environment().open()
     near = stamped(batch(), 5)
     far = stamped(batch(), 2**31)
     farther = stamped(batch(), 2**33)
@@ -160,7 +160,7 @@ def test_segments_roll_where_offsets_would_not_fit_32_bits() -> None:
 
 
 def test_followers_keep_offsets_and_epochs() -> None:
-    log = World().open()
+    log = Environment().open()
     first, second, third = stamped(batch(2), 3, 1), stamped(batch(), 5, 1), stamped(batch(3), 9, 4)
     info = log.append_as_follower(first + second + third[:-1], now_ms=0)
     assert (info.first_offset, info.last_offset, info.record_count) == (3, 5, 3)
@@ -173,7 +173,7 @@ def test_followers_keep_offsets_and_epochs() -> None:
 
 
 def test_followers_refuse_what_does_not_follow() -> None:
-    log = World().open()
+    log = Environment().open()
     log.append_as_follower(stamped(batch(2), 3), now_ms=0)
     for data in (stamped(batch(), 4), stamped(batch(), 7) + stamped(batch(), 7)):
         with pytest.raises(UnexpectedOffset):
@@ -188,7 +188,7 @@ def test_followers_refuse_what_does_not_follow() -> None:
 
 @pytest.mark.parametrize("limit", [1, 70, 100, 10_000])
 def test_reads_of_every_offset_with_every_limit(limit: int) -> None:
-    log = World().open(SMALL)
+    log = Environment().open(SMALL)
     for number in range(20):
         append(log, batch(1 + number % 3, size=20))
     everything = content(log)
@@ -217,7 +217,7 @@ def test_reads_of_every_offset_with_every_limit(limit: int) -> None:
 
 
 def test_reads_stop_at_the_upper_bound() -> None:
-    log = World().open(SMALL)
+    log = Environment().open(SMALL)
     for _ in range(20):
         append(log, batch(2, size=20))
     for upper in range(0, 41, 2):
@@ -229,7 +229,7 @@ def test_reads_stop_at_the_upper_bound() -> None:
 
 
 def test_reads_outside_are_refused() -> None:
-    log = World().open()
+    log = Environment().open()
     append(log, batch(3))
     log.advance_high_watermark(3)
     log.delete_records(2)
@@ -241,7 +241,7 @@ def test_reads_outside_are_refused() -> None:
 
 
 def test_reads_pass_over_gaps() -> None:
-    log = World().open(LogConfig(segment_bytes=200, timestamp_after_max_ms=2**62))
+    log = Environment().open(LogConfig(segment_bytes=200, timestamp_after_max_ms=2**62))
     for offset in (0, 10, 50, 100):
         log.append_as_follower(stamped(batch(size=60), offset), now_ms=0)
     assert len(log.segments) == 4
@@ -252,22 +252,22 @@ def test_reads_pass_over_gaps() -> None:
 
 
 def test_a_slice_survives_the_deletion_of_its_segment() -> None:
-    world = World()
-    log = world.open(LogConfig(segment_bytes=140, retention_ms=10))
+    env = Environment()
+    log = env.open(LogConfig(segment_bytes=140, retention_ms=10))
     append(log, batch(size=60))
     append(log, batch(size=60))
     log.advance_high_watermark(2)
     found = log.read(0, max_bytes=1_000, upper_bound=2)
-    world.clock.ms += 11
-    retain(log, world.clock.ms)
-    world.pass_ms(60_000)
+    env.clock.ms += 11
+    retain(log, env.clock.ms)
+    env.pass_ms(60_000)
     assert log.log_start_offset == 2
     assert parse_header(found.slices[0].read()).base_offset == 0
     found.slices[0].release()
 
 
 def test_lookups_by_time() -> None:
-    log = World().open(LogConfig(segment_bytes=400, index_interval_bytes=50))
+    log = Environment().open(LogConfig(segment_bytes=400, index_interval_bytes=50))
     assert offset_for_timestamp(log, 0) is None
     assert max_timestamp_offset(log) is None
     for base in range(0, 100, 10):
@@ -290,7 +290,7 @@ def test_lookups_by_time() -> None:
 
 
 def test_the_high_watermark_never_goes_back_nor_beyond_the_end() -> None:
-    log = World().open()
+    log = Environment().open()
     append(log, batch(5))
     assert log.advance_high_watermark(3)
     assert not log.advance_high_watermark(2)
@@ -300,7 +300,7 @@ def test_the_high_watermark_never_goes_back_nor_beyond_the_end() -> None:
 
 
 def test_the_last_stable_offset_and_aborted_transactions() -> None:
-    log = World().open(LogConfig(segment_bytes=400))
+    log = Environment().open(LogConfig(segment_bytes=400))
     append(log, batch(2))
     append(log, produced(1, 0, 0, 2, transactional=True))
     append(log, produced(2, 0, 0, 1, transactional=True))
@@ -325,7 +325,7 @@ def test_the_last_stable_offset_and_aborted_transactions() -> None:
 
 
 def test_record_deletion() -> None:
-    log = World().open()
+    log = Environment().open()
     append(log, batch(5))
     log.advance_high_watermark(4)
     for offset in (5, -2):
@@ -339,7 +339,7 @@ def test_record_deletion() -> None:
 
 
 def test_a_closed_log_refuses_everything() -> None:
-    log = World().open()
+    log = Environment().open()
     append(log, batch())
     log.close()
     for attempt in (
@@ -362,8 +362,8 @@ def test_a_closed_log_refuses_everything() -> None:
 
 
 def test_epochs_and_producers() -> None:
-    world = World()
-    log = world.open(LogConfig(producer_id_expiration_ms=100))
+    env = Environment()
+    log = env.open(LogConfig(producer_id_expiration_ms=100))
     append(log, batch(), epoch=1)
     log.assign_epoch(5)
     assert log.epoch_end_offset(1) == (1, 1)
@@ -376,40 +376,40 @@ def test_epochs_and_producers() -> None:
 
 
 @pytest.mark.parametrize("role", ["plain", "checked", "follower"])
-def test_a_producer_of_historic_data_is_known_for_as_long_as_any(role: str) -> None:
+def test_a_producer_of_historic_data_does_not_expire_early(role: str) -> None:
     """Batches of a year ago: the producer was forgotten at the next look, and a retry landed."""
-    world = World()
-    log = world.open(LogConfig(producer_id_expiration_ms=100))
-    data = produced(9, 0, 0, timestamp=world.clock.ms - 365 * 24 * 3_600_000)
+    env = Environment()
+    log = env.open(LogConfig(producer_id_expiration_ms=100))
+    data = produced(9, 0, 0, timestamp=env.clock.ms - 365 * 24 * 3_600_000)
     if role == "follower":
-        log.append_as_follower(data, now_ms=world.clock.ms)
+        log.append_as_follower(data, now_ms=env.clock.ms)
     else:
         append(log, data, origin="client" if role == "plain" else "coordinator")
-    assert log.expire_producers(world.clock.ms + 99) == 0
+    assert log.expire_producers(env.clock.ms + 99) == 0
     append(log, data)
     assert log.log_end_offset == 1
-    assert log.expire_producers(world.clock.ms + 100) == 1
+    assert log.expire_producers(env.clock.ms + 100) == 1
 
 
 def test_a_truncation_forgets_no_producer_and_makes_none_younger() -> None:
-    world = World()
-    log = world.open(LogConfig(producer_id_expiration_ms=100))
+    env = Environment()
+    log = env.open(LogConfig(producer_id_expiration_ms=100))
     append(log, produced(1, 0, 0, timestamp=0))
-    world.clock.ms += 60
+    env.clock.ms += 60
     append(log, produced(2, 0, 0, timestamp=0))
     append(log, batch())
     log.truncate_to(2)
-    assert log.expire_producers(world.clock.ms + 39) == 0
-    assert log.expire_producers(world.clock.ms + 40) == 1
+    assert log.expire_producers(env.clock.ms + 39) == 0
+    assert log.expire_producers(env.clock.ms + 40) == 1
     assert [entry.producer_id for entry in log.producer_states()] == [2]
 
 
 def test_files_are_bounded() -> None:
-    world = World(open_files_max=5)
-    log = world.open(SMALL)
+    env = Environment(open_files_max=5)
+    log = env.open(SMALL)
     for _ in range(60):
         append(log, batch(size=130))
     assert len(log.segments) > 10
     assert len(values(log)) == 60
     # A flush holds pins, and recovery opens one file beside the cache.
-    assert world.disk.open_files_max <= 5 + 6
+    assert env.disk.open_files_max <= 5 + 6

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.log.producer_replay import (
     Extent,
-    date_producers,
+    estimate_append_times,
     list_snapshots,
     prune_snapshots,
     rebuild_producers,
@@ -75,7 +75,7 @@ def test_damaged_batches_end_the_replay() -> None:
 
 
 def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> None:
-    """Of a batch that is gone the first segment tells, of a marker alone the last one."""
+    """For a deleted batch the first segment's time counts, for a marker alone the last one's."""
     now = [10]
     disk = MemoryDisk(now_ms=lambda: now[0])
     disk.mkdir("/d")
@@ -87,13 +87,13 @@ def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> Non
         state.appended(parse_header(produced(producer, 0, 0, base_offset=offset)))
     state.appended(parse_header(produced(6, 0, 0, base_offset=9)), 7)
     marker = parse_header(produced(7, 0, -1, base_offset=9))
-    state.ended(marker, Marker(True, 0), 0)
-    date_producers(disk, "/d", [Extent(base, 1) for base in (5, 8, 20)], state, 25)
+    state.marker_appended(marker, Marker(True, 0), 0)
+    estimate_append_times(disk, "/d", [Extent(base, 1) for base in (5, 8, 20)], state, 25)
     dated = {producer: entry.appended_ms for producer, entry in state.entries.items()}
     assert dated == {1: 10, 2: 10, 3: 20, 4: 20, 5: 25, 6: 7, 7: 25}
 
 
-def test_control_batches_that_are_no_markers_say_nothing() -> None:
+def test_control_batches_that_are_no_markers_are_ignored() -> None:
     state = ProducerState("t-0")
     data = build_control(ControlType.LEADER_CHANGE, b"", timestamp=0)
     assert replay_batch(state, parse_header(data)._replace(producer_id=5), data, 0) is None

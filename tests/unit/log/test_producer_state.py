@@ -77,7 +77,7 @@ def test_a_clients_batch(
     assert (found and (found.first_offset, found.last_offset)) == answer
 
 
-def test_an_unknown_producer_may_begin_anywhere() -> None:
+def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
     assert ProducerState("t-0").check(header(3, 42), "client") is None
 
 
@@ -89,7 +89,7 @@ def test_coordinators_have_epochs_but_no_sequences() -> None:
     assert caught.value.error is Error.INVALID_PRODUCER_EPOCH
 
 
-def test_sequences_begin_anew_after_the_largest() -> None:
+def test_sequences_wrap_after_the_largest() -> None:
     state = ProducerState("t-0")
     state.appended(header(0, INT32_MAX - 1, 3, offset=10))
     assert state.entries[PRODUCER].last_sequence == 0
@@ -116,7 +116,7 @@ def test_a_transaction_holds_the_stable_offset_until_its_end_is_replicated() -> 
     state.appended(header(0, 0, 3, offset=10, transactional=True))
     state.appended(header(0, 3, 3, offset=13, transactional=True))
     assert state.first_unstable_offset == state.first_open_offset == 10
-    done = state.ended(header(0, -1, offset=16), ABORT, 99)
+    done = state.marker_appended(header(0, -1, offset=16), ABORT, 99)
     assert done == (PRODUCER, 10, 16, True)
     assert state.first_open_offset is None
     assert state.first_unstable_offset == 10
@@ -131,19 +131,19 @@ def test_the_oldest_open_transaction_counts() -> None:
     state = ProducerState("t-0")
     state.appended(header(0, 0, offset=5, producer=1, transactional=True))
     state.appended(header(0, 0, offset=8, producer=2, transactional=True))
-    done = state.ended(header(0, -1, offset=11, producer=1), COMMIT, 0)
+    done = state.marker_appended(header(0, -1, offset=11, producer=1), COMMIT, 0)
     assert done is not None
     assert state.stable_after(done) == 8
     state.replicated_to(12)
     assert state.first_unstable_offset == 8
-    done = state.ended(header(0, -1, offset=12, producer=2), COMMIT, 0)
+    done = state.marker_appended(header(0, -1, offset=12, producer=2), COMMIT, 0)
     assert done is not None
     assert state.stable_after(done) == 13
 
 
 def test_a_marker_without_a_transaction_completes_nothing() -> None:
     state = known()
-    assert state.ended(header(4, -1, offset=300), Marker(True, 9), 0) is None
+    assert state.marker_appended(header(4, -1, offset=300), Marker(True, 9), 0) is None
     entry = state.entries[PRODUCER]
     assert (entry.epoch, entry.coordinator_epoch, len(entry.batches)) == (4, 9, 0)
     assert state.check(header(4, 0), "client") is None
@@ -153,14 +153,14 @@ def test_a_marker_without_a_transaction_completes_nothing() -> None:
 
 def test_a_marker_of_the_same_epoch_keeps_the_batches() -> None:
     state = known()
-    state.ended(header(3, -1, offset=300), Marker(True, 9), 0)
+    state.marker_appended(header(3, -1, offset=300), Marker(True, 9), 0)
     assert state.check(header(3, 6), "client") is not None
     assert state.check(header(3, 7), "client") is None
 
 
 def test_markers_of_the_past_are_refused() -> None:
     state = known()
-    state.ended(header(3, -1, offset=300), Marker(True, 9), 0)
+    state.marker_appended(header(3, -1, offset=300), Marker(True, 9), 0)
     state.check_marker(header(3, -1), Marker(True, 9))
     state.check_marker(header(0, -1, producer=99), Marker(True, 0))
     with pytest.raises(ApiError) as caught:
@@ -194,8 +194,8 @@ def test_silent_producers_expire_but_not_within_a_transaction() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [0, 10_000])
-def test_expiration_counts_from_the_append_whatever_the_records_say(timestamp: int) -> None:
-    """Whoever wrote historic data was forgotten at once, and its retry landed twice."""
+def test_expiration_counts_from_the_append_not_from_record_timestamps(timestamp: int) -> None:
+    """A producer of historic data expired at once, and its retry was appended twice."""
     state = ProducerState("t-0")
     state.appended(header(0, 0, timestamp=timestamp), 1_000)
     assert state.expire(1_049, 50) == 0
@@ -206,12 +206,12 @@ def test_expiration_counts_from_the_append_whatever_the_records_say(timestamp: i
 
 def test_a_marker_counts_from_its_append_too() -> None:
     state = ProducerState("t-0")
-    state.ended(header(0, -1, offset=3), COMMIT, 0, 1_000)
+    state.marker_appended(header(0, -1, offset=3), COMMIT, 0, 1_000)
     assert state.expire(1_049, 50) == 0
     assert state.expire(1_050, 50) == 1
 
 
-def test_a_producer_of_whom_nobody_knows_when_it_wrote_is_kept_from_the_first_look_on() -> None:
+def test_a_producer_without_append_time_expires_from_the_first_check_on() -> None:
     state = ProducerState("t-0")
     state.appended(header(0, 0))
     assert state.expire(1_000, 50) == 0

@@ -1,7 +1,7 @@
 """A replica that is said to be removed never comes back, wherever it lay.
 
 Method: two directories on a disk in memory, with workers that act at once and workers that wait;
-after each removal the power goes and the node starts again, keeping every folder it still finds.
+after each removal the power goes and the node starts again, keeping every directory it still finds.
 """
 
 import errno
@@ -14,7 +14,7 @@ from ottla.log import names
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dir import CHECKPOINTS
 from ottla.log.log_dirs import LogDirs
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.replica_deletion import Removed, remove_replicas
 from ottla.testing.disk import Fault
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
@@ -45,7 +45,7 @@ def filled(node: Node, dirs: LogDirs, partition: int = 0) -> None:
 
 
 def restarted(node: Node) -> tuple[LogDirs, list[str]]:
-    """Lose power and start; return the logs that come up and all other folders of partitions."""
+    """Lose power and start; return the logs that are loaded and all other partition directories."""
     node.disk.crash()
     dirs, _ = node.start()
     found = [*node.disk.listdir("/d1"), *node.disk.listdir("/d2")]
@@ -120,14 +120,14 @@ def test_a_new_topic_of_the_old_name_stays_while_the_old_one_s_stray_goes(node: 
     assert [name for name in names if TOKEN in name] == [f"t-0.{TOKEN}-delete"]
 
 
-def test_a_folder_without_an_id_is_nobody_s(node: Node) -> None:
+def test_a_directory_without_a_topic_id_is_not_removed(node: Node) -> None:
     dirs, _ = node.start()
     node.disk.mkdir(f"/d1/t-0.{TOKEN}-stray")
     assert remove(node, dirs) == {T0: None}
     assert node.disk.exists(f"/d1/t-0.{TOKEN}-stray")
 
 
-def test_files_that_are_no_folders_of_partitions_do_not_matter(node: Node) -> None:
+def test_files_and_other_directories_are_ignored(node: Node) -> None:
     """A core dump made every deletion fail for as long as it lay there."""
     dirs, _ = node.start()
     filled(node, dirs)
@@ -138,7 +138,7 @@ def test_files_that_are_no_folders_of_partitions_do_not_matter(node: Node) -> No
     assert node.disk.read_bytes("/d1/core-1234") == b"dump"
 
 
-def test_a_folder_that_may_not_be_read_holds_up_only_what_is_not_found_elsewhere(
+def test_an_unreadable_directory_fails_only_replicas_not_found_elsewhere(
     node: Node,
 ) -> None:
     dirs, _ = node.start()
@@ -151,15 +151,17 @@ def test_a_folder_that_may_not_be_read_holds_up_only_what_is_not_found_elsewhere
 
 
 @pytest.mark.parametrize("topic", ["t", "t" * 249])
-@pytest.mark.parametrize("kind", [FolderKind.STRAY, FolderKind.FUTURE, FolderKind.LIVE])
-def test_a_folder_that_may_not_be_read_holds_up_no_topic_of_another_name(
-    node: Node, topic: str, kind: FolderKind
+@pytest.mark.parametrize(
+    "kind", [PartitionDirKind.STRAY, PartitionDirKind.FUTURE, PartitionDirKind.LIVE]
+)
+def test_an_unreadable_directory_does_not_fail_topics_of_other_names(
+    node: Node, topic: str, kind: PartitionDirKind
 ) -> None:
     """foo-0 on a disk that was not mounted held up the receipt of every topic's partition 0."""
     dirs, _ = node.start()
-    name = names.folder_name(topic, 0)
-    if kind is not FolderKind.LIVE:
-        name = names.marked_folder_name(topic, 0, TOKEN, kind)
+    name = names.partition_dir_name(topic, 0)
+    if kind is not PartitionDirKind.LIVE:
+        name = names.partition_dir_name_with_suffix(topic, 0, TOKEN, kind)
     node.disk.link(f"/d1/{name}", "/not-mounted/t-0")
     wanted = [(OTHER_ID, 0), (TOPIC_ID, 0), (OTHER_ID, 1)]
     topics = {OTHER_ID: topic, TOPIC_ID: "other"}
@@ -170,7 +172,7 @@ def test_a_folder_that_may_not_be_read_holds_up_no_topic_of_another_name(
     pending = remove_replicas(dirs, wanted, {TOPIC_ID: "t" * 248})
     node.run()
     assert isinstance(pending.value[OTHER_ID, 0], FileNotFoundError), "whose name is not known"
-    is_cut_alike = kind is not FolderKind.LIVE and topic != "t"
+    is_cut_alike = kind is not PartitionDirKind.LIVE and topic != "t"
     assert (pending.value[TOPIC_ID, 0] is not None) == is_cut_alike
 
 
@@ -187,8 +189,10 @@ def test_kafka_7313_what_may_lie_on_an_offline_directory_is_not_claimed(node: No
     assert remove(node, dirs, (TOPIC_ID, 1)) == {(TOPIC_ID, 1): None}
 
 
-def test_what_left_a_working_directory_is_removed_whatever_another_one_holds(node: Node) -> None:
-    """After its folder has gone, too, it is unknown whether the other directory had a copy."""
+def test_a_replica_removed_from_an_online_directory_counts_whatever_another_one_holds(
+    node: Node,
+) -> None:
+    """Also after its removal it is unknown whether the other log directory had a copy."""
     dirs, _ = node.start()
     filled(node, dirs)
     other = create(dirs, partition=1)
@@ -214,7 +218,7 @@ def test_what_came_back_and_is_lost_is_not_claimed_though_its_former_copy_left(
     assert isinstance(remove(node, dirs)[T0], OSError)
 
 
-def test_what_left_before_the_start_is_known(node: Node) -> None:
+def test_replicas_renamed_before_the_start_are_known(node: Node) -> None:
     dirs, _ = node.start()
     filled(node, dirs)
     dirs.delete("t", 0)
@@ -226,7 +230,7 @@ def test_what_left_before_the_start_is_known(node: Node) -> None:
     assert remove(node, dirs) == {T0: None}
 
 
-def test_folders_that_wait_for_their_removal_are_not_read(node: Node) -> None:
+def test_directories_that_wait_for_their_removal_are_not_read(node: Node) -> None:
     """A storm of deletions read the ids of all that had gone before, once a request."""
     dirs, _ = node.start()
     filled(node, dirs)
@@ -248,7 +252,9 @@ def test_a_node_without_a_working_directory_claims_nothing(node: Node) -> None:
     ("operation", "path"),
     [("rename", "/d1/t-0"), ("sync_dir", "/d1"), ("listdir", "/d2")],
 )
-def test_a_disk_that_fails_meanwhile_is_told(node: Node, operation: str, path: str) -> None:
+def test_a_disk_error_during_the_removal_is_the_result(
+    node: Node, operation: str, path: str
+) -> None:
     dirs, _ = node.start()
     filled(node, dirs)
     node.disk.faults.append(Fault(operation=operation, path=path, times=None))
@@ -302,7 +308,7 @@ def test_an_order_waits_for_checkpoints_that_are_being_written_already() -> None
     dirs, _ = node.start()
     filled(node, dirs)
     dirs.delete("t", 0)
-    node.world.pass_ms(1)
+    node.env.pass_ms(1)
     ordered = remove_replicas(dirs, [T0])
     done = traced(node)
     while not ordered.done:
@@ -313,7 +319,7 @@ def test_an_order_waits_for_checkpoints_that_are_being_written_already() -> None
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_what_is_gone_is_said_to_be_though_a_checkpoint_cannot_be_written(
+def test_a_removed_replica_counts_though_a_checkpoint_cannot_be_written(
     node: Node, name: str
 ) -> None:
     """An error would be one until the disk is mended, and a deletion wait for it in vain."""
@@ -340,20 +346,20 @@ def test_what_is_gone_is_said_to_be_though_a_checkpoint_cannot_be_written(
     assert again is None or (again.topic_id, again.log_start_offset) == (OTHER_ID, 0)
 
 
-@pytest.mark.parametrize("times", [1, None], ids=["told once", "told always"])
-def test_what_may_come_back_is_not_said_to_be_gone_whoever_is_told_of_it(
+@pytest.mark.parametrize("times", [1, None], ids=["reported once", "reported always"])
+def test_a_replica_that_may_come_back_is_not_reported_removed(
     node: Node, times: int | None
 ) -> None:
-    """A disk tells an error once: that of the new names may go to who writes the checkpoints."""
+    """A disk reports an error once: a checkpoint write may get the one of the renames."""
     dirs, _ = node.start()
     filled(node, dirs)
     dirs.delete("t", 0)
     node.disk.faults.append(Fault(operation="sync_dir", path="/d1", times=times))
-    node.world.pass_ms(1)
+    node.env.pass_ms(1)
     assert isinstance(remove(node, dirs)[T0], OSError)
 
 
-def test_nor_where_that_is_told_after_this_order_was_told_of_none() -> None:
+def test_a_replica_that_may_come_back_is_not_reported_removed_after_a_later_error() -> None:
     workers = QueuedWorkers()
     node = Node(workers)
     dirs, _ = node.start()
@@ -367,7 +373,7 @@ def test_nor_where_that_is_told_after_this_order_was_told_of_none() -> None:
 
 
 def test_what_goes_as_its_directory_fails_is_not_claimed_before_its_new_name_is_durable() -> None:
-    """Whoever noticed may have been told of the new name's loss, and this order of none."""
+    """Another operation may have got the error of the rename, and this removal none."""
     workers = QueuedWorkers()
     node = Node(workers)
     dirs, _ = node.start()

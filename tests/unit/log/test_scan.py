@@ -79,7 +79,7 @@ def test_a_flipped_bit_anywhere_under_the_crc() -> None:
             next(walk)
 
 
-def test_a_file_shorter_than_said() -> None:
+def test_a_file_shorter_than_its_entry_count() -> None:
     data, _ = log_of((5,))
     walk = scan_batches(file_of(data), 0, len(data) + 100)
     next(walk)

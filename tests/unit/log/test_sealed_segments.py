@@ -13,7 +13,7 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import QueuedWorkers, World, append, batch, found_by
+from tests.unit.log.support import Environment, QueuedWorkers, append, batch, found_by
 
 LIMIT = 1 << 20
 
@@ -21,25 +21,25 @@ CONFIG = LogConfig(index_interval_bytes=100, timestamp_after_max_ms=2**62)
 LAST_MS = 2_000
 
 
-def written() -> tuple[World, PartitionLog, SimDisk]:
+def written() -> tuple[Environment, PartitionLog, SimDisk]:
     """Return a log of one segment whose last record has the largest timestamp."""
-    world = World(workers=QueuedWorkers())
-    disk = world.disk = SimDisk()
+    env = Environment(workers=QueuedWorkers())
+    disk = env.disk = SimDisk()
     disk.mkdir("/data")
     disk.sync_dir("/")
-    log = world.open(CONFIG)
+    log = env.open(CONFIG)
     for timestamp in range(1_000, LAST_MS + 1, 100):
         append(log, batch([bytes(55)], timestamp=timestamp))
-    return world, log, disk
+    return env, log, disk
 
 
-def run(world: World) -> None:
-    assert isinstance(world.workers, QueuedWorkers)
-    world.workers.run()
+def run(env: Environment) -> None:
+    assert isinstance(env.workers, QueuedWorkers)
+    env.workers.run()
 
 
-def check_reopened(world: World, checkpoint: int) -> None:
-    log = world.open(CONFIG, recovery_point=checkpoint)
+def check_reopened(env: Environment, checkpoint: int) -> None:
+    log = env.open(CONFIG, recovery_point=checkpoint)
     first = log.segments.first
     assert first.max_timestamp.timestamp == LAST_MS
     found = found_by(first.search_timestamp(LAST_MS, 0, LIMIT))
@@ -49,43 +49,43 @@ def check_reopened(world: World, checkpoint: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_roll_right_behind_a_flush(seed: int) -> None:
-    world, log, disk = written()
+    env, log, disk = written()
     log.flush()
-    run(world)
+    run(env)
     assert log.recovery_point == log.log_end_offset == 11
     before = log.checkpointed_recovery_point
     log.roll(0)
     checkpoint = max(before, log.checkpointed_recovery_point)
     disk.lose_power(Random(seed))
-    check_reopened(world, checkpoint)
+    check_reopened(env, checkpoint)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_roll_while_a_flush_is_under_way(seed: int) -> None:
-    world, log, disk = written()
+    env, log, disk = written()
     job = log.flush_job()
     log.roll(0)
     job.run()
     job.release(failed=False)
     log.flushed(job)
     disk.lose_power(Random(seed))
-    check_reopened(world, log.checkpointed_recovery_point)
+    check_reopened(env, log.checkpointed_recovery_point)
 
 
 def test_the_flush_of_the_roll_makes_it_trusted() -> None:
-    world, log, disk = written()
+    env, log, disk = written()
     log.roll(0)
     assert log.recovery_point == 0
-    run(world)
+    run(env)
     assert log.recovery_point == log.checkpointed_recovery_point == 11
     disk.lose_power(Random(1))
-    check_reopened(world, 11)
+    check_reopened(env, 11)
 
 
-def test_an_open_segment_is_never_said_to_end() -> None:
-    world, log, _ = written()
+def test_the_checkpointed_recovery_point_is_never_the_end_of_the_active_segment() -> None:
+    env, log, _ = written()
     log.flush()
-    run(world)
+    run(env)
     assert (log.recovery_point, log.checkpointed_recovery_point) == (11, 10)
     append(log, batch([bytes(55)]))
     assert (log.recovery_point, log.checkpointed_recovery_point) == (11, 11)

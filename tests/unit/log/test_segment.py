@@ -128,10 +128,10 @@ def test_jitter_makes_a_segment_roll_earlier() -> None:
     data = bytes(batch(base_offset=100, timestamp=1_000))
     header = parse_header(data)
     segment.append([data], [header], 4096)
-    assert segment.takes(101, 1_100, 80, config, 0)
+    assert segment.fits(101, 1_100, 80, config, 0)
     segment.jitter_ms = 30
-    assert segment.takes(101, 1_070, 80, config, 0)
-    assert not segment.takes(101, 1_071, 80, config, 0)
+    assert segment.fits(101, 1_070, 80, config, 0)
+    assert not segment.fits(101, 1_071, 80, config, 0)
 
 
 def test_files_follow_a_rename() -> None:

@@ -1,6 +1,6 @@
 """What crashes leave beside the segments: the module's table, row by row.
 
-Method: files by name and content in a folder; what must be there afterwards.
+Method: files by name and content in a directory; what must be there afterwards.
 """
 
 from ottla.log.startup_cleanup import tidy
@@ -8,7 +8,7 @@ from ottla.testing.disk import MemoryDisk
 from tests.unit.log.support import batch
 
 
-def folder(files: dict[str, bytes]) -> MemoryDisk:
+def directory(files: dict[str, bytes]) -> MemoryDisk:
     disk = MemoryDisk()
     disk.mkdir("/d")
     for name, data in files.items():
@@ -25,7 +25,7 @@ def records(base: int, count: int) -> bytes:
 
 
 def test_deleted_cleaned_and_temporary_files_go() -> None:
-    disk = folder(
+    disk = directory(
         {
             file(0, ".log"): b"",
             file(0, ".index"): b"",
@@ -47,7 +47,7 @@ def test_deleted_cleaned_and_temporary_files_go() -> None:
 
 
 def test_orphaned_indexes_go_and_snapshots_stay() -> None:
-    disk = folder(
+    disk = directory(
         {file(3, suffix): b"" for suffix in (".index", ".timeindex", ".txnindex", ".snapshot")}
     )
     assert tidy(disk, "/d") == []
@@ -55,7 +55,7 @@ def test_orphaned_indexes_go_and_snapshots_stay() -> None:
 
 
 def test_a_finished_compaction_takes_its_place() -> None:
-    disk = folder(
+    disk = directory(
         {
             file(0, ".log"): b"old",
             file(0, ".index"): b"old",
@@ -73,13 +73,13 @@ def test_a_finished_compaction_takes_its_place() -> None:
 
 
 def test_an_index_whose_segment_was_swapped_already() -> None:
-    disk = folder({file(0, ".log"): records(0, 9), file(0, ".index.swap"): b"new"})
+    disk = directory({file(0, ".log"): records(0, 9), file(0, ".index.swap"): b"new"})
     assert tidy(disk, "/d") == [0]
     assert disk.read_bytes(f"/d/{file(0, '.index')}") == b"new"
 
 
 def test_an_unfinished_split_is_undone() -> None:
-    disk = folder(
+    disk = directory(
         {
             file(0, ".log"): b"whole",
             file(0, ".log.swap"): records(0, 2),
@@ -95,13 +95,13 @@ def test_an_unfinished_split_is_undone() -> None:
 
 def test_quorum_snapshots_are_not_touched() -> None:
     names = ["00000000000000000042-0000000003.checkpoint.deleted"]
-    disk = folder(dict.fromkeys(names, b""))
+    disk = directory(dict.fromkeys(names, b""))
     tidy(disk, "/d")
     assert disk.listdir("/d") == names
 
 
 def test_a_damaged_swap_still_takes_its_place() -> None:
     data = records(0, 3) + b"torn"
-    disk = folder({file(0, ".log"): b"old", file(2, ".log"): b"", file(0, ".log.swap"): data})
+    disk = directory({file(0, ".log"): b"old", file(2, ".log"): b"", file(0, ".log.swap"): data})
     assert tidy(disk, "/d") == [0]
     assert disk.read_bytes(f"/d/{file(0, '.log')}") == data

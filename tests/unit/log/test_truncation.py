@@ -17,35 +17,35 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import restamp
 from ottla.testing.disk import MemoryDisk
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import DIRECTORY, QueuedWorkers, World, append, batch, values
+from tests.unit.log.support import DIRECTORY, Environment, QueuedWorkers, append, batch, values
 
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100, timestamp_after_max_ms=2**62)
 
 
-def filled(count: int = 12, disk: MemoryDisk | None = None) -> tuple[World, PartitionLog]:
+def filled(count: int = 12, disk: MemoryDisk | None = None) -> tuple[Environment, PartitionLog]:
     """Return a log of segments of two records each, flushed."""
-    world = World(workers=QueuedWorkers())
+    env = Environment(workers=QueuedWorkers())
     if disk is not None:
-        world.disk = disk
+        env.disk = disk
         disk.mkdir("/data")
         disk.sync_dir("/")
-    log = world.open(CONFIG)
+    log = env.open(CONFIG)
     for number in range(count):
         append(log, batch([b"old %d" % number + bytes(55)]))
     log.advance_high_watermark(count)
     log.flush()
-    run(world)
+    run(env)
     assert log.recovery_point == count
-    return world, log
+    return env, log
 
 
-def run(world: World, count: int | None = None) -> None:
-    assert isinstance(world.workers, QueuedWorkers)
-    world.workers.run(count)
+def run(env: Environment, count: int | None = None) -> None:
+    assert isinstance(env.workers, QueuedWorkers)
+    env.workers.run(count)
 
 
-def limit_files(world: World) -> list[str]:
-    return [name for name in world.names() if limits_number(name) is not None]
+def limit_files(env: Environment) -> list[str]:
+    return [name for name in env.names() if limits_number(name) is not None]
 
 
 def copied(offset: int, epoch: int) -> bytes:
@@ -62,14 +62,14 @@ def test_an_older_checkpoint_is_not_believed_after_a_truncation(rolls: int) -> N
     """The recovery point was 12 when power went, and the log had been cut and had grown since."""
     for seed in range(10):
         disk = SimDisk()
-        world, log = filled(disk=disk)
+        env, log = filled(disk=disk)
         log.truncate_to(3)
         before = values(log)
         for offset in range(3, 3 + rolls):
             log.append_as_follower(copied(offset, 1), now_ms=0)
         expected = values(log)
         disk.lose_power(Random(seed))
-        found = values(world.open(CONFIG, recovery_point=12))
+        found = values(env.open(CONFIG, recovery_point=12))
         assert found == expected[: len(found)]
         assert len(found) >= len(before)
 
@@ -77,12 +77,12 @@ def test_an_older_checkpoint_is_not_believed_after_a_truncation(rolls: int) -> N
 def test_a_roll_at_the_cut_does_not_make_the_cut_segment_trusted() -> None:
     for seed in range(30):
         disk = SimDisk()
-        world, log = filled(disk=disk)
+        env, log = filled(disk=disk)
         log.truncate_to(3)
         checkpoint = log.recovery_point
         log.roll(0)
         disk.lose_power(Random(seed))
-        reopened = world.open(CONFIG, recovery_point=checkpoint)
+        reopened = env.open(CONFIG, recovery_point=checkpoint)
         found = [offset for offset, _ in values(reopened)]
         assert found == list(range(reopened.log_end_offset))
         assert len(found) >= 3
@@ -96,29 +96,29 @@ def test_the_recovery_point_goes_back_to_the_base_of_the_segment_that_is_cut() -
 
 
 def test_nothing_is_appended_before_the_cut_is_durable() -> None:
-    """Whoever does not wait for the flush gets one where it appends."""
-    world, log = filled()
+    """A caller that does not wait for the flush gets one at its next append."""
+    env, log = filled()
     log.truncate_to(3)
-    assert log.cut_unflushed
+    assert log.truncation_unflushed
     append(log, batch([b"new"]), epoch=1)
-    assert not log.cut_unflushed
+    assert not log.truncation_unflushed
     assert log.recovery_point == 3
-    world.disk.crash()
-    assert [offset for offset, _ in values(world.open(CONFIG))] == [0, 1, 2]
+    env.disk.crash()
+    assert [offset for offset, _ in values(env.open(CONFIG))] == [0, 1, 2]
 
 
 def test_a_follower_that_appends_at_once_flushes_the_cut_too() -> None:
-    world, log = filled()
+    env, log = filled()
     log.truncate_fully_and_start_at(7)
     log.append_as_follower(copied(7, 1), now_ms=0)
-    world.disk.crash()
-    assert [name for name in world.names() if name.endswith(".log")] == [f"{7:020d}.log"]
+    env.disk.crash()
+    assert [name for name in env.names() if name.endswith(".log")] == [f"{7:020d}.log"]
 
 
 def test_an_append_whose_flush_fails_takes_the_log_offline() -> None:
-    world, log = filled()
+    env, log = filled()
     log.truncate_to(3)
-    world.disk.fail("sync", errno.EIO)
+    env.disk.fail("sync", errno.EIO)
     with pytest.raises(OSError):
         append(log, batch())
     with pytest.raises(ApiError) as caught:
@@ -128,25 +128,25 @@ def test_an_append_whose_flush_fails_takes_the_log_offline() -> None:
 
 def test_a_log_that_began_below_its_log_start_survives_a_kill() -> None:
     """The checkpoint of the log start is of DeleteRecords, before the leader's log was shorter."""
-    world, log = filled()
+    env, log = filled()
     log.delete_records(8)
     log.truncate_fully_and_start_at(2)
     log.append_as_follower(copied(2, 1), now_ms=0)
     expected = values(log)
-    world.disk.kill()
-    reopened = world.open(CONFIG, recovery_point=12, log_start_offset=8)
+    env.disk.kill()
+    reopened = env.open(CONFIG, recovery_point=12, log_start_offset=8)
     assert values(reopened) == expected
     assert (reopened.log_start_offset, reopened.log_end_offset) == (2, 3)
 
 
 def test_a_truncation_below_the_log_start_survives_a_kill() -> None:
-    world, log = filled()
+    env, log = filled()
     log.delete_records(8)
     log.truncate_to(7)
     log.append_as_follower(copied(7, 1), now_ms=0)
     expected = values(log)
-    world.disk.kill()
-    reopened = world.open(CONFIG, recovery_point=12, log_start_offset=8, high_watermark=12)
+    env.disk.kill()
+    reopened = env.open(CONFIG, recovery_point=12, log_start_offset=8, high_watermark=12)
     assert values(reopened) == expected
     assert reopened.log_end_offset == 8
     assert reopened.high_watermark == 7
@@ -154,14 +154,14 @@ def test_a_truncation_below_the_log_start_survives_a_kill() -> None:
 
 def test_records_of_an_older_epoch_survive_behind_deleted_ones() -> None:
     """The epochs of deleted records are forgotten; recovery still sees them in their segment."""
-    world, log = filled()
+    env, log = filled()
     append(log, batch([b"epoch 5"]), epoch=5)
     log.advance_high_watermark(13)
     log.delete_records(13)
     log.truncate_to(13)
     log.append_as_follower(copied(13, 2), now_ms=0)
-    world.disk.kill()
-    reopened = world.open(CONFIG, log_start_offset=13)
+    env.disk.kill()
+    reopened = env.open(CONFIG, log_start_offset=13)
     assert [offset for offset, _ in values(reopened)] == [13]
 
 
@@ -170,7 +170,7 @@ def test_records_of_an_older_epoch_survive_behind_deleted_ones() -> None:
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_flush_that_ends_late_does_not_vouch_for_what_came_since(anew: bool) -> None:
-    world, log = filled()
+    env, log = filled()
     late = log.flush()
     if anew:
         log.truncate_fully_and_start_at(3)
@@ -179,15 +179,15 @@ def test_a_flush_that_ends_late_does_not_vouch_for_what_came_since(anew: bool) -
     log.flush_now()
     for offset in range(3, 20):
         log.append_as_follower(copied(offset, 1), now_ms=0)
-    run(world, 1)
+    run(env, 1)
     assert late.value is None
     assert log.recovery_point == 3
 
 
 def test_flush_messages_waits_for_a_flush_of_its_own_after_a_truncation() -> None:
     config = LogConfig(flush_messages=1, timestamp_after_max_ms=2**62)
-    world = World(workers=QueuedWorkers())
-    log = world.open(config)
+    env = Environment(workers=QueuedWorkers())
+    log = env.open(config)
     for _ in range(10):
         append(log, batch())
     log.flush()
@@ -195,11 +195,11 @@ def test_flush_messages_waits_for_a_flush_of_its_own_after_a_truncation() -> Non
     info = log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
     assert info.flush_due
     acknowledged = log.flush()
-    run(world, 1)
+    run(env, 1)
     assert not acknowledged.done
     assert log.recovery_point == 5
     assert log.append_as_leader(batch(), leader_epoch=1, now_ms=0).flush_due
-    run(world)
+    run(env)
     assert acknowledged.value is None
     assert log.recovery_point == 6, "the last one came after the flush was begun"
 
@@ -208,71 +208,71 @@ def test_flush_messages_waits_for_a_flush_of_its_own_after_a_truncation() -> Non
 
 
 def test_the_limits_are_durable_before_anything_is_cut() -> None:
-    world, log = filled()
+    env, log = filled()
     done: list[str] = []
-    world.disk.on_operation = lambda operation, path: done.append(operation)
+    env.disk.on_operation = lambda operation, path: done.append(operation)
     log.truncate_to(3)
-    world.disk.on_operation = None
+    env.disk.on_operation = None
     first = next(index for index, each in enumerate(done) if each in ("truncate", "rename"))
     assert "write_atomic" in done[:first]
     assert lowest(log.limits.values())[:2] == (2, 0)
 
 
 def test_a_truncation_that_lowers_no_checkpoint_writes_none() -> None:
-    world = World(workers=QueuedWorkers())
-    log = world.open()
+    env = Environment(workers=QueuedWorkers())
+    log = env.open()
     append(log, batch(3))
     append(log, batch(3))
     log.truncate_to(3)
-    assert limit_files(world) == []
-    assert log.cut_unflushed
+    assert limit_files(env) == []
+    assert log.truncation_unflushed
 
 
 @pytest.mark.parametrize("checkpoint", ["high_watermark", "clean_offset"])
 def test_every_checkpoint_is_limited_to_what_the_cut_leaves(checkpoint: str) -> None:
     """Also where the recovery point is below the cut already, as after an unclean start."""
-    world, log = filled()
+    env, log = filled()
     log.recovery_point = log.high_watermark = log.clean_offset = 0
     setattr(log, checkpoint, 8)
     log.truncate_to(3)
-    assert len(limit_files(world)) == 1
+    assert len(limit_files(env)) == 1
     assert getattr(lowest(log.limits.values()), checkpoint) <= 3
 
 
 def test_limits_go_with_the_checkpoints_that_were_written_since() -> None:
-    world, log = filled()
+    env, log = filled()
     log.truncate_to(3)
     numbers = tuple(log.limits)
-    log.checkpointed(numbers, log.shortened)
-    assert (limit_files(world), log.limits) == ([], {})
+    log.checkpointed(numbers, log.truncation_count)
+    assert (limit_files(env), log.limits) == ([], {})
 
 
-def test_limits_stay_where_the_log_was_shortened_once_more() -> None:
+def test_limits_stay_after_another_truncation() -> None:
     """The checkpoints that are durable now may say more than the second truncation leaves."""
-    world, log = filled()
+    env, log = filled()
     log.truncate_to(5)
-    numbers, shortened = tuple(log.limits), log.shortened
+    numbers, truncation_count = tuple(log.limits), log.truncation_count
     log.truncate_to(4)
-    assert limit_files(world) == [f".ottla_truncation-{numbers[0]}"]
-    log.checkpointed(numbers, shortened)
-    assert limit_files(world) == [f".ottla_truncation-{numbers[0]}"]
+    assert limit_files(env) == [f".ottla_truncation-{numbers[0]}"]
+    log.checkpointed(numbers, truncation_count)
+    assert limit_files(env) == [f".ottla_truncation-{numbers[0]}"]
 
 
 def test_limits_that_cannot_be_read_let_everything_be_read() -> None:
-    world, log = filled()
+    env, log = filled()
     log.truncate_to(5)
-    (name,) = limit_files(world)
-    world.disk.corrupt(f"{DIRECTORY}/{name}", 0, b"????")
-    reopened = world.open(CONFIG, recovery_point=12)
+    (name,) = limit_files(env)
+    env.disk.corrupt(f"{DIRECTORY}/{name}", 0, b"????")
+    reopened = env.open(CONFIG, recovery_point=12)
     assert reopened.recovery_point == 0
     assert reopened.log_end_offset == 5
 
 
 def test_a_log_without_checkpoints_has_no_limits() -> None:
-    world, log = filled()
+    env, log = filled()
     log.ports.has_checkpoints = False
     log.truncate_to(3)
-    assert limit_files(world) == []
+    assert limit_files(env) == []
 
 
 # --- in the background ------------------------------------------------------------------
@@ -281,16 +281,16 @@ SYNCS = frozenset({"sync", "sync_dir", "write_atomic"})
 
 
 def test_in_the_background_no_sync_is_on_the_loop() -> None:
-    world, log = filled()
-    assert isinstance(world.workers, QueuedWorkers)
-    workers, on_loop, in_worker = world.workers, [True], []
+    env, log = filled()
+    assert isinstance(env.workers, QueuedWorkers)
+    workers, on_loop, in_worker = env.workers, [True], []
 
     def seen(operation: str, path: str) -> None:
         if operation in SYNCS:
             assert not on_loop[0], f"{operation} of {path}"
             in_worker.append(operation)
 
-    world.disk.on_operation = seen
+    env.disk.on_operation = seen
     truncated = log.truncate_in_background(3, lambda: True)
     assert log.log_end_offset == 12
     while workers.queue:
@@ -302,47 +302,47 @@ def test_in_the_background_no_sync_is_on_the_loop() -> None:
         done(result)
     assert truncated.value is None
     assert log.log_end_offset == 3
-    assert not log.cut_unflushed
+    assert not log.truncation_unflushed
     append(log, batch(), epoch=1)
     assert in_worker[0] == "write_atomic"
     assert "sync" in in_worker
 
 
 def test_what_is_not_wanted_any_more_is_not_cut() -> None:
-    world, log = filled()
+    env, log = filled()
     asked: list[PartitionLog] = []
-    log.ports.on_shortened = asked.append
+    log.ports.on_truncated = asked.append
     truncated = log.truncate_in_background(3, lambda: False)
-    run(world)
+    run(env)
     assert truncated.value is None
     assert log.log_end_offset == 12
     assert asked == [log], "the limits are there for nothing, and are to go"
 
 
-def test_a_new_beginning_in_the_background() -> None:
-    world, log = filled()
-    begun = log.start_in_background(50, lambda: True)
-    run(world)
+def test_truncate_fully_in_background() -> None:
+    env, log = filled()
+    begun = log.truncate_fully_in_background(50, lambda: True)
+    run(env)
     assert begun.value is None
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (50, 50, 50)
 
 
 def test_a_disk_that_fails_below_a_truncation_takes_the_log_offline() -> None:
-    world, log = filled()
-    world.disk.fail("write_atomic", errno.EIO)
+    env, log = filled()
+    env.disk.fail("write_atomic", errno.EIO)
     truncated = log.truncate_in_background(3, lambda: True)
-    run(world)
+    run(env)
     assert isinstance(truncated.value, OSError)
     assert log.failed
-    assert [failed for failed, _ in world.failures] == [log]
+    assert [failed for failed, _ in env.failures] == [log]
 
 
 def test_a_log_that_is_deleted_meanwhile_is_left_alone() -> None:
-    world, log = filled()
+    env, log = filled()
     truncated = log.truncate_in_background(3, lambda: True)
-    world.disk.rename(DIRECTORY, "/data/gone-delete")
+    env.disk.rename(DIRECTORY, "/data/gone-delete")
     log.moved("/data/gone-delete")
     log.close()
-    run(world)
+    run(env)
     assert truncated.done
-    assert world.failures == []
+    assert env.failures == []

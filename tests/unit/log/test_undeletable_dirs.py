@@ -1,7 +1,7 @@
-"""A folder that refuses to be moved or removed holds up itself, not the log directory around it.
+"""A directory that cannot be renamed or removed does not take its log directory offline.
 
-Method: two directories on a disk in memory that refuses single folders, with workers that act at
-once and workers that wait; time is moved by hand.
+Method: two log directories on a disk in memory with errors for single directories, with workers
+that act at once and workers that wait; time is moved by hand.
 """
 
 import errno
@@ -9,17 +9,17 @@ import errno
 import pytest
 
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.log.async_delete import REMOVE_AGAIN_MS, REMOVE_AGAIN_MS_MAX
+from ottla.log.async_delete import REMOVE_RETRY_MS, REMOVE_RETRY_MS_MAX
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs, NameTaken
 from ottla.log.replica_deletion import Removed, remove_replicas
-from ottla.log.undeletable_dirs import OF_A_FOLDER, UndeletableDir
+from ottla.log.undeletable_dirs import DIRECTORY_SPECIFIC_ERRNOS, UndeletableDir
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
 
 T0 = (TOPIC_ID, 0)
 DELETED = f"/d1/t-0.{TOKEN}-delete"
-REFUSED = sorted(OF_A_FOLDER)
+REFUSED = sorted(DIRECTORY_SPECIFIC_ERRNOS)
 OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ENOSPC)
 
 
@@ -58,25 +58,25 @@ def offline(dirs: LogDirs) -> list[str]:
 def test_one_that_cannot_be_removed_is_tried_again_ever_more_seldom(
     node: Node, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file of root's in it took the log folder offline, and again after each start."""
+    """A file of root's in it took the log directory offline, also after each start."""
     dirs = filled(node)
     fault = node.disk.fail("rmtree", number, path=DELETED, times=None)
     assert remove(node, dirs, 0, 2) == {T0: None, (TOPIC_ID, 2): None}
     node.pass_ms(1_000)
     assert (offline(dirs), fault.hits) == ([], 1)
     assert not node.disk.exists(f"/d1/t-2.{TOKEN}-delete"), "it waits for no other"
-    for tries, pause_ms in ((2, REMOVE_AGAIN_MS), (3, 2 * REMOVE_AGAIN_MS)):
+    for tries, pause_ms in ((2, REMOVE_RETRY_MS), (3, 2 * REMOVE_RETRY_MS)):
         node.pass_ms(pause_ms - 1)
         assert fault.hits == tries - 1
         node.pass_ms(1)
         assert fault.hits == tries
     assert remove(node, dirs, 0) == {T0: None}, "it is gone for everybody"
-    told = [each for each in caplog.messages if "cannot be removed" in each]
-    assert len(told) == 1
+    warnings = [each for each in caplog.messages if each.startswith("Removing ")]
+    assert len(warnings) == 1
     node.disk.faults.clear()
-    node.pass_ms(4 * REMOVE_AGAIN_MS)
+    node.pass_ms(4 * REMOVE_RETRY_MS)
     assert not node.disk.exists(DELETED)
-    assert dirs.dirs[0].leaving == {}
+    assert dirs.dirs[0].deleting == {}
 
 
 def test_the_pauses_have_an_end(node: Node) -> None:
@@ -86,7 +86,7 @@ def test_the_pauses_have_an_end(node: Node) -> None:
     node.pass_ms(1_000)
     for _ in range(20):
         tries = fault.hits
-        node.pass_ms(REMOVE_AGAIN_MS_MAX)
+        node.pass_ms(REMOVE_RETRY_MS_MAX)
         assert fault.hits > tries
 
 
@@ -117,24 +117,22 @@ def test_what_a_worker_removed_from_a_disk_that_failed_meanwhile_may_be_back() -
     node = Node(workers)
     dirs = filled(node)
     dirs.delete("t", 0)
-    node.world.pass_ms(1_000)
+    node.env.pass_ms(1_000)
     dirs.dirs[0].fail(OSError(errno.EIO, "broken"))
     workers.run()
     assert not node.disk.exists(DELETED)
-    assert set(dirs.dirs[0].leaving) == {T0}
+    assert set(dirs.dirs[0].deleting) == {T0}
 
 
 # --- that cannot be moved --------------------------------------------------------------------
 
-RENAMED = sorted(OF_A_FOLDER - {errno.ENOTEMPTY, errno.EEXIST})
+RENAMED = sorted(DIRECTORY_SPECIFIC_ERRNOS - {errno.ENOTEMPTY, errno.EEXIST})
 """The other two say of a rename that the new name is taken."""
 
 
 @pytest.mark.parametrize("number", RENAMED)
-def test_one_that_cannot_be_moved_is_not_gone_and_holds_up_no_other(
-    node: Node, number: int
-) -> None:
-    """A mount point in a log folder took that folder offline, once its topic was deleted."""
+def test_a_replica_that_cannot_be_renamed_fails_alone(node: Node, number: int) -> None:
+    """A mount point in a log directory took that offline, once its topic was deleted."""
     dirs = filled(node)
     node.disk.fail("rename", number, path="/d1/t-0", times=None)
     for _ in range(2):
@@ -155,11 +153,11 @@ def test_one_that_cannot_be_moved_is_not_gone_and_holds_up_no_other(
 def test_nor_do_its_files_stay_open(node: Node) -> None:
     dirs = filled(node)
     retired: list[str] = []
-    dirs.on_retired = lambda log: retired.append(log.name)
+    dirs.on_log_removed = lambda log: retired.append(log.name)
     node.disk.fail("rename", errno.EBUSY, path="/d1/t-0", times=None)
     with pytest.raises(UndeletableDir):
         dirs.delete("t", 0)
-    assert (retired, dirs.get("t", 0), dirs.lost_ids("t", 0)) == (["t-0"], None, set())
+    assert (retired, dirs.get("t", 0), dirs.offline_topic_ids("t", 0)) == (["t-0"], None, set())
     node.stop(dirs)
     assert node.disk.open_files == 0
 
@@ -167,13 +165,13 @@ def test_nor_do_its_files_stay_open(node: Node) -> None:
 @pytest.mark.parametrize("verdict", [Verdict.STRAY, Verdict.DELETE])
 @pytest.mark.parametrize("number", RENAMED)
 def test_a_start_leaves_what_it_cannot_move(node: Node, number: int, verdict: Verdict) -> None:
-    """With a single log folder the node could not start any more."""
+    """With a single log directory the node could not start any more."""
     node.stop(filled(node))
     fault = node.disk.fail("rename", number, path="/d1/t-0", times=None)
     dirs, found = node.start(lambda _topic, each, _id: Verdict.KEEP if each else verdict)
     assert (offline(dirs), fault.hits) == ([], 1)
     assert sorted(log.name for log in found.logs) == ["t-1", "t-2"]
-    assert [error.filename for error in found.unread] == ["/d1/t-0"]
+    assert [error.filename for error in found.unusable] == ["/d1/t-0"]
     with pytest.raises(NameTaken):
         create(dirs)
     assert isinstance(remove(node, dirs, 0)[T0], UndeletableDir)
@@ -207,8 +205,8 @@ def test_a_former_log_that_cannot_be_moved_refuses_the_new_one_alone(node: Node)
     assert offline(dirs) == []
 
 
-def test_one_of_very_many_that_cannot_be_moved_holds_up_no_other(node: Node) -> None:
-    """They go a step at a time, when nobody is there any more who would hear of one."""
+def test_one_of_very_many_that_cannot_be_renamed_fails_alone(node: Node) -> None:
+    """They are renamed in later steps, when the caller cannot get an error any more."""
     many = 2 * LOGS_PER_STEP_MAX
     dirs, _ = node.start()
     for partition in range(many):
@@ -231,4 +229,4 @@ def test_a_disk_that_fails_under_a_rename_is_offline(node: Node, number: int, li
     for _ in range(2):
         assert isinstance(remove(node, dirs, 0)[T0], OSError)
         assert offline(dirs) == ["/d1"]
-        assert TOPIC_ID in dirs.lost_ids("t", 0)
+        assert TOPIC_ID in dirs.offline_topic_ids("t", 0)

@@ -34,7 +34,7 @@ NOW_MS = 1_000_000
 
 def checked(data: bytes | bytearray, origin: Any = "client", **settings: Any) -> Any:
     config = LogConfig(**settings)
-    return check_batches(data, config, now_ms=NOW_MS, origin=origin, where="t-0")
+    return check_batches(data, config, now_ms=NOW_MS, origin=origin, log_name="t-0")
 
 
 def changed(data: bytearray, **fields: Any) -> bytes:
@@ -250,7 +250,7 @@ def test_the_topics_append_time() -> None:
     assert [item.timestamp for item in read_records(data, 0, found.header)] == [NOW_MS, NOW_MS]
 
 
-def test_null_keys_are_found_among_others() -> None:
+def test_null_keys_are_found() -> None:
     rows = [(b"k", b"v", (), NOW_MS), (None, b"v", (), NOW_MS)]
     with pytest.raises(ApiError) as caught:
         checked(bytearray(encode_batch(rows, codec=Codec.LZ4)), compacts=True)
@@ -276,7 +276,7 @@ def test_the_largest_timestamp_is_corrected() -> None:
             assert bytes(found.data) == bytes(data)
 
 
-def test_only_headers_are_checked_where_the_node_says_so() -> None:
+def test_only_headers_are_checked_with_record_validation_batch() -> None:
     garbage = with_records(b"garbage, and more")
     assert checked(garbage, checks_records=False)
     assert check_plain(garbage, LogConfig(checks_records=False), NOW_MS, "t-0") is not None
@@ -287,7 +287,7 @@ def test_only_headers_are_checked_where_the_node_says_so() -> None:
         checked(changed(batch(), attributes=0x80), checks_records=False)
 
 
-def test_the_property_says_so() -> None:
+def test_record_validation_property() -> None:
     assert LogConfig.of({}).checks_records
     assert LogConfig.of({"ottla.record.validation": "full"}).checks_records
     assert not LogConfig.of({"ottla.record.validation": "batch"}).checks_records
@@ -304,14 +304,14 @@ def test_an_allowance_is_spent_and_held(codec: Codec) -> None:
     allowance = Allowance()
     before = dataclasses.replace(allowance)
     check_batches(
-        data, LogConfig(), now_ms=NOW_MS, origin="client", where="t-0", allowance=allowance
+        data, LogConfig(), now_ms=NOW_MS, origin="client", log_name="t-0", allowance=allowance
     )
     assert before.bytes - allowance.bytes > 500_000
     assert before.steps - allowance.steps >= 500
     for small in (Allowance(bytes=400_000), Allowance(steps=400)):
         with pytest.raises(TooHeavy):
             check_batches(
-                data, LogConfig(), now_ms=NOW_MS, origin="client", where="t-0", allowance=small
+                data, LogConfig(), now_ms=NOW_MS, origin="client", log_name="t-0", allowance=small
             )
 
 

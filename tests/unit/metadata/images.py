@@ -9,11 +9,11 @@ from ottla.metadata.deletions import (
     DeletionImage,
     DeletionsImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.metadata.image import (
     BrokerImage,
@@ -115,7 +115,7 @@ def configs(draw: st.DrawFn) -> ConfigsImage:
 
 
 standings = st.builds(
-    Standing, st.sampled_from(DeletionState), st.sampled_from(Reason), st.integers(-1, 107)
+    ReplicaStatus, st.sampled_from(DeletionState), st.sampled_from(Reason), st.integers(-1, 107)
 )
 
 
@@ -127,14 +127,14 @@ def one_deletion(draw: st.DrawFn) -> DeletionImage:
         name=draw(names),
         policy=draw(st.sampled_from(Policy)),
         asked_ms=draw(epochs),
-        halted=draw(st.sampled_from(Halt)),
+        halted=draw(st.sampled_from(HaltReason)),
         remote=draw(st.sampled_from(Remote)),
         finished_ms=draw(st.just(NOT_FINISHED) | epochs),
         leader_epoch=draw(st.integers(-1, 5)),
     )
     rows = st.tuples(ids, standings, st.lists(ids, min_size=1, max_size=4))
     for broker_id, standing, numbers in draw(st.lists(rows, max_size=4)):
-        deletion = deletion.with_standing(broker_id, standing, numbers)
+        deletion = deletion.with_status(broker_id, standing, numbers)
     return deletion
 
 

@@ -77,7 +77,7 @@ def test_ill_typed_values(type_: Type, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "check", "good", "bad", "said"),
+    ("type_", "check", "good", "bad", "text"),
     [
         (Type.INT, at_least(1), "1", "0", "a 32-bit integer of at least 1"),
         (Type.DOUBLE, between(0, 1), "1", "1.1", "a number from 0 to 1"),
@@ -85,9 +85,9 @@ def test_ill_typed_values(type_: Type, text: str) -> None:
         (Type.LIST, each_of("a", "b"), "a,b", "a,c", "a list with commas out of a, b"),
     ],
 )
-def test_checks(type_: Type, check: object, good: str, bad: str, said: str) -> None:
+def test_checks(type_: Type, check: object, good: str, bad: str, text: str) -> None:
     parse_value(key(type_, check), good)
-    with pytest.raises(ConfigError, match=f"some.name={bad}: expected {said}"):
+    with pytest.raises(ConfigError, match=f"some.name={bad}: expected {text}"):
         parse_value(key(type_, check), bad)
 
 
@@ -115,7 +115,7 @@ def test_numbers_survive_printing(value: float) -> None:
     assert parse_value(key(Type.DOUBLE), text) == value
 
 
-def test_a_set_says_what_may_have_been_meant() -> None:
+def test_a_definition_suggests_a_similar_name() -> None:
     definitions = ConfigDef.of(key(Type.INT))
     assert definitions.similar("some.nam") == "some.name"
     assert definitions.similar("other") is None

@@ -1,4 +1,4 @@
-"""DescribeConfigs tells each value, who says it, and who else would.
+"""DescribeConfigs: each value, its source, and its synonyms.
 
 Method: one property through all places that can say it; the lists are complete and in order.
 """
@@ -65,23 +65,23 @@ def test_without_it_the_next_place_counts() -> None:
     assert (entry.value, entry.source) == ("604800000", Source.DEFAULT)
 
 
-def test_what_no_broker_says_has_no_synonyms() -> None:
+def test_a_property_without_a_broker_name_has_no_synonyms() -> None:
     entry = topic("remote.storage.enable", EMPTY, {}, {})
     assert (entry.value, entry.source, entry.synonyms) == ("false", Source.DEFAULT, ())
 
 
-def test_a_topic_tells_all_properties_in_order() -> None:
+def test_a_topic_describes_all_properties_in_order() -> None:
     names = [each.name for each in describe_topic(EMPTY, node(), {})]
     public = sorted(name for name, key in DEFINITIONS.keys.items() if not key.internal)
     assert names == public
-    told = [each.name for each in describe_topic(EMPTY, node(), {"internal.segment.bytes": "5"})]
-    assert told == sorted([*public, "internal.segment.bytes"])
+    names = [each.name for each in describe_topic(EMPTY, node(), {"internal.segment.bytes": "5"})]
+    assert names == sorted([*public, "internal.segment.bytes"])
 
 
-def test_a_broker_tells_its_file_its_defaults_and_what_changed() -> None:
+def test_a_broker_describes_its_file_its_defaults_and_changes() -> None:
     entry = broker("log.retention.ms", DYNAMIC, {"log.retention.ms": "3000"})
     assert (entry.value, entry.source, entry.read_only) == ("1000", Source.DYNAMIC_BROKER, False)
-    assert [said.source for said in entry.synonyms] == [
+    assert [synonym.source for synonym in entry.synonyms] == [
         Source.DYNAMIC_BROKER,
         Source.DYNAMIC_DEFAULT_BROKER,
         Source.STATIC_BROKER,
@@ -89,7 +89,7 @@ def test_a_broker_tells_its_file_its_defaults_and_what_changed() -> None:
     ]
     entry = broker("node.id", EMPTY, {})
     assert (entry.value, entry.source, entry.read_only) == ("1", Source.STATIC_BROKER, True)
-    # The other name of the same property is said with it.
+    # The other name of the same property is set with it.
     entry = broker("broker.id", EMPTY, {})
     assert (entry.value, entry.source) == ("1", Source.STATIC_BROKER)
     entry = broker("num.partitions", EMPTY, {})
@@ -98,7 +98,7 @@ def test_a_broker_tells_its_file_its_defaults_and_what_changed() -> None:
     assert (entry.value, entry.source, entry.synonyms) == (None, Source.DEFAULT, ())
 
 
-def test_a_broker_tells_all_properties_in_order() -> None:
+def test_a_broker_describes_all_properties_in_order() -> None:
     names = [each.name for each in describe_broker(EMPTY, node())]
     public = sorted(name for name, key in NODE_DEFINITIONS.keys.items() if not key.internal)
     assert names == public

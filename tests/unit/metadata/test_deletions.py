@@ -26,10 +26,10 @@ from ottla.metadata.records import ForgetDeletionRecord, Record, RemoveTopicReco
 from .images import ID, OTHER, epochs, ids, one_deletion, standings
 
 ENTRY = DeletionImage(topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
-BEGUN = ENTRY.with_standing(1, STARTED, [0, 1])
+BEGUN = ENTRY.with_status(1, STARTED, [0, 1])
 DONE = DeletionImage(
     topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=5, finished_ms=9
-).with_standing(1, SUCCESSFUL, [0])
+).with_status(1, SUCCESSFUL, [0])
 TOPIC = TopicRecord(name="t", topic_id=ID)
 
 
@@ -43,7 +43,7 @@ def test_every_replica_stands_where_it_was_put_last(
 ) -> None:
     entry, expected = ENTRY, {}
     for broker_id, standing, numbers in moves:
-        entry = entry.with_standing(broker_id, standing, numbers)  # type: ignore[arg-type]
+        entry = entry.with_status(broker_id, standing, numbers)  # type: ignore[arg-type]
         expected.update({(broker_id, number): standing for number in numbers})
     found = [
         ((broker_id, number), standing)
@@ -52,13 +52,13 @@ def test_every_replica_stands_where_it_was_put_last(
     ]
     assert dict(found) == expected
     assert len(found) == len(expected)
-    assert all(entry.standing(*key) == standing for key, standing in expected.items())
+    assert all(entry.status(*key) == standing for key, standing in expected.items())
     assert entry.count(*DeletionState) == len(expected)
 
 
 def test_an_entry_without_replicas_has_not_begun() -> None:
     assert not ENTRY.has_begun
-    assert ENTRY.with_standing(1, STARTED, []) == ENTRY
+    assert ENTRY.with_status(1, STARTED, []) == ENTRY
     assert BEGUN.has_begun
 
 
@@ -101,7 +101,7 @@ def test_a_receipt_replaces_what_was_pending_and_is_forgotten_by_its_id() -> Non
     assert after(ForgetDeletionRecord(topic_id=OTHER), image=image).deletions == image.deletions
 
 
-def test_what_a_receipt_says_of_replicas_is_not_said_of_the_next_deletion_of_its_id() -> None:
+def test_the_next_deletion_of_an_id_has_none_of_the_receipts_replicas() -> None:
     """A topic that somebody put back under its old id has replicas of its own."""
     finished = after(header_record(ENTRY), replicas_record(ID, 1, SUCCESSFUL, [0]))
     finished = after(header_record(DONE), image=finished)
@@ -114,7 +114,7 @@ def test_what_a_receipt_says_of_replicas_is_not_said_of_the_next_deletion_of_its
     assert not again.is_being_deleted("t")
 
 
-def test_a_row_of_a_deletion_that_nobody_asked_for_is_a_broken_log() -> None:
+def test_a_row_of_an_unknown_deletion_is_a_broken_log() -> None:
     with pytest.raises(AssertionError):
         after(replicas_record(ID, 1, STARTED, [0]))
 

@@ -19,7 +19,7 @@ from ottla.metadata.deletions import (
     DeletionState,
     Policy,
     Reason,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.metadata.deletions_json import (
     PARTITIONS_MAX,
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_again(deletion: DeletionImage) -> None:
 
 
 def test_text_is_for_people_too() -> None:
-    entry = ENTRY.with_standing(1, STARTED, [0, 1, 2, 5]).with_standing(2, BROKER_DOWN, [1])
+    entry = ENTRY.with_status(1, STARTED, [0, 1, 2, 5]).with_status(2, BROKER_DOWN, [1])
     assert encode_deletion(entry) == GOLDEN
     assert decode_deletion(GOLDEN) == entry
     assert decode_deletion(STEPS).partitions_at(1, STARTED) == {5, 8}
@@ -68,7 +68,7 @@ def test_numbers_are_read_as_they_were_written(numbers: frozenset[int]) -> None:
     assert decode_steps(encode_steps(numbers)) == tuple(sorted(numbers))
 
 
-def test_steps_say_how_far_after_the_one_before() -> None:
+def test_steps_are_relative_to_the_one_before() -> None:
     assert encode_steps([5, 7, 8, 9, 20]) == "5,2+2,11"
     assert encode_steps([0, 1]) == "0+1"
 
@@ -91,8 +91,8 @@ def test_an_entry_fits_into_a_node_where_its_topic_does(
             held.setdefault(broker_id, []).append(number)
     for broker_id, numbers in held.items():
         # How far they are in the middle of it.
-        entry = entry.with_standing(broker_id, STARTED, numbers)
-        entry = entry.with_standing(broker_id, SUCCESSFUL, numbers[::2])
+        entry = entry.with_status(broker_id, STARTED, numbers)
+        entry = entry.with_status(broker_id, SUCCESSFUL, numbers[::2])
     data = encode_deletion(entry)
     assert len(data) < len(encode_topic(assigned.items(), ID))
     assert decode_deletion(data) == entry
@@ -133,13 +133,13 @@ def test_an_entry_fits_into_a_node_where_its_topic_does(
         STEPS.replace(b'"5,3"', b'"-3"'),
     ],
 )
-def test_spoiled_text_says_so(data: bytes) -> None:
+def test_invalid_text_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError):
         decode_deletion(data)
 
 
 @pytest.mark.parametrize(
-    ("said", "instead"),
+    ("old", "new"),
     [
         (b'"error":0', b'"error":32768'),
         (b'"broker":1', b'"broker":2147483648'),
@@ -150,18 +150,18 @@ def test_spoiled_text_says_so(data: bytes) -> None:
         (b'"events"', b'"%s"' % (b"e" * 32_768)),
     ],
 )
-def test_what_no_answer_could_hold_is_not_read(said: bytes, instead: bytes) -> None:
+def test_what_no_answer_could_hold_is_not_read(old: bytes, new: bytes) -> None:
     """It would spoil the answer to each question that it is in."""
-    assert said in GOLDEN
+    assert old in GOLDEN
     with pytest.raises(ValueError):
-        decode_deletion(GOLDEN.replace(said, instead))
+        decode_deletion(GOLDEN.replace(old, new))
 
 
 def test_the_largest_numbers_that_an_answer_can_hold_are_read_and_travel() -> None:
     entry = replace(ENTRY, asked_ms=2**63 - 1, finished_ms=2**63 - 1, name="e" * 32_767)
     for error in (-(2**15), 2**15 - 1):
-        refused = Standing(DeletionState.INELIGIBLE, Reason.REFUSED, error)
-        entry = entry.with_standing(2**31 - 1, refused, [PARTITIONS_MAX])
+        refused = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, error)
+        entry = entry.with_status(2**31 - 1, refused, [PARTITIONS_MAX])
         assert decode_deletion(encode_deletion(entry)) == entry
         answer = DescribeDeletionsResponse(error_code=0, deletions=(described(entry),))
         assert decode(DescribeDeletionsResponse, encode(answer, 0), 0) == answer

@@ -91,7 +91,7 @@ def test_a_topic_appears_with_its_partitions() -> None:
         ({}, {}),
     ],
 )
-def test_a_partition_change_touches_what_it_says_and_bumps_the_epoch(
+def test_a_partition_change_sets_its_fields_and_bumps_the_epoch(
     change: dict[str, object], expected: dict[str, object]
 ) -> None:
     record = PartitionChangeRecord(partition_id=1, topic_id=ID, **change)  # type: ignore[arg-type]
@@ -227,12 +227,12 @@ def test_a_delta_between_images_names_all_differences(old: ClusterImage, new: Cl
     delta = delta_between(old, new)
     assert delta.image is new
     before, later = set(map(str, old.topics)), set(map(str, new.topics))
-    told = {
+    expected = {
         *map(str, delta.created_topics.values()),
         *(str(change.new) for change in delta.changed_topics.values()),
     }
     renamed = {str(each) for each in new.topics if each.id in {topic.id for topic in old.topics}}
-    assert later - before <= told | renamed
+    assert later - before <= expected | renamed
     assert {each.id for each in old.topics} - {each.id for each in new.topics} == set(
         delta.deleted_topics
     )

@@ -69,7 +69,7 @@ def test_addresses_that_are_fine(listeners: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "given", "name", "said"),
+    ("base", "given", "name", "text"),
     [
         (COMBINED, {"listeners": "PLAINTEXT:9092"}, "listeners", "expected NAME://host:port"),
         (COMBINED, {"listeners": "PLAINTEXT://:99999"}, "listeners", "at most 65535"),
@@ -154,13 +154,13 @@ def test_addresses_that_are_fine(listeners: str) -> None:
             COMBINED,
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
             "advertised.listeners",
-            "nobody can reach",
+            "clients cannot connect to",
         ),
         (
             COMBINED,
             {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9093"},
             "listeners",
-            "nobody can reach",
+            "clients cannot connect to",
         ),
         (
             COMBINED,
@@ -209,12 +209,12 @@ def test_addresses_that_are_fine(listeners: str) -> None:
         ),
     ],
 )
-def test_refusals(base: dict[str, str], given: dict[str, str], name: str, said: str) -> None:
+def test_refusals(base: dict[str, str], given: dict[str, str], name: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         node(given, base)
     [problem] = caught.value.problems
     assert problem.name == name
-    assert said in problem.reason
+    assert text in problem.reason
 
 
 def test_voters_come_by_id() -> None:

@@ -38,7 +38,7 @@ def test_values_are_typed_and_default() -> None:
     assert "num.partitions" in set(config)
 
 
-def test_folders() -> None:
+def test_log_dirs() -> None:
     assert node().log_dirs == ("/tmp/kafka-logs",)
     config = node({"log.dirs": " /a , /b ", "log.dir": "/c"})
     assert (config.log_dirs, config.metadata_log_dir) == (("/a", "/b"), "/a")
@@ -69,7 +69,7 @@ def test_one_property_in_another_s_unit(given: dict[str, str], name: str, expect
     assert node(given)[name] == expected
 
 
-def test_all_bad_names_and_values_are_told_at_once() -> None:
+def test_all_bad_names_and_values_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         node(
             {
@@ -80,19 +80,19 @@ def test_all_bad_names_and_values_are_told_at_once() -> None:
                 "completely.else": "1",
             }
         )
-    told = {problem.name: problem for problem in caught.value.problems}
-    assert set(told) == {
+    problems = {problem.name: problem for problem in caught.value.problems}
+    assert set(problems) == {
         "log.retentoin.ms",
         "num.partitions",
         "ssl.key.password",
         "zookeeper.set.acl",
         "completely.else",
     }
-    assert "did you mean log.retention.ms?" in told["log.retentoin.ms"].reason
-    assert told["num.partitions"].value == "many"
-    assert "32-bit integer" in told["num.partitions"].reason
-    assert "without ACLs" in told["zookeeper.set.acl"].reason
-    assert "did you mean" not in told["completely.else"].reason
+    assert "did you mean log.retention.ms?" in problems["log.retentoin.ms"].reason
+    assert problems["num.partitions"].value == "many"
+    assert "32-bit integer" in problems["num.partitions"].reason
+    assert "without ACLs" in problems["zookeeper.set.acl"].reason
+    assert "did you mean" not in problems["completely.else"].reason
 
 
 def test_a_secret_of_a_refused_property_is_not_shown() -> None:
@@ -102,7 +102,7 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "said"),
+    ("given", "name", "text"),
     [
         ({"process.roles": ""}, "process.roles", "or zookeeper.connect must be set"),
         ({"process.roles": "broker,broker"}, "process.roles", "twice"),
@@ -123,7 +123,7 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
         ),
         ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1, or -1"),
         ({"log.roll.ms": "0"}, "log.roll.ms", "at least 1"),
-        ({"log.dirs": ","}, "log.dirs", "at least one folder"),
+        ({"log.dirs": ","}, "log.dirs", "at least one log directory"),
         ({"default.replication.factor": "0"}, "default.replication.factor", "at least 1"),
         ({"log.cleaner.dedupe.buffer.size": "5"}, "log.cleaner.dedupe.buffer.size", "1 MiB"),
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.fetch.wait.max.ms", "socket.timeout"),
@@ -141,11 +141,11 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
         ),
     ],
 )
-def test_rules(given: dict[str, str], name: str, said: str) -> None:
+def test_rules(given: dict[str, str], name: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         node(given)
     assert name in {problem.name for problem in caught.value.problems}
-    assert said in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_bootstrap_servers_in_place_of_voters() -> None:

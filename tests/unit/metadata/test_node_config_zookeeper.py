@@ -47,7 +47,7 @@ def test_a_large_id_where_none_are_generated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "said"),
+    ("given", "name", "text"),
     [
         ({"process.roles": "broker"}, "process.roles", "zookeeper.connect=zk1:2181"),
         ({"broker.id": "-1"}, "broker.id", "generates no ids"),
@@ -62,12 +62,12 @@ def test_a_large_id_where_none_are_generated() -> None:
         ),
     ],
 )
-def test_refused(given: dict[str, str], name: str, said: str) -> None:
+def test_refused(given: dict[str, str], name: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         node(given, ZOOKEEPER)
     [problem] = caught.value.problems
     assert problem.name == name
-    assert said in problem.reason
+    assert text in problem.reason
 
 
 @pytest.mark.parametrize("connect", ["zk", "zk:2181", "a:1,b:2/x/y", "[::1]:2181", "1.2.3.4:2181/"])

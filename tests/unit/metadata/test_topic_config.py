@@ -74,7 +74,7 @@ def test_properties_and_defaults_are_kafka_s() -> None:
     assert ours == KAFKA | OWN
 
 
-def test_a_node_that_says_nothing_has_the_same_defaults() -> None:
+def test_a_node_without_settings_has_the_same_defaults() -> None:
     values = effective_topic_config(EMPTY, node(), "t")
     for name, text in KAFKA.items():
         assert values[name] == parse_value(DEFINITIONS.keys[name], text), name
@@ -118,7 +118,7 @@ def test_taken(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "text"),
     [
         ({"retention.sm": "1"}, "Unknown topic config name: retention.sm. Did you mean"),
         ({"quite.other": "1"}, "Unknown topic config name: quite.other."),
@@ -153,11 +153,11 @@ def test_taken(name: str, value: str) -> None:
         ),
     ],
 )
-def test_refused(overrides: dict[str, str], said: str) -> None:
+def test_refused(overrides: dict[str, str], text: str) -> None:
     with pytest.raises(ApiError) as caught:
         validate_topic_configs(overrides, node(), EMPTY)
     assert caught.value.error is Error.INVALID_CONFIG
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_the_node_s_value_counts_where_the_topic_is_silent() -> None:
@@ -167,7 +167,7 @@ def test_the_node_s_value_counts_where_the_topic_is_silent() -> None:
     validate_topic_configs({"min.compaction.lag.ms": "11"}, node(), EMPTY)
 
 
-def test_the_highest_place_that_says_a_value_counts() -> None:
+def test_the_first_source_that_sets_a_value_counts() -> None:
     found = []
     configs = ConfigsImage()
     for given, resource, name, value in (
@@ -202,7 +202,7 @@ def test_what_a_newer_version_wrote_is_passed_over() -> None:
     ) == effective_topic_config(EMPTY, node(), "t")
 
 
-def test_a_topic_alone_says_its_limit() -> None:
+def test_only_a_topics_own_override_sets_its_limit() -> None:
     """A default that makes topics go would be found out too late."""
     assert TTL not in SYNONYMS
     assert ttl_of(EMPTY, "t") == NO_TTL

@@ -11,7 +11,7 @@ def test_good(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("", "empty"),
         (".", "cannot be named"),
@@ -23,7 +23,7 @@ def test_good(name: str) -> None:
         ("a\n", "characters other than"),
     ],
 )
-def test_bad(name: str, said: str) -> None:
+def test_bad(name: str, text: str) -> None:
     fault = fault_of(name)
     assert fault is not None
-    assert said in fault
+    assert text in fault

@@ -15,7 +15,7 @@ from .images import HERE, ID, OTHER, PARTITION, THERE, clusters
 
 @settings(max_examples=30)
 @given(clusters())
-def test_collisions_are_the_names_that_metrics_cannot_tell_apart(image: ClusterImage) -> None:
+def test_collisions_are_names_with_the_same_metric_name(image: ClusterImage) -> None:
     names = image.topics.names()
     for name in names:
         alike = {each for each in names if each.replace(".", "_") == name.replace(".", "_")}
@@ -40,7 +40,7 @@ def test_many_partitions_come_in_order() -> None:
     assert [number for number, _ in topic.in_order()] == list(range(5_000))
 
 
-def test_a_partition_of_before_folders_had_ids() -> None:
+def test_a_partition_of_before_log_dirs_had_ids() -> None:
     record = partition_record(ID, 0, PARTITION)
     old = type(record)(
         topic_id=ID, partition_id=0, replicas=record.replicas, isr=record.isr, leader=1
@@ -48,7 +48,7 @@ def test_a_partition_of_before_folders_had_ids() -> None:
     assert partition_of(old).directories == (DIRECTORY_MIGRATING,) * 2
 
 
-def test_the_folder_of_a_replica() -> None:
+def test_the_directory_of_a_replica() -> None:
     assert [PARTITION.directory(each) for each in PARTITION.replicas] == [HERE, THERE]
 
 

@@ -9,9 +9,9 @@ from ottla.metadata.unsupported import is_listed, refusal
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "text"),
     [
-        ("authorizer.class.name", "org.apache.kafka.X", "enforces no access control"),
+        ("authorizer.class.name", "org.apache.kafka.X", "without access control"),
         ("ssl.keystore.location", "/a.jks", "PLAINTEXT"),
         ("sasl.enabled.mechanisms", "PLAIN", "PLAINTEXT"),
         ("listener.name.internal.ssl.keystore.location", "/a", "one listener"),
@@ -26,10 +26,10 @@ from ottla.metadata.unsupported import is_listed, refusal
         ("eligible.leader.replicas.enable", "true", "not supported yet"),
     ],
 )
-def test_refused(name: str, value: str, said: str) -> None:
+def test_refused(name: str, value: str, text: str) -> None:
     reason = refusal(name, value)
     assert reason is not None
-    assert said in reason
+    assert text in reason
     assert is_listed(name)
 
 

@@ -12,7 +12,7 @@ class History:
     """What was seen from outside. Nodes by id; a restarted process is a further life."""
 
     leaders: list[tuple[int, int]] = field(default_factory=list)
-    """(epoch, node), for each office taken."""
+    """(epoch, node), for each election won."""
     committed: list[tuple[int, int, Record]] = field(default_factory=list)
     """(node, offset, record), as each node's high watermark passed it."""
     watermarks: list[tuple[tuple[int, int], int]] = field(default_factory=list)
@@ -49,7 +49,7 @@ def acknowledged_but_lost(history: History, log: Mapping[int, Record], start: in
 
 
 def watermarks_that_fell(history: History) -> list[tuple[int, int]]:
-    """Return the lives in which the high watermark went back."""
+    """Return the runs in which the high watermark went back."""
     last: dict[tuple[int, int], int] = {}
     fell = []
     for life, offset in history.watermarks:

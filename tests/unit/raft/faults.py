@@ -10,7 +10,7 @@ HASTY = QuorumTiming(election_timeout_ms=150, fetch_timeout_ms=300, election_bac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """Chances: of a message, of a vote, office or commit, and per 100 ms of the whole cluster.
+    """Probabilities: for each message, vote, won election or commit, and per 100 ms of the cluster.
 
     `hasty`: timeouts are short and processes are back soon, so that elections follow each other.
     """
@@ -23,7 +23,7 @@ class Faults:
     cut: float = 0.0
     snapshot: float = 0.0
     vote_crash: float = 0.0
-    office_crash: float = 0.0
+    election_crash: float = 0.0
     commit_crash: float = 0.0
     hasty: bool = False
 
@@ -43,7 +43,7 @@ def draw_faults(rng: random.Random) -> Faults:
         cut=some(0.12),
         snapshot=some(0.1),
         vote_crash=some(0.3),
-        office_crash=some(0.3),
+        election_crash=some(0.3),
         commit_crash=some(0.02),
         hasty=rng.random() < 0.5,
     )

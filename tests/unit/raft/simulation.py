@@ -21,7 +21,7 @@ from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 
 from .checkers import History
 from .faults import HASTY, Faults, SeededDice, draw_faults
-from .world import Batch, Files, Member
+from .member import Batch, Files, Member
 
 REQUEST_TIMEOUT_MS = 2_500
 SHORT_TIMEOUT_MS = 30
@@ -33,18 +33,18 @@ HALF = len(SNAPSHOT) // 2
 class SimulatedMember(Member):
     """A process; effects that reach others go to `send`."""
 
-    def __init__(self, world: "Simulation", node_id: int, life: int, files: Files) -> None:
-        super().__init__(node_id, world.voters, files, SeededDice(world.rng))
-        self.node.timing = world.timing
-        self.world, self.node_id, self.life = world, node_id, life
+    def __init__(self, sim: "Simulation", node_id: int, life: int, files: Files) -> None:
+        super().__init__(node_id, sim.voters, files, SeededDice(sim.rng))
+        self.node.timing = sim.timing
+        self.sim, self.node_id, self.life = sim, node_id, life
         self.paused_until = 0
         self.silent = False
         self.asked = 0
         self.open: list[tuple[int, bytes, int]] = []
-        world.tamper(self)
+        sim.tamper(self)
 
     def _run(self, effect: fx.Effect) -> None:
-        world, was = self.world, self.committed
+        sim, was = self.sim, self.committed
         match effect:
             case fx.TruncateLog():
                 assert effect.offset >= self.committed
@@ -55,32 +55,37 @@ class SimulatedMember(Member):
                 assert self.files.end_offset == effect.offset
                 return
             case fx.FlushLog():
-                world.after(world.rng.randrange(1, 15), partial(world.flushed, self, effect))
+                sim.after(sim.rng.randrange(1, 15), partial(sim.flushed, self, effect))
                 return
             case fx.LeaderChanged():
                 if self.node.is_leader and effect.leader_id == self.node_id:
-                    world.history.leaders.append((effect.epoch, self.node_id))
-                    world.perhaps_kill(self, world.faults.office_crash)
-            case fx.AskVote() | fx.AskBeginEpoch() | fx.AskEndEpoch():
-                world.ask(self, effect.voter_id, effect)
+                    sim.history.leaders.append((effect.epoch, self.node_id))
+                    sim.perhaps_kill(self, sim.faults.election_crash)
+            case fx.SendVote() | fx.SendBeginEpoch() | fx.SendEndEpoch():
+                sim.ask(self, effect.voter_id, effect)
                 return
-            case fx.AskFetch() | fx.AskSnapshot():
+            case fx.SendFetch() | fx.SendFetchSnapshot():
                 to = effect.leader_id
                 if to < 0:
-                    to = next((each for each in world.voters if each > self.asked), 1)
+                    to = next((each for each in sim.voters if each > self.asked), 1)
                 self.asked = to
-                world.ask(self, to, effect)
+                sim.ask(self, to, effect)
                 return
-            case fx.AnswerFetch() | fx.AnswerSnapshot() | fx.AnswerVote() | fx.AnswerEpoch():
-                world.answer(self, effect)
-                if isinstance(effect, fx.AnswerVote) and effect.granted:
-                    world.perhaps_kill(self, world.faults.vote_crash)
+            case (
+                fx.RespondToFetch()
+                | fx.RespondToFetchSnapshot()
+                | fx.RespondToVote()
+                | fx.RespondToEpoch()
+            ):
+                sim.answer(self, effect)
+                if isinstance(effect, fx.RespondToVote) and effect.granted:
+                    sim.perhaps_kill(self, sim.faults.vote_crash)
                 return
         super()._run(effect)
         if self.committed > was:
-            world.note_commits(self, max(was, 0))
+            sim.note_commits(self, max(was, 0))
             if self.node.is_leader:
-                world.perhaps_kill(self, world.faults.commit_crash)
+                sim.perhaps_kill(self, sim.faults.commit_crash)
 
 
 @dataclass(slots=True)
@@ -213,7 +218,7 @@ class Simulation:
         self.after(self.rng.randrange(1, away_ms), boot)
 
     def perhaps_kill(self, member: SimulatedMember, chance: float) -> None:
-        """Kill a member at a moment that matters, before anybody hears from it."""
+        """Kill a member at a critical moment, before its messages are sent."""
         if chance and self.rng.random() < chance:
             member.silent = True
             self.after(0, lambda: self._die(member) if self.is_alive(member) else None)
@@ -239,7 +244,7 @@ class Simulation:
         question = Question(asker, to, effect)
         if not asker.silent:
             self._send(asker.node_id, to, partial(self._asked, question))
-        is_short = self.faults.hasty and not isinstance(effect, fx.AskFetch)
+        is_short = self.faults.hasty and not isinstance(effect, fx.SendFetch)
         timeout_ms = SHORT_TIMEOUT_MS if is_short else REQUEST_TIMEOUT_MS
         self.after(timeout_ms, partial(self._unanswered, question))
 
@@ -251,8 +256,8 @@ class Simulation:
     def _request(self, question: Question, token: int) -> ev.Event:
         asker_id, now_ms = question.asker.node_id, self.now_ms
         match question.effect:
-            case fx.AskVote() as ask:
-                return ev.VoteAsked(
+            case fx.SendVote() as ask:
+                return ev.VoteRequestReceived(
                     token=token,
                     candidate=ReplicaKey(asker_id),
                     epoch=ask.epoch,
@@ -260,24 +265,24 @@ class Simulation:
                     pre_vote=ask.pre_vote,
                     now_ms=now_ms,
                 )
-            case fx.AskBeginEpoch() as ask:
-                return ev.BeginEpochAsked(
+            case fx.SendBeginEpoch() as ask:
+                return ev.BeginEpochRequestReceived(
                     token=token, leader_id=asker_id, leader_epoch=ask.epoch, now_ms=now_ms
                 )
-            case fx.AskEndEpoch() as ask:
-                return ev.EndEpochAsked(
+            case fx.SendEndEpoch() as ask:
+                return ev.EndEpochRequestReceived(
                     token=token,
                     leader_id=asker_id,
                     leader_epoch=ask.epoch,
                     successors=ask.successors,
                     now_ms=now_ms,
                 )
-            case fx.AskSnapshot() as ask:
-                return ev.SnapshotAsked(
+            case fx.SendFetchSnapshot() as ask:
+                return ev.SnapshotRequestReceived(
                     token=token, leader_epoch=ask.leader_epoch, snapshot=ask.snapshot
                 )
-            case fx.AskFetch() as ask:
-                return ev.FetchAsked(
+            case fx.SendFetch() as ask:
+                return ev.FetchRequestReceived(
                     token=token,
                     replica=ReplicaKey(asker_id),
                     leader_epoch=ask.leader_epoch,
@@ -292,18 +297,21 @@ class Simulation:
     def answer(
         self,
         member: SimulatedMember,
-        effect: fx.AnswerFetch | fx.AnswerSnapshot | fx.AnswerVote | fx.AnswerEpoch,
+        effect: fx.RespondToFetch
+        | fx.RespondToFetchSnapshot
+        | fx.RespondToVote
+        | fx.RespondToEpoch,
     ) -> None:
         question = self._questions.pop(effect.token)
         batches: list[Batch] = []
-        if isinstance(effect, fx.AnswerFetch):
+        if isinstance(effect, fx.RespondToFetch):
             batches = [
                 each
                 for each in member.files.batches
                 if effect.start <= each.base_offset and each.next_offset <= effect.end
             ]
         deliver = partial(self._answered, question, effect, tuple(batches))
-        if member.silent and not isinstance(effect, fx.AnswerVote):
+        if member.silent and not isinstance(effect, fx.RespondToVote):
             return
         self._send(member.node_id, question.asker.node_id, deliver)
 
@@ -326,9 +334,9 @@ class Simulation:
     ) -> ev.Event:
         ask, now_ms = question.effect, self.now_ms
         match effect:
-            case fx.AnswerVote():
-                assert isinstance(ask, fx.AskVote)
-                return ev.VoteAnswered(
+            case fx.RespondToVote():
+                assert isinstance(ask, fx.SendVote)
+                return ev.VoteResponseReceived(
                     voter_id=question.to,
                     epoch=ask.epoch,
                     pre_vote=ask.pre_vote,
@@ -339,17 +347,17 @@ class Simulation:
                     now_ms=now_ms,
                     wall_ms=now_ms,
                 )
-            case fx.AnswerEpoch():
-                return ev.EpochAnswered(
+            case fx.RespondToEpoch():
+                return ev.EpochResponseReceived(
                     error=effect.error,
                     leader_id=effect.leader_id,
                     leader_epoch=effect.leader_epoch,
                     now_ms=now_ms,
                 )
-            case fx.AnswerSnapshot():
-                assert isinstance(ask, fx.AskSnapshot)
+            case fx.RespondToFetchSnapshot():
+                assert isinstance(ask, fx.SendFetchSnapshot)
                 piece = SNAPSHOT[ask.position : ask.position + HALF]
-                return ev.SnapshotAnswered(
+                return ev.SnapshotResponseReceived(
                     error=effect.error,
                     leader_id=effect.leader_id,
                     leader_epoch=effect.leader_epoch,
@@ -360,10 +368,10 @@ class Simulation:
                     data=piece if effect.error is Error.NONE else b"",
                     serial=ask.serial,
                 )
-        assert isinstance(effect, fx.AnswerFetch)
-        assert isinstance(ask, fx.AskFetch)
+        assert isinstance(effect, fx.RespondToFetch)
+        assert isinstance(ask, fx.SendFetch)
         verdict = effect.verdict
-        return ev.FetchAnswered(
+        return ev.FetchResponseReceived(
             error=effect.error,
             leader_id=effect.leader_id,
             leader_epoch=effect.leader_epoch,
@@ -383,12 +391,12 @@ class Simulation:
             return
         question.answered = True
         match question.effect:
-            case fx.AskVote() as ask:
+            case fx.SendVote() as ask:
                 event: ev.Event = ev.VoteFailed(
                     voter_id=question.to, epoch=ask.epoch, pre_vote=ask.pre_vote, now_ms=self.now_ms
                 )
-            case fx.AskFetch() | fx.AskSnapshot() as ask:
-                event = ev.AskFailed(now_ms=self.now_ms, serial=ask.serial)
+            case fx.SendFetch() | fx.SendFetchSnapshot() as ask:
+                event = ev.FetchFailed(now_ms=self.now_ms, serial=ask.serial)
             case _:
                 return
         self.step(question.asker, event)

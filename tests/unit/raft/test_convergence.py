@@ -21,22 +21,22 @@ from hypothesis.stateful import (
 )
 
 from ottla.base.errors import Error
-from ottla.raft.effects import AnswerFetch, AnswerSnapshot, AskFetch, AskSnapshot
+from ottla.raft.effects import RespondToFetch, RespondToFetchSnapshot, SendFetch, SendFetchSnapshot
 from ottla.raft.events import (
-    AskFailed,
     CleanUp,
-    FetchAnswered,
-    FetchAsked,
+    FetchFailed,
+    FetchRequestReceived,
+    FetchResponseReceived,
     Propose,
-    SnapshotAnswered,
-    SnapshotAsked,
+    SnapshotRequestReceived,
+    SnapshotResponseReceived,
     SnapshotStored,
     Tick,
 )
 from ottla.raft.log_view import Diverging, NeedsSnapshot
 from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 
-from .world import Crash, Files, Member
+from .member import Crash, Files, Member
 
 OBSERVERS = (2, 3)
 MARKS: Counter[str] = Counter()
@@ -71,7 +71,7 @@ class Quorum(RuleBasedStateMachine):
         member.crash_after = None
         if node_id == 1:
             assert member.node.epoch > self.epochs.get(1, 0)
-            # Whoever waited for the old process hears nothing more.
+            # Requests to the old process get no response any more.
             for other in OBSERVERS:
                 if other in self.members:
                     self._unstick(other)
@@ -81,7 +81,7 @@ class Quorum(RuleBasedStateMachine):
         if member.asks:
             return
         if member.wake_at_ms is None:
-            member.step(AskFailed(now_ms=self.now_ms))
+            member.step(FetchFailed(now_ms=self.now_ms))
 
     # -- what the leader does --------------------------------------------------------------
 
@@ -132,14 +132,14 @@ class Quorum(RuleBasedStateMachine):
             return
         asked = member.asks.pop(0)
         if lost:
-            member.step(AskFailed(now_ms=self.now_ms))
+            member.step(FetchFailed(now_ms=self.now_ms))
             return
         self.tokens += 1
         self.asked[self.tokens] = node_id
         leader = self.members[1]
-        if isinstance(asked, AskSnapshot):
+        if isinstance(asked, SendFetchSnapshot):
             leader.step(
-                SnapshotAsked(
+                SnapshotRequestReceived(
                     token=self.tokens, leader_epoch=asked.leader_epoch, snapshot=asked.snapshot
                 )
             )
@@ -149,8 +149,8 @@ class Quorum(RuleBasedStateMachine):
         leader.step(self._fetch(node_id, asked))
         self._answer_all()
 
-    def _fetch(self, node_id: int, asked: AskFetch) -> FetchAsked:
-        return FetchAsked(
+    def _fetch(self, node_id: int, asked: SendFetch) -> FetchRequestReceived:
+        return FetchRequestReceived(
             token=self.tokens,
             replica=ReplicaKey(node_id),
             leader_epoch=asked.leader_epoch,
@@ -169,17 +169,19 @@ class Quorum(RuleBasedStateMachine):
             if node_id is not None:
                 self._answer(self.members[node_id], answer, position)
 
-    def _answer(self, member: Member, answer: AnswerFetch | AnswerSnapshot, position: int) -> None:
+    def _answer(
+        self, member: Member, answer: RespondToFetch | RespondToFetchSnapshot, position: int
+    ) -> None:
         common: dict[str, Any] = {
             "error": answer.error,
             "leader_id": answer.leader_id,
             "leader_epoch": answer.leader_epoch,
             "now_ms": self.now_ms,
         }
-        if isinstance(answer, AnswerSnapshot):
+        if isinstance(answer, RespondToFetchSnapshot):
             data = b"" if answer.error is not Error.NONE else b"half."
             member.step(
-                SnapshotAnswered(
+                SnapshotResponseReceived(
                     **common,
                     snapshot=answer.snapshot,
                     size=SNAPSHOT_SIZE,
@@ -196,7 +198,7 @@ class Quorum(RuleBasedStateMachine):
         member.on_wire |= {batch.base_offset: batch for batch in batches}
         verdict = answer.verdict
         member.step(
-            FetchAnswered(
+            FetchResponseReceived(
                 **common,
                 high_watermark=answer.high_watermark,
                 diverging=verdict.end if isinstance(verdict, Diverging) else None,

@@ -1,4 +1,4 @@
-"""What the leader tells a reader of its log, and where a follower cuts its own.
+"""How the leader validates a reader's offset and epoch, and where a follower truncates.
 
 Method: the cases of KIP-595's and KIP-630's text in tables; then histories of two logs that share
 a beginning, drawn at random, which must always end equal and never lose what both share.
@@ -32,7 +32,7 @@ EPOCHS = (EpochStart(1, 0), EpochStart(3, 5), EpochStart(4, 10))
     ],
 )
 def test_a_whole_log(offset: int, epoch: int, verdict: Verdict) -> None:
-    assert LogView(end_offset=15, epochs=EPOCHS).judge(offset, epoch) == verdict
+    assert LogView(end_offset=15, epochs=EPOCHS).validate_offset_and_epoch(offset, epoch) == verdict
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_a_log_whose_beginning_is_a_snapshot(offset: int, epoch: int, verdict: V
         epochs=(EpochStart(3, 7), EpochStart(4, 10)),
         snapshots=(OffsetAndEpoch(7, 3), OffsetAndEpoch(12, 4)),
     )
-    assert log.judge(offset, epoch) == verdict
+    assert log.validate_offset_and_epoch(offset, epoch) == verdict
 
 
 def test_an_empty_log_of_a_reader_is_sent_to_the_snapshot_though_the_log_is_whole() -> None:
     log = LogView(end_offset=15, epochs=EPOCHS, snapshots=(OffsetAndEpoch(10, 3),))
-    assert log.judge(0, 0) == NeedsSnapshot(OffsetAndEpoch(10, 3))
-    assert log.judge(2, 1) == NeedsSnapshot(OffsetAndEpoch(10, 3))
-    assert log.judge(7, 3) == Valid()
+    assert log.validate_offset_and_epoch(0, 0) == NeedsSnapshot(OffsetAndEpoch(10, 3))
+    assert log.validate_offset_and_epoch(2, 1) == NeedsSnapshot(OffsetAndEpoch(10, 3))
+    assert log.validate_offset_and_epoch(7, 3) == Valid()
 
 
 def test_a_snapshot_at_offset_0_is_not_worth_fetching() -> None:
     log = LogView(end_offset=15, epochs=EPOCHS, snapshots=(OffsetAndEpoch(0, 0),))
-    assert log.judge(0, 0) == Valid()
+    assert log.validate_offset_and_epoch(0, 0) == Valid()
 
 
 def test_an_epoch_just_before_the_log_ends_with_the_oldest_snapshot() -> None:
@@ -79,8 +79,8 @@ def test_an_epoch_just_before_the_log_ends_with_the_oldest_snapshot() -> None:
         snapshots=(OffsetAndEpoch(10, 3),),
     )
     assert log.end_offset_of(3) == OffsetAndEpoch(10, 3)
-    assert log.judge(10, 3) == Valid()
-    assert log.judge(12, 3) == Diverging(OffsetAndEpoch(10, 3))
+    assert log.validate_offset_and_epoch(10, 3) == Valid()
+    assert log.validate_offset_and_epoch(12, 3) == Diverging(OffsetAndEpoch(10, 3))
 
 
 def test_last_epoch_comes_from_the_snapshot_where_no_record_is_left() -> None:
@@ -144,7 +144,7 @@ def test_truncation_ends_at_the_last_shared_record(logs: tuple[list[int], list[i
     leaders, followers, shared = logs
     leader, follower = view_of(leaders), view_of(followers)
     for _round in range(20):
-        verdict = leader.judge(follower.end_offset, follower.last_epoch)
+        verdict = leader.validate_offset_and_epoch(follower.end_offset, follower.last_epoch)
         if isinstance(verdict, Valid):
             break
         assert isinstance(verdict, Diverging)
@@ -152,7 +152,9 @@ def test_truncation_ends_at_the_last_shared_record(logs: tuple[list[int], list[i
         follower.truncated_to(follower.truncation_point(verdict.end))
         assert follower.end_offset < before, "every round must cut something"
         assert follower.end_offset >= shared, "what both share is never cut"
-    assert isinstance(leader.judge(follower.end_offset, follower.last_epoch), Valid)
+    assert isinstance(
+        leader.validate_offset_and_epoch(follower.end_offset, follower.last_epoch), Valid
+    )
     assert followers[: follower.end_offset] == leaders[: follower.end_offset]
 
 
@@ -160,7 +162,7 @@ def test_truncation_ends_at_the_last_shared_record(logs: tuple[list[int], list[i
 def test_a_prefix_is_always_valid(epochs: list[int], data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(epochs)))
     leader, reader = view_of(epochs), view_of(epochs[:end])
-    assert leader.judge(reader.end_offset, reader.last_epoch) == Valid()
+    assert leader.validate_offset_and_epoch(reader.end_offset, reader.last_epoch) == Valid()
 
 
 @given(histories.filter(bool), st.data())
@@ -174,7 +176,7 @@ def test_a_shorter_log_answers_as_the_whole_one_or_with_a_snapshot(
     short.prefix_deleted(snapshot)
     offset = data.draw(st.integers(0, len(epochs)))
     epoch = epochs[offset - 1] if offset else 0
-    assert whole.judge(offset, epoch) == Valid()
+    assert whole.validate_offset_and_epoch(offset, epoch) == Valid()
     expected = Valid() if offset >= cut else NeedsSnapshot(snapshot)
-    assert short.judge(offset, epoch) == expected
+    assert short.validate_offset_and_epoch(offset, epoch) == expected
     assert short.end == whole.end

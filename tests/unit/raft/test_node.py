@@ -11,23 +11,23 @@ import pytest
 from ottla.base.errors import Error
 from ottla.raft.effects import (
     AdvanceHighWatermark,
-    AnswerFetch,
-    AnswerSnapshot,
     AppendLeaderChange,
     AppendRecords,
     DeletePrefix,
     FlushLog,
     LeaderChanged,
+    RespondToFetch,
+    RespondToFetchSnapshot,
     StoreElection,
 )
 from ottla.raft.election import ElectionState
 from ottla.raft.events import (
     CleanUp,
     FetchAbandoned,
-    FetchAsked,
+    FetchRequestReceived,
     Propose,
     Resign,
-    SnapshotAsked,
+    SnapshotRequestReceived,
     SnapshotStored,
     Tick,
 )
@@ -35,7 +35,7 @@ from ottla.raft.log_view import Diverging, NeedsSnapshot, Valid
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
-from .world import Batch, Crash, Files, Member, leader
+from .member import Batch, Crash, Files, Member, leader
 
 
 def fetch(
@@ -47,8 +47,8 @@ def fetch(
     replica: int = 9,
     now_ms: int = 0,
     wait_ms: int = 0,
-) -> FetchAsked:
-    return FetchAsked(
+) -> FetchRequestReceived:
+    return FetchRequestReceived(
         token=token,
         replica=ReplicaKey(replica),
         leader_epoch=leader_epoch,
@@ -104,7 +104,7 @@ def test_an_epoch_in_the_log_beats_a_lost_quorum_state() -> None:
     assert member.node.epoch == 8
 
 
-def test_an_epoch_known_only_from_quorum_state_is_never_used_again() -> None:
+def test_an_epoch_known_only_from_quorum_state_is_not_reused() -> None:
     member = Member(1, (1,), Files(election=ElectionState(epoch=12, voted_id=1)))
     member.start()
     assert member.node.epoch == 13
@@ -149,7 +149,7 @@ def test_proposals_during_a_flush_share_the_next_one() -> None:
     assert member.flushes == []
 
 
-def test_nothing_of_an_older_epoch_commits_before_the_own_epochs_record() -> None:
+def test_records_of_older_epochs_commit_only_with_the_leaders_own_record() -> None:
     member = leader()
     member.step(propose(b"a"))
     files = member.files.copy()
@@ -188,22 +188,22 @@ def test_a_flush_that_ends_after_resignation_commits_nothing() -> None:
 def test_a_fetch_must_name_the_leaders_epoch(leader_epoch: int, error: Error) -> None:
     member = leader()
     (answer,) = member.step(fetch(0, 0, leader_epoch=leader_epoch))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert (answer.error, answer.leader_id, answer.leader_epoch) == (error, 1, 1)
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(-1, 0), (0, 2)])
 def test_a_fetch_that_contradicts_itself_is_invalid(offset: int, epoch: int) -> None:
     (answer,) = leader().step(fetch(offset, epoch))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert answer.error is Error.INVALID_REQUEST
 
 
-def test_a_member_that_does_not_lead_says_who_does() -> None:
+def test_a_follower_returns_the_leader() -> None:
     member = Member(2, (1,), Files(election=ElectionState(epoch=4, leader_id=1)))
     member.start()
     (answer,) = member.step(fetch(0, 0, leader_epoch=4))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert (answer.error, answer.leader_id) == (Error.NOT_LEADER_OR_FOLLOWER, 1)
 
 
@@ -211,12 +211,12 @@ def test_an_observer_reads_what_is_committed_and_no_more() -> None:
     member = leader()
     member.step(propose(b"a"))
     (answer,) = member.step(fetch(0, 0))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert (answer.verdict, answer.start, answer.end) == (Valid(), 0, 1)
     assert answer.high_watermark == 1
 
 
-def test_a_parked_fetch_is_answered_by_the_commit_in_the_same_step() -> None:
+def test_a_delayed_fetch_is_answered_by_the_commit_in_the_same_step() -> None:
     member = leader()
     assert member.step(fetch(1, 1, wait_ms=500)) == []
     assert member.wake_at_ms == 500
@@ -224,21 +224,21 @@ def test_a_parked_fetch_is_answered_by_the_commit_in_the_same_step() -> None:
     assert member.answers == []
     commit, answer = member.flush()
     assert commit == AdvanceHighWatermark(offset=2)
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert (answer.start, answer.end, answer.high_watermark) == (1, 2, 2)
     assert member.wake_at_ms is None
 
 
-def test_a_parked_fetch_is_answered_empty_at_its_deadline() -> None:
+def test_a_delayed_fetch_is_answered_empty_at_its_deadline() -> None:
     member = leader()
     member.step(fetch(1, 1, wait_ms=500))
     assert member.step(Tick(now_ms=499)) == []
     (answer,) = member.step(Tick(now_ms=500))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert (answer.error, answer.start, answer.end) == (Error.NONE, 1, 1)
 
 
-def test_a_parked_fetch_of_a_closed_connection_is_forgotten() -> None:
+def test_a_delayed_fetch_of_a_closed_connection_is_dropped() -> None:
     member = leader()
     member.step(fetch(1, 1, token=4, wait_ms=500))
     assert member.step(FetchAbandoned(token=4)) == []
@@ -246,21 +246,21 @@ def test_a_parked_fetch_of_a_closed_connection_is_forgotten() -> None:
     assert member.step(FetchAbandoned(token=4)) == []
 
 
-def test_resignation_sends_parked_fetches_away() -> None:
+def test_resignation_answers_delayed_fetches() -> None:
     member = leader()
     member.step(fetch(1, 1, wait_ms=500))
     effects = member.step(Resign())
-    (answer,) = [each for each in effects if isinstance(each, AnswerFetch)]
+    (answer,) = [each for each in effects if isinstance(each, RespondToFetch)]
     assert (answer.error, answer.leader_id) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-def test_a_fetch_beyond_the_log_is_told_where_it_diverges_at_once() -> None:
+def test_a_fetch_beyond_the_log_gets_the_diverging_epoch_at_once() -> None:
     member = leader()
     (answer,) = member.step(fetch(5, 1, wait_ms=500))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert answer.verdict == Diverging(OffsetAndEpoch(1, 1))
-    assert member.node.leading.progress is not None
-    assert member.node.leading.progress.observers == {}, "it said nothing true about its log"
+    assert member.node.leader.progress is not None
+    assert member.node.leader.progress.observers == {}, "it said nothing true about its log"
 
 
 def test_before_the_first_commit_an_observer_waits_without_a_watermark() -> None:
@@ -268,7 +268,7 @@ def test_before_the_first_commit_an_observer_waits_without_a_watermark() -> None
     member.start()
     assert member.step(fetch(0, 0, leader_epoch=2, wait_ms=100)) == []
     (answer,) = member.step(Tick(now_ms=100))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert (answer.high_watermark, answer.start, answer.end) == (-1, 0, 0)
 
 
@@ -276,8 +276,8 @@ def test_observers_are_noted_with_their_offsets() -> None:
     member = leader()
     member.step(fetch(0, 0, replica=7))
     member.step(fetch(1, 1, replica=7, now_ms=10, wait_ms=5))
-    assert member.node.leading.progress is not None
-    (observer,) = member.node.leading.progress.live_observers(5_010)
+    assert member.node.leader.progress is not None
+    (observer,) = member.node.leader.progress.live_observers(5_010)
     assert (observer.key.id, observer.end_offset, observer.last_caught_up_ms) == (7, 1, 5_010)
 
 
@@ -303,7 +303,7 @@ def test_a_snapshot_may_only_cover_what_is_committed() -> None:
 
 def test_an_empty_reader_is_sent_to_the_newest_snapshot() -> None:
     (answer,) = with_snapshots().step(fetch(0, 0, wait_ms=500))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert answer.verdict == NeedsSnapshot(OffsetAndEpoch(8, 1))
 
 
@@ -313,10 +313,10 @@ def test_cleaning_deletes_once_and_sends_late_readers_to_the_snapshot() -> None:
     assert member.step(clean) == [DeletePrefix(snapshot=OffsetAndEpoch(4, 1))]
     assert member.step(clean) == []
     (answer,) = member.step(fetch(2, 1))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert answer.verdict == NeedsSnapshot(OffsetAndEpoch(8, 1))
     (answer,) = member.step(fetch(5, 1))
-    assert isinstance(answer, AnswerFetch)
+    assert isinstance(answer, RespondToFetch)
     assert answer.verdict == Valid()
 
 
@@ -339,9 +339,9 @@ def test_who_may_read_which_snapshot(
     leader_epoch: int, snapshot: OffsetAndEpoch, error: Error
 ) -> None:
     (answer,) = with_snapshots().step(
-        SnapshotAsked(token=3, leader_epoch=leader_epoch, snapshot=snapshot)
+        SnapshotRequestReceived(token=3, leader_epoch=leader_epoch, snapshot=snapshot)
     )
-    assert answer == AnswerSnapshot(
+    assert answer == RespondToFetchSnapshot(
         token=3, error=error, leader_id=1, leader_epoch=1, snapshot=snapshot
     )
 

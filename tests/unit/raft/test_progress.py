@@ -1,4 +1,4 @@
-"""The leader's book: high watermark by majority, and what DescribeQuorum tells of replicas.
+"""Replica progress: the high watermark by majority, and the replicas in DescribeQuorum.
 
 Method: books of up to five voters, though quorums of one are all that can be configured yet;
 the high watermark against its definition, drawn at random.
@@ -15,7 +15,7 @@ def book(voters: int = 1, epoch_start_offset: int = 10) -> LeaderProgress:
     return LeaderProgress(local_id=0, voters=range(voters), epoch_start_offset=epoch_start_offset)
 
 
-def test_nothing_is_committed_before_a_record_of_the_own_epoch() -> None:
+def test_nothing_is_committed_before_a_record_of_the_leaders_epoch() -> None:
     progress = book()
     progress.flushed_to(10)
     assert progress.advance() is None

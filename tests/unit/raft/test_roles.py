@@ -36,7 +36,7 @@ LEGAL = {
 
 @pytest.mark.parametrize("role", list(Role), ids=lambda role: role.name)
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.name)
-def test_every_cell_is_as_the_kips_say(role: Role, cause: Cause) -> None:
+def test_every_transition_is_as_in_the_kips(role: Role, cause: Cause) -> None:
     assert next_role(role, cause) is LEGAL.get((role, cause))
 
 
@@ -51,7 +51,7 @@ def test_a_higher_epoch_overrules_every_role() -> None:
         assert row[Cause.LEADER_SEEN] is Role.FOLLOWER
 
 
-def test_an_observer_stays_an_observer_whatever_peers_say() -> None:
+def test_an_observer_stays_an_observer() -> None:
     for role in OBSERVER_ROLES:
         for cause in (Cause.NEW_EPOCH, Cause.LEADER_SEEN):
             assert next_role(role, cause) in OBSERVER_ROLES

@@ -4,7 +4,7 @@ Method: the real `RaftNode`s in a simulated world (see `simulation`), one seed a
 is judged by the functions of `checkers`; after healing, everybody must catch up. Then members
 that break one rule of Raft each: some seed must show it, or the simulation proves nothing. (What
 older epochs left, committed too early, needs a history that chance does not find: it is told in
-`test_electing`.)
+`test_candidate`.)
 OTTLA_RAFT_SEEDS=5000 runs more of them; seeds that once failed are in `tests/seeds.txt`.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from ottla.raft import effects as fx
-from ottla.raft.events import VoteAsked
-from ottla.raft.following import CommittedDataLost
+from ottla.raft.events import VoteRequestReceived
+from ottla.raft.follower import CommittedDataLost
 
 from .checkers import (
     acknowledged_but_lost,
@@ -28,8 +28,8 @@ from .checkers import (
     watermarks_that_fell,
 )
 from .faults import Faults
+from .member import Member
 from .simulation import Simulation
-from .world import Member
 
 SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "200"))
 ROUGH_MS, SETTLING_MS, CALM_MS = 7_000, 7_500, 1_000
@@ -108,7 +108,7 @@ def test_no_history_breaks_a_promise() -> None:
         assert marks[effect] > 0, effect
 
 
-def test_a_seed_tells_the_same_history_again() -> None:
+def test_a_seed_replays_the_same_history() -> None:
     first, again = (history_of(4)[0] for _run in range(2))
     assert (first.steps, first.history) == (again.steps, again.history)
 
@@ -117,11 +117,11 @@ def test_a_seed_tells_the_same_history_again() -> None:
 
 
 def votes_twice(member: Member) -> None:
-    def grants(event: VoteAsked) -> bool:
+    def grants(event: VoteRequestReceived) -> bool:
         up_to_date = event.log_end.rank >= member.node.log.end.rank
         return up_to_date and not member.node.is_leader
 
-    member.node.electing.grants = grants  # type: ignore[method-assign]
+    member.node.candidate.grants = grants  # type: ignore[method-assign]
 
 
 def forgets_its_vote(member: Member) -> None:
@@ -135,12 +135,12 @@ def forgets_its_vote(member: Member) -> None:
 
 
 def compares_no_logs(member: Member) -> None:
-    grants = member.node.electing.grants
+    grants = member.node.candidate.grants
 
-    def generous(event: VoteAsked) -> bool:
+    def generous(event: VoteRequestReceived) -> bool:
         end = max(event.log_end, member.node.log.end, key=lambda each: each.rank)
         return grants(
-            VoteAsked(
+            VoteRequestReceived(
                 token=event.token,
                 candidate=event.candidate,
                 epoch=event.epoch,
@@ -150,11 +150,11 @@ def compares_no_logs(member: Member) -> None:
             )
         )
 
-    member.node.electing.grants = generous  # type: ignore[method-assign]
+    member.node.candidate.grants = generous  # type: ignore[method-assign]
 
 
 def skips_truncation(member: Member) -> None:
-    member.node.following._truncate = lambda leader_end: None  # type: ignore[method-assign]
+    member.node.follower._truncate = lambda leader_end: None  # type: ignore[method-assign]
 
 
 def fetches_before_it_is_durable(member: Member) -> None:

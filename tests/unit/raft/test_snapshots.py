@@ -43,7 +43,7 @@ def test_names_are_kafkas() -> None:
         ("00000000000000001234-0000000056.checkpoint.deleted", ".checkpoint.deleted"),
     ],
 )
-def test_unfinished_and_doomed_files_are_known(name: str, suffix: str) -> None:
+def test_part_and_deleted_files_are_parsed(name: str, suffix: str) -> None:
     assert parse_snapshot_name(name) == (OffsetAndEpoch(1234, 56), suffix)
 
 

@@ -1,4 +1,4 @@
-"""A broker on a real socket that keeps one topic in memory and misbehaves when told to.
+"""A broker on a real socket that keeps one topic in memory and misbehaves on request.
 
 It speaks Metadata, ListOffsets, Fetch, InitProducerId and Produce, with the checks of sequence
 numbers that make retries harmless. `faults` holds, by request class, what to do with the next
@@ -60,7 +60,7 @@ class FakeBroker:
         self.logs = [Log() for _ in range(partitions)]
         self.batch_bytes_max = 1 << 20
         self.faults: dict[type, deque[int]] = defaultdict(deque)
-        self.asked: list[Any] = []
+        self.received: list[Any] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.broker = self
         self.port = self._server.server_address[1]
@@ -93,11 +93,11 @@ class FakeBroker:
 
     def count(self, request: type) -> int:
         """Return how often a request was made."""
-        return sum(isinstance(each, request) for each in self.asked)
+        return sum(isinstance(each, request) for each in self.received)
 
     def answer(self, request: Any) -> tuple[Any, bool]:
         """Return the response, and whether it is to be sent."""
-        self.asked.append(request)
+        self.received.append(request)
         queue = self.faults[type(request)]
         fault = queue.popleft() if queue else 0
         error = 0 if fault == DROP else fault

@@ -28,17 +28,17 @@ def test_topics_and_leaders() -> None:
 
 
 @pytest.mark.parametrize("fault", [DROP, Error.LEADER_NOT_AVAILABLE, Error.NOT_CONTROLLER])
-def test_what_may_pass_is_retried(fault: int) -> None:
+def test_retriable_errors_are_retried(fault: int) -> None:
     with FakeBroker() as broker, ClusterClient(broker.options()) as client:
         broker.faults[MetadataRequest].extend([fault, fault])
-        assert client.patiently("looking", lambda: client.leader((TOPIC, 0))).node == NODE
+        assert client.with_retries("looking", lambda: client.leader((TOPIC, 0))).node == NODE
 
 
-def test_what_does_not_pass_is_not() -> None:
+def test_other_errors_are_not_retried() -> None:
     with FakeBroker() as broker, ClusterClient(broker.options()) as client:
         broker.faults[MetadataRequest].append(Error.TOPIC_AUTHORIZATION_FAILED)
         with pytest.raises(ClusterError, match=r"looking: topic t: .*AUTHORIZATION") as caught:
-            client.patiently("looking", client.topics)
+            client.with_retries("looking", client.topics)
         assert caught.value.code == Error.TOPIC_AUTHORIZATION_FAILED
         assert broker.count(MetadataRequest) == 1
 
@@ -47,7 +47,7 @@ def test_patience_ends() -> None:
     with FakeBroker() as broker, ClusterClient(broker.options(api_timeout_ms=1)) as client:
         broker.leader = -1
         with pytest.raises(ClusterError, match="LEADER_NOT_AVAILABLE"):
-            client.patiently("looking", lambda: client.leader((TOPIC, 0)), attempts_min=3)
+            client.with_retries("looking", lambda: client.leader((TOPIC, 0)), attempts_min=3)
         assert broker.count(MetadataRequest) >= 3
 
 
@@ -73,10 +73,10 @@ def test_requests_that_the_broker_lacks() -> None:
             client.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
 
         with pytest.raises(ClusterError, match="does not serve DescribeLogDirs"):
-            client.patiently("asking for sizes", ask)
+            client.with_retries("asking for sizes", ask)
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with (
@@ -84,4 +84,4 @@ def test_nobody_listens() -> None:
         ClusterClient(broker.options(bootstrap=(("127.0.0.1", port),), api_timeout_ms=1)) as client,
         pytest.raises(ClusterError, match=rf"no broker answers at 127.0.0.1:{port} within"),
     ):
-        client.patiently("looking", client.topics)
+        client.with_retries("looking", client.topics)

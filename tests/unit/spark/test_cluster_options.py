@@ -4,7 +4,7 @@ import pytest
 
 from ottla.spark.cluster_options import Address, ClusterOptions, parse_bootstrap
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.raw_options import RawOptions
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_wrong_addresses(text: str | None) -> None:
 
 
 def test_defaults_are_those_of_kafka() -> None:
-    options = ClusterOptions.of(Given.of({"kafka.bootstrap.servers": "a:1"}))
+    options = ClusterOptions.of(RawOptions.of({"kafka.bootstrap.servers": "a:1"}))
     assert options.request_timeout_ms == 30_000
     assert options.api_timeout_ms == 60_000
     assert options.retry_backoff_ms == 100

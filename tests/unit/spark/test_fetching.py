@@ -1,6 +1,6 @@
 """Fetches must reach the leader, name topics by id where they can, and end in time.
 
-Method: a fake broker on a socket that has moved, lost or renamed what is asked for.
+Method: a fake broker on a socket that has moved, lost or renamed the requested topic.
 """
 
 import pytest
@@ -36,7 +36,7 @@ def test_topics_are_named_by_id_where_possible(versions: tuple[int, int], named:
     with FakeBroker(versions={1: versions}) as broker, ClusterClient(broker.options()) as client:
         broker.logs[0].append(BATCH)
         assert values(fetcher(client).fetch(1).records) == [b"v0", b"v1", b"v2"]
-        request = broker.asked[-1]
+        request = broker.received[-1]
         assert isinstance(request, FetchRequest)
         (topic,) = request.topics
         assert (topic.topic, topic.topic_id) == ((TOPIC, NO_UUID) if named else ("", ID))
@@ -48,7 +48,7 @@ def test_leaders_may_move(fault: int) -> None:
         broker.logs[0].append(BATCH)
         broker.faults[FetchRequest].extend([fault, fault])
         assert len(values(fetcher(client).fetch(0).records)) == 3
-        assert broker.count(MetadataRequest) == 3  # The leader was looked up anew each time.
+        assert broker.count(MetadataRequest) == 3  # The leader is looked up each time.
 
 
 def test_offsets_outside_of_the_log() -> None:
@@ -60,7 +60,7 @@ def test_offsets_outside_of_the_log() -> None:
         fetcher(client).fetch(1)
 
 
-def test_a_topic_created_anew() -> None:
+def test_a_re_created_topic() -> None:
     with FakeBroker() as broker, ClusterClient(broker.options(api_timeout_ms=1)) as client:
         broker.logs[0].append(BATCH)
         broker.topic_id = Uuid(b"j" * 16)

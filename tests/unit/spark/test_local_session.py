@@ -16,5 +16,5 @@ def test_logging_is_quiet_from_the_first_line() -> None:
 
 
 def test_logging_of_the_user_wins() -> None:
-    given = {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}
-    assert _with_logging(given, "WARN") == given
+    raw = {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}
+    assert _with_logging(raw, "WARN") == raw

@@ -44,7 +44,7 @@ def test_offsets() -> None:
         assert lookup.offsets_at(client, {keys[0]: 1000}) == {keys[0]: None}
 
 
-def test_what_can_be_done_without() -> None:
+def test_optional_lookups() -> None:
     with FakeBroker() as broker, ClusterClient(broker.options()) as client:
         assert lookup.sizes_of(client, [(TOPIC, 0)]) == {}
         assert lookup.never_compacted(client, [TOPIC]) == set()

@@ -12,9 +12,9 @@ from ottla.spark.planner import Split, Task, plan
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
 
 
-def options(broker: FakeBroker, **given: str) -> ReadOptions:
+def options(broker: FakeBroker, **raw: str) -> ReadOptions:
     base = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": TOPIC}
-    return ReadOptions.of(base | given)
+    return ReadOptions.of(base | raw)
 
 
 def fill(broker: FakeBroker) -> None:
@@ -45,7 +45,7 @@ def ranges(tasks: list[Task]) -> list[tuple[int, int]]:
     return [(split.start, split.end) for task in tasks for split in task.splits]
 
 
-def test_partitions_with_nothing_share_tasks() -> None:
+def test_empty_partitions_share_tasks() -> None:
     with FakeBroker(partitions=130) as broker:
         fill(broker)
         tasks = plan(options(broker))
@@ -54,7 +54,7 @@ def test_partitions_with_nothing_share_tasks() -> None:
         assert numbers == list(range(130))
 
 
-def test_what_is_gone() -> None:
+def test_lost_offsets() -> None:
     with FakeBroker(partitions=2) as broker:
         fill(broker)
         all_of_it = {"startingOffsets": '{"t":{"0":0,"1":0}}'}
@@ -77,5 +77,5 @@ def test_named_partitions_and_timestamps() -> None:
 
 def test_nothing_matches() -> None:
     with FakeBroker() as broker:
-        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "x"}
-        assert plan(ReadOptions.of(given)) == []
+        raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "x"}
+        assert plan(ReadOptions.of(raw)) == []

@@ -1,4 +1,4 @@
-"""Plans must cover what was asked for exactly: no offset twice, none left out, losses named.
+"""Plans must cover the requested offsets exactly: no offset twice, none left out, losses named.
 
 Method: hypothesis over ranges and cutting options, compared with the plain set of offsets;
 tables for limits.
@@ -75,7 +75,7 @@ def test_pieces_are_disjoint_and_their_union_is_the_range(
         assert all(len(piece) <= max_records for piece in pieces)
     if min_partitions is not None:
         offsets = sum(len(each) for each in whole)
-        # Rounded up for each range, so never less than asked for, and hardly more.
+        # Rounded up for each range, so never less than requested, and hardly more.
         assert len(pieces) >= min(min_partitions, offsets)
 
 
@@ -134,7 +134,7 @@ def test_limits_within_the_log(starting: Limit, ending: Limit, expected: list[An
 @pytest.mark.parametrize(
     ("starting", "ending", "expected", "loss"),
     [
-        (at(0), Edge.LATEST, [(10, 100)], "t-0: offsets 0 to 9 are no longer there"),
+        (at(0), Edge.LATEST, [(10, 100)], "t-0: offsets 0 to 9 are no longer available"),
         (at(0), at(5), [], "offsets 0 to 9"),
         (at(101), Edge.LATEST, [], "starts at 101, the log ends at 100"),
         (at(20), at(200), [(20, 100)], "ends at 200, the log at 100"),
@@ -206,7 +206,7 @@ def test_every_partition_must_be_named() -> None:
         check_named(at(1), many, "startingOffsets")
 
 
-def test_what_to_search_for() -> None:
+def test_timestamps_to_search_for() -> None:
     keys = [("t", 0), ("t", 1)]
     assert timestamps_of(Since(7), keys) == {("t", 0): 7, ("t", 1): 7}
     assert timestamps_of(SinceEach({("t", 0): 3}), keys) == {("t", 0): 3}

@@ -24,8 +24,8 @@ from tests.unit.spark.fake_broker import DROP, TOPIC, FakeBroker, Log
 
 
 def options(broker: FakeBroker, **changes: Any) -> WriteOptions:
-    given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "kafka.retry.backoff.ms": "1"}
-    return WriteOptions.of(given | changes)
+    raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "kafka.retry.backoff.ms": "1"}
+    return WriteOptions.of(raw | changes)
 
 
 def table(values: list[bytes]) -> Any:

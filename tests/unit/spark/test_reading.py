@@ -39,23 +39,23 @@ def log(*batches: bytes) -> memoryview:
 def test_whole_stretches() -> None:
     records = log(batch(0, 5), batch(5, 5), batch(10, 5))
     whole = measure(records, 0, 15, epoch=-1, contiguous=True)
-    assert (whole.next_offset, whole.size, whole.holes) == (15, len(records), ())
+    assert (whole.next_offset, whole.size, whole.gaps) == (15, len(records), ())
     inner = measure(records, 2, 7, epoch=-1, contiguous=True)
     assert (inner.next_offset, inner.size) == (7, len(batch(0, 5)) * 2)
     assert measure(records[:-1], 2, 15, epoch=-1, contiguous=True).next_offset == 10
-    # A batch that ends before what was asked for: brokers may send it.
-    assert measure(records, 7, 15, epoch=-1, contiguous=True).holes == ()
+    # A batch that ends before the requested offset: brokers may send it.
+    assert measure(records, 7, 15, epoch=-1, contiguous=True).gaps == ()
 
 
-def test_holes() -> None:
+def test_gaps() -> None:
     records = log(batch(2, 3), batch(8, 2))
     found = measure(records, 0, 12, epoch=-1, contiguous=True)
-    assert found.holes == ((0, 2), (5, 8))
+    assert found.gaps == ((0, 2), (5, 8))
     assert found.next_offset == 10
-    assert measure(records, 3, 7, epoch=-1, contiguous=True).holes == ((5, 7),)
-    assert measure(records, 0, 1, epoch=-1, contiguous=True).holes == ((0, 1),)
+    assert measure(records, 3, 7, epoch=-1, contiguous=True).gaps == ((5, 7),)
+    assert measure(records, 0, 1, epoch=-1, contiguous=True).gaps == ((0, 1),)
     assert measure(records, 0, 1, epoch=-1, contiguous=True).next_offset == 1
-    assert measure(records, 0, 12, epoch=-1, contiguous=False).holes == ()
+    assert measure(records, 0, 12, epoch=-1, contiguous=False).gaps == ()
 
 
 def test_offsets_and_epochs_must_not_go_back() -> None:
@@ -120,13 +120,13 @@ def test_each_offset_once(data: st.DataObject, counts: list[int]) -> None:
         assert rows(split, chosen) == expected(start, end)
 
 
-def test_records_that_are_gone() -> None:
+def test_deleted_records() -> None:
     with FakeBroker() as broker:
         for offset in range(0, 30, 10):
             broker.logs[0].append(batch(offset, 10))
         broker.logs[0].start = 15
         split = Split(TOPIC, ID, 0, 2, 30, True)
-        with pytest.raises(DataLossError, match="t-0: offsets 2 to 14 are no longer there"):
+        with pytest.raises(DataLossError, match="t-0: offsets 2 to 14 are no longer available"):
             rows(split, options(broker.options()))
         lenient = options(broker.options(), fail_on_data_loss=False)
         assert rows(split, lenient) == expected(15, 30)
@@ -137,7 +137,7 @@ def test_a_log_that_ends_too_early() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         split = Split(TOPIC, ID, 0, 20, 30, True)
-        with pytest.raises(DataLossError, match="offsets 20 to 29 are gone; the log ends at 10"):
+        with pytest.raises(DataLossError, match="offsets 20 to 29 are lost; the log ends at 10"):
             rows(split, options(broker.options()))
         assert rows(split, options(broker.options(), fail_on_data_loss=False)) == []
 
@@ -156,13 +156,13 @@ def test_a_hole_in_the_log() -> None:
         assert rows(compacted, options(broker.options())) == both
 
 
-def test_a_topic_that_was_created_anew() -> None:
+def test_a_re_created_topic() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         broker.exists = False
         split = Split(TOPIC, ID, 0, 0, 10, True)
         cluster = broker.options(api_timeout_ms=1)
-        with pytest.raises(DataLossError, match="deleted and created anew"):
+        with pytest.raises(DataLossError, match="deleted and re-created"):
             rows(split, options(cluster))
         assert rows(split, options(cluster, fail_on_data_loss=False)) == []
 
@@ -188,14 +188,14 @@ def task_rows(broker: FakeBroker, *splits: Split, **changes: Any) -> list[int]:
     return [number for each in batches for number in each.column("partition").to_pylist()]
 
 
-def test_an_open_split_whose_log_is_gone() -> None:
+def test_an_open_split_of_a_deleted_log() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         idle = Split(TOPIC, ID, 0, 20, 20, True, True)
-        with pytest.raises(DataLossError, match="offsets 10 to 19 are gone; the log ends at 10"):
+        with pytest.raises(DataLossError, match="offsets 10 to 19 are lost; the log ends at 10"):
             task_rows(broker, idle)
         begun = Split(TOPIC, ID, 0, 5, 20, True, True)
-        with pytest.raises(DataLossError, match="offsets 10 to 19 are gone; the log ends at 10"):
+        with pytest.raises(DataLossError, match="offsets 10 to 19 are lost; the log ends at 10"):
             task_rows(broker, begun)
         lenient = options(broker.options(), fail_on_data_loss=False)
         [found] = read_task(Task((begun,)), lenient, COLUMNS)

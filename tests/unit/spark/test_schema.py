@@ -9,7 +9,7 @@ from ottla.spark.schema import arrow_schema, columns_of, record_columns, source_
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_arrow_schema_is_what_spark_expects(headers: bool) -> None:
+def test_the_arrow_schema_is_the_one_spark_expects(headers: bool) -> None:
     schema = source_schema(headers)
     columns = columns_of(schema, headers)
     assert arrow_schema(columns) == to_arrow_schema(schema, timezone="UTC")

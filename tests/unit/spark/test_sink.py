@@ -43,10 +43,10 @@ ALL = schema_of(topic="string", key="binary", partition="integer", value="binary
 
 
 def writer(broker: FakeBroker, topic: str | None = None) -> BatchWriter:
-    given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
+    raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
     if topic is not None:
-        given["topic"] = topic
-    return BatchWriter(WriteOptions.of(given), ALL)
+        raw["topic"] = topic
+    return BatchWriter(WriteOptions.of(raw), ALL)
 
 
 def batch(rows: list[Row], first: int = 0) -> Any:
@@ -97,10 +97,10 @@ def test_rows_that_cannot_be_placed() -> None:
         assert writer(broker, TOPIC).write(iter([batch([(null, b"k", None)])])).rows == 1
 
 
-def test_an_empty_task_asks_nothing() -> None:
+def test_an_empty_task_sends_no_request() -> None:
     with FakeBroker() as broker:
         assert writer(broker).write(iter([batch([])])).rows == 0
-        assert broker.asked == []
+        assert broker.received == []
 
 
 @pytest.mark.parametrize(

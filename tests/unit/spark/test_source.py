@@ -23,7 +23,7 @@ def test_spark_finds_the_format() -> None:
     assert OttlaDataSource.name() == "ottla"
 
 
-def test_a_reader_travels_and_takes_no_filters() -> None:
+def test_a_reader_can_be_pickled_and_accepts_no_filters() -> None:
     source = OttlaDataSource(OPTIONS)
     reader = source.reader(source.schema())
     # Spark refuses a reader of its own filters where its pushdown is off, which is the default.
@@ -39,7 +39,7 @@ def test_an_empty_plan_reads_nothing() -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_tasks_travel() -> None:
+def test_tasks_can_be_pickled() -> None:
     task = Task((Split("t", bytes(16), 0, 1, 2, True), Split("t", bytes(16), 1, 2, 2, True, True)))
     assert pickle.loads(pickle.dumps(task)) == task
 

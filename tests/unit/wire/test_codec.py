@@ -52,7 +52,7 @@ def test_chunks_without_records() -> None:
     assert encode_chunks(HEARTBEAT, 4) == [encode(HEARTBEAT, 4)]
 
 
-def test_unknown_versions_are_our_own_bug() -> None:
+def test_unknown_versions_raise_encode_error() -> None:
     with pytest.raises(EncodeError, match="not 5"):
         encode(HEARTBEAT, 5)
     with pytest.raises(EncodeError, match="not 5"):

@@ -1,4 +1,4 @@
-"""Decoding bytes that nobody sane sent: only WireError, with work bounded by the bytes.
+"""Decoding malformed bytes: only WireError, with work bounded by the bytes.
 
 Method: hand-made lies about lengths; then random bytes, cut and mutated messages, for every
 request and response at every version. Memory is watched with tracemalloc: a length that claims
@@ -221,7 +221,7 @@ def test_cut_and_mutated_messages(key: int) -> None:
 
 
 @pytest.mark.parametrize("key", APIS, ids=NAMES.get)
-def test_what_is_accepted_says_the_same_again(key: int) -> None:
+def test_accepted_bytes_round_trip(key: int) -> None:
     """Whatever decodes can be encoded, to bytes that decode to the same message."""
     dice = random.Random(key)
     for cls in (REQUESTS[key], RESPONSES[key]):

@@ -121,7 +121,7 @@ def test_tagged_fields_are_sorted_and_sized() -> None:
     )
 
 
-def test_tagged_fields_at_their_default_are_not_said() -> None:
+def test_tagged_fields_at_their_default_are_not_written() -> None:
     equal_not_identical = Node(node_id=-1)
     assert encode(replace(EXAMPLE, leader=equal_not_identical), 3) == encode(EXAMPLE, 3)
 
@@ -179,7 +179,9 @@ def test_arrays_and_strings_of_any_length(size: int) -> None:
         ({}, -1, "versions 0 to 3, not -1"),
     ],
 )
-def test_what_cannot_be_said(change: dict[str, object], version: int, complaint: str) -> None:
+def test_values_that_a_version_has_no_field_for(
+    change: dict[str, object], version: int, complaint: str
+) -> None:
     with pytest.raises(EncodeError, match=complaint):
         encode(replace(EXAMPLE, **change), version)  # type: ignore[arg-type]
 
@@ -206,7 +208,7 @@ def chunk_bytes(chunk: object) -> bytes:
     ),
     st.sampled_from((0, 1)),
 )
-def test_chunks_say_what_bytes_say(records: list[object], version: int) -> None:
+def test_chunks_encode_as_bytes_do(records: list[object], version: int) -> None:
     whole = b"".join(map(chunk_bytes, records))
     expected = encode(Holder(before=1, records=whole, after=2), version)
     chunks = encode_chunks(Holder(before=1, records=records, after=2), version)  # type: ignore[arg-type]

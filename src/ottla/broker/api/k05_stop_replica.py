@@ -105,7 +105,9 @@ def _delete(
         for name, ids in doomed.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: the folder failed later than in the moment in which it was to go.
-            offline = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+            offline = zk_metadata.facts.unproven.get(
+                name, set()
+            ) | broker.log_dirs.offline_topic_ids(*name)
             if ids & offline or any(_counts(broker, each) for each in failures):
                 error = next((each for each in failures if each is not None), UNPROVEN)
                 failed[name] = Failure(f"{name[0]}-{name[1]}", error)
@@ -128,7 +130,9 @@ def _meant(
     if known is not None:
         found = {known}
     else:
-        found = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+        found = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.offline_topic_ids(
+            *name
+        )
     here = broker.log_dirs.get(*name)
     if here is not None:
         found.add(here.topic_id)

@@ -40,7 +40,7 @@ def _answer(reply: tuple[PartitionKey, ...] | ApiError) -> wire.ControlledShutdo
     return wire.ControlledShutdownResponse(
         error_code=Error.NONE,
         remaining_partitions=tuple(
-            wire.RemainingPartition(topic_name=key.topic, partition_index=key.number)
+            wire.RemainingPartition(topic_name=key.topic, partition_index=key.partition)
             for key in reply
         ),
     )

@@ -89,7 +89,7 @@ def _commit(
             generation=request.generation_id_or_member_epoch,
             offsets=tuple(offsets),
             retention_ms=None if retention_ms == NO_RETENTION else retention_ms,
-            says_missing_group=ctx.version >= FIRST_VERSION_WITH_MISSING_GROUP,
+            knows_group_id_not_found=ctx.version >= FIRST_VERSION_WITH_MISSING_GROUP,
         ),
     )
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import (
-    DELETED_REPLICAS_PER_ANSWER_MAX,
-    DELETIONS_LOOKED_AT_PER_ANSWER_MAX,
-    DELETIONS_PER_ANSWER_MAX,
+    DELETED_REPLICAS_PER_RESPONSE_MAX,
+    DELETIONS_PER_RESPONSE_MAX,
+    DELETIONS_SCANNED_PER_RESPONSE_MAX,
 )
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.step import Decision, Step
@@ -72,11 +72,11 @@ def page_of(ledger: DeletionsImage, request: wire.DescribeDeletionsRequest) -> P
     replicas = 0
     last = request.after
     for looked_at, each in enumerate(_candidates(ledger, request, names, ids)):
-        if looked_at == DELETIONS_LOOKED_AT_PER_ANSWER_MAX:
+        if looked_at == DELETIONS_SCANNED_PER_RESPONSE_MAX:
             return Page(tuple(found), last)
         if not request.topics or each.name in names or each.topic_id in ids:
-            many = len(found) == DELETIONS_PER_ANSWER_MAX
-            if many or replicas >= DELETED_REPLICAS_PER_ANSWER_MAX:
+            many = len(found) == DELETIONS_PER_RESPONSE_MAX
+            if many or replicas >= DELETED_REPLICAS_PER_RESPONSE_MAX:
                 return Page(tuple(found), last)
             found.append(each)
             replicas += each.count(*DeletionState)

@@ -12,7 +12,7 @@ import logging
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, CONTROLLERS, NOBODY, Answer, Api, Context, RunsOn
 from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
-from ottla.controller.idle import IdleReport, IdleRow, Verdict, due_topics
+from ottla.controller.idle import IdleReport, IdleRow, IdleStatus, due_topics
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import report_idle_topics as wire
@@ -29,7 +29,7 @@ API = Api(
 
 log = logging.getLogger(__name__)
 
-Taken = tuple[int, list[Verdict], tuple[DeletedTopic, ...]]
+Taken = tuple[int, list[IdleStatus], tuple[DeletedTopic, ...]]
 """The token of the answer; the topics that are due, and what came of each."""
 
 

@@ -9,7 +9,7 @@ Not done:  authorization.
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.controller.idle import Verdict, describe_idle
+from ottla.controller.idle import IdleStatus, describe_idle
 from ottla.controller.step import Decision, Step
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
 from ottla.metadata.image import ClusterImage
@@ -30,7 +30,7 @@ def handle(ctx: Context, request: wire.DescribeIdleTopicsRequest) -> Answer:
     context, now_ms = ctx.controller.context, ctx.monotonic_ms
     config = context.config
 
-    def read(image: ClusterImage) -> Decision[tuple[Verdict, ...]]:
+    def read(image: ClusterImage) -> Decision[tuple[IdleStatus, ...]]:
         if config.zookeeper_connect is None and not ledger_enabled(image.features):
             raise ApiError(
                 Error.UNSUPPORTED_VERSION,
@@ -43,7 +43,7 @@ def handle(ctx: Context, request: wire.DescribeIdleTopicsRequest) -> Answer:
     return ctx.controller.run(read).map(_answer)
 
 
-def _answer(reply: tuple[Verdict, ...] | ApiError) -> wire.DescribeIdleTopicsResponse:
+def _answer(reply: tuple[IdleStatus, ...] | ApiError) -> wire.DescribeIdleTopicsResponse:
     if isinstance(reply, ApiError):
         return wire.DescribeIdleTopicsResponse(error_code=reply.error, error_message=reply.message)
     return wire.DescribeIdleTopicsResponse(
@@ -54,7 +54,7 @@ def _answer(reply: tuple[Verdict, ...] | ApiError) -> wire.DescribeIdleTopicsRes
                 topic_id=each.topic_id,
                 ttl_ms=each.ttl_ms,
                 idle_ms=each.idle_ms,
-                reason=each.why,
+                reason=each.reason,
                 brokers=each.brokers,
             )
             for each in reply

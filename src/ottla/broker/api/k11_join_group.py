@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.limits import JOIN_PROTOCOLS_MAX
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.joining import join
-from ottla.coordinator.values import Join, JoinAnswer
+from ottla.coordinator.values import Join, JoinResponse
 from ottla.wire.messages import join_group as wire
 
 API = Api(key=11, versions=range(10), acl="group:read")
@@ -31,7 +31,7 @@ def handle(ctx: Context, request: wire.JoinGroupRequest) -> Answer:
             raise ApiError(Error.INCONSISTENT_GROUP_PROTOCOL)
         shard = ctx.broker.groups.shard_of(request.group_id)
     except ApiError as refusal:
-        return _answer(ctx, JoinAnswer(error=refusal.error, member_id=request.member_id))
+        return _answer(ctx, JoinResponse(error=refusal.error, member_id=request.member_id))
     has_timeout = ctx.version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     joined = join(
         shard,
@@ -57,7 +57,7 @@ def handle(ctx: Context, request: wire.JoinGroupRequest) -> Answer:
     return joined.map(lambda answer: _answer(ctx, answer))
 
 
-def _answer(ctx: Context, answer: JoinAnswer) -> wire.JoinGroupResponse:
+def _answer(ctx: Context, answer: JoinResponse) -> wire.JoinGroupResponse:
     knows_null = ctx.version >= FIRST_VERSION_WITH_NULL_PROTOCOL
     return wire.JoinGroupResponse(
         error_code=answer.error,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.leaving import leave
-from ottla.coordinator.values import Leaver
+from ottla.coordinator.values import LeavingMember
 from ottla.wire.messages import leave_group as wire
 
 API = Api(key=13, versions=range(6), acl="group:read")
@@ -22,10 +22,11 @@ FIRST_VERSION_WITH_SEVERAL_MEMBERS = 3
 def handle(ctx: Context, request: wire.LeaveGroupRequest) -> Answer:
     """Answer at once."""
     if ctx.version < FIRST_VERSION_WITH_SEVERAL_MEMBERS:
-        error, errors = _leave(ctx, request.group_id, [Leaver(request.member_id)])
+        error, errors = _leave(ctx, request.group_id, [LeavingMember(request.member_id)])
         return wire.LeaveGroupResponse(error_code=error or errors[0])
     leavers = [
-        Leaver(each.member_id, each.group_instance_id, each.reason) for each in request.members
+        LeavingMember(each.member_id, each.group_instance_id, each.reason)
+        for each in request.members
     ]
     error, errors = _leave(ctx, request.group_id, leavers)
     return wire.LeaveGroupResponse(
@@ -41,7 +42,9 @@ def handle(ctx: Context, request: wire.LeaveGroupRequest) -> Answer:
     )
 
 
-def _leave(ctx: Context, group_id: str, leavers: Sequence[Leaver]) -> tuple[Error, list[Error]]:
+def _leave(
+    ctx: Context, group_id: str, leavers: Sequence[LeavingMember]
+) -> tuple[Error, list[Error]]:
     try:
         shard = ctx.broker.groups.shard_of(group_id)
     except ApiError as refusal:

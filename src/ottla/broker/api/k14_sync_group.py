@@ -9,7 +9,7 @@ Not done:  groups of the consumer protocol (KIP-848).
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.syncing import sync
-from ottla.coordinator.values import Sync, SyncAnswer
+from ottla.coordinator.values import Sync, SyncResponse
 from ottla.wire.messages import sync_group as wire
 
 API = Api(key=14, versions=range(6), acl="group:read")
@@ -21,11 +21,11 @@ def handle(ctx: Context, request: wire.SyncGroupRequest) -> Answer:
     """Answer when the generation is stored, or at once where it is."""
     names = (request.protocol_type, request.protocol_name)
     if ctx.version >= FIRST_VERSION_WITH_PROTOCOL and None in names:
-        return _answer(SyncAnswer(error=Error.INCONSISTENT_GROUP_PROTOCOL))
+        return _answer(SyncResponse(error=Error.INCONSISTENT_GROUP_PROTOCOL))
     try:
         shard = ctx.broker.groups.shard_of(request.group_id)
     except ApiError as refusal:
-        return _answer(SyncAnswer(error=refusal.error))
+        return _answer(SyncResponse(error=refusal.error))
     synced = sync(
         shard,
         Sync(
@@ -41,7 +41,7 @@ def handle(ctx: Context, request: wire.SyncGroupRequest) -> Answer:
     return synced.map(_answer)
 
 
-def _answer(answer: SyncAnswer) -> wire.SyncGroupResponse:
+def _answer(answer: SyncResponse) -> wire.SyncGroupResponse:
     return wire.SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,

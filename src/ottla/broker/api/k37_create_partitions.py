@@ -7,7 +7,7 @@ Not done:  mutation quotas (KIP-599); authorization.
 
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.controller.create_partitions import GrownTopic, Growth, create_partitions
+from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
 from ottla.wire.messages import create_partitions as wire
 
 API = Api(
@@ -32,18 +32,20 @@ def handle(ctx: Context, request: wire.CreatePartitionsRequest) -> Answer:
     return decided.map(lambda reply: _answer(wanted, reply))
 
 
-def _wanted(topic: wire.CreatePartitionsTopic) -> Growth:
+def _wanted(topic: wire.CreatePartitionsTopic) -> NewPartitions:
     if topic.assignments is None:
-        return Growth(topic.name, topic.count)
-    return Growth(topic.name, topic.count, tuple(each.broker_ids for each in topic.assignments))
+        return NewPartitions(topic.name, topic.count)
+    return NewPartitions(
+        topic.name, topic.count, tuple(each.broker_ids for each in topic.assignments)
+    )
 
 
 def _answer(
-    wanted: list[Growth], reply: tuple[GrownTopic, ...] | ApiError
+    wanted: list[NewPartitions], reply: tuple[CreatedPartitions, ...] | ApiError
 ) -> wire.CreatePartitionsResponse:
     if isinstance(reply, ApiError):
         names = dict.fromkeys(growth.name for growth in wanted)
-        reply = tuple(GrownTopic(name, reply.error, reply.message) for name in names)
+        reply = tuple(CreatedPartitions(name, reply.error, reply.message) for name in names)
     return wire.CreatePartitionsResponse(
         results=tuple(
             wire.CreatePartitionsTopicResult(

@@ -57,7 +57,7 @@ def _answer(
                 topic=topic,
                 partition_result=tuple(
                     wire.PartitionResult(
-                        partition_id=each.number,
+                        partition_id=each.partition_id,
                         error_code=each.error,
                         error_message=each.message,
                     )

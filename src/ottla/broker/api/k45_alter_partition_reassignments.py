@@ -65,7 +65,7 @@ def _answer(
 
 def _partition(reassigned: Reassigned) -> wire.ReassignablePartitionResponse:
     return wire.ReassignablePartitionResponse(
-        partition_index=reassigned.number,
+        partition_index=reassigned.partition_id,
         error_code=reassigned.error,
         error_message=reassigned.message,
     )

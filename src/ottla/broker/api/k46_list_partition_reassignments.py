@@ -38,7 +38,7 @@ def _answer(reply: tuple[Ongoing, ...] | ApiError) -> wire.ListPartitionReassign
     for ongoing in reply:
         topics.setdefault(ongoing.topic, []).append(
             wire.OngoingPartitionReassignment(
-                partition_index=ongoing.number,
+                partition_index=ongoing.partition_id,
                 replicas=ongoing.partition.replicas,
                 adding_replicas=ongoing.partition.adding_replicas,
                 removing_replicas=ongoing.partition.removing_replicas,

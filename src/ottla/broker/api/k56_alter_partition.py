@@ -48,7 +48,7 @@ def _wanted(topic: wire.RequestTopicData, partition: wire.RequestPartitionData) 
     members += [(each, ANY_EPOCH) for each in partition.new_isr]
     return IsrChange(
         topic_id=topic.topic_id,
-        number=partition.partition_index,
+        partition_id=partition.partition_index,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=tuple(members),
@@ -77,7 +77,7 @@ def _partition(changed: ChangedIsr) -> wire.ResponsePartitionData:
     partition = changed.partition
     if partition is None:
         return wire.ResponsePartitionData(
-            partition_index=changed.number,
+            partition_index=changed.partition_id,
             error_code=changed.error,
             leader_id=NO_LEADER,
             leader_epoch=0,
@@ -85,7 +85,7 @@ def _partition(changed: ChangedIsr) -> wire.ResponsePartitionData:
             partition_epoch=0,
         )
     return wire.ResponsePartitionData(
-        partition_index=changed.number,
+        partition_index=changed.partition_id,
         error_code=Error.NONE,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
-from ottla.controller.directories import Place, assign_directories
+from ottla.controller.directories import DirectoryAssignment, assign_directories
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
 API = Api(
@@ -22,13 +22,13 @@ API = Api(
     acl="cluster:cluster-action",
 )
 
-Placed = tuple[Place, Error]
+Placed = tuple[DirectoryAssignment, Error]
 
 
 def handle(ctx: Context, request: wire.AssignReplicasToDirsRequest) -> Answer:
     """Decide on the controller; translate."""
     wanted = [
-        Place(directory.id, topic.topic_id, partition.partition_index)
+        DirectoryAssignment(directory.id, topic.topic_id, partition.partition_index)
         for directory in request.directories
         for topic in directory.topics
         for partition in topic.partitions
@@ -64,7 +64,7 @@ def _topics(placed: Iterable[Placed]) -> tuple[wire.ResponseTopicData, ...]:
         wire.ResponseTopicData(
             topic_id=topic_id,
             partitions=tuple(
-                wire.ResponsePartitionData(partition_index=place.number, error_code=error)
+                wire.ResponsePartitionData(partition_index=place.partition_id, error_code=error)
                 for place, error in found
             ),
         )

@@ -143,7 +143,7 @@ class AdminRequests:
                     log.warning(
                         "reassignment of %s-%d failed: %s",
                         each.topic,
-                        each.number,
+                        each.partition_id,
                         each.message or each.error.name,
                     )
         self._undecided_reassignments = frozenset()
@@ -200,7 +200,7 @@ class AdminRequests:
                 log.warning(
                     "preferred leader election for %s-%d failed: %s",
                     each.topic,
-                    each.number,
+                    each.partition_id,
                     each.message or each.error.name,
                 )
         self._pending_elections = frozenset()

@@ -12,15 +12,15 @@ elected again: `ottla.controller.previous_broker_epochs` tracks where that has n
 from collections.abc import Iterable
 
 from ottla.controller.broker_requests import (
-    tell,
-    tell_again,
-    tell_brokers,
-    tell_everything,
+    delta_batch,
+    full_batch,
+    live_brokers_batch,
+    resend_batch,
 )
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.deletion_orders import DeletionOrder, add_to_batch
 from ottla.controller.inter_broker_protocol import parse_level
-from ottla.controller.previous_broker_epochs import PreviousEpochs, followed
+from ottla.controller.previous_broker_epochs import PreviousEpochs, previous_epochs_after
 from ottla.controller.request_batch import RequestBatch
 from ottla.host.controller_channel import ControllerChannels
 from ottla.metadata.delta import ClusterDelta
@@ -47,11 +47,11 @@ class BrokerRequestSender:
         self._previous_epochs = previous_epochs
         self._channels.begin_epoch(self._epoch)
         self._channels.set_brokers((each.id, each.epoch) for each in image.brokers.values())
-        self._send(image, tell_brokers(self._view(image)))
+        self._send(image, live_brokers_batch(self._view(image)))
 
     def send_everything(self, image: ClusterImage) -> None:
         """Send brokers the complete state, as a new controller does."""
-        self._send(image, tell_everything(self._view(image)))
+        self._send(image, full_batch(self._view(image)))
 
     def send_changes(self, delta: ClusterDelta) -> None:
         """Send brokers the requests that follow from a change."""
@@ -61,14 +61,14 @@ class BrokerRequestSender:
                 self._channels.remove_broker(broker_id)
             else:
                 self._channels.add_broker(broker_id, broker.epoch)
-        batch = tell(self._view(delta.image), delta)
-        self._previous_epochs = followed(self._previous_epochs, delta)
+        batch = delta_batch(self._view(delta.image), delta)
+        self._previous_epochs = previous_epochs_after(self._previous_epochs, delta)
         self._send(delta.image, batch)
 
     def resend(self, image: ClusterImage, broker_id: int) -> None:
         """Send a broker all its partitions again: its response names offline replicas."""
         if broker_id in image.brokers:
-            self._send(image, tell_again(self._view(image), broker_id))
+            self._send(image, resend_batch(self._view(image), broker_id))
 
     def send_deletions(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         """Send StopReplica to delete replicas."""

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
-from ottla.base.zookeeper import Delete, Event, Got, Session, ZkCode, ZkError
+from ottla.base.zookeeper import Delete, Event, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.start_reading import topic_resource
 from ottla.host.zookeeper.store_gathering import Wanted, read_once
@@ -151,7 +151,7 @@ class ConfigFollower:
 
         return (yield from reading(session.children(paths.CONFIG_CHANGES, changed)))
 
-    def _resources(self, notifications: dict[str, Got]) -> list[Resource]:
+    def _resources(self, notifications: dict[str, ZnodeData]) -> list[Resource]:
         """Return the resources of notifications, each once; invalid ones are logged."""
         found: dict[Resource, None] = {}
         for name, got in notifications.items():
@@ -167,7 +167,7 @@ class ConfigFollower:
 
     def _read(self, session: Session, resources: list[Resource]) -> Steps[None]:
         with self._reading() as number:
-            found: dict[Resource, Got] = yield from reading(
+            found: dict[Resource, ZnodeData] = yield from reading(
                 read_each(resources, lambda resource: session.get(paths.config(resource)))
             )
             read = {resource: found.get(resource) for resource in resources}
@@ -184,7 +184,7 @@ class ConfigFollower:
         finally:
             del self._superseded[number]
 
-    def _take(self, session: Session, number: int, found: dict[Resource, Got | None]) -> None:
+    def _take(self, session: Session, number: int, found: dict[Resource, ZnodeData | None]) -> None:
         if session is not self._session:
             return
         for other, superseded in self._superseded.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import uuid_text
-from ottla.controller.broker_answers import error_of, failed_replicas, stop_replica_answered
+from ottla.controller.broker_responses import error_of, failed_replicas, replica_deletion_results
 from ottla.controller.deletion_orders import stop_replica_results
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.keys import PartitionKey
@@ -106,7 +106,7 @@ def _without_stale_deletions(image: ClusterImage, sent: BrokerRequest) -> Broker
 def _deletions(
     image: ClusterImage, sent: BrokerRequest, response: StopReplicaResponse
 ) -> DeletionsAnswered | None:
-    answered = stop_replica_answered(image, sent, response)
+    answered = replica_deletion_results(image, sent, response)
     if answered is None:
         return None
     results = stop_replica_results(image, answered)
@@ -114,7 +114,7 @@ def _deletions(
 
 
 def _ordered(image: ClusterImage, sent: BrokerRequest) -> tuple[Replica, ...]:
-    named = ((image.topics.id_of(key.topic), key.number) for key in sorted(sent.deleted))
+    named = ((image.topics.id_of(key.topic), key.partition) for key in sorted(sent.deleted))
     return tuple(
         Replica(sent.broker_id, topic_id, partition)
         for topic_id, partition in named

@@ -29,14 +29,14 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Session, ZkCode, ZkError
-from ottla.controller.broker_changes import fail_started, follow
+from ottla.controller.broker_changes import process_broker_change, process_missed_restarts
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
+from ottla.controller.elections import ElectUncleanly, elect_after_failover, elect_uncleanly
 from ottla.controller.leader_rebalance import balance
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.offline_log_dirs import take_replicas_offline
-from ottla.controller.previous_broker_epochs import found_at_start
+from ottla.controller.previous_broker_epochs import previous_epochs_at_start
 from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
@@ -182,10 +182,10 @@ class ControllerTerm:
         )
         runtime.subscribe(self._changed)
         self._sender.send_live_brokers(
-            runtime.image, found_at_start(runtime.image, store.started_since)
+            runtime.image, previous_epochs_at_start(runtime.image, store.started_since)
         )
-        runtime.run_step(lambda image: fail_started(image, config, store.started_since))
-        runtime.run_step(lambda image: settle(image, config))
+        runtime.run_step(lambda image: process_missed_restarts(image, config, store.started_since))
+        runtime.run_step(lambda image: elect_after_failover(image, config))
         runtime.run_step(lambda image: bring_online(image, config))
         runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
 
@@ -220,8 +220,10 @@ class ControllerTerm:
             self._environment.context,
             change=store.change,
             resend=lambda broker_id: self._sender.resend(runtime.image, broker_id),
-            on_pending_requests=lambda electing, reassigning: deletions.halted_by(
-                electing=electing, reassigning=reassigning
+            on_pending_requests=lambda preferred_elections, reassignments: (
+                deletions.set_ineligible_topics(
+                    preferred_elections=preferred_elections, reassignments=reassignments
+                )
             ),
         )
         self._requests.serve(store.hooks)
@@ -288,7 +290,7 @@ class ControllerTerm:
     def _decide_what_follows(self, delta: ClusterDelta) -> None:
         runtime, config = self._loaded_runtime, self._config
         if _brokers_changed(delta):
-            runtime.run_step(lambda image: follow(image, config, delta))
+            runtime.run_step(lambda image: process_broker_change(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
         elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))

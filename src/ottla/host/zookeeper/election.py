@@ -36,7 +36,6 @@ from ottla.base.zookeeper import (
     Create,
     Delete,
     Event,
-    Got,
     Operation,
     Result,
     Session,
@@ -44,6 +43,7 @@ from ottla.base.zookeeper import (
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.metadata.znodes.controller import (
     FIRST_EPOCH,
@@ -253,7 +253,9 @@ class ControllerElection:
             self._timer.cancel()
         self._timer = self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._read_controller)
 
-    def _on_read(self, session: Session, stored: Got | ZkError, found: Got | ZkError) -> None:
+    def _on_read(
+        self, session: Session, stored: ZnodeData | ZkError, found: ZnodeData | ZkError
+    ) -> None:
         if session is not self._session:
             return
         self._is_busy = False
@@ -273,7 +275,9 @@ class ControllerElection:
         if self._read_again:
             self._read_controller()
 
-    def _act_on(self, session: Session, found: Got | ZkError, stored: Got | ZkError) -> None:
+    def _act_on(
+        self, session: Session, found: ZnodeData | ZkError, stored: ZnodeData | ZkError
+    ) -> None:
         if _is_missing(stored):
             self._check_epoch(FIRST_EPOCH)
             self._write(session, (Create(CONTROLLER_EPOCH, encode_controller_epoch(FIRST_EPOCH)),))
@@ -377,11 +381,11 @@ EXPECTED = frozenset(
 """Results of a write after other brokers' elections and lost connections: read again."""
 
 
-def _is_missing(read: Got | ZkError) -> bool:
+def _is_missing(read: ZnodeData | ZkError) -> bool:
     return isinstance(read, ZkError) and read.code is ZkCode.NO_NODE
 
 
-def _read(read: Got | ZkError) -> Got:
+def _read(read: ZnodeData | ZkError) -> ZnodeData:
     if isinstance(read, ZkError):
         raise read
     return read

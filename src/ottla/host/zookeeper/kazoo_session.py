@@ -34,7 +34,6 @@ from ottla.base.zookeeper import (
     Create,
     Event,
     EventKind,
-    Got,
     OpenSession,
     Operation,
     Result,
@@ -44,6 +43,7 @@ from ottla.base.zookeeper import (
     Watcher,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.host.zookeeper.kazoo_handler import DirectHandler
 from ottla.host.zookeeper.kazoo_requests import (
@@ -175,16 +175,16 @@ class KazooSession:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         """Read a node; see the port."""
 
-        def convert(answer: Any) -> Got | ZkError:
+        def convert(answer: Any) -> ZnodeData | ZkError:
             if isinstance(answer, Exception):
                 return error_of(answer, path)
             data, stat = answer
             if watch is not None:
                 self._watches.add_data(path, watch, _data_version(stat))
-            return Got(data or b"", stat_of(stat))
+            return ZnodeData(data or b"", stat_of(stat))
 
         full = full_path(self._root, path)
         on_event = None if watch is None else self._on_kazoo_event

@@ -9,7 +9,6 @@ from typing import TypeVar
 from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import (
-    Got,
     OpenSession,
     Operation,
     Result,
@@ -18,6 +17,7 @@ from ottla.base.zookeeper import (
     Stat,
     Watcher,
     ZkError,
+    ZnodeData,
 )
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class MeasuredSession:
         """Return the session's state."""
         return self._session.state
 
-    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         """Read a node."""
         return self._timed(self._ticks_ns(), self._session.get(path, watch))
 

@@ -24,13 +24,13 @@ from ottla.base.zookeeper import (
     Create,
     Delete,
     Event,
-    Got,
     Operation,
     Result,
     Session,
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.host.steps import Steps, drive, wait
 from ottla.metadata.brokers import Endpoint
@@ -132,7 +132,7 @@ class Registration:
         # Also after a success: the epoch is the node's czxid.
         session.get(self._path).then(lambda found: self._on_read(session, found))
 
-    def _on_read(self, session: Session, found: Got | ZkError) -> None:
+    def _on_read(self, session: Session, found: ZnodeData | ZkError) -> None:
         if session is not self._session:
             return
         if isinstance(found, ZkError):
@@ -186,7 +186,7 @@ class Registration:
     def _delete_own_znode(self, session: Session) -> Steps[None]:
         # Read after requests under way, so that a node that is being created is seen as well.
         found = yield from wait(session.get(self._path))
-        if isinstance(found, Got) and found.stat.ephemeral_owner == session.id:
+        if isinstance(found, ZnodeData) and found.stat.ephemeral_owner == session.id:
             yield from wait(session.multi((Delete(self._path),)))
 
     def _cancel(self) -> None:

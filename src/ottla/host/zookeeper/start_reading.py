@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ottla.base.ids import Uuid, uuid_text
 from ottla.base.ports import Dice
-from ottla.base.zookeeper import Create, Got, Session, ZkCode, ZkError
+from ottla.base.zookeeper import Create, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import random_uuid
 from ottla.host.zookeeper.persistent import make_persistent
@@ -88,8 +88,8 @@ def without_deleted(image: ClusterImage) -> ClusterImage:
 
 
 def _read_deletions(
-    session: Session, topics: Mapping[str, Got | None]
-) -> Steps[tuple[Mapping[Uuid, Got | None], frozenset[Uuid]]]:
+    session: Session, topics: Mapping[str, ZnodeData | None]
+) -> Steps[tuple[Mapping[Uuid, ZnodeData | None], frozenset[Uuid]]]:
     """Return the entries of some topics, and which others have one: receipts can be many.
 
     An unreadable topic may be any of these others: then none of them is taken as deleted.
@@ -121,7 +121,7 @@ def read_deleted(session: Session, candidates: frozenset[Uuid]) -> Steps[frozens
     )
 
 
-def _has_begun(got: Got) -> bool:
+def _has_begun(got: ZnodeData) -> bool:
     try:
         entry = decode_deletion(got.data)
     except ValueError as error:
@@ -144,7 +144,7 @@ def _deleted_entry(topic_id: Uuid) -> DeletionImage:
     )
 
 
-def _id(name: str, got: Got | None) -> Uuid | None:
+def _id(name: str, got: ZnodeData | None) -> Uuid | None:
     try:
         return None if got is None else decode_topic(name, got.data).topic_id
     except ZnodeError:

@@ -27,7 +27,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import Create, Event, Operation, Session, ZkCode, ZkError
-from ottla.controller.broker_changes import folders_anew
+from ottla.controller.broker_changes import reset_lost_directories
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
 from ottla.controller.step import Step
 from ottla.host.steps import Steps, drive
@@ -58,7 +58,7 @@ from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.known import KnownZnodes
 from ottla.metadata.znodes.load import Snapshot, observed
 from ottla.metadata.znodes.multis import Write
-from ottla.metadata.znodes.started import StartedSince, started_since
+from ottla.metadata.znodes.restarted_replicas import RestartedReplicas, restarted_replicas
 from ottla.metadata.znodes.write import after_write, topic_rewrites, writes_of
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class ZooKeeperStore:
     ) -> None:
         self.image: ClusterImage = EMPTY
         self.known = KnownZnodes()
-        self.started_since: StartedSince = {}
+        self.started_since: RestartedReplicas = {}
         """Replicas whose broker had restarted, at the load, since their partition was written."""
         self.epoch = epoch
         self.dead = False
@@ -104,7 +104,7 @@ class ZooKeeperStore:
             self.hooks,
             clock=clock,
             timers=timers,
-            read_anew=self._read_anew,
+            read_again=self._read_again,
         )
         self._listeners: list[Listener] = []
         self._problems: frozenset[str] = frozenset()
@@ -146,7 +146,7 @@ class ZooKeeperStore:
             raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
         yield from self._make_feature()
         snapshot = yield from self._gathering.gather(everything())
-        self.started_since = started_since(snapshot)
+        self.started_since = restarted_replicas(snapshot)
         self._take(snapshot)
         yield from self._rewrite_topics()
 
@@ -171,7 +171,7 @@ class ZooKeeperStore:
             if isinstance(written, ControllerMoved):
                 raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
             if not isinstance(written, Done):
-                self._wanted.topics |= {paths.place(each).name for each in written.paths}
+                self._wanted.topics |= {paths.parse_path(each).name for each in written.paths}
 
     def start_requests(self) -> None:
         """Process requests by znode from now on; see `StoreHooks`."""
@@ -314,13 +314,13 @@ class ZooKeeperStore:
             wanted.config_changes = True
         elif path == paths.DELETE_TOPICS:
             wanted.marker_list = True
-        elif paths.place(path).kind is paths.Kind.TOPIC:
-            wanted.topics.add(paths.place(path).name)  # Only the controller writes its states.
+        elif paths.parse_path(path).kind is paths.Kind.TOPIC:
+            wanted.topics.add(paths.parse_path(path).name)  # Only the controller writes its states.
         else:
             wanted.add_path(path)
         self._read_wanted()
 
-    def _read_anew(self, partitions: Sequence[Partition]) -> None:
+    def _read_again(self, partitions: Sequence[Partition]) -> None:
         self._wanted.whole_topics |= {topic for topic, _ in partitions}
         self._read_wanted()
 
@@ -407,7 +407,7 @@ class ZooKeeperStore:
         if not started or not self._is_loaded:
             return ()
         after = replay(self.image, records, offset=self.image.position[0], epoch=self.epoch).image
-        return tuple(folders_anew(after, started))
+        return tuple(reset_lost_directories(after, started))
 
     def _without_touched(self, snapshot: Snapshot) -> Snapshot:
         """Return what was read except for what was written meanwhile, which is read again."""

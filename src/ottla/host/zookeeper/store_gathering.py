@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.base.zookeeper import Got, Session, ZkError
+from ottla.base.zookeeper import Session, ZkError, ZnodeData
 from ottla.host.steps import Steps
 from ottla.host.zookeeper.store_reading import (
     Unwatched,
@@ -36,7 +36,7 @@ from ottla.metadata.znodes.topic import decode_topic
 K = TypeVar("K")
 V = TypeVar("V")
 
-Read = Got | None
+Read = ZnodeData | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,13 +62,13 @@ class Wanted:
 
     def add_path(self, path: str) -> None:
         """Add what a node is about; states and parents add their whole topic."""
-        place = paths.place(path)
+        place = paths.parse_path(path)
         if place.kind is Kind.BROKER:
-            self.brokers.add(place.number)
+            self.brokers.add(place.id)
         elif place.kind in (Kind.TOPIC, Kind.PARTITIONS, Kind.PARTITION, Kind.STATE):
             self.whole_topics.add(place.name)
         elif place.kind is Kind.CONFIG:
-            self.configs.add((place.number, place.name))
+            self.configs.add((place.id, place.name))
         elif place.kind is Kind.DELETION:
             self.deletions.add(paths.deletion_id(place.name))
         elif place.kind is Kind.MARKER:
@@ -113,7 +113,7 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
     again.whole_topics = dropped & {name for name, _ in snapshot.states}
     again.topics = dropped - again.whole_topics
     markers = snapshot.marked_for_deletion
-    if markers is not None and any(paths.place(path).kind is Kind.MARKER for path in touched):
+    if markers is not None and any(paths.parse_path(path).kind is Kind.MARKER for path in touched):
         markers, again.marker_list = None, True
     feature, producer_ids = snapshot.feature, snapshot.producer_ids
     if feature is not None and paths.FEATURE in touched:
@@ -194,7 +194,7 @@ class Gathering:
         self,
         keys: Iterable[K],
         path_of: Callable[[K], str],
-        get: Callable[[str], Pending[Got | ZkError]],
+        get: Callable[[str], Pending[ZnodeData | ZkError]],
     ) -> Steps[dict[K, Read]]:
         """Return what each key's node holds, None where it is not there."""
         listed = list(keys)
@@ -315,7 +315,7 @@ def read_once(session: Session, wanted: Wanted) -> Steps[Snapshot]:
     return gathering.gather(wanted)
 
 
-def _partitions_of(name: str, got: Got) -> list[int]:
+def _partitions_of(name: str, got: ZnodeData) -> list[int]:
     try:
         return list(decode_topic(name, got.data).partitions)
     except ZnodeError:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from ottla.base.pending import Pending
-from ottla.base.zookeeper import Event, Got, Session, Stat, ZkCode, ZkError
+from ottla.base.zookeeper import Event, Session, Stat, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, wait
 
 IN_FLIGHT_MAX = 500
@@ -106,7 +106,7 @@ class Watched:
         self._data: set[str] = set()
         self._children: set[str] = set()
 
-    def get(self, path: str) -> Pending[Got | ZkError]:
+    def get(self, path: str) -> Pending[ZnodeData | ZkError]:
         """Read a node; watch its next change."""
         if path in self._data:
             return self.session.get(path)

@@ -22,7 +22,7 @@ from typing import Any
 
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.base.zookeeper import Delete, Got, Session, ZkCode, ZkError
+from ottla.base.zookeeper import Delete, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.store_reading import Watched, read_each, reading, reading_or_none
 from ottla.host.zookeeper.store_writing import RETRY_MS, ControllerMoved, Writer
@@ -59,7 +59,7 @@ NOTIFICATIONS = (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 class StoreRequests:
     """Reads the znodes above, one at a time.
 
-    `read_anew`: called with partitions whose state another broker has written.
+    `read_again`: called with partitions whose state another broker has written.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class StoreRequests:
         *,
         clock: Clock,
         timers: Timers,
-        read_anew: Callable[[Sequence[Partition]], None],
+        read_again: Callable[[Sequence[Partition]], None],
     ) -> None:
         self._watched = watched
         self._session: Session = watched.session
@@ -78,7 +78,7 @@ class StoreRequests:
         self._hooks = hooks
         self._clock = clock
         self._timers = timers
-        self._read_anew = read_anew
+        self._read_again = read_again
         self._handed_on: dict[str, int] = {}
         self._paths_to_read: dict[str, None] = {}
         self._is_reading = False
@@ -159,13 +159,13 @@ class StoreRequests:
             self._report_log_dir_events(found)
         yield from self._delete(listed)
 
-    def _report_isr_changes(self, found: Mapping[str, Got]) -> None:
+    def _report_isr_changes(self, found: Mapping[str, ZnodeData]) -> None:
         partitions = _flat(_decoded(decode_isr_change, found))
         if partitions:
-            self._read_anew(partitions)
+            self._read_again(partitions)
             self._hooks.on_isr_notification(partitions)
 
-    def _report_log_dir_events(self, found: Mapping[str, Got]) -> None:
+    def _report_log_dir_events(self, found: Mapping[str, ZnodeData]) -> None:
         for broker_id in dict.fromkeys(_decoded(decode_log_dir_event, found)):
             self._hooks.on_log_dir_event(broker_id)
 
@@ -178,7 +178,7 @@ class StoreRequests:
         return True
 
 
-def _decoded(decode: Callable[[str, bytes], Any], found: Mapping[str, Got]) -> list[Any]:
+def _decoded(decode: Callable[[str, bytes], Any], found: Mapping[str, ZnodeData]) -> list[Any]:
     decoded = []
     for path, got in found.items():
         try:

@@ -28,7 +28,6 @@ from ottla.base.zookeeper import (
     Check,
     Create,
     Delete,
-    Got,
     Operation,
     Result,
     Session,
@@ -36,6 +35,7 @@ from ottla.base.zookeeper import (
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.host.steps import Steps, wait
 from ottla.host.zookeeper.store_reading import read_each, reading
@@ -211,7 +211,7 @@ def _is_evident(operation: Operation) -> bool:
     return isinstance(operation, SetData) and operation.version != ANY_VERSION
 
 
-def _evidence(operation: Operation, node: Got | None) -> bool | None:
+def _evidence(operation: Operation, node: ZnodeData | None) -> bool | None:
     """Tell whether a node shows that its operation succeeded, or not; None = neither."""
     assert isinstance(operation, Create | SetData)
     before = operation.version if isinstance(operation, SetData) else -1
@@ -223,7 +223,7 @@ def _evidence(operation: Operation, node: Got | None) -> bool | None:
     return True if is_ours else None
 
 
-def _result(operation: Operation, node: Got | None) -> Result:
+def _result(operation: Operation, node: ZnodeData | None) -> Result:
     """Return the result that an operation had: the node may have changed since."""
     if isinstance(operation, Create):
         return operation.path

@@ -1,10 +1,10 @@
-"""The facts of a cluster's metadata log: one record type a fact, in Kafka's ids and schemas.
+"""The records of the metadata log: one record type a fact, in Kafka's ids and schemas.
 
 A record's frame is three unsigned varints (frame version 1, type, version), then its body, so
 Kafka's dump tool reads the log. Types that Kafka has and Ottla never writes (ACLs, quotas, SCRAM
 credentials, delegation tokens, ZooKeeper migration) are refused when they are read: a node that
-skipped a fact would serve a state that the log does not say. Marks of transactions are no facts;
-`settled` takes them out.
+skipped a fact would serve a state that differs from the log. Transaction markers are no facts;
+`without_aborted` removes them.
 Source: MetadataRecordSerde, AbstractApiMessageSerde; KIP-631.
 """
 
@@ -104,14 +104,14 @@ _PREFIXES: Final = {cls: _prefix(cls) for cls in RECORD_TYPES}
 
 
 OWN_FROM: Final = 5_000
-"""Types from here on are Ottla's; Kafka's readers pass over them."""
+"""Types from here on are Ottla's; Kafka's readers skip them."""
 
 
-def with_known(values: list[bytes]) -> list[bytes]:
+def with_no_op(values: list[bytes]) -> list[bytes]:
     """Return the encoded records of one batch, with one that Kafka knows among them.
 
     A batch of Ottla's own records alone is empty to Kafka's readers, and kafka-metadata-shell
-    reads such a batch for ever. A NoOpRecord changes nothing.
+    reads such a batch forever. A NoOpRecord changes nothing.
     """
     if all(_type_of(value) >= OWN_FROM for value in values):
         return [encode_record(NoOpRecord()), *values]
@@ -130,17 +130,17 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes | bytearray | memoryview) -> Record:
-    """Return the fact in `data`; raise WireError where it is not one that Ottla knows."""
+    """Return the record in `data`; raise WireError for unknown ones."""
     entry = decode_entry(data)
     if isinstance(entry, Marker):
         raise WireError(f"{type(entry).__name__} where only facts may be")
     return entry
 
 
-def settled(entries: Iterable[Record | Marker]) -> list[Record]:
-    """Return the facts of one batch, without those of transactions that were aborted.
+def without_aborted(entries: Iterable[Record | Marker]) -> list[Record]:
+    """Return the records of one batch, without those of aborted transactions.
 
-    Raises: WireError where a transaction goes on behind the batch, as one of Kafka's migration
+    Raises: WireError where a transaction continues after the batch, as one of Kafka's migration
     from ZooKeeper did.
     """
     records: list[Record] = []
@@ -162,7 +162,7 @@ def settled(entries: Iterable[Record | Marker]) -> list[Record]:
 
 
 def decode_entry(data: bytes | bytearray | memoryview) -> Record | Marker:
-    """Return the fact or the mark in `data`. Raises: as `decode_record`."""
+    """Return the record or the transaction marker in `data`. Raises: as `decode_record`."""
     frame_version, position = decode_uvarint(data, 0)
     if frame_version != FRAME_VERSION:
         raise WireError(f"metadata record of frame version {frame_version}, expected 1")

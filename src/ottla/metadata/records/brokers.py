@@ -71,6 +71,6 @@ class BrokerRegistrationChangeRecord:
     fenced: int = field(INT8, tag=0, default=0)
     """-1 = unfenced now, 0 = as it was, 1 = fenced now."""
     in_controlled_shutdown: int = field(INT8, versions="1+", tag=1, default=0)
-    """0 = as it was, 1 = on its way out now."""
+    """0 = as it was, 1 = in controlled shutdown now."""
     log_dirs: tuple[Uuid, ...] = field(array(UUID), versions="2+", tag=2, default=())
     """Empty = as they were."""

@@ -9,4 +9,4 @@ class ConfigRecord:
     resource_name: str = field(STRING)
     name: str = field(STRING)
     value: str | None = field(STRING, nullable="0+")
-    """None = the override is gone."""
+    """None = the override is removed."""

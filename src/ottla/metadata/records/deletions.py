@@ -10,24 +10,24 @@ from ottla.wire.schema import INT8, INT16, INT32, INT64, STRING, UUID, array, fi
 
 @record(type=5000, versions="0")
 class DeletionRecord:
-    """A deletion as a whole; a later one of the same topic id replaces it. Its replicas stay."""
+    """A deletion; a later one of the same topic id replaces it. Its replicas stay."""
 
     topic_id: Uuid = field(UUID)
     name: str = field(STRING)
     policy: int = field(INT8)
     asked_ms: int = field(INT64)
-    """Epoch milliseconds of when it was asked for."""
+    """Epoch milliseconds of the request."""
     halted: int = field(INT8, tag=0, default=0)
     remote: int = field(INT8, tag=1, default=0)
     finished_ms: int = field(INT64, tag=2, default=-1)
-    """Epoch milliseconds of its end; -1 = it goes on."""
+    """Epoch milliseconds of its end; -1 = not finished."""
     leader_epoch: int = field(INT32, tag=3, default=-1)
     """The largest of its partitions; -1 = not known."""
 
 
 @record(type=5001, versions="0")
 class DeletionReplicasRecord:
-    """How far the deletion of some replicas of a topic on one broker is, others' unchanged."""
+    """The status of some replicas of a topic on one broker; others are unchanged."""
 
     topic_id: Uuid = field(UUID)
     broker_id: int = field(INT32)
@@ -39,6 +39,6 @@ class DeletionReplicasRecord:
 
 @record(type=5002, versions="0")
 class ForgetDeletionRecord:
-    """The receipt is old enough, or a deletion that had not begun is called off."""
+    """An expired receipt is removed, or a deletion that had not begun is cancelled."""
 
     topic_id: Uuid = field(UUID)

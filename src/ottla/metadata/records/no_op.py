@@ -1,4 +1,4 @@
-"""The record that says nothing: it lets the committed offset move. Source: KIP-835."""
+"""The record without content: it lets the committed offset advance. Source: KIP-835."""
 
 from ottla.wire.schema import record
 

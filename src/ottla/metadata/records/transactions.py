@@ -1,7 +1,7 @@
-"""The marks around records that hold together or not at all. Source: KIP-868.
+"""The markers of metadata transactions. Source: KIP-868.
 
-Ottla's own steps are batches, which are atomic anyway, so it never writes them. Kafka puts them
-around what it bootstraps a cluster with.
+Ottla's own steps are batches, which are atomic anyway, so it never writes them. Kafka writes them
+around a cluster's bootstrap records.
 """
 
 from ottla.wire.schema import STRING, field, record

@@ -1,5 +1,5 @@
 """A cluster's facts as znodes, in the paths and the JSON of Kafka 3.9: one file a noun.
 
-`load` turns znodes into records, `write` turns records into znodes; both know of one another only
-through `known`, what must be remembered of a znode to write it again.
+`load` turns znodes into records, `write` turns records into znodes; both share only
+`known`, the versions and fields that are needed to write a znode again.
 """

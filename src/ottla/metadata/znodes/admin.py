@@ -1,7 +1,7 @@
-"""`/admin/...`: what tools ask of the controller by writing a znode.
+"""`/admin/...`: requests that tools make of the controller by writing a znode.
 
 A marker under `/admin/delete_topics` has no data. The other two hold their requests; the
-controller deletes the znode when it has taken them.
+controller deletes the znode when it has processed them.
 Source: ReassignPartitionsZNode, PreferredReplicaElectionZNode, DeleteTopicsTopicZNode, Kafka 3.9.
 """
 
@@ -15,11 +15,11 @@ MARKER: Final = b""
 """The data of a deletion's marker."""
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""Topic and partition."""
 
 
 def decode_reassignment(data: bytes) -> dict[Partition, tuple[int, ...]]:
-    """Return the replicas that partitions shall have, the last where one comes twice.
+    """Return the target replicas by partition, the last where a partition comes twice.
 
     Raises: ZnodeError.
     """
@@ -30,14 +30,14 @@ def decode_reassignment(data: bytes) -> dict[Partition, tuple[int, ...]]:
 def encode_reassignment(wanted: Mapping[Partition, tuple[int, ...]]) -> bytes:
     """Return the znode's data."""
     listed = [
-        {"topic": topic, "partition": number, "replicas": replicas}
-        for (topic, number), replicas in wanted.items()
+        {"topic": topic, "partition": partition_id, "replicas": replicas}
+        for (topic, partition_id), replicas in wanted.items()
     ]
     return written({"version": 1, "partitions": listed})
 
 
 def decode_preferred_election(data: bytes) -> tuple[Partition, ...]:
-    """Return the partitions whose preferred replicas shall lead, each once. Raises: ZnodeError."""
+    """Return the partitions for a preferred election, each once. Raises: ZnodeError."""
     return decode_partitions(paths.PREFERRED_ELECTION, data)
 
 
@@ -53,7 +53,7 @@ def decode_partitions(path: str, data: bytes) -> tuple[Partition, ...]:
 
 def encode_partitions(listed: Iterable[Partition]) -> bytes:
     """Return the data of a znode that lists partitions."""
-    entries = [{"topic": topic, "partition": number} for topic, number in listed]
+    entries = [{"topic": topic, "partition": partition_id} for topic, partition_id in listed]
     return written({"version": 1, "partitions": entries})
 
 

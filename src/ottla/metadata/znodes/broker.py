@@ -1,7 +1,7 @@
-"""`/brokers/ids/N`: a broker that is there, for as long as its session is; the znode is ephemeral.
+"""`/brokers/ids/N`: the registration of a live broker; the znode is ephemeral.
 
 The znode's czxid is the broker epoch. Versions: 5 is written; 1 (host and port alone) to 4 (no
-features) are read. A host and port are written beside the endpoints for clients that know nothing
+features) are read. A host and port are written beside the endpoints for clients that read nothing
 else: those of the first plaintext endpoint.
 Source: BrokerIdZNode, SocketServerConfigs, Kafka 3.9; KIP-103, KIP-584.
 """
@@ -27,7 +27,7 @@ _ENDPOINT: Final = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[^\[\]/]*?)\]?:(?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerZnode:
-    """What the znode says. `features`: (lowest, highest) supported level by name."""
+    """The content of the znode. `features`: (lowest, highest) supported level by name."""
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None

@@ -1,4 +1,4 @@
-"""`/cluster/id`, `/feature`, `/latest_producer_id_block`: what there is one of in a cluster.
+"""`/cluster/id`, `/feature`, `/latest_producer_id_block`: the single znodes of a cluster.
 
 Features count only where the znode's status is 1. Versions of `/feature`: 2 is written; 1, which
 has a lowest level beside each finalized one, is read.
@@ -31,7 +31,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureZnode:
-    """What `/feature` says. `levels`: the finalized ones by name; they count where `enabled`."""
+    """The content of `/feature`. `levels`: finalized levels by name; they count where `enabled`."""
 
     enabled: bool
     levels: Map[str, int] = field(default_factory=Map)
@@ -65,7 +65,7 @@ def encode_feature(levels: Mapping[str, int], extra: Extra = NO_EXTRA) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The last block of producer ids that was given away; both ends belong to it."""
+    """The last allocated block of producer ids; both ends belong to it."""
 
     broker_id: int
     first: int
@@ -74,7 +74,7 @@ class ProducerIdBlock:
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
-    """Return the last block; None where none was ever given. Raises: ZnodeError."""
+    """Return the last block; None where none was allocated. Raises: ZnodeError."""
     if not data:
         return None
     fields = parse(paths.PRODUCER_IDS, data)

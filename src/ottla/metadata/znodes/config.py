@@ -16,7 +16,7 @@ from ottla.metadata.znodes.fields import NO_EXTRA, Extra, parse, shown, written
 
 @dataclass(frozen=True, slots=True)
 class ConfigZnode:
-    """What the znode says."""
+    """The content of the znode."""
 
     values: Map[str, str] = field(default_factory=Map)
     extra: Extra = NO_EXTRA

@@ -1,8 +1,8 @@
-"""`/controller` and `/controller_epoch`: who decides, and since which election.
+"""`/controller` and `/controller_epoch`: the active controller, and its election's epoch.
 
 `/controller` is ephemeral. One whose `kraftControllerEpoch` is not -1 belongs to a KRaft
-controller that is taking the cluster over, which Ottla does not do: whoever reads one must not
-fight it. Version 1 (before 3.4) lacks that field.
+controller that is migrating the cluster, which Ottla does not do: a controller that reads one
+must not compete with it. Version 1 (before 3.4) lacks that field.
 Source: ControllerZNode, ControllerEpochZNode, Kafka 3.9; KIP-866.
 """
 
@@ -14,12 +14,12 @@ from ottla.metadata.znodes.fields import NO_EXTRA, Extra, decimal, parse, writte
 
 NO_KRAFT_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
-"""What `/controller_epoch` is made with; the first election makes it 1."""
+"""The epoch when `/controller_epoch` is created; the first election sets 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerZnode:
-    """What the znode says."""
+    """The content of the znode."""
 
     broker_id: int
     timestamp_ms: int = 0
@@ -28,7 +28,7 @@ class ControllerZnode:
 
 
 def decode_controller(data: bytes) -> ControllerZnode:
-    """Return who decides. Raises: ZnodeError."""
+    """Return the active controller. Raises: ZnodeError."""
     fields = parse(paths.CONTROLLER, data)
     fields.number("version", 1)
     return ControllerZnode(

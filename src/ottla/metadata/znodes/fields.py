@@ -1,8 +1,8 @@
-"""Reading and writing the JSON object that a znode holds.
+"""Reading and writing the JSON object of a znode.
 
-Whoever reads says what is expected; what does not fit is a `ZnodeError`, which names the path.
-Fields that nobody asked for are kept (`rest`), so that a rewrite does not lose what a newer
-version, or another tool, has put there (KAFKA-12835).
+The reader states what it expects; anything else is a `ZnodeError`, which names the path.
+Fields that were not read are kept (`rest`), so that a rewrite does not lose what a newer
+version, or another tool, has written (KAFKA-12835).
 """
 
 from typing import Any, Final
@@ -31,7 +31,7 @@ class ZnodeError(Exception):
 
 
 class Fields:
-    """A JSON object under a path; what is taken from it is checked."""
+    """A JSON object under a path; each field that is read is checked."""
 
     def __init__(self, path: str, values: dict[str, Any]) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class Fields:
         return decimal(self.path, self.text(name), name)
 
     def timestamp_ms(self) -> int:
-        """Return when the znode was written, 0 where it does not say: nothing rests on it."""
+        """Return when the znode was written, 0 where it is missing: nothing depends on it."""
         try:
             return self.decimal("timestamp")
         except ZnodeError:
@@ -83,7 +83,7 @@ class Fields:
         return Fields(self.path, self._of(name, dict, "an object"))
 
     def rest(self) -> Extra:
-        """Return the fields that were not taken."""
+        """Return the fields that were not read."""
         if len(self._taken) >= len(self.values) and self._taken.issuperset(self.values):
             return NO_EXTRA
         return Map({name: each for name, each in self.values.items() if name not in self._taken})
@@ -117,7 +117,7 @@ def parse(path: str, data: bytes) -> Fields:
 
 
 def written(values: dict[str, Any], extra: Extra = NO_EXTRA) -> bytes:
-    """Return an object's JSON without blanks, in the order given, then what is kept."""
+    """Return an object's JSON without blanks, in the order given, then the extra fields."""
     return msgspec.json.encode({**values, **extra} if extra else values)
 
 

@@ -1,8 +1,8 @@
-"""What must be remembered of the znodes, beside the image, to write them again.
+"""What must be known of the znodes, beside the image, to write them again.
 
-Versions, so that a write fails where somebody else wrote in between; fields that Ottla does not
-know, so that they survive; which parents are there, so that the missing ones are made and those
-that are there deleted. A persistent value: a store keeps the one that goes with its image.
+Versions, so that a write fails where another writer was first; fields that Ottla does not
+know, so that they are kept; which parents exist, so that missing ones are created and
+existing ones deleted. A persistent value: a store keeps the one of its image.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ottla.metadata.configs import Resource
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import decode_config
 from ottla.metadata.znodes.fields import NO_EXTRA, Extra
-from ottla.metadata.znodes.paths import Kind, Place
+from ottla.metadata.znodes.paths import Kind, ParsedPath
 from ottla.metadata.znodes.topic import VERSION as TOPIC_VERSION
 
 CZXID_UNKNOWN = 0
@@ -25,7 +25,7 @@ CZXID_UNKNOWN = 0
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A znode that holds one fact. `fault`: why what is there now cannot be understood."""
+    """A znode that holds one fact. `fault`: why its present data is invalid."""
 
     version: int = 0
     extra: Extra = NO_EXTRA
@@ -38,8 +38,9 @@ PartitionNodes = Map[int, KnownNode | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
-    """A topic's znode and what is below it. `format`: the version that its JSON says; `is_whole`:
-    whether it bears the topic's id, and the assignment that holds."""
+    """A topic's znode and those below it. `format`: the version in its JSON; `is_whole`:
+    whether it has the topic's id, and the assignment in force.
+    """
 
     version: int = 0
     format: int = TOPIC_VERSION
@@ -52,7 +53,7 @@ class KnownTopic:
 
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
-    """A configuration's znode. `values`: also where the topic is not there (yet)."""
+    """A configuration's znode. `values`: also where the topic does not exist (yet)."""
 
     version: int = 0
     extra: Extra = NO_EXTRA
@@ -61,11 +62,11 @@ class KnownConfig:
 
 @dataclass(frozen=True, slots=True)
 class KnownZnodes:
-    """Everything of a cluster. What is not in here does not exist."""
+    """All znodes of a cluster. What is not in here does not exist."""
 
     topics: Map[str, KnownTopic] = field(default_factory=Map)
     unreadable: Map[str, str] = field(default_factory=Map)
-    """Topics whose znode says nothing that can be understood, and why."""
+    """Topics whose znode is invalid, and why."""
     configs: Map[Resource, KnownConfig] = field(default_factory=Map)
     deletions: Map[Uuid, KnownNode] = field(default_factory=Map)
     feature: KnownNode | None = None
@@ -74,7 +75,7 @@ class KnownZnodes:
     """The topics with a marker under `/admin/delete_topics`."""
 
     def to_rewrite(self) -> list[str]:
-        """Return the topics whose znode lacks the id, or bears an assignment that nobody made."""
+        """Return the topics whose znode lacks the id, or has an assignment not in force."""
         return sorted(name for name, topic in self.topics.items() if not topic.is_whole)
 
     def state(self, topic: str, number: int) -> KnownNode | None:
@@ -88,34 +89,34 @@ class KnownZnodes:
 def after_operations(
     known: KnownZnodes, operations: Sequence[Operation], results: Sequence[Result] | None
 ) -> KnownZnodes:
-    """Return what is known after a multi. `results`: None = foretell the versions."""
+    """Return what is known after a multi. `results`: None = predict the versions."""
     for index, operation in enumerate(operations):
         if isinstance(operation, Create):
-            known = _created(known, paths.place(operation.path), operation.data)
+            known = _created(known, paths.parse_path(operation.path), operation.data)
         elif isinstance(operation, Delete):
-            known = _deleted(known, paths.place(operation.path))
+            known = _deleted(known, paths.parse_path(operation.path))
         elif isinstance(operation, SetData):
             stat = None if results is None else results[index]
             version = stat.version if isinstance(stat, Stat) else operation.version + 1
-            known = _set(known, paths.place(operation.path), version, operation.data)
+            known = _set(known, paths.parse_path(operation.path), version, operation.data)
     return known
 
 
-def _created(known: KnownZnodes, place: Place, data: bytes) -> KnownZnodes:
+def _created(known: KnownZnodes, place: ParsedPath, data: bytes) -> KnownZnodes:
     name = place.name
     if place.kind is Kind.TOPIC:
         return replace(known, topics=known.topics.set(name, KnownTopic()))
     if place.kind is Kind.PARTITIONS:
         return _with_partitions(known, name, Map())
     if place.kind is Kind.PARTITION:
-        return _with_partitions(known, name, _partitions(known, name).set(place.number, None))
+        return _with_partitions(known, name, _partitions(known, name).set(place.id, None))
     if place.kind is Kind.MARKER:
         return replace(known, marked=known.marked | {name})
     return _set(known, place, 0, data)
 
 
-def _set(known: KnownZnodes, place: Place, version: int, data: bytes) -> KnownZnodes:
-    name, number = place.name, place.number
+def _set(known: KnownZnodes, place: ParsedPath, version: int, data: bytes) -> KnownZnodes:
+    name, number = place.name, place.id
     if place.kind is Kind.TOPIC:
         before = known.topics[name]
         written = max(before.format, TOPIC_VERSION)
@@ -140,8 +141,8 @@ def _set(known: KnownZnodes, place: Place, version: int, data: bytes) -> KnownZn
     return known
 
 
-def _deleted(known: KnownZnodes, place: Place) -> KnownZnodes:
-    name, number = place.name, place.number
+def _deleted(known: KnownZnodes, place: ParsedPath) -> KnownZnodes:
+    name, number = place.name, place.id
     if place.kind is Kind.TOPIC:
         return replace(known, topics=known.topics.delete(name))
     if place.kind is Kind.PARTITIONS:

@@ -1,18 +1,18 @@
 """From znodes to records: what was read, and the records that lead there from an image.
 
 The same code loads everything at an election (`records_of`, from the empty image) and follows
-what others changed since (`observed`). Reads that could not be understood are collected; each
-leaves its fact as it was, and everything else goes on; so does an assignment that somebody
-changed past the controller, which is written again:
-a broker is not there; a topic that was not known is not there either, and its name is taken; a
-topic's, a partition's or a configuration's known facts stay, and the next write mends the znode; a
-partition of which nothing is known has no leader and nobody in sync, so that only an unclean
-election brings it back.
+what others changed since (`observed`). Invalid znodes are collected as problems; each
+leaves its fact as it was, and all others are loaded. So is an assignment that others
+changed without the controller, which is written again.
+An invalid broker is not registered; an invalid topic that was not known does not exist, and its
+name is taken; known facts of a topic, a partition or a configuration stay, and the next write
+repairs the znode; a partition without known facts has no leader and no in-sync replicas, so that
+only an unclean election brings it back.
 
 A topic without an id (before Kafka 2.8) gets one that follows from its name and its znode's
-czxid: whoever reads the znode finds the same, until it is written (`write.topic_rewrites`).
+czxid: every reader computes the same, until it is written (`write.topic_rewrites`).
 
-Not done: a `/feature` or producer-id znode that disappears; nobody deletes those.
+Not done: a `/feature` or producer-id znode that disappears; nothing deletes those.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from hashlib import sha256
 from immutables import Map
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
-from ottla.base.zookeeper import Got
+from ottla.base.zookeeper import ZnodeData
 from ottla.metadata.brokers import record_of
 from ottla.metadata.configs import Resource, ResourceType, config_records
 from ottla.metadata.deletions import DeletionImage, deletion_records
@@ -57,8 +57,8 @@ from ottla.metadata.znodes.known import (
 from ottla.metadata.znodes.partition_state import decode_state_of
 from ottla.metadata.znodes.topic import Assignment, TopicZnode, assignment_of, decode_topic
 
-Read = Got | None
-"""A node as it was read; None = it is not there."""
+Read = ZnodeData | None
+"""A node as it was read; None = it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +66,11 @@ class Snapshot:
     """What was read: everything, or what may have changed. A key that is missing was not read.
 
     Fields: `states`: of all partitions of a topic that was not known, None where there is none.
-            `partition_nodes`: the numbers below `/brokers/topics/T/partitions`, for topics where
-            a state is missing (or all); None = that node is not there. Without it only the
+            `partition_nodes`: the ids below `/brokers/topics/T/partitions`, for topics where
+            a state is missing (or all); None = that node does not exist. Without it only the
             parents of states are known, and a partition without a state cannot be written.
-            `configs`: by type and name as the image has them; of a new topic, too, since tools
-            write it before the topic and tell nobody.
+            `configs`: by type and name as in the image; of a new topic, too, since tools
+            write it before the topic, without a notification.
             `deletions`: the ledger's entries.
             `marked_for_deletion`: all names under `/admin/delete_topics`; None = not read.
     """
@@ -88,8 +88,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What follows from it. `to_rewrite`: topics whose znodes lack their id, or say what is not
-    so; `marked`: topics with a deletion's marker."""
+    """The result of a snapshot. `to_rewrite`: topics whose znodes lack their id, or have an
+    assignment not in force; `marked`: topics with a deletion marker.
+    """
 
     records: tuple[Record, ...]
     known: KnownZnodes
@@ -124,19 +125,19 @@ def observed(image: ClusterImage, known: KnownZnodes, snapshot: Snapshot) -> Loa
 
 
 def id_of(topic: str, czxid: int) -> Uuid:
-    """Return the id of a topic whose znode bears none, of the form that random ids have."""
+    """Return the id of a topic whose znode has none, in the form of random ids."""
     attempt = 0
     while True:
         raw = bytearray(sha256(f"{czxid}/{topic}/{attempt}".encode()).digest()[:16])
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
-        if raw[0] >> 2 != 62:  # A text that begins with a dash looks like an option.
+        if raw[0] >> 2 != 62:  # A text that begins with a dash looks like a command-line option.
             return Uuid(bytes(raw))
         attempt += 1
 
 
 class _Reading:
-    """One snapshot against one image."""
+    """One snapshot compared with one image."""
 
     def __init__(self, image: ClusterImage, known: KnownZnodes, snapshot: Snapshot) -> None:
         self.image = image
@@ -149,12 +150,12 @@ class _Reading:
         self._deletions = known.deletions
         self._feature = known.feature
         self._producer_ids = known.producer_ids
-        self._there: set[str] = set()
-        """Topics whose records are among the new ones, from the first to the last fact."""
-        self._gone: set[str] = set()
+        self._created: set[str] = set()
+        """Topics whose records are all among the new ones."""
+        self._removed_topics: set[str] = set()
 
     def known_after(self) -> KnownZnodes:
-        """Return what is known after all has been gone through."""
+        """Return what is known after the whole snapshot."""
         marked = self.snapshot.marked_for_deletion
         return KnownZnodes(
             topics=self._topics.finish(),
@@ -227,7 +228,7 @@ class _Reading:
     # -- brokers ---------------------------------------------------------------------------
 
     def brokers(self) -> Iterator[Record]:
-        """Yield brokers that came, went, came anew, or listen elsewhere."""
+        """Yield brokers that appeared, disappeared, restarted, or have other endpoints."""
         for broker_id, got in sorted(self.snapshot.brokers.items()):
             before = self.image.brokers.get(broker_id)
             if before is not None and (got is None or got.stat.czxid != before.epoch):
@@ -257,18 +258,18 @@ class _Reading:
         for resource, got in self.snapshot.configs.items():
             self._config(resource, got)
         states: dict[str, set[int]] = {}
-        for name, number in self.snapshot.states:
-            states.setdefault(name, set()).add(number)
+        for name, partition_id in self.snapshot.states:
+            states.setdefault(name, set()).add(partition_id)
         names = {*self.snapshot.topics, *states, *self.snapshot.partition_nodes}
         for name in sorted(names):
             yield from self._topic(name, states.get(name, set()))
         resources = set(self.snapshot.configs)
-        resources.update((int(ResourceType.TOPIC), name) for name in self._there)
+        resources.update((int(ResourceType.TOPIC), name) for name in self._created)
         for resource in sorted(resources):
             yield from self._changed_values(resource)
 
     def _config(self, resource: Resource, got: Read) -> None:
-        """Note what a configuration's znode says."""
+        """Store what a configuration's znode holds."""
         if got is None:
             self._configs.pop(resource, None)
             return
@@ -286,10 +287,10 @@ class _Reading:
         resource_type, name = resource
         before: Mapping[str, str] = self.image.configs.of(*resource)
         if resource_type == ResourceType.TOPIC:
-            if name in self._there:
+            if name in self._created:
                 before = {}
-            elif name in self._gone or name not in self.image.topics:
-                return  # Of no topic, or of none yet: remembered, no fact.
+            elif name in self._removed_topics or name not in self.image.topics:
+                return  # The topic does not exist (yet): known, but no fact.
         known: KnownConfig = self._configs.get(resource, KnownConfig())
         yield from config_records(resource, before, known.values)
 
@@ -328,27 +329,27 @@ class _Reading:
         yield from self._changed_topic(name, topic_id, before, znode, states_read)
 
     def _edited(self, before: TopicImage, znode: TopicZnode) -> Mapping[int, Assignment]:
-        """Return the assignments that somebody has changed past the controller, as they were.
+        """Return the present assignments of partitions that others changed without the controller.
 
-        A replica that is dropped from an assignment is deleted by its broker, and nobody has made
-        sure of another copy: whoever wants a move asks for a reassignment. The controller's own
+        A replica that is dropped from an assignment is deleted by its broker, without a check that
+        there is another copy: a move needs a reassignment. The controller's own
         changes write the state in the same multi.
         """
         edited = {}
-        for number, assignment in znode.partitions.items():
-            known = before.partitions.get(number)
+        for partition_id, assignment in znode.partitions.items():
+            known = before.partitions.get(partition_id)
             if known is None or known.leader_epoch == NO_EPOCH:
                 continue
-            if (before.name, number) in self.snapshot.states:
-                got = self.snapshot.states[before.name, number]
+            if (before.name, partition_id) in self.snapshot.states:
+                got = self.snapshot.states[before.name, partition_id]
                 if got is None or got.stat.version != known.partition_epoch:
                     continue
             if assignment != assignment_of(known):
-                edited[number] = assignment_of(known)
+                edited[partition_id] = assignment_of(known)
         if edited:
             reason = (
                 f"partitions {sorted(edited)[:20]} have other replicas than before: expected"
-                f" reassignments to be asked for in {paths.REASSIGN_PARTITIONS}"
+                f" reassignments to be requested in {paths.REASSIGN_PARTITIONS}"
             )
             self.problems.append(ZnodeError(paths.topic(before.name), reason))
         return edited
@@ -356,11 +357,11 @@ class _Reading:
     def _removed(self, name: str, before: TopicImage | None) -> Iterator[Record]:
         self._topics.pop(name, None)
         self._unreadable = _without(self._unreadable, name)
-        self._gone.add(name)
+        self._removed_topics.add(name)
         if before is not None:
             yield RemoveTopicRecord(topic_id=before.id)
 
-    def _decoded(self, name: str, got: Got, known: KnownTopic | None) -> TopicZnode | None:
+    def _decoded(self, name: str, got: ZnodeData, known: KnownTopic | None) -> TopicZnode | None:
         try:
             znode = decode_topic(name, got.data)
         except ZnodeError as problem:
@@ -380,14 +381,14 @@ class _Reading:
         if name in self.snapshot.partition_nodes:
             listed = self.snapshot.partition_nodes[name]
             is_there = listed is not None
-            nodes = {number: nodes.get(number) for number in listed or ()}
-        for number in states_read:
-            got = self.snapshot.states[name, number]
+            nodes = {partition_id: nodes.get(partition_id) for partition_id in listed or ()}
+        for partition_id in states_read:
+            got = self.snapshot.states[name, partition_id]
             if got is not None:
                 is_there = True
-                nodes[number] = KnownNode(got.stat.version)
-            elif number in nodes:
-                nodes[number] = None
+                nodes[partition_id] = KnownNode(got.stat.version)
+            elif partition_id in nodes:
+                nodes[partition_id] = None
         partitions: PartitionNodes | None = Map(nodes) if is_there else None
         return replace(known, partitions=partitions)
 
@@ -405,35 +406,37 @@ class _Reading:
             known_before = before.partitions
         if znode is None:
             assignments = {
-                number: assignment_of(known_before[number])
-                for number in sorted(states_read.intersection(known_before))
+                partition_id: assignment_of(known_before[partition_id])
+                for partition_id in sorted(states_read.intersection(known_before))
             }
         else:
             assignments = dict(znode.partitions)
         after = {
-            number: self._partition(name, number, assignment, known_before.get(number))
-            for number, assignment in assignments.items()
+            partition_id: self._partition(
+                name, partition_id, assignment, known_before.get(partition_id)
+            )
+            for partition_id, assignment in assignments.items()
         }
         if is_same and (znode is None or set(known_before) <= set(after)):
             changed = {each: now for each, now in after.items() if now != known_before.get(each)}
         else:
-            # Another topic, or one that has lost partitions, for which there is no record.
+            # Another topic, or one with fewer partitions, for which there is no record.
             changed = after
             if before is not None:
                 yield RemoveTopicRecord(topic_id=before.id)
             yield TopicRecord(name=name, topic_id=topic_id)
-            self._there.add(name)
-        for number, partition in changed.items():
-            yield partition_record(topic_id, number, partition)
+            self._created.add(name)
+        for partition_id, partition in changed.items():
+            yield partition_record(topic_id, partition_id, partition)
 
     def _partition(
-        self, name: str, number: int, assignment: Assignment, before: PartitionImage | None
+        self, name: str, partition_id: int, assignment: Assignment, before: PartitionImage | None
     ) -> PartitionImage:
         replicas = assignment.replicas
         lost: set[int] = set()
         if before is not None:
-            folders = zip(before.replicas, before.directories, strict=True)
-            lost = {each for each, folder in folders if folder == DIRECTORY_LOST}
+            directories = zip(before.replicas, before.directories, strict=True)
+            lost = {each for each, directory in directories if directory == DIRECTORY_LOST}
         partition = PartitionImage(
             replicas=replicas,
             directories=tuple(
@@ -446,21 +449,21 @@ class _Reading:
             leader_epoch=NO_EPOCH,
             partition_epoch=NO_EPOCH,
         )
-        if (name, number) not in self.snapshot.states:
+        if (name, partition_id) not in self.snapshot.states:
             return partition if before is None else _led_as(partition, before)
-        got = self.snapshot.states[name, number]
+        got = self.snapshot.states[name, partition_id]
         if got is None:
             return partition
         version = got.stat.version
         try:
-            state = decode_state_of(name, number, got.data, replicas)
+            state = decode_state_of(name, partition_id, got.data, replicas)
         except ZnodeError as problem:
             self.problems.append(problem)
             if before is None or before.leader_epoch == NO_EPOCH:
                 return replace(partition, leader_epoch=0, partition_epoch=version)
             return replace(_led_as(partition, before), partition_epoch=version)
         if state.extra:
-            self._keep_extra(name, number, KnownNode(version, state.extra))
+            self._keep_extra(name, partition_id, KnownNode(version, state.extra))
         return replace(
             partition,
             isr=state.isr,
@@ -470,10 +473,10 @@ class _Reading:
             partition_epoch=version,
         )
 
-    def _keep_extra(self, name: str, number: int, node: KnownNode) -> None:
+    def _keep_extra(self, name: str, partition_id: int, node: KnownNode) -> None:
         topic: KnownTopic = self._topics[name]
         assert topic.partitions is not None, "the state was read"
-        self._topics[name] = replace(topic, partitions=topic.partitions.set(number, node))
+        self._topics[name] = replace(topic, partitions=topic.partitions.set(partition_id, node))
 
 
 def _led_as(partition: PartitionImage, before: PartitionImage) -> PartitionImage:

@@ -1,4 +1,4 @@
-"""Multis in the making: what each writes, what it makes facts, how much room is left in it."""
+"""ZooKeeper multis under construction: their operations and records, and the room left in each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ OPERATION_BYTES = 80
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A multi. `keys`: the paths of the facts that it writes; `records`: what they become.
+    """A multi. `keys`: the paths of the facts that it writes; `records`: the facts.
 
-    It is done as a whole or not at all. Where the outcome cannot be known, the versions and the
-    data of its own operations tell; where somebody else was there first, `keys` are to be read.
+    It is atomic. Where the outcome is unknown, the versions and the
+    data of its own operations show it; after a conflict, `keys` are to be read.
     """
 
     operations: tuple[Operation, ...]
@@ -29,7 +29,7 @@ class Write:
 
 
 class Need(NamedTuple):
-    """What something takes of a multi, at the most: operations, bytes of their paths and data."""
+    """The most that something takes in a multi: operations, bytes of their paths and data."""
 
     operations: int
     data_bytes: int
@@ -38,9 +38,9 @@ class Need(NamedTuple):
 class Multis:
     """The multis of one step: those that are full, and the one that is being filled.
 
-    Operations and records of one multi stand or fall together, behind the check of the epoch.
+    Operations and records of one multi succeed or fail together, behind the check of the epoch.
     What may change again before it is full (configurations, assignments, the ledger) is only
-    noted by its writer, which reserves room for it and writes it down when `on_flush` is called.
+    pending in its writer, which reserves room for it and adds it when `on_flush` is called.
     """
 
     def __init__(self, known: KnownZnodes, epoch_version: int) -> None:
@@ -59,17 +59,17 @@ class Multis:
         self._taken = Need(1, _bytes_of(self._check) + OPERATION_BYTES)
 
     def has_room(self, need: Need) -> bool:
-        """Tell whether the multi can take that as well."""
+        """Tell whether the multi has room for that as well."""
         return _fits(self._taken, need)
 
     def would_fit(self, need: Need) -> bool:
-        """Tell whether an empty multi could take that."""
+        """Tell whether an empty multi has room for that."""
         return _fits(Need(1, _bytes_of(self._check) + OPERATION_BYTES), need)
 
     def make_room(self, path: str, need: Callable[[], Need]) -> None:
-        """Begin another multi where this one cannot take what is needed, which may differ then.
+        """Begin another multi where this one has no room for what is needed, which may differ then.
 
-        Raises: ZnodeError, which names `path`, where no multi can.
+        Raises: ZnodeError, which names `path`, where no multi has.
         """
         if self.has_room(need()):
             return
@@ -82,7 +82,7 @@ class Multis:
             )
 
     def reserve(self, need: Need) -> None:
-        """Keep room for what is written down later."""
+        """Reserve room for what is added later."""
         taken = self._taken
         self._taken = Need(
             taken.operations + need.operations,
@@ -102,7 +102,7 @@ class Multis:
         self.known = after_operations(self.known, (operation,), None)
 
     def record(self, record: Record) -> None:
-        """Add what the multi makes a fact."""
+        """Add a record that the multi makes a fact."""
         self._records.append(record)
 
     def flush(self) -> None:

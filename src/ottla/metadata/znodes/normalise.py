@@ -1,8 +1,8 @@
 """Records without what ZooKeeper cannot hold.
 
-Left out: where a replica's folder is, but for a lost one, which the controller has been told of
-and remembers by itself; eligible leader replicas (KIP-966); fencing, since a broker is there or
-is not; what tells of controllers. A change of nothing else is no change: it would bump the
+Left out: a replica's log directory, but for a lost one, which only the controller's image
+has; eligible leader replicas (KIP-966); fencing, since a broker is registered or
+not; records about controllers. A change of nothing else is no change: it would bump the
 partition's epoch.
 """
 
@@ -36,7 +36,7 @@ def normalised(records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records as they can be written, and must be replayed, in ZooKeeper mode."""
     for record in records:
         if isinstance(record, PartitionRecord):
-            yield _without_folders(record)
+            yield _without_directories(record)
         elif isinstance(record, PartitionChangeRecord):
             change = replace(
                 record, directories=None, eligible_leader_replicas=None, last_known_elr=None
@@ -47,7 +47,7 @@ def normalised(records: Iterable[Record]) -> Iterator[Record]:
             yield record
 
 
-def _without_folders(record: PartitionRecord) -> PartitionRecord:
+def _without_directories(record: PartitionRecord) -> PartitionRecord:
     directories = tuple(
         each if each == DIRECTORY_LOST else DIRECTORY_MIGRATING for each in record.directories
     )

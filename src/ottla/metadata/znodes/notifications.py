@@ -1,8 +1,8 @@
-"""Sequential znodes by which brokers and tools tell of changes; whoever acts on one deletes it.
+"""Sequential znodes by which brokers and tools notify of changes; the reader deletes them.
 
-Changed configurations: version 2 names the entity's path (`topics/T`, `users/U/clients/C`),
-version 1 (before 0.9) its type and name. Changed in-sync replicas were told so by leaders of an
-inter-broker protocol before 2.7. A folder that failed is told so by its broker.
+Changed configurations: version 2 has the entity's path (`topics/T`, `users/U/clients/C`),
+version 1 (before 0.9) its type and name. Changed in-sync replicas are notified by leaders of an
+inter-broker protocol before 2.7. A failed log directory is notified by its broker.
 Source: ConfigEntityChangeNotificationSequenceZNode, IsrChangeNotificationSequenceZNode,
 LogDirEventNotificationSequenceZNode, ZkConfigManager, Kafka 3.9.
 """
@@ -30,7 +30,7 @@ def decode_config_change(path: str, data: bytes) -> str:
 
 
 def changed_resource(entity_path: str) -> Resource | None:
-    """Return the resource that a change is about; None = one that Ottla does not read."""
+    """Return the changed resource; None = one that Ottla does not read."""
     type_name, _, name = entity_path.partition("/")
     return paths.resource(type_name, name) if name and "/" not in name else None
 
@@ -52,7 +52,7 @@ def encode_isr_change(partitions: Iterable[Partition]) -> bytes:
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """Return the broker that one of whose folders has failed. Raises: ZnodeError."""
+    """Return the broker with a failed log directory. Raises: ZnodeError."""
     fields = parse(path, data)
     return fields.number("broker")
 

@@ -1,7 +1,7 @@
-"""`/brokers/topics/T/partitions/P/state`: who leads a partition, and who is in sync.
+"""`/brokers/topics/T/partitions/P/state`: a partition's leader and in-sync replicas.
 
 The znode's version is the partition epoch. A recovery state is written only after an unclean
-election, until the leader has said that it is over.
+election, until the leader has recovered.
 Source: TopicPartitionStateZNode, Kafka 3.9; KIP-704.
 """
 
@@ -15,7 +15,7 @@ from ottla.metadata.znodes.fields import NO_EXTRA, Extra, ZnodeError, parse, wri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateZnode:
-    """What the znode says. `controller_epoch`: of the controller that wrote it."""
+    """The content of the znode. `controller_epoch`: of the controller that wrote it."""
 
     leader: int
     leader_epoch: int
@@ -25,9 +25,9 @@ class StateZnode:
     extra: Extra = NO_EXTRA
 
 
-def decode_state(topic: str, number: int, data: bytes) -> StateZnode:
+def decode_state(topic: str, partition_id: int, data: bytes) -> StateZnode:
     """Return a partition's state. Raises: ZnodeError."""
-    fields = parse(paths.state(topic, number), data)
+    fields = parse(paths.state(topic, partition_id), data)
     fields.number("version", 1)
     recovery = fields.number("leader_recovery_state", RECOVERED)
     if recovery not in (RECOVERED, RECOVERING):
@@ -45,16 +45,18 @@ def decode_state(topic: str, number: int, data: bytes) -> StateZnode:
     return state
 
 
-def decode_state_of(topic: str, number: int, data: bytes, replicas: Collection[int]) -> StateZnode:
+def decode_state_of(
+    topic: str, partition_id: int, data: bytes, replicas: Collection[int]
+) -> StateZnode:
     """Return the state of a partition with these replicas. Raises: ZnodeError.
 
-    One whose in-sync replicas are all elsewhere is of another topic, which bore the name before:
-    nobody who is in it could ever be elected.
+    One without any in-sync replica among them is of another topic, which had the name before:
+    none of its members could ever be elected.
     """
-    state = decode_state(topic, number, data)
+    state = decode_state(topic, partition_id, data)
     if state.isr and not set(state.isr).intersection(replicas):
         reason = f"isr is {list(state.isr)}: expected some of the replicas {list(replicas)}"
-        raise ZnodeError(paths.state(topic, number), reason)
+        raise ZnodeError(paths.state(topic, partition_id), reason)
     return state
 
 

@@ -1,7 +1,7 @@
-"""Where each fact of a cluster lies in ZooKeeper, below the chroot.
+"""The znode path of each fact of a cluster, below the chroot.
 
-Names of topics and brokers need no escaping: no legal one has a slash in it. Users' and clients'
-names in `/config` are percent-encoded by the tools that write them; Ottla leaves those alone.
+Names of topics and brokers need no escaping: no legal one has a slash. Users' and clients'
+names in `/config` are percent-encoded by the tools that write them; Ottla does not touch those.
 Source: ZkData, Kafka 3.9.
 """
 
@@ -27,7 +27,7 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
 """Sequential, as the two below: ZooKeeper appends ten digits."""
 DEFAULT_ENTITY: Final = "<default>"
-"""The znode's name for what holds for every broker (or client, or user)."""
+"""The znode's name for the default of all brokers (or clients, or users)."""
 
 DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
@@ -45,7 +45,7 @@ CONFIG_TYPES: Final = {ResourceType.TOPIC: "topics", ResourceType.BROKER: "broke
 """The entities under `/config` that Ottla reads and writes."""
 
 FOREIGN_CONFIG_TYPES: Final = ("clients", "users", "ips")
-"""The entities whose configurations (quotas, credentials) Ottla leaves alone."""
+"""The entities whose configurations (quotas, credentials) Ottla does not touch."""
 
 PERSISTENT: Final = (
     "/consumers",
@@ -60,16 +60,16 @@ PERSISTENT: Final = (
     DELETIONS,
     *(f"{CONFIGS}/{each}" for each in (*CONFIG_TYPES.values(), *FOREIGN_CONFIG_TYPES)),
 )
-"""What every broker makes sure of when it starts, with all above it; created without data."""
+"""The paths that every broker creates at start, with all above them, where missing; no data."""
 
 
 def broker(broker_id: int) -> str:
-    """Return where a broker registers."""
+    """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """Return where a topic's assignment lies."""
+    """Return the path of a topic's assignment."""
     return f"{TOPICS}/{name}"
 
 
@@ -78,18 +78,18 @@ def partitions(name: str) -> str:
     return f"{TOPICS}/{name}/partitions"
 
 
-def partition(name: str, number: int) -> str:
+def partition(name: str, partition_id: int) -> str:
     """Return the parent of a partition's state."""
-    return f"{TOPICS}/{name}/partitions/{number}"
+    return f"{TOPICS}/{name}/partitions/{partition_id}"
 
 
-def state(name: str, number: int) -> str:
-    """Return where a partition's leader and in-sync replicas lie."""
-    return f"{TOPICS}/{name}/partitions/{number}/state"
+def state(name: str, partition_id: int) -> str:
+    """Return the path of a partition's leader and in-sync replicas."""
+    return f"{TOPICS}/{name}/partitions/{partition_id}/state"
 
 
 def config(resource: Resource) -> str:
-    """Return where a resource's configuration lies; only topics' and brokers' do."""
+    """Return the path of a resource's configuration; topics and brokers only."""
     resource_type, _ = resource
     return f"{CONFIGS}/{CONFIG_TYPES[ResourceType(resource_type)]}/{entity(resource)}"
 
@@ -111,12 +111,12 @@ def resource(type_name: str, entity_name: str) -> Resource | None:
 
 
 def marker(name: str) -> str:
-    """Return the znode that asks for a topic's deletion."""
+    """Return the path of a topic's deletion marker."""
     return f"{DELETE_TOPICS}/{name}"
 
 
 def deletion(topic_id: Uuid) -> str:
-    """Return where the deletion of a topic is kept account of."""
+    """Return the path of a topic's entry in the deletion ledger."""
     return f"{DELETIONS}/{uuid_text(topic_id)}"
 
 
@@ -129,7 +129,7 @@ def deletion_id(text: str) -> Uuid:
 
 
 class Kind(Enum):
-    """What a znode tells of."""
+    """What a znode is about."""
 
     BROKER = "broker"
     TOPIC = "topic"
@@ -144,54 +144,55 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class Place(NamedTuple):
-    """What a path stands for. `name`: of the topic or resource, or a topic id's text; `number`:
-    of broker or partition, or the resource's type."""
+class ParsedPath(NamedTuple):
+    """The meaning of a path. `name`: of the topic or resource, or a topic id's text; `id`:
+    of the broker or partition, or the resource's type.
+    """
 
     kind: Kind
     name: str = ""
-    number: int = -1
+    id: int = -1
 
 
-_SINGLE: Final = {FEATURE: Place(Kind.FEATURE), PRODUCER_IDS: Place(Kind.PRODUCER_IDS)}
-_OTHER: Final = Place(Kind.OTHER)
+_SINGLE: Final = {FEATURE: ParsedPath(Kind.FEATURE), PRODUCER_IDS: ParsedPath(Kind.PRODUCER_IDS)}
+_OTHER: Final = ParsedPath(Kind.OTHER)
 
 
-def place(path: str) -> Place:
-    """Return what a path stands for; OTHER where the image does not hold it."""
+def parse_path(path: str) -> ParsedPath:
+    """Return the meaning of a path; OTHER where the image does not hold it."""
     if path.startswith("/brokers/"):
         return _below_brokers(path.split("/")[2:])
     if path.startswith("/config/"):
         parts = path.split("/")[2:]
         found = resource(parts[0], parts[1]) if len(parts) == 2 else None
-        return _OTHER if found is None else Place(Kind.CONFIG, found[1], found[0])
+        return _OTHER if found is None else ParsedPath(Kind.CONFIG, found[1], found[0])
     if path.startswith(f"{DELETE_TOPICS}/"):
-        return Place(Kind.MARKER, path[len(DELETE_TOPICS) + 1 :])
+        return ParsedPath(Kind.MARKER, path[len(DELETE_TOPICS) + 1 :])
     if path.startswith(f"{DELETIONS}/"):
-        return Place(Kind.DELETION, path[len(DELETIONS) + 1 :])
+        return ParsedPath(Kind.DELETION, path[len(DELETIONS) + 1 :])
     return _SINGLE.get(path, _OTHER)
 
 
-def _below_brokers(parts: list[str]) -> Place:
+def _below_brokers(parts: list[str]) -> ParsedPath:
     if parts[0] == "ids":
         is_broker = len(parts) == 2 and is_number(parts[1])
-        return Place(Kind.BROKER, number=int(parts[1])) if is_broker else _OTHER
+        return ParsedPath(Kind.BROKER, id=int(parts[1])) if is_broker else _OTHER
     if parts[0] != "topics" or len(parts) < 2:
         return _OTHER
     if len(parts) == 2:
-        return Place(Kind.TOPIC, parts[1])
+        return ParsedPath(Kind.TOPIC, parts[1])
     if parts[2] != "partitions":
         return _OTHER
     if len(parts) == 3:
-        return Place(Kind.PARTITIONS, parts[1])
+        return ParsedPath(Kind.PARTITIONS, parts[1])
     if not is_number(parts[3]):
         return _OTHER
     if len(parts) == 4:
-        return Place(Kind.PARTITION, parts[1], int(parts[3]))
+        return ParsedPath(Kind.PARTITION, parts[1], int(parts[3]))
     is_state = parts[4:] == ["state"]
-    return Place(Kind.STATE, parts[1], int(parts[3])) if is_state else _OTHER
+    return ParsedPath(Kind.STATE, parts[1], int(parts[3])) if is_state else _OTHER
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a znode's name is a broker's or a partition's number."""
+    """Tell whether a znode's name is a broker id or a partition."""
     return text.isascii() and text.isdecimal()

@@ -1,9 +1,9 @@
-"""`/brokers/topics/T`: which brokers hold the replicas of each partition.
+"""`/brokers/topics/T`: the replicas of each partition.
 
 Versions: 3 is written; 1 (no reassignment, before 2.4) and 2 (no topic id, before 2.8) are read,
-and so is a newer one, which keeps its number and its unknown fields when it is written again.
-Kafka takes an assignment with holes or without replicas as it is; nothing sensible can be done
-with one, so it is refused here, and the znode left alone.
+and so is a newer one, which keeps its version and its unknown fields when it is written again.
+Kafka accepts an assignment with missing partitions or without replicas; nothing sensible can be
+done with one, so it is refused here, and the znode is not touched.
 Source: TopicZNode, Kafka 3.9; KIP-455, KIP-516.
 """
 
@@ -21,7 +21,7 @@ VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The replicas of one partition; those that a reassignment adds and takes away."""
+    """The replicas of one partition; those that a reassignment adds and removes."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ def assignment_of(partition: PartitionImage) -> Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicZnode:
-    """What the znode says. `partitions` are in order, from 0 without a hole."""
+    """The content of the znode. `partitions` are in order, from 0 without a gap."""
 
     partitions: Mapping[int, Assignment]
     topic_id: Uuid | None = None
@@ -55,17 +55,20 @@ def decode_topic(name: str, data: bytes) -> TopicZnode:
     adding, removing = _lists(fields, "adding_replicas"), _lists(fields, "removing_replicas")
     if sorted(replicas) != list(range(len(replicas))) or not replicas:
         raise fields.fail(
-            f"partitions are {sorted(replicas)[:20]}: expected numbers from 0 without a hole"
+            f"partitions are {sorted(replicas)[:20]}: expected ids from 0 without a gap"
         )
-    for number, listed in replicas.items():
+    for partition_id, listed in replicas.items():
         if not listed or min(listed) < 0 or len(set(listed)) < len(listed):
             raise fields.fail(
-                f"partition {number} has the replicas {list(listed)}: expected different broker ids"
+                f"partition {partition_id} has the replicas {list(listed)}: expected different"
+                " broker ids"
             )
     return TopicZnode(
         partitions={
-            number: Assignment(replicas[number], adding.get(number, ()), removing.get(number, ()))
-            for number in range(len(replicas))
+            partition_id: Assignment(
+                replicas[partition_id], adding.get(partition_id, ()), removing.get(partition_id, ())
+            )
+            for partition_id in range(len(replicas))
         },
         topic_id=_topic_id(fields),
         version=version,
@@ -76,10 +79,10 @@ def decode_topic(name: str, data: bytes) -> TopicZnode:
 def _lists(fields: Fields, name: str) -> dict[int, tuple[int, ...]]:
     path = fields.path
     return {
-        decimal(path, number, f"a partition in {name}"): integers(
-            path, listed, f"partition {number} in {name}"
+        decimal(path, partition_id, f"a partition in {name}"): integers(
+            path, listed, f"partition {partition_id} in {name}"
         )
-        for number, listed in fields.object(name).values.items()
+        for partition_id, listed in fields.object(name).values.items()
     }
 
 
@@ -100,12 +103,12 @@ def encode_topic(
     version: int = VERSION,
     extra: Extra = NO_EXTRA,
 ) -> bytes:
-    """Return the znode's data; `assignments` by number, in order."""
+    """Return the znode's data; `assignments` by partition, in order."""
     partitions: dict[str, tuple[int, ...]] = {}
     adding: dict[str, tuple[int, ...]] = {}
     removing: dict[str, tuple[int, ...]] = {}
-    for number, assignment in assignments:
-        text = str(number)
+    for partition_id, assignment in assignments:
+        text = str(partition_id)
         partitions[text] = assignment.replicas
         if assignment.adding:
             adding[text] = assignment.adding

@@ -1,16 +1,16 @@
-"""From records to znodes: the multis that make a step's records facts.
+"""From records to znodes: the multis that write a step's records.
 
 Each multi checks first that the controller's epoch is still the one of its election (KAFKA-6082),
-and holds as much as ZooKeeper takes. A step that needs several is split where that is harmless:
-the topic's znode with the whole assignment comes first, so that a topic exists, or has grown,
-from then on, and a partition whose state did not fit is a new one, without a leader, until the
-next multi. A change of a partition and of its assignment is never split. A topic's removal takes
-its partitions' states first, its own znode last, and with that what asked for it and the receipt.
-What the ledger says of its replicas is written before that: a topic is never gone while the ledger
-still waits for replicas that have confirmed.
+and is as large as ZooKeeper allows. A step that needs several is split where that is harmless:
+the topic's znode with the whole assignment comes first, so that a topic exists, or has its new
+partitions, from then on, and a partition whose state did not fit is in state NEW, without a
+leader, until the next multi. A change of a partition and of its assignment is never split. A
+topic's removal deletes its partitions' states first, its own znode last, and with that its marker
+and the receipt. The ledger's rows of its replicas are written before that: a topic is never removed
+while the ledger still waits for replicas that have confirmed.
 
 Every change of a partition writes its state at the version that is the partition epoch before it:
-version and epoch stay one, and a write by somebody else is noticed.
+version and epoch stay equal, and a write by others is detected.
 Source: KafkaZkClient, AdminZkClient, ZkPartitionStateMachine, Kafka 3.9.
 """
 
@@ -49,13 +49,13 @@ def writes_of(
 ) -> list[Write]:
     """Return the multis that write a step decided on `before`, in order.
 
-    `epoch_version`: of `/controller_epoch` as this controller's election left it. The records of
-    each multi lead to the image after it. They are the step's, normalised; of a partition whose
-    state is written later they say that it is new. Records that no znode holds come with the
+    `epoch_version`: of `/controller_epoch` after this controller's election. The records of
+    each multi lead to the image after it. They are the step's, normalised; for a partition whose
+    state is written later they have state NEW. Records that no znode holds come with the
     check of the epoch alone.
 
-    Raises: ZnodeError where a fact cannot be written: a topic's name is taken by a znode that
-            nobody understands, or a znode would be too large for ZooKeeper.
+    Raises: ZnodeError where a fact cannot be written: a topic's name is taken by an invalid znode,
+            or a znode would be too large for ZooKeeper.
     """
     listed = list(normalised(records))
     multis = Multis(known, epoch_version)
@@ -70,7 +70,7 @@ def writes_of(
             ledger.take(record)
             continue
         if removing is not None and removing != isinstance(record, RemoveTopicRecord):
-            # What is removed and what is made under its name must not meet in one multi.
+            # The removed and the created topic of one name must not be in one multi.
             multis.flush()
         removing = isinstance(record, RemoveTopicRecord)
         if isinstance(record, PartitionChangeRecord):
@@ -88,7 +88,7 @@ def writes_of(
         elif isinstance(record, FeatureLevelRecord):
             singles.feature(record)
         else:
-            # How a broker stands is not stored: it follows from the broker's own znode.
+            # A broker's state is not stored: it follows from the broker's own znode.
             multis.record(record)
     multis.flush()
     return multis.writes
@@ -97,7 +97,7 @@ def writes_of(
 def topic_rewrites(
     image: ClusterImage, known: KnownZnodes, *, controller_epoch: int, epoch_version: int
 ) -> list[Write]:
-    """Return the multis that write topics' znodes as they should be, with their ids (KIP-516)."""
+    """Return the multis that repair topics' znodes, with their ids (KIP-516)."""
     multis = Multis(known, epoch_version)
     topics = TopicWriter(multis, image, ConfigWriter(multis, image), controller_epoch)
     for name in known.to_rewrite():
@@ -109,14 +109,14 @@ def topic_rewrites(
 
 
 def after_write(known: KnownZnodes, write: Write, results: Sequence[Result]) -> KnownZnodes:
-    """Return what is known once a multi was done; `results` are its answers."""
+    """Return what is known after a multi; `results` are its results."""
     return after_operations(known, write.operations, results)
 
 
 def _entries_together(
     records: Iterable[Record],
 ) -> Iterator[Record | tuple[LedgerRecord, ...]]:
-    """Yield the records; those in a row that speak of one entry of the ledger as one."""
+    """Yield the records; consecutive ones about one entry of the ledger as one."""
     for topic_id, listed in groupby(records, key=_entry_of):
         if topic_id is None:
             yield from listed

@@ -1,7 +1,7 @@
-"""Configurations become znodes, and brokers are told of each change.
+"""Configurations become znodes, with a notification of each change.
 
 Kafka writes no notification for a new topic, since a broker reads its configuration when the
-first partition arrives. One is written here where there are values, and harms nobody.
+first partition arrives. One is written here where there are values, which is harmless.
 Source: AdminZkClient, KafkaZkClient.setOrCreateEntityConfigs, Kafka 3.9.
 """
 
@@ -22,9 +22,9 @@ class ConfigWriter:
         self._multis = multis
         self._before = before
         self._values: dict[Resource, dict[str, str]] = {}
-        self._noted: dict[Resource, bool] = {}
-        """What this multi is to write, and whether brokers must be told."""
-        multis.on_flush.append(self._write_noted)
+        self._pending: dict[Resource, bool] = {}
+        """What this multi is to write, and whether with a notification."""
+        multis.on_flush.append(self._write_pending)
 
     def take(self, record: ConfigRecord) -> None:
         """Plan the change of one value."""
@@ -34,13 +34,13 @@ class ConfigWriter:
         size = _value_bytes(record.name, record.value or "")
 
         def need() -> Need:
-            if resource not in self._noted:
+            if resource not in self._pending:
                 return Need(2, size + _bytes_of(resource, values))
-            return Need(0 if self._noted[resource] else 1, size)
+            return Need(0 if self._pending[resource] else 1, size)
 
         self._multis.make_room(paths.config(resource), need)
         self._multis.reserve(need())
-        self._noted[resource] = True
+        self._pending[resource] = True
         if record.value is None:
             values.pop(record.name, None)
         else:
@@ -48,27 +48,27 @@ class ConfigWriter:
         self._multis.record(record)
 
     def begin(self, resource: Resource) -> None:
-        """Plan the configuration of a topic that comes, without values so far.
+        """Plan the configuration of a new topic, without values so far.
 
         There must be room for it (`need_of`). What an earlier topic of the name may have left
-        is written over.
+        is overwritten.
         """
         self._values[resource] = {}
         self._multis.reserve(self.need_of(resource))
-        self._noted[resource] = False
+        self._pending[resource] = False
 
     def need_of(self, resource: Resource) -> Need:
         """Return what a configuration without values takes."""
         return Need(1, _bytes_of(resource, {}))
 
     def remove(self, resource: Resource) -> None:
-        """Delete a configuration that is there; there must be room for one operation."""
+        """Delete a configuration if it exists; there must be room for one operation."""
         self._values[resource] = {}
         if resource in self._multis.known.configs:
             self._multis.add(Delete(paths.config(resource)))
 
-    def _write_noted(self) -> None:
-        for resource, must_tell in self._noted.items():
+    def _write_pending(self) -> None:
+        for resource, notifies in self._pending.items():
             path, known = paths.config(resource), self._multis.known.configs.get(resource)
             values = self._values[resource]
             if known is None:
@@ -76,19 +76,19 @@ class ConfigWriter:
             else:
                 data = encode_config(values, known.extra)
                 self._multis.add_reserved(SetData(path, data, known.version))
-            if must_tell:
+            if notifies:
                 change = encode_config_change(resource)
-                told = Create(paths.CONFIG_CHANGE, change, sequential=True)
-                self._multis.add_reserved(told, is_fact=False)
-        self._noted = {}
+                notification = Create(paths.CONFIG_CHANGE, change, sequential=True)
+                self._multis.add_reserved(notification, is_fact=False)
+        self._pending = {}
 
 
 def _bytes_of(resource: Resource, values: dict[str, str]) -> int:
-    """Return the most that a configuration and the word of its change take."""
+    """Return the most that a configuration and its notification take."""
     listed = sum(_value_bytes(name, value) for name, value in values.items())
     return listed + 8 * len(resource[1]) + 400
 
 
 def _value_bytes(name: str, value: str) -> int:
-    """Return what a value takes in JSON, where every second letter needs an escape."""
+    """Return the most that a value takes in JSON, where every letter may need an escape."""
     return 2 * (len(name.encode()) + len(value.encode()) + 16)

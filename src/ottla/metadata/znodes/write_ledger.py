@@ -1,8 +1,8 @@
 """The deletion ledger becomes znodes, one a topic id; and the marker that Kafka's tools know.
 
 A deletion under the classic policy gets its marker with its first entry, and loses it when the
-topic is gone or the deletion is called off. Who takes the marker away before it begins calls it
-off, too, so it is not put back.
+topic is removed or the deletion is cancelled. Removing the marker before the deletion begins
+cancels it, too, so the marker is not written again.
 """
 
 from ottla.base.ids import Uuid
@@ -14,7 +14,7 @@ from ottla.metadata.deletions import (
     ForgetDeletionRecord,
     Policy,
     deletion_of,
-    standing_of,
+    status_of,
 )
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.image import ClusterImage
@@ -37,12 +37,12 @@ class LedgerWriter:
         self._multis = multis
         self._before = before
         self._entries: dict[Uuid, DeletionImage | None] = {}
-        self._noted: dict[Uuid, int] = {}
+        self._pending: dict[Uuid, int] = {}
         """What this multi is to write, and the bytes that are reserved for it."""
-        multis.on_flush.append(self._write_noted)
+        multis.on_flush.append(self._write_pending)
 
     def take(self, records: tuple[LedgerRecord, ...]) -> None:
-        """Plan what a step says of one topic's entry, which is never written half."""
+        """Plan a step's changes of one topic's entry, which are written together."""
         topic_id = records[0].topic_id
         before = after = self._entry(topic_id)
         for record in records:
@@ -51,7 +51,7 @@ class LedgerWriter:
         size = _bytes_of(after)
 
         def need() -> Need:
-            reserved = self._noted.get(topic_id)
+            reserved = self._pending.get(topic_id)
             return Need(int(reserved is None), max(size - (reserved or 0), 0))
 
         def need_with_marker() -> Need:
@@ -59,7 +59,7 @@ class LedgerWriter:
 
         self._multis.make_room(paths.deletion(topic_id), need_with_marker)
         self._multis.reserve(need())
-        self._noted[topic_id] = max(size, self._noted.get(topic_id, 0))
+        self._pending[topic_id] = max(size, self._pending.get(topic_id, 0))
         self._entries[topic_id] = after
         self._mark(before, after)
         for record in records:
@@ -86,20 +86,20 @@ class LedgerWriter:
         if after is not None and not after.is_finished:
             is_first = before is None or before.is_finished
             if is_first and named == entry.topic_id:
-                # Where the znode is another topic's by now, the marker would be for that one.
+                # If the znode is another topic's by now, the marker would be for that one.
                 known = self._multis.known.topics[entry.name]
                 self._multis.add(Check(paths.topic(entry.name), known.version), is_fact=False)
                 if not is_marked:
                     self._multis.add(Create(paths.marker(entry.name), MARKER))
             elif is_marked and entry.has_begun and not (before is None or before.has_begun):
-                # Who takes it away before this is written has called the deletion off.
+                # If the marker is removed before this is written, the deletion is cancelled.
                 self._multis.add(Check(paths.marker(entry.name), ANY_VERSION), is_fact=False)
         elif is_marked and named in (None, entry.topic_id):
-            # One beside another topic of the name may be for that one: who looks at markers tells.
+            # Beside another topic of the name it may be for that one: `deletion_markers` decides.
             self._multis.add(Delete(paths.marker(entry.name)))
 
-    def _write_noted(self) -> None:
-        for topic_id in self._noted:
+    def _write_pending(self) -> None:
+        for topic_id in self._pending:
             path, known = paths.deletion(topic_id), self._multis.known.deletions.get(topic_id)
             entry = self._entries[topic_id]
             if entry is not None:
@@ -109,7 +109,7 @@ class LedgerWriter:
                 )
             elif known is not None:
                 self._multis.add_reserved(Delete(path, known.version))
-        self._noted = {}
+        self._pending = {}
 
 
 def _changed(before: DeletionImage | None, record: LedgerRecord) -> DeletionImage | None:
@@ -118,10 +118,10 @@ def _changed(before: DeletionImage | None, record: LedgerRecord) -> DeletionImag
         return deletion_of(record, before)
     if isinstance(record, DeletionReplicasRecord):
         assert before is not None, "replicas of a deletion that is not in the ledger"
-        return before.with_standing(record.broker_id, standing_of(record), record.partitions)
+        return before.with_status(record.broker_id, status_of(record), record.partitions)
     return None
 
 
 def _bytes_of(entry: DeletionImage | None) -> int:
-    """Return what an entry takes, with its path; that alone where it goes."""
+    """Return what an entry takes, with its path; the path alone where it is deleted."""
     return _PATH_BYTES_MAX + (0 if entry is None else len(encode_deletion(entry)))

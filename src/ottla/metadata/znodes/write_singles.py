@@ -11,7 +11,7 @@ from ottla.metadata.znodes.multis import Multis, Need
 
 
 class SinglesWriter:
-    """What one step changes of them."""
+    """The changes of these znodes in one step."""
 
     def __init__(self, multis: Multis, before: ClusterImage) -> None:
         self._multis = multis
@@ -19,10 +19,10 @@ class SinglesWriter:
         self._next_producer_id = before.producer_ids.next_producer_id
 
     def producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Plan a block: from what was free before to what is free then.
+        """Plan a block: from the first free id before to the first one after.
 
-        Raises: ZnodeError where nobody knows what is free: a block that was given away before
-                would be given to somebody else, whose records would pass for the first one's.
+        Raises: ZnodeError where the free ids are unknown: a block could be allocated twice, and the
+                records of its second owner would count as the first one's.
         """
         known = self._multis.known.producer_ids
         if known is not None and known.fault is not None and self._next_producer_id == 0:

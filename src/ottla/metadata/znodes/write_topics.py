@@ -1,4 +1,4 @@
-"""Topics and their partitions become znodes: assignments, parents, states; and go again.
+"""Topics and their partitions become znodes: assignments, parents, states; and are removed.
 
 See `write` for what is written together and in which order.
 """
@@ -27,11 +27,11 @@ from ottla.metadata.znodes.topic import Assignment, assignment_of, encode_topic
 from ottla.metadata.znodes.write_configs import ConfigWriter
 
 _NUMBER_BYTES_MAX = 12
-"""Of a broker's or partition's number in JSON, with what is around it."""
+"""Of a broker or partition id in JSON, with its punctuation."""
 
 
 class TopicWriter:
-    """The topics that one step makes, changes and removes."""
+    """The topics that one step creates, changes and removes."""
 
     def __init__(
         self, multis: Multis, before: ClusterImage, configs: ConfigWriter, controller_epoch: int
@@ -43,29 +43,29 @@ class TopicWriter:
         # What the step has changed so far, over `before`.
         self._names: dict[Uuid, str] = {}
         self._partitions: dict[Uuid, dict[int, PartitionImage]] = {}
-        self._coming: dict[Uuid, dict[int, Assignment]] = {}
-        """Partitions that the step makes: the assignment names all of them from the first."""
+        self._new_partitions: dict[Uuid, dict[int, Assignment]] = {}
+        """Partitions that the step creates: the first assignment has all of them."""
         # Of the multi that is being filled.
         self._assigned: dict[Uuid, None] = {}
         """Topics whose znode is to be set."""
-        self._grown: dict[Uuid, None] = {}
-        """Topics whose assignment names partitions that later records make."""
-        self._made: set[Uuid] = set()
-        """Topics whose znode is made."""
-        self._stated: dict[Uuid, None] = {}
-        """Others that get states where there were none, each with room for a check."""
+        self._extended: dict[Uuid, None] = {}
+        """Topics whose assignment has partitions that later records create."""
+        self._created: set[Uuid] = set()
+        """Topics whose znode is created."""
+        self._checked: dict[Uuid, None] = {}
+        """Others that get new states, each with room for a check."""
         self._stateless: list[tuple[Uuid, int]] = []
         """Partitions whose state is deleted, of a topic that stays until the next multi."""
-        multis.on_flush.append(self._write_noted)
+        multis.on_flush.append(self._write_pending)
 
     def announce(self, records: Iterable[Record]) -> None:
-        """Note the partitions that the step makes."""
+        """Register the partitions that the step creates."""
         for record in records:
             if isinstance(record, PartitionRecord):
                 topic = self._before.topics.by_id(record.topic_id)
                 if topic is None or record.partition_id not in topic.partitions:
-                    coming = self._coming.setdefault(record.topic_id, {})
-                    coming[record.partition_id] = assignment_of(partition_of(record))
+                    new_partitions = self._new_partitions.setdefault(record.topic_id, {})
+                    new_partitions[record.partition_id] = assignment_of(partition_of(record))
 
     # -- what a record does ----------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class TopicWriter:
         name, topic_id = record.name, record.topic_id
         reason = self._multis.known.unreadable.get(name)
         if reason is not None:
-            raise ZnodeError(paths.topic(name), f"is there and cannot be read: {reason}")
+            raise ZnodeError(paths.topic(name), f"exists and cannot be read: {reason}")
         self._names[topic_id] = name
         self._partitions[topic_id] = {}
         data = self._topic_data(topic_id)
@@ -87,42 +87,42 @@ class TopicWriter:
         )
         self._configs.begin(resource)
         self._multis.add(Create(paths.topic(name), data))
-        self._made.add(topic_id)
-        self._grown[topic_id] = None
+        self._created.add(topic_id)
+        self._extended[topic_id] = None
         self._multis.record(record)
 
     def partition(self, record: PartitionRecord) -> None:
-        """Plan a whole partition: one that comes, or one that is assigned and gets its state."""
-        topic_id, number = record.topic_id, record.partition_id
+        """Plan a whole partition: a new one, or an assigned one that gets its state."""
+        topic_id, partition_id = record.topic_id, record.partition_id
         after, path = partition_of(record), paths.topic(self._name(topic_id))
-        if self._find(topic_id, number) is None and topic_id not in self._grown:
+        if self._find(topic_id, partition_id) is None and topic_id not in self._extended:
             self._begin_whole(topic_id, len(self._topic_data(topic_id)))
             self._multis.make_room(path, lambda: self._assignment_need(topic_id))
             self._assign(topic_id)
-            self._grown[topic_id] = None
+            self._extended[topic_id] = None
         self._multis.make_room(
-            path, lambda: self._need(topic_id, self._find(topic_id, number), after)
+            path, lambda: self._need(topic_id, self._find(topic_id, partition_id), after)
         )
-        # Making room may have written the assignment, and with it that this one is new.
-        self._write(record, self._find(topic_id, number), after)
+        # Making room may have written the assignment, and with it this one as NEW.
+        self._write(record, self._find(topic_id, partition_id), after)
 
     def change(self, record: PartitionChangeRecord) -> None:
         """Plan a change of a partition, and of its assignment where that changes."""
-        topic_id, number = record.topic_id, record.partition_id
-        before = self._find(topic_id, number)
+        topic_id, partition_id = record.topic_id, record.partition_id
+        before = self._find(topic_id, partition_id)
         assert before is not None, "a change of a partition that does not exist"
         after = changed_partition(before, record)
-        said: PartitionRecord | PartitionChangeRecord = record
+        written: PartitionRecord | PartitionChangeRecord = record
         if before.leader_epoch == NO_EPOCH and after.leader == NO_LEADER:
-            # It stays a new one, which has an assignment and no state.
+            # It stays NEW, with an assignment and no state.
             after = replace(after, isr=(), leader_epoch=NO_EPOCH, partition_epoch=NO_EPOCH)
-            said = partition_record(topic_id, number, after)
+            written = partition_record(topic_id, partition_id, after)
         path = paths.topic(self._name(topic_id))
         self._multis.make_room(path, lambda: self._need(topic_id, before, after))
-        self._write(said, before, after)
+        self._write(written, before, after)
 
     def remove(self, record: RemoveTopicRecord, after: Need) -> None:
-        """Plan a topic's removal, of what is there of it: another one may have begun it.
+        """Plan a topic's removal, as far as its znodes exist: another controller may have begun it.
 
         `after`: what is to follow in the multi of its own znode.
         """
@@ -131,18 +131,18 @@ class TopicWriter:
         path = paths.topic(name)
         known = self._multis.known.topics.get(name)
         nodes = None if known is None else known.partitions
-        for number, state in sorted((nodes or {}).items(), key=lambda item: item[0]):
+        for partition_id, state in sorted((nodes or {}).items(), key=lambda item: item[0]):
             self._multis.make_room(path, lambda: Need(2, 2 * len(name) + 120))
             if state is not None:
-                self._multis.add(Delete(paths.state(name, number)))
-                self._stateless.append((topic_id, number))
-            self._multis.add(Delete(paths.partition(name, number)), is_fact=False)
+                self._multis.add(Delete(paths.state(name, partition_id)))
+                self._stateless.append((topic_id, partition_id))
+            self._multis.add(Delete(paths.partition(name, partition_id)), is_fact=False)
         last = Need(4 + after.operations, 4 * len(name) + 200 + after.data_bytes)
         self._multis.make_room(path, lambda: last)
         if nodes is not None:
             self._multis.add(Delete(paths.partitions(name)), is_fact=False)
         if known is not None:
-            # Not whatever bears the name by now: somebody may have made another topic of it.
+            # At its version: another topic may have the name by now.
             self._multis.add(Delete(paths.topic(name), known.version))
         self._configs.remove(_resource(name))
         if name in self._multis.known.marked:
@@ -151,7 +151,7 @@ class TopicWriter:
         self._multis.record(record)
 
     def rewrite(self, topic_id: Uuid) -> None:
-        """Plan to write a topic's znode as it is."""
+        """Plan to write a topic's znode as it should be."""
         path = paths.topic(self._name(topic_id))
         self._multis.make_room(path, lambda: self._assignment_need(topic_id))
         self._assign(topic_id)
@@ -162,11 +162,11 @@ class TopicWriter:
         topic = self._before.topics.by_id(topic_id)
         return self._names[topic_id] if topic is None else topic.name
 
-    def _find(self, topic_id: Uuid, number: int) -> PartitionImage | None:
-        found = self._partitions.get(topic_id, {}).get(number)
+    def _find(self, topic_id: Uuid, partition_id: int) -> PartitionImage | None:
+        found = self._partitions.get(topic_id, {}).get(partition_id)
         if found is None:
             topic = self._before.topics.by_id(topic_id)
-            found = None if topic is None else topic.partitions.get(number)
+            found = None if topic is None else topic.partitions.get(partition_id)
         return found
 
     def _now(self, record: PartitionRecord | PartitionChangeRecord, after: PartitionImage) -> None:
@@ -174,15 +174,15 @@ class TopicWriter:
         self._multis.record(record)
 
     def _topic_data(self, topic_id: Uuid) -> bytes:
-        """Return what the topic's znode will hold, with all partitions that are to come."""
+        """Return the data of the topic's znode, with all partitions that the step creates."""
         topic = self._before.topics.by_id(topic_id)
         present: Mapping[int, PartitionImage] = {} if topic is None else topic.partitions
         assignments = {
-            **self._coming.get(topic_id, {}),
-            **{number: assignment_of(each) for number, each in present.items()},
+            **self._new_partitions.get(topic_id, {}),
+            **{partition_id: assignment_of(each) for partition_id, each in present.items()},
         }
-        for number, partition in self._partitions.get(topic_id, {}).items():
-            assignments[number] = assignment_of(partition)
+        for partition_id, partition in self._partitions.get(topic_id, {}).items():
+            assignments[partition_id] = assignment_of(partition)
         known = self._multis.known.topics.get(self._name(topic_id), KnownTopic())
         listed = sorted(assignments.items(), key=lambda item: item[0])
         return encode_topic(listed, topic_id, version=known.format, extra=known.extra)
@@ -190,11 +190,13 @@ class TopicWriter:
     # -- room ----------------------------------------------------------------------------------
 
     def _begin_whole(self, topic_id: Uuid, data_bytes: int) -> None:
-        """Begin another multi for what is to come of a topic, if that fits whole into one."""
-        coming = self._coming.get(topic_id, {})
+        """Begin another multi for the rest of a topic's records, if they fit into one."""
+        new_partitions = self._new_partitions.get(topic_id, {})
         name = self._name(topic_id)
-        states = sum(_state_need(name, each.replicas).data_bytes for each in coming.values())
-        need = Need(5 + 2 * len(coming), data_bytes + states + 4_000)
+        states = sum(
+            _state_need(name, each.replicas).data_bytes for each in new_partitions.values()
+        )
+        need = Need(5 + 2 * len(new_partitions), data_bytes + states + 4_000)
         if not self._multis.has_room(need) and self._multis.would_fit(need):
             self._multis.flush()
 
@@ -216,15 +218,15 @@ class TopicWriter:
         )
 
     def _check_need(self, topic_id: Uuid) -> Need:
-        """Return what it takes to see that a topic that gets states is the one that is known."""
-        if topic_id in self._made or topic_id in self._stated:
+        """Return the room for the check that a topic that gets states is still the known one."""
+        if topic_id in self._created or topic_id in self._checked:
             return Need(0, 0)
         return Need(1, len(paths.topic(self._name(topic_id))))
 
     # -- operations ----------------------------------------------------------------------------
 
     def _assign(self, topic_id: Uuid, more_bytes: int = 0) -> None:
-        """Note that the topic's znode is to be set; there must be room for it."""
+        """Plan to set the topic's znode; there must be room for it."""
         need = self._assignment_need(topic_id)
         self._multis.reserve(Need(need.operations, need.data_bytes + more_bytes))
         self._assigned[topic_id] = None
@@ -235,38 +237,38 @@ class TopicWriter:
         before: PartitionImage | None,
         after: PartitionImage,
     ) -> None:
-        topic_id, number = record.topic_id, record.partition_id
+        topic_id, partition_id = record.topic_id, record.partition_id
         name = self._name(topic_id)
         if before is not None and assignment_of(before) != assignment_of(after):
             self._assign(topic_id, _assignment_bytes(after))
         if before is None or before.partition_epoch == NO_EPOCH:
             if after.partition_epoch != NO_EPOCH:
-                self._create_state(topic_id, number, after)
+                self._create_state(topic_id, partition_id, after)
         elif after.partition_epoch != before.partition_epoch:
             assert after.partition_epoch == before.partition_epoch + 1, "an epoch was left out"
-            data = self._state_data(name, number, after)
-            self._multis.add(SetData(paths.state(name, number), data, before.partition_epoch))
+            data = self._state_data(name, partition_id, after)
+            self._multis.add(SetData(paths.state(name, partition_id), data, before.partition_epoch))
         self._now(record, after)
 
-    def _create_state(self, topic_id: Uuid, number: int, after: PartitionImage) -> None:
+    def _create_state(self, topic_id: Uuid, partition_id: int, after: PartitionImage) -> None:
         assert after.partition_epoch == 0, "a state begins at version 0"
         name = self._name(topic_id)
-        if topic_id not in self._made and topic_id not in self._stated:
+        if topic_id not in self._created and topic_id not in self._checked:
             self._multis.reserve(self._check_need(topic_id))
-            self._stated[topic_id] = None
+            self._checked[topic_id] = None
         nodes = self._multis.known.topics[name].partitions
         if nodes is None:
             self._multis.add(Create(paths.partitions(name)), is_fact=False)
-        if nodes is None or number not in nodes:
-            self._multis.add(Create(paths.partition(name, number)), is_fact=False)
-        elif nodes[number] is not None:
-            # Left from a partition that nobody assigns: what it says is of another one.
-            self._multis.add(Delete(paths.state(name, number)))
-        data = self._state_data(name, number, after)
-        self._multis.add(Create(paths.state(name, number), data))
+        if nodes is None or partition_id not in nodes:
+            self._multis.add(Create(paths.partition(name, partition_id)), is_fact=False)
+        elif nodes[partition_id] is not None:
+            # Left from a former partition that is not assigned.
+            self._multis.add(Delete(paths.state(name, partition_id)))
+        data = self._state_data(name, partition_id, after)
+        self._multis.add(Create(paths.state(name, partition_id), data))
 
-    def _state_data(self, name: str, number: int, partition: PartitionImage) -> bytes:
-        known = self._multis.known.state(name, number)
+    def _state_data(self, name: str, partition_id: int, partition: PartitionImage) -> bytes:
+        known = self._multis.known.state(name, partition_id)
         state = StateZnode(
             leader=partition.leader,
             leader_epoch=partition.leader_epoch,
@@ -279,37 +281,37 @@ class TopicWriter:
 
     # -- the end of a multi --------------------------------------------------------------------
 
-    def _write_noted(self) -> None:
-        for topic_id in self._stated:
+    def _write_pending(self) -> None:
+        for topic_id in self._checked:
             if topic_id not in self._assigned:
-                # A state has no version before it is there. By now the name may be another
-                # topic's, which would have this one's leader and replicas in sync.
+                # A state that does not exist has no version. By now the name may be another
+                # topic's, which would get this one's leader and in-sync replicas.
                 self._multis.add_reserved(self._unchanged(topic_id), is_fact=False)
         for topic_id in self._assigned:
             name = self._name(topic_id)
             version = self._multis.known.topics[name].version
             operation = SetData(paths.topic(name), self._topic_data(topic_id), version)
             self._multis.add_reserved(operation)
-        for topic_id in self._grown:
-            coming = self._coming.get(topic_id, {})
-            for number in sorted(coming):
-                if self._find(topic_id, number) is None:
-                    self._note_new(topic_id, number, coming[number])
-        for topic_id, number in self._stateless:
-            partition = self._find(topic_id, number)
+        for topic_id in self._extended:
+            new_partitions = self._new_partitions.get(topic_id, {})
+            for partition_id in sorted(new_partitions):
+                if self._find(topic_id, partition_id) is None:
+                    self._record_new(topic_id, partition_id, new_partitions[partition_id])
+        for topic_id, partition_id in self._stateless:
+            partition = self._find(topic_id, partition_id)
             if partition is not None and partition.partition_epoch != NO_EPOCH:
-                self._note_new(topic_id, number, assignment_of(partition))
-        self._assigned, self._grown, self._stateless = {}, {}, []
-        self._made, self._stated = set(), {}
+                self._record_new(topic_id, partition_id, assignment_of(partition))
+        self._assigned, self._extended, self._stateless = {}, {}, []
+        self._created, self._checked = set(), {}
 
     def _unchanged(self, topic_id: Uuid) -> Check:
         name = self._name(topic_id)
         return Check(paths.topic(name), self._multis.known.topics[name].version)
 
-    def _note_new(self, topic_id: Uuid, number: int, assignment: Assignment) -> None:
-        """Say that a partition has an assignment and no state, until the next multi."""
+    def _record_new(self, topic_id: Uuid, partition_id: int, assignment: Assignment) -> None:
+        """Record a partition with an assignment and no state, until the next multi."""
         record = PartitionRecord(
-            partition_id=number,
+            partition_id=partition_id,
             topic_id=topic_id,
             replicas=assignment.replicas,
             adding_replicas=assignment.adding,

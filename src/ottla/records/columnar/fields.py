@@ -79,7 +79,7 @@ def locate(raw: Bytes, starts: Ints, batch_ends: Ints, counts: Ints) -> Fields:
 def _lengths(raw: Bytes, cursors: Ints, least: int) -> Ints:
     lengths = read_varints(raw, cursors)
     if int(lengths.min()) < least:
-        raise InvalidRecord(f"a field says its length or count is {lengths.min()}")
+        raise InvalidRecord(f"a field has length or count {lengths.min()}")
     return lengths
 
 
@@ -130,7 +130,7 @@ def _walk_one(raw: Bytes, start: int, end: int, count: int, slot: int, found: He
             found.key_lengths[index] = length
             length, cursor = read_varint(data, cursor + length)
             if length < -1:
-                raise InvalidRecord(f"a field says its length is {length}")
+                raise InvalidRecord(f"a field has length {length}")
             found.value_starts[index] = start + cursor
             found.value_lengths[index] = length
             cursor += max(length, 0)

@@ -40,7 +40,7 @@ def find_records(
 ) -> Ints:
     """Return where each record's length stands, for batches of `counts` records each.
 
-    `data` and `raw` are the same bytes. Lengths are read, not judged: whoever reads them again
+    `data` and `raw` are the same bytes. Lengths are read, not checked: whoever reads them again
     must check that they are not negative and lead to the next record.
 
     Raises: InvalidRecord where a batch's records do not end where the batch does.
@@ -74,7 +74,7 @@ def _long_hop(data: Buffer, cursor: int) -> int:
     """Return how far it is from a record whose length takes 3 bytes or more to the next."""
     length, size = read_varint(bytes(data[cursor : cursor + 5]), 0)
     if length < 0:
-        raise InvalidRecord(f"a record says its length is {length}")
+        raise InvalidRecord(f"a record has length {length}")
     return size + length
 
 

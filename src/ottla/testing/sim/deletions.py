@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.ids import uuid_text
 from ottla.host.node_core import NodeCore
 from ottla.host.steps import Steps
-from ottla.metadata.deletions import DeletionImage, DeletionState, Halt, Standing
+from ottla.metadata.deletions import DeletionImage, DeletionState, HaltReason, ReplicaStatus
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.metadata.node_config import NodeConfig
@@ -71,7 +71,7 @@ def _marks(before: DeletionImage | None, after: DeletionImage | None) -> Iterato
         yield "deletion-asked"
     if after.is_finished:
         yield "deletion-finished"
-    if after.halted not in (Halt.NONE, Halt.NONE if before is None else before.halted):
+    if after.halted not in (HaltReason.NONE, HaltReason.NONE if before is None else before.halted):
         yield f"deletion-halted-by-{after.halted.name.lower().replace('_', '-')}"
     for state in (DeletionState.INELIGIBLE, DeletionState.ABANDONED):
         if after.count(state) > (0 if before is None else before.count(state)):
@@ -149,7 +149,7 @@ def deletions_left(sim: "Sim") -> list[str]:
         )
         if each.is_finished and not rows:
             continue
-        why = each.halted.name if each.halted is not Halt.NONE else rows or "it has not begun"
+        why = each.halted.name if each.halted is not HaltReason.NONE else rows or "it has not begun"
         what = "has a receipt too early" if each.is_finished else "is not finished"
         found.append(f"the deletion of {each.name} ({uuid_text(each.topic_id)}) {what}: {why}")
     return found
@@ -166,9 +166,9 @@ def folders_left(sim: "Sim") -> list[str]:
         for node in sim.nodes.values()
         for replica, path in node.folders.all()
         if replica[0] in receipts
-        and not _is_abandoned(receipts[replica[0]].standing(node.id, replica[1]))
+        and not _is_abandoned(receipts[replica[0]].status(node.id, replica[1]))
     ]
 
 
-def _is_abandoned(standing: Standing | None) -> bool:
+def _is_abandoned(standing: ReplicaStatus | None) -> bool:
     return standing is not None and standing.state is DeletionState.ABANDONED

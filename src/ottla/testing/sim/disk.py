@@ -12,8 +12,8 @@ from random import Random
 
 from ottla.base.ids import METADATA_TOPIC, Uuid
 from ottla.log.checkpoints import MalformedFile
-from ottla.log.dir_loading import FoundFolder
-from ottla.log.names import PARTITION_METADATA, parse_folder_name
+from ottla.log.dir_loading import PartitionDir
+from ottla.log.names import PARTITION_METADATA, parse_partition_dir_name
 from ottla.log.partition_metadata import decode_partition_metadata
 from ottla.testing.disk import MemoryDisk, MemoryFile, _FileNode, _Folder
 
@@ -95,7 +95,7 @@ class SimDisk(MemoryDisk):
         """Return the bytes of all files."""
         return _used(self._root)
 
-    def folders_in(self, path: str, *, durable: bool = False) -> list[tuple[FoundFolder, object]]:
+    def folders_in(self, path: str, *, durable: bool = False) -> list[tuple[PartitionDir, object]]:
         """Return the partitions' folders below a path, by name, and count no operation.
 
         With each comes what is the same for the same folder only, whatever it is called.
@@ -104,11 +104,11 @@ class SimDisk(MemoryDisk):
         parent = self._find(path)
         if not isinstance(parent, _Folder):
             return []
-        found: list[tuple[FoundFolder, object]] = []
+        found: list[tuple[PartitionDir, object]] = []
         for name, node in sorted((parent.durable if durable else parent.entries).items()):
             folder = _folder_name(name)
             if folder is not None and folder.topic != METADATA_TOPIC and isinstance(node, _Folder):
-                found.append((FoundFolder(name, *folder, _topic_id(node)), node))
+                found.append((PartitionDir(name, *folder, _topic_id(node)), node))
         return found
 
     def files_in(self, path: str) -> dict[str, bytes]:
@@ -134,7 +134,7 @@ class SimDisk(MemoryDisk):
         return changed
 
 
-_folder_name = lru_cache(maxsize=4096)(parse_folder_name)
+_folder_name = lru_cache(maxsize=4096)(parse_partition_dir_name)
 """Folders are listed thousands of times a history, under few names."""
 
 

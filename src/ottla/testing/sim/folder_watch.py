@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.testing.sim.disk import SimDisk
 
 NAMING = frozenset({"mkdir", "rename", "rmtree"})
@@ -22,7 +22,7 @@ Replica = tuple[Uuid, int]
 class _Seen(NamedTuple):
     path: str
     name: str
-    kind: FolderKind
+    kind: PartitionDirKind
     partition: int
     topic_id: Uuid | None
     folder: object
@@ -77,16 +77,18 @@ class FolderWatch:
         own_when_left, self._own_when_left = self._own_when_left, {}
         self._seen = now
         # The id is written a moment after the folder is made.
-        self._is_stale = any(each.topic_id is None and each.kind is FolderKind.LIVE for each in now)
+        self._is_stale = any(
+            each.topic_id is None and each.kind is PartitionDirKind.LIVE for each in now
+        )
         for each in sorted(now - before, key=_by_name):
-            if each.replica is not None and each.kind is not FolderKind.DELETE:
+            if each.replica is not None and each.kind is not PartitionDirKind.DELETE:
                 self._came(each.replica, f"{each.path}/{each.name}")
         if after_power_loss:
             return
-        served = {each.replica for each in before & now if each.kind is FolderKind.LIVE}
+        served = {each.replica for each in before & now if each.kind is PartitionDirKind.LIVE}
         for each in sorted(before - now, key=_by_name):
             replica = each.replica
-            if replica is not None and each.kind is FolderKind.LIVE and replica not in served:
+            if replica is not None and each.kind is PartitionDirKind.LIVE and replica not in served:
                 self._went(replica, own_when_left.get(each, False))
 
     def _list(self, *, durable: bool = False) -> frozenset[_Seen]:
@@ -105,7 +107,7 @@ class FolderWatch:
         found = (
             f"{each.path}/{each.name}"
             for each in sorted(listed, key=_by_name)
-            if each.replica == replica and each.kind is not FolderKind.DELETE
+            if each.replica == replica and each.kind is not PartitionDirKind.DELETE
         )
         return tuple(dict.fromkeys(found))
 

@@ -100,7 +100,7 @@ class WatchedLog:
         active = log.segments.active
         self._end = log.log_end_offset
         self._base, self._position = active.base_offset, active.size
-        self._shortened = log.shortened
+        self._shortened = log.truncation_count
         self._start = log.log_start_offset
         self._watermark = log.high_watermark
         self._epoch = -1
@@ -138,7 +138,7 @@ class WatchedLog:
     def look(self) -> None:
         """Follow what has happened since the last time; appends have been seen."""
         log = self.log
-        if log.shortened != self._shortened:
+        if log.truncation_count != self._shortened:
             self._cut()
         elif log.log_start_offset != self._start:
             self._moved("nothing that was asked for")
@@ -146,7 +146,7 @@ class WatchedLog:
 
     def _cut(self) -> None:
         log, before, start = self.log, self._end, self._start
-        self._shortened = log.shortened
+        self._shortened = log.truncation_count
         self._end = end = log.log_end_offset
         active = log.segments.active
         self._base, self._position = active.base_offset, active.size
@@ -182,7 +182,7 @@ class WatchedLog:
         end = log.log_end_offset
         if end <= self._end:
             return
-        if log.shortened != self._shortened:  # An append that first flushed what was cut.
+        if log.truncation_count != self._shortened:  # An append that first flushed what was cut.
             self._cut()
         segments = log.segments
         index = segments.floor(self._end)
@@ -275,7 +275,7 @@ class WatchedLog:
     def high_watermark_moved(self, epoch: int, offset: int) -> None:
         """Follow the high watermark of a leader or follower."""
         before = self._watermark
-        if self.log.shortened != self._shortened:
+        if self.log.truncation_count != self._shortened:
             self.look()
         elif epoch == self._epoch and offset < before:
             self._watch.tell(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.base.zookeeper import Check, Create, Got, OpenSession, SetData
+from ottla.base.zookeeper import Check, Create, OpenSession, SetData, ZnodeData
 from ottla.metadata.delta import delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.znodes import paths
@@ -207,7 +207,7 @@ def image_of(tree: Tree, zxid: int) -> ClusterImage:
     states = {}
     for key in keys:
         state = tree.get(paths.state(*key))
-        states[key] = state if isinstance(state, Got) else None
+        states[key] = state if isinstance(state, ZnodeData) else None
     deletions = _below(tree, paths.DELETIONS)
     snapshot = Snapshot(
         brokers={int(name): got for name, got in brokers.items()},
@@ -218,17 +218,17 @@ def image_of(tree: Tree, zxid: int) -> ClusterImage:
     return replay(EMPTY, records_of(snapshot).records, offset=zxid, epoch=0).image
 
 
-def _below(tree: Tree, parent: str) -> dict[str, Got]:
+def _below(tree: Tree, parent: str) -> dict[str, ZnodeData]:
     names = tree.children(parent)
     found = {}
     for name in names if isinstance(names, tuple) else ():
         got = tree.get(f"{parent}/{name}")
-        assert isinstance(got, Got)
+        assert isinstance(got, ZnodeData)
         found[name] = got
     return found
 
 
-def _numbers(name: str, got: Got) -> list[int]:
+def _numbers(name: str, got: ZnodeData) -> list[int]:
     try:
         return sorted(decode_topic(name, got.data).partitions)
     except ZnodeError:

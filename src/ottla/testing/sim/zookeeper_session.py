@@ -19,7 +19,6 @@ from ottla.base.zookeeper import (
     Delete,
     Event,
     EventKind,
-    Got,
     Operation,
     Result,
     SessionState,
@@ -28,6 +27,7 @@ from ottla.base.zookeeper import (
     Watcher,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.testing.sim.world import Call, Process
 from ottla.testing.sim.zookeeper_tree import REQUEST_BYTES_MAX, request_bytes
@@ -100,7 +100,7 @@ class ModelSession:
 
     # -- the contract --------------------------------------------------------------------------
 
-    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         """Read a node."""
         return self._ask(Request("get", path, Pending(), watch))
 

@@ -19,13 +19,13 @@ from ottla.base.zookeeper import (
     Delete,
     Event,
     EventKind,
-    Got,
     Operation,
     Result,
     SetData,
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 
 REQUEST_BYTES_MAX = 0xFFFFF
@@ -82,10 +82,10 @@ class Tree:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def get(self, path: str) -> Got | ZkError:
+    def get(self, path: str) -> ZnodeData | ZkError:
         """Return a node's data and Stat."""
         node = self.nodes.get(path)
-        return ZkError(ZkCode.NO_NODE, path) if node is None else Got(node.data, node.stat)
+        return ZkError(ZkCode.NO_NODE, path) if node is None else ZnodeData(node.data, node.stat)
 
     def children(self, path: str) -> tuple[str, ...] | ZkError:
         """Return the names of a node's children, sorted."""

@@ -23,11 +23,11 @@ from ottla.metadata.deletions import (
     DeletionImage,
     DeletionsImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
     deletion_records,
 )
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
@@ -40,7 +40,7 @@ from ottla.wire.messages.describe_deletions import (
 
 from ..controller_world import Controller
 
-REFUSED = Standing(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
+REFUSED = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
 LEDGER = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
 OVER_ZOOKEEPER = {
     "process.roles": "",
@@ -63,12 +63,12 @@ def deletion(number: int, name: str, **more: Any) -> DeletionImage:
 
 
 OPEN = (
-    deletion(10, "b", halted=Halt.REASSIGNMENT, remote=Remote.PENDING)
-    .with_standing(2, BROKER_DOWN, (0, 1))
-    .with_standing(1, STARTED, (0,))
-    .with_standing(1, REFUSED, (1,))
+    deletion(10, "b", halted=HaltReason.REASSIGNMENT, remote=Remote.PENDING)
+    .with_status(2, BROKER_DOWN, (0, 1))
+    .with_status(1, STARTED, (0,))
+    .with_status(1, REFUSED, (1,))
 )
-DONE = deletion(11, "b", finished_ms=2_000).with_standing(1, SUCCESSFUL, (0,))
+DONE = deletion(11, "b", finished_ms=2_000).with_status(1, SUCCESSFUL, (0,))
 OTHER = deletion(12, "a")
 
 
@@ -99,7 +99,7 @@ def test_an_entry_is_told_whole() -> None:
     [told] = ask(world(OPEN)).deletions
     assert (told.topic_id, told.name, told.asked_ms, told.finished_ms) == (uuid(10), "b", 990, -1)
     assert told.policy == Policy.AT_ONCE
-    assert told.halted == Halt.REASSIGNMENT
+    assert told.halted == HaltReason.REASSIGNMENT
     assert told.remote == Remote.PENDING
     assert [(e.broker_id, e.state, e.reason, e.error, e.partitions) for e in told.replicas] == [
         (1, DeletionState.STARTED, Reason.NONE, 0, (0,)),
@@ -162,9 +162,9 @@ def test_an_answer_ends_where_it_has_told_of_many_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last entry is told whole: a topic of many partitions must not be untellable."""
-    monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_ANSWER_MAX", 3)
-    wide = deletion(1, "wide").with_standing(1, STARTED, range(10))
-    narrow = [deletion(each, "n").with_standing(1, STARTED, (0, 1)) for each in (2, 3, 4)]
+    monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_RESPONSE_MAX", 3)
+    wide = deletion(1, "wide").with_status(1, STARTED, range(10))
+    narrow = [deletion(each, "n").with_status(1, STARTED, (0, 1)) for each in (2, 3, 4)]
     controller = world(wide, *narrow)
     first = ask(controller)
     assert (ids(first), first.next_after) == ([uuid(1)], uuid(1))
@@ -199,7 +199,7 @@ def test_the_whole_ledger_is_told_in_one_walk(
     finished_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an answer costs must not grow with the ledger: the controller's loop waits for it."""
-    monkeypatch.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", 10)
+    monkeypatch.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", 10)
     entries = [deletion(each, "t", finished_ms=finished_ms) for each in range(1, 101)]
     ledger, request, told = counting(entries), DescribeDeletionsRequest(), []
     while not told or request.after != NO_UUID:
@@ -221,7 +221,7 @@ def test_who_asks_for_what_is_open_does_not_pay_for_receipts() -> None:
 def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(k1003, "DELETIONS_LOOKED_AT_PER_ANSWER_MAX", 2)
+    monkeypatch.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", 2)
     controller = world(*(deletion(each, "ab"[each == 3]) for each in range(1, 6)))
     told = []
     after = NO_UUID
@@ -252,8 +252,8 @@ def test_the_answers_are_what_was_asked_for_and_no_more(
     controller = world(*ledger)
     told: list[Uuid] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", limit)
-        patched.setattr(k1003, "DELETIONS_LOOKED_AT_PER_ANSWER_MAX", looks)
+        patched.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", limit)
+        patched.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", looks)
         after, is_last = NO_UUID, False
         while not is_last:
             answer = ask(controller, topics=topics, include_receipts=receipts, after=after)

@@ -6,7 +6,7 @@ Method: the controller of the handlers' tests with one broker, whose reports pas
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.idle import Why
+from ottla.controller.idle import IdleReason
 from ottla.metadata.features import OTTLA_VERSION
 from ottla.wire.messages.describe_idle_topics import (
     DescribedIdleTopic,
@@ -34,7 +34,7 @@ def test_the_view_says_how_long_and_why_not() -> None:
             topic_id=TOPIC_ID,
             ttl_ms=TTL_MS,
             idle_ms=1_234,
-            reason=Why.TOO_YOUNG,
+            reason=IdleReason.TOO_YOUNG,
             brokers=(1,),
         ),
     )
@@ -51,9 +51,9 @@ def test_there_is_no_view_where_no_topic_can_have_a_limit(level: int, error: Err
 
 def test_over_zookeeper_there_is_one_and_it_says_what_is_queued() -> None:
     controller = world(given=OVER_ZOOKEEPER, level=0)
-    assert view(controller).topics[0].reason == Why.NOT_HEARD
+    assert view(controller).topics[0].reason == IdleReason.NOT_HEARD
     report(controller, token=report(controller).token)
-    assert view(controller).topics[0].reason == Why.BEING_DELETED
+    assert view(controller).topics[0].reason == IdleReason.BEING_DELETED
 
 
 def test_who_is_no_controller_says_so() -> None:

@@ -25,10 +25,10 @@ class LeaderEpochs:
     def written(self, written: Written) -> None:
         """Note a transaction."""
         for operation in written.operations:
-            place = paths.place(operation.path)
+            place = paths.parse_path(operation.path)
             if place.kind is not paths.Kind.STATE or not isinstance(operation, Create | SetData):
                 continue
-            key = (place.name, place.number)
+            key = (place.name, place.id)
             if isinstance(operation, Create):
                 self._begun[key] = {}
             epoch = decode_state(*key, operation.data).leader_epoch

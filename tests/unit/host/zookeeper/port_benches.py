@@ -100,10 +100,10 @@ class KraftPort:
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
         # The runtime begins with all there is; the port tells what comes after it.
-        heard = iter([False])
+        is_started = iter([False])
 
         def later(delta: ClusterDelta) -> None:
-            if next(heard, True):
+            if next(is_started, True):
                 listener(delta)
 
         self._runtime.subscribe(later)

@@ -8,7 +8,7 @@ from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.records import ProducerIdsRecord
 from tests.metadata_port_checks import facts
 
-from ...controller.world import context
+from ...controller.builders import context
 from .harness import Controller, ZooKeeperHarness
 
 TOPIC_ID = Uuid(bytes(range(1, 17)))

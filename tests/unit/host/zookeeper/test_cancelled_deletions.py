@@ -190,7 +190,7 @@ def test_a_deletion_that_is_removed_from_the_ledger_leaves_no_partition_without_
 # -- other topics of the name ------------------------------------------------------------------
 
 
-def make_anew(sim: ControllerHarness, name: str) -> None:
+def create_again(sim: ControllerHarness, name: str) -> None:
     """Remove a topic's znodes by hand and make another one of its name in the same moment."""
     below = (paths.state(name, 0), paths.partition(name, 0), paths.partitions(name))
     sim.write(
@@ -219,7 +219,7 @@ def test_a_marker_does_not_delete_a_topic_that_is_created_later(
         sim.nodes[1].kill()
         sim.nodes[2].kill()
         sim.until(lambda: not sim.names(paths.BROKER_IDS))
-    make_anew(sim, "t")
+    create_again(sim, "t")
     if fails_over:
         revive_all(sim)
     assert sim.data(paths.marker("t")) is None
@@ -235,7 +235,7 @@ def test_a_marker_does_not_delete_a_topic_that_is_created_later(
 
 def test_the_topic_that_was_created_later_can_be_deleted(sim: ControllerHarness) -> None:
     half_deleted(sim)
-    make_anew(sim, "t")
+    create_again(sim, "t")
     sim.write_marker("t")
     sim.until(lambda: sim.data(paths.topic("t")) is None)
     sim.settle()
@@ -253,7 +253,7 @@ def test_a_topic_that_is_not_in_the_image_yet_is_not_deleted(
         sim.write_marker("t")
         sim.settle()
     node.client.process.paused = True
-    make_anew(sim, "t")
+    create_again(sim, "t")
     # Its first write ends the deletion, or queues it.
     if has_begun:
         sim.net.cut.clear()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from ottla.base.pending import Pending
-from ottla.base.zookeeper import Create, Got, Session, ZkError
+from ottla.base.zookeeper import Create, Session, ZkError, ZnodeData
 from ottla.host.zookeeper.config_follower import KEPT_MS, ConfigFollower
 from ottla.metadata.configs import Resource
 from ottla.metadata.delta import replay
@@ -200,13 +200,13 @@ class Slow:
         self._path = path
         self._is_sent = is_sent
 
-    def get(self, path: str) -> Pending[Got | ZkError]:
+    def get(self, path: str) -> Pending[ZnodeData | ZkError]:
         if path != self._path or self.send is not None:
             return self._session.get(path)
-        held: Pending[Got | ZkError] = Pending()
+        held: Pending[ZnodeData | ZkError] = Pending()
         sent = self._session.get(path) if self._is_sent else None
 
-        def complete(answer: Got | ZkError) -> None:
+        def complete(answer: ZnodeData | ZkError) -> None:
             held.complete(answer)
 
         self.send = lambda: (sent or self._session.get(path)).then(complete)

@@ -37,7 +37,7 @@ def going(topic_id: Uuid) -> ClusterImage:
         record_of(BROKER),
         TopicRecord(name="t", topic_id=topic_id),
         partition,
-        *deletion_records(entry.with_standing(1, STARTED, [0])),
+        *deletion_records(entry.with_status(1, STARTED, [0])),
     )
     return replay(EMPTY, records, offset=1, epoch=1).image
 

@@ -15,7 +15,7 @@ import pytest
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.base.zookeeper import Check
 from ottla.controller.elections import Rules, partitions
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -219,7 +219,7 @@ def all_in_sync(image: ClusterImage, config: NodeConfig) -> Decision[None]:
             continue
         live = tuple(each for each in partition.replicas if image.is_active(each))
         around = rules.change_context(topic.name)
-        record = change(topic.id, number, partition, Wish(isr=live), around)
+        record = build_change(topic.id, number, partition, PartitionTarget(isr=live), around)
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), None)

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.elections import Rules
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionChangeRecord
@@ -33,8 +33,12 @@ def set_isr(sim: ControllerHarness, topic: str, isr: tuple[int, ...], number: in
         found = image.topics.by_name(topic)
         assert found is not None
         rules = Rules(image, sim.controller.controller.context.config)
-        record = change(
-            found.id, number, found.partitions[number], Wish(isr=isr), rules.change_context(topic)
+        record = build_change(
+            found.id,
+            number,
+            found.partitions[number],
+            PartitionTarget(isr=isr),
+            rules.change_context(topic),
         )
         assert isinstance(record, PartitionChangeRecord)
         return Decision(Step((record,)), None)

@@ -37,7 +37,7 @@ def come_in_sync(sim: ControllerHarness, topic: str, *isr: int) -> None:
     partition = found.partitions[0]
     wanted = IsrChange(
         topic_id=found.id,
-        number=0,
+        partition_id=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=tuple((each, -1) for each in isr),

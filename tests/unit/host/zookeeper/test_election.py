@@ -11,7 +11,7 @@ import pytest
 
 from ottla.base.ids import NO_LEADER
 from ottla.base.pending import Pending
-from ottla.base.zookeeper import Create, Delete, Got, Session, SetData, ZkError
+from ottla.base.zookeeper import Create, Delete, Session, SetData, ZkError, ZnodeData
 from ottla.host.zookeeper.election import ControllerElection
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.controller import (
@@ -276,11 +276,11 @@ class SlowSecondRead:
         self._session = session
         self._reads = 0
 
-    def get(self, path: str) -> Pending[Got | ZkError]:
+    def get(self, path: str) -> Pending[ZnodeData | ZkError]:
         self._reads += 1
         if self._reads != 2:
             return self._session.get(path)
-        held: Pending[Got | ZkError] = Pending()
+        held: Pending[ZnodeData | ZkError] = Pending()
 
         def send() -> None:
             self._session.get(path).then(lambda answer: unused(held.complete(answer)))

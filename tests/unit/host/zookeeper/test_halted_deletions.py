@@ -14,7 +14,7 @@ from ottla.base.zookeeper import Create, SetData
 from ottla.controller.deletion import TopicReference, delete_topics
 from ottla.controller.step import Decision, Step
 from ottla.metadata.configs import ResourceType
-from ottla.metadata.deletions import DeletionImage, Halt
+from ottla.metadata.deletions import DeletionImage, HaltReason
 from ottla.metadata.deletions_json import decode_deletion
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
@@ -47,9 +47,9 @@ class Watched(ControllerHarness):
         for operation in written.operations:
             if not isinstance(operation, Create | SetData):
                 continue
-            place = paths.place(operation.path)
+            place = paths.parse_path(operation.path)
             if place.kind is paths.Kind.STATE:
-                leader = decode_state(place.name, place.number, operation.data).leader
+                leader = decode_state(place.name, place.id, operation.data).leader
                 self.history.append(f"{place.name} is led by {leader}")
             elif place.kind is paths.Kind.DELETION:
                 entry = decode_deletion(operation.data)
@@ -86,7 +86,7 @@ def _write(step: Step, _image: ClusterImage) -> Decision[None]:
 def words_of(entry: DeletionImage) -> str:
     if entry.is_finished:
         return "finished"
-    if entry.halted is not Halt.NONE:
+    if entry.halted is not HaltReason.NONE:
         return f"halted: {entry.halted.name}"
     states = sorted({standing.state.name for _, standing, _ in entry.rows()})
     return " and ".join(states) or "noted"
@@ -130,7 +130,7 @@ def test_a_preferred_election_of_another_topic_halts_nothing() -> None:
     ]
 
 
-def test_both_are_asked_for_in_one_write() -> None:
+def test_both_are_requested_in_one_write() -> None:
     """Whichever the controller hears of first: no replica is ordered away before the election is
     over."""
     orders = set()

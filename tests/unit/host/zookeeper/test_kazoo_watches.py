@@ -73,7 +73,7 @@ def test_what_looks_the_same_goes_on_being_watched() -> None:
     assert fired.again(OLD) == []
 
 
-def test_only_who_saw_it_otherwise_is_told() -> None:
+def test_only_watchers_of_another_version_are_called() -> None:
     fired = ZkChange()
     fired.data("before", OLD)
     fired.data("after", NEW)

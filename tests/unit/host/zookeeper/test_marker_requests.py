@@ -190,7 +190,7 @@ def test_an_existing_marker_is_not_reported_as_removed(harness: Markers) -> None
 
 def test_a_marker_is_processed_when_its_previous_deletion_ends(harness: Markers) -> None:
     begun = DeletionImage(topic_id=OLD, name="t", policy=Policy.CLASSIC, asked_ms=5)
-    begun = begun.with_standing(1, STARTED, (0,))
+    begun = begun.with_status(1, STARTED, (0,))
     harness.stored.observe(TopicRecord(name="t", topic_id=OLD), *deletion_records(begun))
     assert harness.sought == {}, "it has a deletion"
     harness.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))

@@ -11,12 +11,12 @@ from ottla.base.zookeeper import (
     Create,
     Event,
     EventKind,
-    Got,
     Session,
     SessionState,
     SetData,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.host.zookeeper.measured_session import measured
 
@@ -49,7 +49,7 @@ def test_answers_watches_and_states_pass_through(client: Measured) -> None:
     assert sim.wait(session.multi((Create("/a", b"1"), Create("/a/b")))) == ("/a", "/a/b")
     assert sim.wait(session.children("/a", seen.append)) == ("b",)
     got = sim.wait(session.get("/a", seen.append))
-    assert isinstance(got, Got)
+    assert isinstance(got, ZnodeData)
     assert got.data == b"1"
     sim.wait(session.multi((SetData("/a", b"2"), Create("/a/c"))))
     assert seen == [

@@ -45,8 +45,8 @@ def test_the_first_start_writes_the_owner_into_every_log_directory() -> None:
     node_dirs.adopt(CLUSTER)
     assert node_dirs.cluster_id == CLUSTER
     for path in ("/a", "/b"):
-        said = disk.read_bytes(f"{path}/meta.properties")
-        assert said == f"#\nbroker.id=1\ncluster.id={CLUSTER}\nversion=0\n".encode()
+        message = disk.read_bytes(f"{path}/meta.properties")
+        assert message == f"#\nbroker.id=1\ncluster.id={CLUSTER}\nversion=0\n".encode()
 
 
 def test_the_next_start_finds_its_directories_and_adopts_a_new_one() -> None:

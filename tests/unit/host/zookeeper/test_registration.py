@@ -97,7 +97,7 @@ def test_the_session_is_noted_before_anything_is_made_with_it() -> None:
     sim.wait(registration.registered)
 
 
-def test_a_new_session_registers_anew_with_a_larger_epoch() -> None:
+def test_a_new_session_registers_again_with_a_larger_epoch() -> None:
     sim = started()
     broker = Broker(sim)
     broker.wait()
@@ -107,7 +107,7 @@ def test_a_new_session_registers_anew_with_a_larger_epoch() -> None:
     assert owner(sim) != broker.session.id
 
 
-def test_kafka_7165_what_an_own_former_session_left_is_made_anew_at_once() -> None:
+def test_kafka_7165_a_znode_of_a_previous_session_is_replaced_at_once() -> None:
     """The process was killed: the session has not expired, but its id is stored."""
     sim = started()
     killed = Broker(sim)

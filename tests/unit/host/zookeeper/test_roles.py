@@ -173,14 +173,14 @@ def test_a_node_that_stops_before_it_is_registered_handles_no_request() -> None:
     assert cluster.sim.problems == []
 
 
-def test_which_versions_are_served_is_told_meanwhile() -> None:
+def test_api_versions_is_answered_meanwhile() -> None:
     cluster = Cluster()
     response = cluster.say(api_versions.ApiVersionsRequest(), 3)
     assert response.done
     assert cluster.parts.epoch == -1
 
 
-def test_a_broker_that_registers_anew_keeps_hearing() -> None:
+def test_a_broker_that_registers_again_still_handles_requests() -> None:
     """It is the same process, with the metadata that it received."""
     cluster = Cluster()
     cluster.until(lambda: cluster.node.serves)

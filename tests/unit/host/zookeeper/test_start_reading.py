@@ -16,7 +16,7 @@ from ottla.host.zookeeper.start_reading import (
     without_deleted,
 )
 from ottla.log.dir_loading import Verdict
-from ottla.metadata.deletions import DeletionImage, DeletionState, Policy, Standing
+from ottla.metadata.deletions import DeletionImage, DeletionState, Policy, ReplicaStatus
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
@@ -123,7 +123,7 @@ def read_by_1(sim: ZooKeeperHarness) -> ClusterImage:
     return image
 
 
-def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> None:
+def test_partition_directories_of_deleted_topics_are_deleted_at_the_start() -> None:
     """Whatever the entry says: a topic with an entry that is not there any more does not return."""
     image = read_by_1(with_receipts(garbage=False))
     assert verdict_on(image, 1, DELETED_ID, 0) is Verdict.DELETE
@@ -135,13 +135,13 @@ def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> No
     assert len(without_deleted(image).deletions) == 0
 
 
-def test_of_topics_in_doubt_those_are_gone_whose_deletion_has_begun() -> None:
+def test_of_unknown_topics_those_are_deleted_whose_deletion_has_begun() -> None:
     """One that waits for its deletion is served, and its mark may yet be taken away."""
     sim = with_receipts(garbage=False)
     suspects = frozenset({TOPIC_ID, DELETED_ID, Uuid(b"u" * 16)})
     assert sim.drive(read_deleted(sim.tool, suspects)) == frozenset()
     entry = DeletionImage(topic_id=DELETED_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
-    begun = entry.with_standing(1, Standing(DeletionState.STARTED), (0,))
+    begun = entry.with_status(1, ReplicaStatus(DeletionState.STARTED), (0,))
     for each in (begun, replace(entry, finished_ms=6)):
         sim.delete(paths.deletion(DELETED_ID))
         sim.put(paths.deletion(DELETED_ID), encode_deletion(each))

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.base.zookeeper import Delete, SetData
-from ottla.controller.create_partitions import Growth
+from ottla.controller.create_partitions import NewPartitions
 from ottla.controller.metadata_port import Committed, Conflict, Fenced
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.step import Step
@@ -136,7 +136,7 @@ def test_a_topic_is_created_with_leaders_and_gets_partitions(
     sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t")
-    grown = Growth(name="t", count=5)
+    grown = NewPartitions(name="t", count=5)
     controller.run(lambda image: GROW(image, [grown]))
     topic = controller.store.image.topics.by_name("t")
     assert topic is not None

@@ -13,8 +13,8 @@ import pytest
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_EPOCH, uuid_text
 from ottla.base.pending import Pending, completed
-from ottla.base.zookeeper import Create, Got, SetData, Watcher, ZkCode, ZkError
-from ottla.controller.create_partitions import Growth
+from ottla.base.zookeeper import Create, SetData, Watcher, ZkCode, ZkError, ZnodeData
+from ottla.controller.create_partitions import NewPartitions
 from ottla.controller.metadata_port import Committed
 from ottla.controller.step import Step
 from ottla.metadata.configs import ResourceType
@@ -227,7 +227,7 @@ def test_a_read_that_an_append_overtook_does_not_undo_it(
         data, version = sim.data("/brokers/topics/t"), sim.version("/brokers/topics/t")
         assert data is not None
         sim.tool.multi((SetData("/brokers/topics/t", data, version),))
-        grown = Growth(name="t", count=count)
+        grown = NewPartitions(name="t", count=count)
         pending = controller.runtime.run(lambda image, g=grown: GROW(image, [g]))
         sim.wait(pending)
         seen = controller.store.image.topics.by_name("t")
@@ -296,7 +296,7 @@ def test_a_failed_read_is_repeated_completely(
     create(controller, "t")
     get, failing = controller.session.get, {paths.state("u", 0), "/config/topics/t"}
 
-    def get_or_fail(path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get_or_fail(path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         if path in failing:
             failing.remove(path)
             return completed(ZkError(ZkCode.SYSTEM_ERROR, path))

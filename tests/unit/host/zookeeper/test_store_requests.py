@@ -61,7 +61,7 @@ def test_nothing_is_handed_on_before_the_controller_is_ready(sim: ZooKeeperHarne
     assert ("delete", ("t",)) in recorder.calls
 
 
-def test_a_reassignment_is_heard_once_and_again_when_it_is_made_again(
+def test_a_reassignment_is_passed_on_once_and_again_when_it_is_created_again(
     sim: ZooKeeperHarness,
 ) -> None:
     recorder = Recorder(sim).start()
@@ -91,7 +91,7 @@ def test_a_quick_recreation_is_not_missed(sim: ZooKeeperHarness) -> None:
     assert recorder.calls == [("elect", (("t", 0),)), ("elect", (("t", 1),))]
 
 
-def test_what_nobody_can_read_is_said_and_deleted(
+def test_invalid_requests_are_logged_and_deleted(
     sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder(sim).start()
@@ -104,7 +104,7 @@ def test_what_nobody_can_read_is_said_and_deleted(
     assert "/admin/reassign_partitions" in caplog.text
 
 
-def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperHarness) -> None:
+def test_markers_are_reported_whenever_their_set_changes(sim: ZooKeeperHarness) -> None:
     recorder = Recorder(sim).start()
     sim.put(paths.marker("a"), b"")
     sim.settle()
@@ -115,7 +115,7 @@ def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperHarness) -> N
     assert recorder.calls == [("delete", ("a",)), ("delete", ("a", "b")), ("delete", ("b",))]
 
 
-def test_a_marker_in_the_place_of_one_that_went_is_told_of(sim: ZooKeeperHarness) -> None:
+def test_a_marker_that_replaces_a_removed_one_is_reported(sim: ZooKeeperHarness) -> None:
     """Otherwise it would stay for ever: the set of names is unchanged."""
     sim.put(paths.marker("a"), b"")
     recorder = Recorder(sim).start()
@@ -133,7 +133,7 @@ def test_a_marker_in_the_place_of_one_that_went_is_told_of(sim: ZooKeeperHarness
     assert recorder.calls == [("delete", ("a",)), ("delete", ("a",))]
 
 
-def test_a_marker_that_went_and_stays_away_is_told_of_as_ever(sim: ZooKeeperHarness) -> None:
+def test_a_marker_that_stays_removed_is_reported_as_usual(sim: ZooKeeperHarness) -> None:
     sim.put(paths.marker("a"), b"")
     recorder = Recorder(sim).start()
     sim.delete(paths.marker("a"))
@@ -191,7 +191,7 @@ def test_a_deposed_controller_consumes_nothing(sim: ZooKeeperHarness) -> None:
     assert recorder.change(Delete(paths.REASSIGN_PARTITIONS)) == ControllerMoved()
 
 
-def test_a_closed_store_hears_of_nothing(sim: ZooKeeperHarness) -> None:
+def test_a_closed_store_passes_nothing_on(sim: ZooKeeperHarness) -> None:
     recorder = Recorder(sim).start()
     recorder.controller.store.close()
     sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)

@@ -15,13 +15,13 @@ from ottla.base.zookeeper import (
     Check,
     Create,
     Delete,
-    Got,
     Operation,
     SessionState,
     SetData,
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.host.steps import drive
 from ottla.host.zookeeper.store_writing import (
@@ -75,7 +75,7 @@ class ScriptedSession:
             return completed(ZkError(ZkCode.CONNECTION_LOSS))
         return completed(done if isinstance(done, ZkError) else done[0])
 
-    def get(self, path: str, watch: object = None) -> Pending[Got | ZkError]:
+    def get(self, path: str, watch: object = None) -> Pending[ZnodeData | ZkError]:
         return completed(self.tree.get(path))
 
     def exists(self, path: str, watch: object = None) -> Pending[Stat | ZkError | None]:

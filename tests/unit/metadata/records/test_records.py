@@ -25,7 +25,7 @@ from ottla.metadata.records import (
     decode_entry,
     decode_record,
     encode_record,
-    settled,
+    without_aborted,
 )
 from ottla.wire.errors import WireError
 from ottla.wire.schema import spec_of
@@ -130,7 +130,7 @@ def test_partition_change_without_changes_writes_no_tags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "text"),
     [
         (b"\x00\x14\x00\x00", "frame version 0"),
         (b"\x01\x12\x00\x00", "type 18"),
@@ -139,8 +139,8 @@ def test_partition_change_without_changes_writes_no_tags() -> None:
         (b"\x01\x02\x00\x04fo", None),
     ],
 )
-def test_what_is_no_record_of_ours_is_refused(data: bytes, said: str | None) -> None:
-    with pytest.raises(WireError, match=said):
+def test_what_is_no_record_of_ours_is_refused(data: bytes, text: str | None) -> None:
+    with pytest.raises(WireError, match=text):
         decode_record(data)
 
 
@@ -162,13 +162,13 @@ def test_a_transaction_counts_as_a_whole_or_not_at_all() -> None:
         RemoveTopicRecord(topic_id=ID),
     )
     begin, end, abort = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()
-    assert settled([one, begin, two, end, three]) == [one, two, three]
-    assert settled([one, begin, two, three, abort, begin, three, end]) == [one, three]
-    assert settled([begin, end]) == []
+    assert without_aborted([one, begin, two, end, three]) == [one, two, three]
+    assert without_aborted([one, begin, two, three, abort, begin, three, end]) == [one, three]
+    assert without_aborted([begin, end]) == []
 
 
 @pytest.mark.parametrize("marks", ["b", "e", "a", "bb", "bee", "bab"])
 def test_a_transaction_of_several_batches_is_refused(marks: str) -> None:
     kinds = {"b": BeginTransactionRecord, "e": EndTransactionRecord, "a": AbortTransactionRecord}
     with pytest.raises(WireError, match="several batches"):
-        settled(kinds[mark]() for mark in marks)
+        without_aborted(kinds[mark]() for mark in marks)

@@ -76,7 +76,7 @@ def test_older_versions(data: bytes, endpoints: tuple[Endpoint, ...], rack: str 
     assert (znode.endpoints, znode.rack) == (endpoints, rack)
 
 
-def test_a_newer_version_keeps_what_it_says() -> None:
+def test_a_newer_version_keeps_its_fields() -> None:
     data = WRITTEN.replace(b'"version":5', b'"version":100,"foo":"bar"')
     assert dict(decode_broker(1, data).extra) == {"foo": "bar"}
 

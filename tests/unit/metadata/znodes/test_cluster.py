@@ -67,7 +67,7 @@ def test_producer_ids_are_written_as_they_were_read() -> None:
     assert encode_producer_ids(block) == data
 
 
-def test_nobody_has_asked_for_producer_ids_yet() -> None:
+def test_no_producer_ids_are_allocated_yet() -> None:
     assert decode_producer_ids(b"") is None
 
 

@@ -25,7 +25,7 @@ def test_version_1_knows_nothing_of_kraft() -> None:
     assert decode_controller(data) == ControllerZnode(broker_id=3, timestamp_ms=1719917952299)
 
 
-def test_a_kraft_controllers_epoch_is_told() -> None:
+def test_a_kraft_controllers_epoch_is_read() -> None:
     assert decode_controller(WRITTEN.replace(b"-1", b"9")).kraft_controller_epoch == 9
 
 

@@ -10,10 +10,10 @@ from ottla.metadata.records import PartitionChangeRecord, Record
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 
-from ...controller.world import uuid
+from ...controller.builders import uuid
+from .clusters import three_brokers, topic_of
 from .test_write import check_sizes
 from .tree import Cluster
-from .worlds import three_brokers, topic_of
 
 
 def without_states(*names: str) -> Cluster:

@@ -10,13 +10,13 @@ import pytest
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 
+from .clusters import with_topic
 from .test_load import led, observe, reread
 from .tree import Cluster
-from .worlds import with_topic
 
 
 @pytest.mark.parametrize("isr", [(4,), (4, 5)])
-def test_a_state_of_another_topics_replicas_says_nothing(isr: tuple[int, ...]) -> None:
+def test_a_state_of_another_topics_replicas_is_invalid(isr: tuple[int, ...]) -> None:
     """It was left by a topic that bore the name before; nobody in it can be elected."""
     cluster = with_topic("t", 1)
     before = led(cluster)

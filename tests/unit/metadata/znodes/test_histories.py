@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ottla.base.ids import NO_EPOCH
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import Growth, create_partitions
-from ottla.controller.elections import come_back, elect_uncleanly, leave
+from ottla.controller.create_partitions import NewPartitions, create_partitions
+from ottla.controller.elections import elect_after_unfencing, elect_uncleanly, remove_from_isrs
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.producer_ids import allocate_producer_ids
@@ -34,9 +34,9 @@ from ottla.metadata.znodes.load import Snapshot, observed
 from ottla.metadata.znodes.normalise import normalised
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 
-from ...controller.world import CountingDice, context
+from ...controller.builders import CountingDice, context
+from .clusters import brokers, register
 from .tree import Cluster, without_czxids
-from .worlds import brokers, register
 
 NAMES = ("a", "b.c", "d_e")
 BROKERS = (1, 2, 3, 4)
@@ -66,8 +66,8 @@ class History:
         writes = self.cluster.write(records, count=count)
         self.cluster.check()
         if len(writes) == len(planned):
-            said = replay(before, normalised(records), offset=0, epoch=0).image
-            assert replace(self.image, position=(0, 0)) == replace(said, position=(0, 0))
+            replayed = replay(before, normalised(records), offset=0, epoch=0).image
+            assert replace(self.image, position=(0, 0)) == replace(replayed, position=(0, 0))
             return
         dead, self.cluster = self.cluster, Cluster(self.cluster.tree)
         assert self.image == replace(dead.image, position=self.image.position)
@@ -104,7 +104,7 @@ def create(history: History, draw: st.DrawFn, count: int | None) -> None:
 
 def grow(history: History, draw: st.DrawFn, count: int | None) -> None:
     wanted = [
-        Growth(topic.name, len(topic.partitions) + draw(st.integers(1, 8)))
+        NewPartitions(topic.name, len(topic.partitions) + draw(st.integers(1, 8)))
         for topic in history.image.topics
     ]
     decided = create_partitions(history.image, wanted, validate_only=False, context=history.context)
@@ -151,7 +151,7 @@ def change_isr(history: History, draw: st.DrawFn, count: int | None) -> None:
     changes = [
         IsrChange(
             topic_id=topic.id,
-            number=number,
+            partition_id=number,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch + again,
             isr=tuple((each, -1) for each in members),
@@ -188,7 +188,7 @@ def stop(history: History, draw: st.DrawFn, count: int | None) -> None:
     broker_id = draw(st.sampled_from(BROKERS))
     if broker_id not in history.image.brokers:
         return
-    history.write(list(leave(history.image, history.context.config, broker_id)), count)
+    history.write(list(remove_from_isrs(history.image, history.context.config, broker_id)), count)
     history.cluster.tree.drop(paths.broker(broker_id))
     history.observe(Snapshot(brokers={broker_id: None}))
 
@@ -198,7 +198,9 @@ def start(history: History, draw: st.DrawFn, count: int | None) -> None:
     register(history.cluster.tree, broker_id)
     got = history.cluster.tree.nodes[paths.broker(broker_id)]
     history.observe(Snapshot(brokers={broker_id: got}))
-    history.write(list(come_back(history.image, history.context.config, broker_id)), count)
+    history.write(
+        list(elect_after_unfencing(history.image, history.context.config, broker_id)), count
+    )
     history.take(bring_online(history.image, history.context.config))
 
 

@@ -1,4 +1,4 @@
-"""Goal: what is remembered of znodes after a multi is what a reading would tell.
+"""Goal: what is known of znodes after a multi is what a read would return.
 
 Method: a value with every field set, and each operation on it; the histories compare the rest.
 """
@@ -15,7 +15,7 @@ from ottla.metadata.znodes.known import (
     after_operations,
 )
 
-from ...controller.world import uuid
+from ...controller.builders import uuid
 
 EXTRA = Map({"era": 1})
 TOPIC = KnownTopic(
@@ -55,12 +55,12 @@ def test_versions_are_foretold_or_taken_from_the_answers() -> None:
         SetData(paths.state("t", 0), b"", 2),
         SetData(paths.FEATURE, b"", 6),
     ]
-    foretold = after_operations(KNOWN, operations, None)
-    assert foretold.state("t", 0) == KnownNode(3, EXTRA)
-    assert foretold.feature == KnownNode(7, EXTRA)
-    told = after_operations(KNOWN, operations, [None, Stat(0, 0, 8, 0, 0, 0, 0), None])
-    assert told.state("t", 0) == KnownNode(8, EXTRA)
-    assert told.feature == KnownNode(7, EXTRA)
+    predicted = after_operations(KNOWN, operations, None)
+    assert predicted.state("t", 0) == KnownNode(3, EXTRA)
+    assert predicted.feature == KnownNode(7, EXTRA)
+    known = after_operations(KNOWN, operations, [None, Stat(0, 0, 8, 0, 0, 0, 0), None])
+    assert known.state("t", 0) == KnownNode(8, EXTRA)
+    assert known.feature == KnownNode(7, EXTRA)
 
 
 def test_a_topic_that_is_written_again_bears_its_id_from_then_on() -> None:

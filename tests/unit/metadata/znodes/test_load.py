@@ -32,8 +32,8 @@ from ottla.metadata.znodes.partition_state import StateZnode, decode_state, enco
 from ottla.metadata.znodes.topic import Assignment, decode_topic, encode_topic
 from ottla.metadata.znodes.write import topic_rewrites
 
+from .clusters import register, three_brokers, topic_of, with_topic
 from .tree import EPOCH, Cluster
-from .worlds import register, three_brokers, topic_of, with_topic
 
 ID = parse_uuid("RSZ--odYRlSOPGRgukKnAQ")
 
@@ -233,7 +233,7 @@ def test_a_name_that_nobody_understands_is_taken() -> None:
     assert [each.path for each in loaded.problems] == ["/brokers/topics/bad"]
     assert dict(loaded.known.unreadable).keys() == {"bad"}
     cluster = Cluster(cluster.tree)
-    with pytest.raises(ZnodeError, match="/brokers/topics/bad: is there and cannot be read"):
+    with pytest.raises(ZnodeError, match="/brokers/topics/bad: exists and cannot be read"):
         cluster.plan([TopicRecord(name="bad", topic_id=ID)])
     cluster.tree.put(paths.topic("bad"), b'{"version":1,"partitions":{"0":[2]}}')
     observe(cluster, reread(cluster, "bad"))
@@ -312,13 +312,13 @@ def test_a_state_of_which_nothing_is_known_leaves_nobody_in_sync() -> None:
     assert led(cluster, 1) == good
 
 
-def test_lost_folders_are_remembered_by_the_image_alone() -> None:
+def test_lost_directories_are_in_the_image_alone() -> None:
     cluster = with_topic("t", 1)
     topic, before = topic_of(cluster, "t"), led(cluster)
-    folders = tuple(
+    directories = tuple(
         DIRECTORY_LOST if each == 2 else DIRECTORY_MIGRATING for each in before.replicas
     )
-    lost = replace(before, directories=folders)
+    lost = replace(before, directories=directories)
     [write] = cluster.write([partition_record(topic.id, 0, lost)])
     assert len(write.operations) == 1
     assert led(cluster) == lost
@@ -428,8 +428,8 @@ def test_values_that_others_set_change_and_take_away() -> None:
     path = paths.config((2, "t"))
     cluster.tree.put(path, b'{"version":1,"config":{"retention.ms":"7","flush.ms":"8"}}')
     _, records = observe(cluster, Snapshot(configs={(2, "t"): cluster.tree.nodes[path]}))
-    said = [(each.name, each.value) for each in records if isinstance(each, ConfigRecord)]
-    assert said == [("flush.ms", "8"), ("retention.ms", "7"), ("segment.ms", None)]
+    values = [(each.name, each.value) for each in records if isinstance(each, ConfigRecord)]
+    assert values == [("flush.ms", "8"), ("retention.ms", "7"), ("segment.ms", None)]
     cluster.check()
     cluster.tree.put(path, b"no JSON")
     found, records = observe(cluster, Snapshot(configs={(2, "t"): cluster.tree.nodes[path]}))
@@ -489,7 +489,7 @@ def test_no_producer_id_is_given_twice_where_nobody_knows_which_were() -> None:
     cluster.check()
 
 
-def test_markers_are_told_when_they_are_read() -> None:
+def test_markers_are_returned_when_they_are_read() -> None:
     cluster = three_brokers()
     found, _ = observe(cluster, Snapshot(marked_for_deletion=frozenset({"b", "a"})))
     assert found.marked == ("a", "b")

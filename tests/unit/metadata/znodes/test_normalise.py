@@ -12,12 +12,12 @@ from ottla.metadata.records import (
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.metadata.znodes.normalise import normalised
 
-from ...controller.world import uuid
+from ...controller.builders import uuid
 
 ID = uuid("t")
 
 
-def test_folders_are_left_out_but_for_lost_ones() -> None:
+def test_directories_are_left_out_but_for_lost_ones() -> None:
     record = PartitionRecord(
         partition_id=0,
         topic_id=ID,

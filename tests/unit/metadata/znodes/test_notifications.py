@@ -49,7 +49,7 @@ def test_changed_in_sync_replicas_are_written_as_they_were_read() -> None:
     assert encode_isr_change(decode_isr_change(path, data)) == data
 
 
-def test_a_failed_folder_is_written_as_it_was_read() -> None:
+def test_a_log_dir_event_is_written_as_it_was_read() -> None:
     data = b'{"version":1,"broker":3,"event":1}'
     assert decode_log_dir_event(f"{paths.LOG_DIR_EVENT}0000000000", data) == 3
     assert encode_log_dir_event(3) == data

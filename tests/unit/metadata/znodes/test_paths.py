@@ -4,7 +4,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.metadata.znodes import paths
-from ottla.metadata.znodes.paths import Kind, Place
+from ottla.metadata.znodes.paths import Kind, ParsedPath
 
 ID = Uuid(bytes(range(16)))
 
@@ -12,23 +12,23 @@ ID = Uuid(bytes(range(16)))
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        (paths.broker(7), Place(Kind.BROKER, number=7)),
-        (paths.topic("a.b"), Place(Kind.TOPIC, "a.b")),
-        (paths.partitions("t"), Place(Kind.PARTITIONS, "t")),
-        (paths.partition("t", 12), Place(Kind.PARTITION, "t", 12)),
-        (paths.state("t", 12), Place(Kind.STATE, "t", 12)),
-        (paths.config((2, "t")), Place(Kind.CONFIG, "t", 2)),
-        (paths.config((4, "1")), Place(Kind.CONFIG, "1", 4)),
-        (paths.config((4, "")), Place(Kind.CONFIG, "", 4)),
-        (paths.config((2, "<default>")), Place(Kind.CONFIG, "<default>", 2)),
-        (paths.marker("t"), Place(Kind.MARKER, "t")),
-        (paths.deletion(ID), Place(Kind.DELETION, "AAECAwQFBgcICQoLDA0ODw")),
-        (paths.FEATURE, Place(Kind.FEATURE)),
-        (paths.PRODUCER_IDS, Place(Kind.PRODUCER_IDS)),
+        (paths.broker(7), ParsedPath(Kind.BROKER, id=7)),
+        (paths.topic("a.b"), ParsedPath(Kind.TOPIC, "a.b")),
+        (paths.partitions("t"), ParsedPath(Kind.PARTITIONS, "t")),
+        (paths.partition("t", 12), ParsedPath(Kind.PARTITION, "t", 12)),
+        (paths.state("t", 12), ParsedPath(Kind.STATE, "t", 12)),
+        (paths.config((2, "t")), ParsedPath(Kind.CONFIG, "t", 2)),
+        (paths.config((4, "1")), ParsedPath(Kind.CONFIG, "1", 4)),
+        (paths.config((4, "")), ParsedPath(Kind.CONFIG, "", 4)),
+        (paths.config((2, "<default>")), ParsedPath(Kind.CONFIG, "<default>", 2)),
+        (paths.marker("t"), ParsedPath(Kind.MARKER, "t")),
+        (paths.deletion(ID), ParsedPath(Kind.DELETION, "AAECAwQFBgcICQoLDA0ODw")),
+        (paths.FEATURE, ParsedPath(Kind.FEATURE)),
+        (paths.PRODUCER_IDS, ParsedPath(Kind.PRODUCER_IDS)),
     ],
 )
-def test_a_fact_is_found_by_its_path(path: str, place: Place) -> None:
-    assert paths.place(path) == place
+def test_a_fact_is_found_by_its_path(path: str, place: ParsedPath) -> None:
+    assert paths.parse_path(path) == place
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_fact_is_found_by_its_path(path: str, place: Place) -> None:
     ],
 )
 def test_the_rest_is_not_in_the_image(path: str) -> None:
-    assert paths.place(path).kind is Kind.OTHER
+    assert paths.parse_path(path).kind is Kind.OTHER
 
 
 def test_the_default_of_all_brokers_has_its_name() -> None:
@@ -61,7 +61,7 @@ def test_the_default_of_all_brokers_has_its_name() -> None:
 
 
 def test_a_ledgers_entry_is_named_after_its_topics_id() -> None:
-    assert paths.deletion_id(paths.place(paths.deletion(ID)).name) == ID
+    assert paths.deletion_id(paths.parse_path(paths.deletion(ID)).name) == ID
     with pytest.raises(ValueError, match="not a UUID"):
         paths.deletion_id("x")
 

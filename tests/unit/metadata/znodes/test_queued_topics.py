@@ -13,9 +13,9 @@ from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.topic_names import NAME_LENGTH_MAX
 from ottla.metadata.znodes import paths
 
-from ...controller.world import context
+from ...controller.builders import context
+from .clusters import three_brokers
 from .tree import Cluster
-from .worlds import three_brokers
 
 NAMES = [f"{number:03}".ljust(NAME_LENGTH_MAX, "x") for number in range(600)]
 
@@ -57,7 +57,7 @@ def test_so_it_is_where_there_are_markers_or_topics_were_put_back(cluster: Clust
         assert topic_id is not None
         receipt = DeletionImage(
             topic_id=topic_id, name=name, policy=Policy.CLASSIC, asked_ms=1, finished_ms=2
-        ).with_standing(1, SUCCESSFUL, range(100))
+        ).with_status(1, SUCCESSFUL, range(100))
         cluster.tree.put(paths.deletion(topic_id), encode_deletion(receipt))
     cluster = Cluster(cluster.tree)
     assert queue_all(cluster) == [DELETIONS_QUEUED_PER_STEP_MAX] * 2

@@ -40,9 +40,9 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.multis import OPERATION_BYTES, Write
 
-from ...controller.world import context, uuid
+from ...controller.builders import context, uuid
+from .clusters import brokers, three_brokers, topic_of, with_topic
 from .tree import Cluster
-from .worlds import brokers, three_brokers, topic_of, with_topic
 
 
 def created(image: ClusterImage, *wanted: NewTopic) -> tuple[Record, ...]:
@@ -77,9 +77,9 @@ def test_a_topic_is_one_multi() -> None:
         paths.config((2, "t")),
         *(paths.state("t", number) for number in range(3)),
     }
-    # Brokers that follow configurations are told, as of any other change.
-    told = [each for each in write.operations if each.path == paths.CONFIG_CHANGE]
-    assert told == [
+    # Brokers are notified, as of any other change.
+    notifications = [each for each in write.operations if each.path == paths.CONFIG_CHANGE]
+    assert notifications == [
         Create(paths.CONFIG_CHANGE, b'{"version":2,"entity_path":"topics/t"}', sequential=True)
     ]
 
@@ -324,13 +324,13 @@ def _fields(record: Record) -> dict[str, object]:
 # -- configurations, and what there is one of ----------------------------------------------------
 
 
-def test_a_configuration_is_written_once_and_told_once() -> None:
+def test_a_configuration_is_written_once_and_notified_once() -> None:
     cluster = with_topic("t", 1, {"retention.ms": "5"})
-    said = [("flush.ms", "1"), ("retention.ms", None), ("flush.ms", "2")]
+    values = [("flush.ms", "1"), ("retention.ms", None), ("flush.ms", "2")]
     [write] = cluster.write(
         [
             ConfigRecord(resource_type=2, resource_name="t", name=name, value=value)
-            for name, value in said
+            for name, value in values
         ]
     )
     cluster.check()
@@ -368,7 +368,7 @@ def test_features_are_written_together() -> None:
     )
 
 
-def test_what_no_znode_holds_is_said_once_the_epoch_is_checked() -> None:
+def test_records_without_a_znode_come_with_the_epoch_check() -> None:
     cluster = three_brokers()
     epoch = cluster.image.brokers[1].epoch
     leaving = BrokerRegistrationChangeRecord(
@@ -428,7 +428,7 @@ def test_a_topic_goes_with_its_receipt_and_after_its_replicas(
     topic_id = topic_of(cluster, "t").id
     deletion = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5)
     for broker_id in (1, 2, 3):
-        deletion = deletion.with_standing(broker_id, STARTED, listed)
+        deletion = deletion.with_status(broker_id, STARTED, listed)
     cluster.write(list(deletion_records(deletion)))
     writes = cluster.plan(
         [

@@ -10,13 +10,13 @@ from ottla.base.zookeeper import (
     Check,
     Create,
     Delete,
-    Got,
     Operation,
     Result,
     SetData,
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -36,7 +36,7 @@ class Tree:
     """Znodes by path, with the roots that every broker makes sure of."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Got] = {}
+        self.nodes: dict[str, ZnodeData] = {}
         self.child_counts: Counter[str] = Counter()
         self.zxid = 100
         self.sequence = 0
@@ -85,7 +85,7 @@ class Tree:
             if path.count("/") > 1 and path.rpartition("/")[0] not in self.nodes:
                 raise ZkError(ZkCode.NO_NODE, path)
             self.child_counts[path.rpartition("/")[0]] += 1
-            self.nodes[path] = Got(operation.data, Stat(self.zxid, self.zxid, 0, 0, 0, 0, 0))
+            self.nodes[path] = ZnodeData(operation.data, Stat(self.zxid, self.zxid, 0, 0, 0, 0, 0))
             return path
         if path not in self.nodes:
             raise ZkError(ZkCode.NO_NODE, path)
@@ -94,7 +94,7 @@ class Tree:
             raise ZkError(ZkCode.BAD_VERSION, path)
         if isinstance(operation, SetData):
             stat = stat._replace(version=stat.version + 1, mzxid=self.zxid)
-            self.nodes[path] = Got(operation.data, stat)
+            self.nodes[path] = ZnodeData(operation.data, stat)
             return stat
         if isinstance(operation, Delete):
             if self.child_counts[path]:
@@ -109,7 +109,7 @@ class Tree:
         """Read everything, as a controller does when it is elected."""
         there: dict[Kind, dict[Any, Any]] = {kind: {} for kind in Kind}
         for path, got in self.nodes.items():
-            place = paths.place(path)
+            place = paths.parse_path(path)
             kind, name, number = place
             if kind is Kind.BROKER:
                 there[kind][number] = got
@@ -188,7 +188,7 @@ class Cluster:
 
 
 def without_czxids(known: KnownZnodes) -> KnownZnodes:
-    """Return what is known without what only a reading tells."""
+    """Return what is known without what only a read returns."""
     topics = known.topics
     for name, topic in topics.items():
         topics = topics.set(name, replace(topic, czxid=0))

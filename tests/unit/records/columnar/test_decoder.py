@@ -153,7 +153,7 @@ def test_nothing_to_read() -> None:
 
 
 @pytest.mark.parametrize("columns", [("offset",), ("value", "timestampType"), ("headers", "key")])
-def test_columns_come_alone_and_in_the_order_asked(columns: Sequence[str]) -> None:
+def test_columns_come_in_the_requested_order(columns: Sequence[str]) -> None:
     for log in LOGS[:2]:
         everything = pa.Table.from_batches(list(decode(log, columns=COLUMNS)))
         some = pa.Table.from_batches(list(decode(log, columns=columns)))

@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.log.names import FolderKind, marked_folder_name
+from ottla.log.names import PartitionDirKind, partition_dir_name_with_suffix
 from ottla.log.partition_metadata import encode_partition_metadata
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.folder_watch import FolderWatch, Replica
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 REPLICA = (TOPIC, 0)
-DELETED = "/data/" + marked_folder_name("t", 0, "0" * 32, FolderKind.DELETE)
+DELETED = "/data/" + partition_dir_name_with_suffix("t", 0, "0" * 32, PartitionDirKind.DELETE)
 
 
 class Machine:
@@ -83,7 +83,7 @@ def test_a_folder_that_is_set_aside_as_a_stray_is_told_both_ways() -> None:
     machine = Machine()
     machine.make("/data/t-0")
     machine.take()
-    stray = "/data/" + marked_folder_name("t", 0, "0" * 32, FolderKind.STRAY)
+    stray = "/data/" + partition_dir_name_with_suffix("t", 0, "0" * 32, PartitionDirKind.STRAY)
     machine.disk.rename("/data/t-0", stray)
     assert machine.take() == [f"+{stray}", "-0"]
 

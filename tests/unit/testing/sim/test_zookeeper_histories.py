@@ -18,13 +18,13 @@ from ottla.base.zookeeper import (
     Create,
     Delete,
     Event,
-    Got,
     Operation,
     Session,
     SessionState,
     SetData,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.testing.sim.world import Process, World
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
@@ -119,7 +119,7 @@ class Client:
         if of_session == self.sessions and self.session.state is SessionState.CONNECTED:
             self.history.settled |= {each for each in self.lost if each not in self.history.done}
             self.lost.clear()
-        mzxid = answer.stat.mzxid if isinstance(answer, Got) else None
+        mzxid = answer.stat.mzxid if isinstance(answer, ZnodeData) else None
         if mzxid is not None:
             for watched, seen in self.watches.values():
                 assert watched != path or seen == mzxid, "an answer before the watch that it shows"

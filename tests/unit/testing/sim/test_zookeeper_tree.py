@@ -16,11 +16,11 @@ from ottla.base.zookeeper import (
     Create,
     Delete,
     EventKind,
-    Got,
     Operation,
     SetData,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.testing.sim.zookeeper_tree import Author, Tree, parent_of, request_bytes
 
@@ -96,7 +96,7 @@ def assert_same(tree: Tree, reference: Reference) -> None:
     assert set(tree.nodes) == set(reference.nodes)
     for where, known in reference.nodes.items():
         got = tree.get(where)
-        assert isinstance(got, Got)
+        assert isinstance(got, ZnodeData)
         stat = got.stat
         assert (got.data, stat.version) == (known.data, known.version)
         assert stat.ephemeral_owner == known.owner

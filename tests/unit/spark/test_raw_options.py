@@ -6,7 +6,7 @@ Method: tables of names and values with a piece of the message that each must gi
 import pytest
 
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given, as_integer
+from ottla.spark.raw_options import RawOptions, as_integer
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from ottla.spark.given import Given, as_integer
         ("zzz", "1", "option zzz is not known"),
         ("path", "t", "expected the topic in the option subscribe"),
         ("kafka.auto.offset.reset", "latest", "use startingOffsets"),
-        ("kafka.enable.auto.commit", "true", "nothing is ever committed"),
+        ("kafka.enable.auto.commit", "true", "offsets are not committed"),
         ("kafka.key.deserializer", "x", "binary"),
         ("kafka.value.serializer", "x", "cast"),
         ("kafka.interceptor.classes", "x", "not supported"),
@@ -30,7 +30,7 @@ from ottla.spark.given import Given, as_integer
 )
 def test_refused(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        Given.of({name: value})
+        RawOptions.of({name: value})
 
 
 @pytest.mark.parametrize(
@@ -43,33 +43,33 @@ def test_refused(name: str, value: str, message: str) -> None:
     ],
 )
 def test_accepted_with_a_warning(name: str, warning: str) -> None:
-    (found,) = Given.of({name: "1"}).warnings()
+    (found,) = RawOptions.of({name: "1"}).warnings()
     assert warning in found
 
 
 def test_nothing_to_warn_of() -> None:
-    given = Given.of(
+    raw = RawOptions.of(
         {"SUBSCRIBE": "t", "kafka.Bootstrap.servers": "h:1", "kafka.security.protocol": "plaintext"}
     )
-    assert given.warnings() == []
-    assert given.text("subscribe") == "t"
+    assert raw.warnings() == []
+    assert raw.text("subscribe") == "t"
 
 
 def test_values() -> None:
-    given = Given.of({"minPartitions": " 7 ", "failOnDataLoss": "TRUE", "isolation": "a"})
-    assert given.number("minPartitions", None, 1) == 7
-    assert given.number("maxRecordsPerPartition", None, 1) is None
-    assert given.count("fetchOffset.numRetries", 3, 0) == 3
-    assert given.flag("failOnDataLoss", False)
-    assert given.flag("verifyCrc", True)
+    raw = RawOptions.of({"minPartitions": " 7 ", "failOnDataLoss": "TRUE", "isolation": "a"})
+    assert raw.number("minPartitions", None, 1) == 7
+    assert raw.number("maxRecordsPerPartition", None, 1) is None
+    assert raw.count("fetchOffset.numRetries", 3, 0) == 3
+    assert raw.flag("failOnDataLoss", False)
+    assert raw.flag("verifyCrc", True)
     with pytest.raises(OptionError, match="isolation=a: expected b or c"):
-        given.choice("isolation", "b", ("b", "c"))
+        raw.choice("isolation", "b", ("b", "c"))
     with pytest.raises(OptionError, match="minPartitions=7: expected an integer from 8"):
-        given.number("minPartitions", None, 8)
+        raw.number("minPartitions", None, 8)
     with pytest.raises(OptionError, match="expected true or false"):
-        Given.of({"verifyCrc": "yes"}).flag("verifyCrc", True)
+        RawOptions.of({"verifyCrc": "yes"}).flag("verifyCrc", True)
     with pytest.raises(OptionError, match="option isolation is only for reading"):
-        given.refuse(["isolation"], "reading")
+        raw.refuse(["isolation"], "reading")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Elections: whom a voter votes for, when it stands itself, and when it gives a leader up.
+"""Elections: a voter's timeouts, its pre-votes and votes, and the requests for its own vote.
 
-A voter whose leader is silent first asks whether it could win (pre-vote, KIP-996), so that one
-that was merely cut off does not unseat a leader whom all others hear. Only then does it begin an
-epoch, vote for itself and ask for votes. Its own vote, and every vote it gives, is written down
-before anybody hears of it.
+A voter whose fetch timeout ran out first sends pre-votes (KIP-996), so that a voter which was cut
+off does not depose a leader that all others follow. With a majority of them it begins an epoch,
+votes for itself and sends Vote requests. Its own vote, and every vote that it grants, is durable
+before it is sent.
 
 Source: KIP-595, KIP-996; KafkaRaftClient.handleVoteRequest, the `…State` classes of Kafka 4.
 """
@@ -11,47 +11,47 @@ Source: KIP-595, KIP-996; KafkaRaftClient.handleVoteRequest, the `…State` clas
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import Error
-from ottla.raft.effects import AnswerEpoch, AnswerVote, AskVote, LeaderChanged
+from ottla.raft.effects import LeaderChanged, RespondToEpoch, RespondToVote, SendVote
 from ottla.raft.election import NOBODY
 from ottla.raft.events import (
-    BeginEpochAsked,
-    EndEpochAsked,
-    EpochAnswered,
-    VoteAnswered,
-    VoteAsked,
+    BeginEpochRequestReceived,
+    EndEpochRequestReceived,
+    EpochResponseReceived,
     VoteFailed,
+    VoteRequestReceived,
+    VoteResponseReceived,
 )
 from ottla.raft.roles import Cause, Role
 
 if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
 
-ASK_AGAIN_MS = 100
-"""When a voter that refused a pre-vote is asked again."""
+PRE_VOTE_RETRY_MS = 100
+"""The pause before a pre-vote is sent again to a voter that refused it."""
 
-STANDING = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
+CANDIDATE_ROLES = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
 
 
-class Electing:
-    """What a voter does while it does not lead. Without effect in a member that cannot vote."""
+class Candidate:
+    """A voter's part in elections. Without effect in a member that cannot vote."""
 
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
-        self.hears_leader = False
-        """Whether the leader of this epoch has answered a fetch."""
+        self.has_fetched_from_leader = False
+        """Whether the leader of this epoch has answered a fetch of this member."""
         self.granted: set[int] = set()
         self._refused: set[int] = set()
-        self._ask_at_ms: dict[int, int] = {}
+        self._retry_at_ms: dict[int, int] = {}
         self._deadline_ms: int | None = None
-        self._is_fresh = False
-        """Whether it has neither heard a leader nor stood for election since its start."""
+        self._just_started = False
+        """Whether it has neither followed a leader nor been a candidate since its start."""
 
     # -- time ----------------------------------------------------------------------------------
 
     def started(self) -> None:
-        """Begin with less patience: whoever led before this start may be gone for long."""
+        """Start with shorter timeouts: the leader from before the start may be long gone."""
         node = self._node
-        self._is_fresh = True
+        self._just_started = True
         first_ms = (
             node.timing.first_election_ms
             if node.role is Role.UNATTACHED
@@ -60,39 +60,39 @@ class Electing:
         self._deadline_ms = node.now_ms + first_ms(node.dice)
 
     def entered(self, role: Role) -> None:
-        """Begin the new role's time."""
+        """Set the new role's timeout; a candidate sends its Vote requests."""
         node = self._node
-        self.hears_leader = False
-        self.granted, self._refused, self._ask_at_ms = set(), set(), {}
+        self.has_fetched_from_leader = False
+        self.granted, self._refused, self._retry_at_ms = set(), set(), {}
         if role is Role.LEADER:
             self._deadline_ms = None
         elif role is Role.FOLLOWER:
             self._deadline_ms = node.now_ms + node.timing.fetch_ms(node.dice)
-        elif role is Role.UNATTACHED and self._is_fresh:
+        elif role is Role.UNATTACHED and self._just_started:
             self._deadline_ms = node.now_ms + node.timing.first_election_ms(node.dice)
         else:
             self._deadline_ms = node.now_ms + node.timing.election_ms(node.dice)
-        self._is_fresh = self._is_fresh and role in (Role.UNATTACHED, Role.RESIGNED)
-        if role in STANDING:
+        self._just_started = self._just_started and role in (Role.UNATTACHED, Role.RESIGNED)
+        if role in CANDIDATE_ROLES:
             self.granted.add(node.local.id)
             for voter in node.others:
-                self._ask(voter)
+                self._send_vote(voter)
 
     def stop(self) -> None:
-        """Stand for no election any more."""
+        """Take part in no election any more."""
         self._deadline_ms = None
-        self._ask_at_ms = {}
+        self._retry_at_ms = {}
 
-    def leader_answered(self) -> None:
-        """Note a sign of life from the leader."""
+    def leader_responded(self) -> None:
+        """Restart the fetch timeout: the leader has answered a fetch."""
         node = self._node
         if node.elects:
-            self.hears_leader = True
+            self.has_fetched_from_leader = True
             self._deadline_ms = node.now_ms + node.timing.fetch_ms(node.dice)
 
     def wake_at_ms(self) -> int | None:
-        """Return when this voter's patience ends, or a question is to be put again."""
-        moments = list(self._ask_at_ms.values())
+        """Return the time of the role's timeout or of the next retry, whichever is first."""
+        moments = list(self._retry_at_ms.values())
         if self._deadline_ms is not None:
             moments.append(self._deadline_ms)
         return min(moments, default=None)
@@ -102,33 +102,33 @@ class Electing:
         if self._deadline_ms is not None and self._deadline_ms <= now_ms:
             self._timed_out()
             return
-        for voter, at_ms in sorted(self._ask_at_ms.items()):
+        for voter, at_ms in sorted(self._retry_at_ms.items()):
             if at_ms <= now_ms:
-                del self._ask_at_ms[voter]
-                self._ask(voter)
+                del self._retry_at_ms[voter]
+                self._send_vote(voter)
 
     def _timed_out(self) -> None:
         node = self._node
         match node.role:
             case Role.PROSPECTIVE:
-                self._give_up()
+                self._end_pre_vote()
             case Role.RESIGNED:
-                # In a new epoch it may vote and lead again; in its old one never.
+                # It may vote and lead again in a new epoch, but never in the one it led.
                 node.observe_leader(NOBODY, node.epoch + 1, Cause.TIMEOUT)
             case _:
                 node.move(Cause.TIMEOUT)
 
-    def _give_up(self) -> None:
-        """Follow the old leader again, or wait for whoever wins."""
+    def _end_pre_vote(self) -> None:
+        """Follow the old leader again, or become unattached."""
         known = self._node.leader_id != NOBODY
         self._node.move(Cause.LEADER_SEEN if known else Cause.NO_MAJORITY)
 
-    # -- asking for votes ----------------------------------------------------------------------
+    # -- requesting votes ----------------------------------------------------------------------
 
-    def _ask(self, voter: int) -> None:
+    def _send_vote(self, voter: int) -> None:
         node = self._node
         node.effects.append(
-            AskVote(
+            SendVote(
                 voter_id=voter,
                 epoch=node.epoch,
                 pre_vote=node.role is Role.PROSPECTIVE,
@@ -136,24 +136,24 @@ class Electing:
             )
         )
 
-    def _is_about_this_election(self, event: VoteAnswered | VoteFailed) -> bool:
+    def _is_current_election(self, event: VoteResponseReceived | VoteFailed) -> bool:
         node = self._node
         expected = Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE
         return node.role is expected and event.epoch == node.epoch and event.voter_id in node.others
 
-    def vote_failed(self, event: VoteFailed) -> None:
-        """Ask again before long."""
-        if self._is_about_this_election(event):
-            self._ask_at_ms[event.voter_id] = event.now_ms + self._node.timing.retry_backoff_ms
+    def handle_vote_failure(self, event: VoteFailed) -> None:
+        """Schedule a retry."""
+        if self._is_current_election(event):
+            self._retry_at_ms[event.voter_id] = event.now_ms + self._node.timing.retry_backoff_ms
 
-    def vote_answered(self, event: VoteAnswered) -> None:
-        """Count a vote, or learn that there is no election to win."""
+    def handle_vote_response(self, event: VoteResponseReceived) -> None:
+        """Count a vote; follow a leader or a later epoch that the response names."""
         node = self._node
-        self._learn(event)
-        if not self._is_about_this_election(event):
+        self._observe(event)
+        if not self._is_current_election(event):
             return
         if event.error is not Error.NONE:
-            self._ask_at_ms[event.voter_id] = event.now_ms + node.timing.retry_backoff_ms
+            self._retry_at_ms[event.voter_id] = event.now_ms + node.timing.retry_backoff_ms
             return
         if event.granted:
             self.granted.add(event.voter_id)
@@ -161,14 +161,14 @@ class Electing:
         else:
             self._refused.add(event.voter_id)
             if event.pre_vote:
-                # It still waits for the same silent leader, and may think otherwise soon.
-                self._ask_at_ms[event.voter_id] = event.now_ms + ASK_AGAIN_MS
+                # Its own fetch timeout has not run out yet; it may grant the pre-vote soon.
+                self._retry_at_ms[event.voter_id] = event.now_ms + PRE_VOTE_RETRY_MS
         if len(self.granted) >= node.majority:
             self._won(event.wall_ms)
         elif len(self._refused) > len(node.voters) - node.majority:
             self._lost()
 
-    def _learn(self, event: VoteAnswered | EpochAnswered) -> None:
+    def _observe(self, event: VoteResponseReceived | EpochResponseReceived) -> None:
         if event.leader_epoch >= self._node.epoch:
             self._node.observe_leader(event.leader_id, event.leader_epoch)
 
@@ -185,23 +185,23 @@ class Electing:
         node.leader_id = node.local.id
         node.store()
         node.move(Cause.VOTES_WON)
-        node.leading.begin(wall_ms, granting)
+        node.leader.begin(wall_ms, granting)
         node.effects.append(LeaderChanged(leader_id=node.leader_id, epoch=node.epoch))
 
     def _lost(self) -> None:
         node = self._node
         if node.role is Role.PROSPECTIVE:
-            self._give_up()
+            self._end_pre_vote()
             return
         pause_ms = node.timing.backoff_ms(node.dice)
         assert self._deadline_ms is not None
         self._deadline_ms = min(self._deadline_ms, node.now_ms + pause_ms)
-        self._ask_at_ms = {}
+        self._retry_at_ms = {}
 
-    # -- being asked ---------------------------------------------------------------------------
+    # -- requests for this voter's vote --------------------------------------------------------
 
-    def vote_asked(self, event: VoteAsked) -> None:
-        """Give or refuse a vote."""
+    def handle_vote_request(self, event: VoteRequestReceived) -> None:
+        """Grant or refuse a vote."""
         node = self._node
         error = self._check_vote(event)
         granted = False
@@ -212,7 +212,7 @@ class Electing:
             if granted and not event.pre_vote:
                 self._vote_for(event.candidate.id)
         node.effects.append(
-            AnswerVote(
+            RespondToVote(
                 token=event.token,
                 error=error,
                 granted=granted,
@@ -221,10 +221,10 @@ class Electing:
             )
         )
 
-    def _check_vote(self, event: VoteAsked) -> Error:
+    def _check_vote(self, event: VoteRequestReceived) -> Error:
         node = self._node
         last_epoch = event.log_end.epoch
-        # A candidate's epoch is new to its log; one that only asks may be in its log's last one.
+        # A candidate's epoch is above its log's last epoch; a pre-vote's may be equal to it.
         ahead = last_epoch > event.epoch if event.pre_vote else last_epoch >= event.epoch
         if event.epoch < node.epoch:
             return Error.FENCED_LEADER_EPOCH
@@ -234,14 +234,14 @@ class Electing:
             return Error.INCONSISTENT_VOTER_SET
         return Error.NONE
 
-    def grants(self, event: VoteAsked) -> bool:
-        """Tell whether the candidate has, or would have, this voter's vote in its epoch."""
+    def grants(self, event: VoteRequestReceived) -> bool:
+        """Return whether this voter grants the vote or pre-vote."""
         node = self._node
         if node.role is Role.LEADER:
             return False
         up_to_date = event.log_end.rank >= node.log.end.rank
         if event.pre_vote:
-            return up_to_date and not self.hears_leader
+            return up_to_date and not self.has_fetched_from_leader
         if node.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
             return False
         if node.voted_id != NOBODY:
@@ -261,18 +261,18 @@ class Electing:
 
     # -- epochs --------------------------------------------------------------------------------
 
-    def begin_epoch_asked(self, event: BeginEpochAsked) -> None:
-        """Follow the leader that announces itself."""
+    def handle_begin_epoch_request(self, event: BeginEpochRequestReceived) -> None:
+        """Follow the leader that sent BeginQuorumEpoch."""
         node = self._node
         error = self._check_leader(event)
         if error is Error.NONE:
             node.observe_leader(event.leader_id, event.leader_epoch)
             if node.role is Role.PROSPECTIVE and node.leader_id == event.leader_id:
                 node.move(Cause.LEADER_SEEN)
-        self._answer_epoch(event.token, error)
+        self._respond_to_epoch(event.token, error)
 
-    def end_epoch_asked(self, event: EndEpochAsked) -> None:
-        """Give the leader up at once; the first of its successors stands first."""
+    def handle_end_epoch_request(self, event: EndEpochRequestReceived) -> None:
+        """Stop following the leader; the first preferred successor starts its election first."""
         node = self._node
         error = self._check_leader(event)
         if error is Error.NONE:
@@ -280,27 +280,29 @@ class Electing:
             if node.role is Role.FOLLOWER and node.leader_id == event.leader_id:
                 successors = event.successors
                 place = successors.index(node.local.id) if node.local.id in successors else -1
-                # It said itself that it leads no more: nothing speaks against another.
-                self.hears_leader = False
+                # The leader has resigned, so pre-votes for another one may be granted.
+                self.has_fetched_from_leader = False
                 self._deadline_ms = node.now_ms + node.timing.successor_ms(place, node.dice)
-        self._answer_epoch(event.token, error)
+        self._respond_to_epoch(event.token, error)
 
-    def _check_leader(self, event: BeginEpochAsked | EndEpochAsked) -> Error:
+    def _check_leader(self, event: BeginEpochRequestReceived | EndEpochRequestReceived) -> Error:
         node = self._node
         if event.leader_epoch < node.epoch:
             return Error.FENCED_LEADER_EPOCH
         if not node.elects or event.leader_id not in node.others:
             return Error.INCONSISTENT_VOTER_SET
         if event.leader_epoch == node.epoch and node.leader_id not in (NOBODY, event.leader_id):
-            return Error.INVALID_REQUEST  # Two leaders of one epoch cannot be.
+            return Error.INVALID_REQUEST  # An epoch has one leader at most.
         return Error.NONE
 
-    def _answer_epoch(self, token: int, error: Error) -> None:
+    def _respond_to_epoch(self, token: int, error: Error) -> None:
         node = self._node
         node.effects.append(
-            AnswerEpoch(token=token, error=error, leader_id=node.leader_id, leader_epoch=node.epoch)
+            RespondToEpoch(
+                token=token, error=error, leader_id=node.leader_id, leader_epoch=node.epoch
+            )
         )
 
-    def epoch_answered(self, event: EpochAnswered) -> None:
-        """Learn of a later epoch."""
-        self._learn(event)
+    def handle_epoch_response(self, event: EpochResponseReceived) -> None:
+        """Take over a later epoch."""
+        self._observe(event)

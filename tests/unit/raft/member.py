@@ -11,17 +11,17 @@ from ottla.base.ports import Dice
 from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
-    AnswerFetch,
-    AnswerSnapshot,
     AppendFetched,
     AppendLeaderChange,
     AppendRecords,
-    AskFetch,
-    AskSnapshot,
     DeletePrefix,
     Effect,
     FlushLog,
     LeaderChanged,
+    RespondToFetch,
+    RespondToFetchSnapshot,
+    SendFetch,
+    SendFetchSnapshot,
     StoreElection,
     TruncateLog,
     WriteSnapshot,
@@ -111,8 +111,8 @@ class Member:
         self.committed = -1
         self.wake_at_ms: int | None = None
         self.flushes: list[FlushLog] = []
-        self.asks: list[AskFetch | AskSnapshot] = []
-        self.answers: list[AnswerFetch | AnswerSnapshot] = []
+        self.asks: list[SendFetch | SendFetchSnapshot] = []
+        self.answers: list[RespondToFetch | RespondToFetchSnapshot] = []
         self.pieces: dict[OffsetAndEpoch, bytearray] = {}
         self.crash_after: int | None = None
         self.on_wire: dict[int, Batch] = {}
@@ -167,9 +167,9 @@ class Member:
                 assert effect.offset > self.committed
                 assert effect.offset <= files.end_offset
                 self.committed = effect.offset
-            case AskFetch() | AskSnapshot():
+            case SendFetch() | SendFetchSnapshot():
                 self.asks.append(effect)
-            case AnswerFetch() | AnswerSnapshot():
+            case RespondToFetch() | RespondToFetchSnapshot():
                 self.answers.append(effect)
             case WriteSnapshot():
                 if effect.position == 0:

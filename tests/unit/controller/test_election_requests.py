@@ -1,4 +1,4 @@
-"""Elections that somebody asks for or a move ends with: who leads then, and who is told of it.
+"""Elections on request and at the end of a reassignment: the leaders, and the requests.
 
 Method: an image as over ZooKeeper, one request to the deciders, the image and the requests after
 it. The cases are those of Kafka's PartitionLeaderElectionAlgorithmsTest (assignment 2, 4) that are
@@ -19,22 +19,22 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage
 
+from .builders import context
 from .model_brokers import (
     Ids,
     a_broker,
     change,
+    cluster_image,
     kinds,
     leads,
     led,
     metadata,
     of,
+    requests_of,
     stops,
-    told_of,
     topic,
     topic_id,
-    world,
 )
-from .world import context
 
 T0 = PartitionKey("t", 0)
 ID = topic_id("t")
@@ -59,30 +59,32 @@ PREFERRED: list[tuple[Ids, Ids, int, Error]] = [
 def test_preferred_replica_partition_leader_election(
     isr: Ids, live: Ids, leader: int, error: Error
 ) -> None:
-    image = world([*live, 5], topic("t", led([2, 4], isr, 4)))
+    image = cluster_image([*live, 5], topic("t", led([2, 4], isr, 4)))
     decided = elect_leaders(image, [("t", 0)], election_type=0, context=CONTEXT)
     assert [each.error for each in decided.reply] == [error]
     delta = written(image, decided.step)
     assert (of(delta.image).leader, of(delta.image).isr) == (leader, isr)
-    requests = told_of(delta)
+    requests = requests_of(delta)
     if error is not Error.NONE:
         assert requests == []
         return
-    # All assigned hear of it by LeaderAndIsr.
+    # All replicas get LeaderAndIsr.
     assert {key: each.leader for key, each in leads(requests).items()} == {(2, T0): 2, (4, T0): 2}
     assert set(metadata(requests)) == {2, 4, 5}
 
 
 @pytest.mark.parametrize("isr", [(2,), (4,), (2, 4)])
 def test_preferred_replica_partition_leader_election_where_nobody_lives(isr: Ids) -> None:
-    image = world([5], topic("t", led([2, 4], isr, NO_LEADER)))
+    image = cluster_image([5], topic("t", led([2, 4], isr, NO_LEADER)))
     decided = elect_leaders(image, [("t", 0)], election_type=0, context=CONTEXT)
     assert decided.step.records == ()
     assert [each.error for each in decided.reply] == [Error.PREFERRED_LEADER_NOT_AVAILABLE]
 
 
 def test_kafka_1558_a_topic_that_goes_does_not_suppress_the_elections_of_others() -> None:
-    image = world([1, 2], topic("t", led([1, 2], leader=2)), topic("u", led([1, 2], leader=2)))
+    image = cluster_image(
+        [1, 2], topic("t", led([1, 2], leader=2)), topic("u", led([1, 2], leader=2))
+    )
     asked = DeletionImage(topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=1)
     image = change(image, [header_record(asked)]).image
     named = elect_leaders(image, [("t", 0), ("u", 0)], election_type=0, context=CONTEXT)
@@ -108,7 +110,7 @@ def in_sync(image: ClusterImage, *isr: int) -> tuple[Error, ClusterDelta]:
     leader = image.brokers[partition.leader]
     wanted = IsrChange(
         topic_id=ID,
-        number=0,
+        partition_id=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=tuple((each, -1) for each in isr),
@@ -120,11 +122,11 @@ def in_sync(image: ClusterImage, *isr: int) -> tuple[Error, ClusterDelta]:
 
 
 def test_reassign_partition_leader_election() -> None:
-    """The leader's word that all targets are in sync ends the move, and its own leadership."""
-    error, delta = in_sync(world([1, 2, 4], topic("t", moving((1, 2)))), 1, 2, 4)
+    """The leader's ISR with all targets ends the reassignment, and its own leadership."""
+    error, delta = in_sync(cluster_image([1, 2, 4], topic("t", moving((1, 2)))), 1, 2, 4)
     assert error is Error.NEW_LEADER_ELECTED
     assert (of(delta.image).leader, of(delta.image).isr) == (2, (2, 4))
-    requests = told_of(delta)
+    requests = requests_of(delta)
     assert kinds(requests) == [
         (1, "metadata"),
         (1, "stop"),
@@ -137,30 +139,30 @@ def test_reassign_partition_leader_election() -> None:
 
 
 def test_reassign_partition_leader_election_before_all_targets_are_in_sync() -> None:
-    """A target that joins is told of by UpdateMetadata alone: nobody's duty has changed."""
-    error, delta = in_sync(world([1, 2, 4], topic("t", moving((1,)))), 1, 2)
+    """A target that joins is sent by UpdateMetadata alone: no replica's role has changed."""
+    error, delta = in_sync(cluster_image([1, 2, 4], topic("t", moving((1,)))), 1, 2)
     assert error is Error.NONE
     assert (of(delta.image).leader, of(delta.image).isr) == (1, (1, 2))
-    assert kinds(told_of(delta)) == [(1, "metadata"), (2, "metadata"), (4, "metadata")]
+    assert kinds(requests_of(delta)) == [(1, "metadata"), (2, "metadata"), (4, "metadata")]
 
 
 def test_reassign_partition_leader_election_with_no_live_isr() -> None:
     """What only drops a replica ends at once; who is on its way out does not take over."""
     leaving = a_broker(2, in_controlled_shutdown=True)
-    image = world([1, leaving], topic("t", led([1, 2])))
+    image = cluster_image([1, leaving], topic("t", led([1, 2])))
     decided = alter_reassignments(
         image, [Target("t", 0, (2,))], may_change_factor=True, context=CONTEXT
     )
     delta = written(image, decided.step)
     assert (of(delta.image).replicas, of(delta.image).leader) == ((2,), NO_LEADER)
-    requests = told_of(delta)
+    requests = requests_of(delta)
     assert set(leads(requests)) == {(2, T0)}
     assert stops(requests) == {(1, T0): (4, True)}
 
 
 def test_reassign_partition_leader_election_with_empty_isr() -> None:
     """Nobody is known to have the records, so the move stands still and nobody leads."""
-    image = world([1, 2], topic("t", led([1, 2], (), NO_LEADER)))
+    image = cluster_image([1, 2], topic("t", led([1, 2], (), NO_LEADER)))
     decided = alter_reassignments(
         image, [Target("t", 0, (2,))], may_change_factor=True, context=CONTEXT
     )
@@ -169,7 +171,7 @@ def test_reassign_partition_leader_election_with_empty_isr() -> None:
 
 
 def test_a_move_to_brokers_that_are_not_there_is_refused() -> None:
-    image = world([1], topic("t", led([1, 2], [1])))
+    image = cluster_image([1], topic("t", led([1, 2], [1])))
     decided = alter_reassignments(
         image, [Target("t", 0, (2,))], may_change_factor=True, context=CONTEXT
     )
@@ -178,13 +180,13 @@ def test_a_move_to_brokers_that_are_not_there_is_refused() -> None:
 
 
 def test_a_cancelled_move_stops_and_deletes_what_was_added() -> None:
-    image = world([1, 2, 4], topic("t", moving((1, 2))))
+    image = cluster_image([1, 2, 4], topic("t", moving((1, 2))))
     decided = alter_reassignments(
         image, [Target("t", 0, None)], may_change_factor=True, context=CONTEXT
     )
     assert [each.error for each in decided.reply] == [Error.NONE]
     delta = written(image, decided.step)
     assert (of(delta.image).replicas, of(delta.image).isr) == ((1,), (1,))
-    requests = told_of(delta)
+    requests = requests_of(delta)
     assert stops(requests) == {(2, T0): (4, True), (4, T0): (4, True)}
     assert set(leads(requests)) == {(1, T0)}

@@ -8,7 +8,7 @@ from ottla.metadata.image import TopicImage
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
 
-from ...controller.world import context
+from ...controller.builders import context
 from .tree import Cluster, Tree
 
 

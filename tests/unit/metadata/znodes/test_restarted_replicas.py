@@ -1,28 +1,28 @@
 """A new controller learns from the znodes which replicas are other processes than those meant.
 
-Method: states and registrations with the zxids that tell their order.
+Method: states and registrations with the zxids of their order.
 """
 
-from ottla.base.zookeeper import Got, Stat
+from ottla.base.zookeeper import Stat, ZnodeData
 from ottla.metadata.znodes.load import Snapshot
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
-from ottla.metadata.znodes.started import started_since
+from ottla.metadata.znodes.restarted_replicas import restarted_replicas
 
 
 def stat(czxid: int, mzxid: int) -> Stat:
     return Stat(czxid, mzxid, version=0, cversion=0, ephemeral_owner=0, created_ms=0, modified_ms=0)
 
 
-def registered(czxid: int) -> Got:
-    return Got(b"", stat(czxid, czxid))
+def registered(czxid: int) -> ZnodeData:
+    return ZnodeData(b"", stat(czxid, czxid))
 
 
-def state(written: int, leader: int, isr: tuple[int, ...]) -> Got:
+def state(written: int, leader: int, isr: tuple[int, ...]) -> ZnodeData:
     znode = StateZnode(leader=leader, leader_epoch=3, controller_epoch=1, isr=isr)
-    return Got(encode_state(znode), stat(1, written))
+    return ZnodeData(encode_state(znode), stat(1, written))
 
 
-def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -> None:
+def test_a_registration_after_the_state_is_a_restart() -> None:
     snapshot = Snapshot(
         brokers={1: registered(50), 2: registered(20), 3: registered(90), 4: None},
         states={
@@ -32,10 +32,10 @@ def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -
             ("t", 3): state(10, -1, (2, 3)),  # Those that were in sync before nobody led did.
             ("t", 4): state(10, 4, (4,)),  # Is not there: that is another matter.
             ("t", 5): None,
-            ("t", 6): Got(b"no JSON", stat(1, 1)),
+            ("t", 6): ZnodeData(b"no JSON", stat(1, 1)),
         },
     )
-    assert started_since(snapshot) == {
+    assert restarted_replicas(snapshot) == {
         ("t", 1): frozenset({1}),
         ("t", 2): frozenset({1}),
         ("t", 3): frozenset({2, 3}),

@@ -1,12 +1,12 @@
-"""The leader's side: appending, group commit, the high watermark and answers to replicas.
+"""The leader's side: appends, group commit, the high watermark and responses to replicas.
 
-Group commit: one flush is under way at a time; what is appended meanwhile waits for the next,
-so that any number of proposals share one.
+Group commit: one flush is in progress at a time; batches appended meanwhile are covered by the next
+one, so any number of proposals share a flush.
 
-Replicas that may vote read to the end of the log, for their copies make records committed, and
-their parked fetches are answered when the high watermark moves, too: the broker beside such a
-voter waits for it. Observers read to the high watermark only: they learn of a record and of its
-commitment at once, and never have to truncate. Kafka serves both alike.
+Voters read to the end of the log, since their copies commit records. Their delayed fetches are also
+answered when the high watermark moves: a broker in the same process waits for it. Observers read to
+the high watermark only: they get records and their commitment at once, and never have to truncate.
+Kafka does not distinguish them.
 
 Source: KIP-595, KIP-630; KafkaRaftClient's handling of Fetch and FetchSnapshot.
 """
@@ -17,19 +17,19 @@ from ottla.base.errors import Error
 from ottla.raft.check_quorum import CheckQuorum
 from ottla.raft.effects import (
     AdvanceHighWatermark,
-    AnswerFetch,
-    AnswerSnapshot,
     AppendLeaderChange,
     AppendRecords,
     DeletePrefix,
+    RespondToFetch,
+    RespondToFetchSnapshot,
 )
 from ottla.raft.events import (
     NO_WATERMARK,
     CleanUp,
     FetchAbandoned,
-    FetchAsked,
+    FetchRequestReceived,
     Propose,
-    SnapshotAsked,
+    SnapshotRequestReceived,
     SnapshotStored,
 )
 from ottla.raft.log_view import Valid, Verdict
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
 
 
-class Leading:
-    """What a member does while it leads, and its refusals while it does not."""
+class Leader:
+    """Serves requests to the leader, and refuses them while this member is not the leader."""
 
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
         self.progress: LeaderProgress | None = None
-        self.office = CheckQuorum(node)
-        self._parked: dict[int, FetchAsked] = {}
-        self._told: dict[ReplicaKey, int] = {}
+        self.check_quorum = CheckQuorum(node)
+        self._delayed_fetches: dict[int, FetchRequestReceived] = {}
+        self._sent_high_watermarks: dict[ReplicaKey, int] = {}
 
     def begin(self, wall_ms: int, granting_voters: tuple[int, ...]) -> None:
-        """Open the epoch that was just won."""
+        """Begin the epoch of the election just won."""
         node = self._node
-        self._told = {}
+        self._sent_high_watermarks = {}
         base_offset = node.log.end_offset
         self.progress = LeaderProgress(
             local_id=node.local.id, voters=node.voters, epoch_start_offset=base_offset
@@ -70,15 +70,15 @@ class Leading:
         )
         node.log.appended(base_offset=base_offset, next_offset=base_offset + 1, epoch=node.epoch)
         node.flushing.begin()
-        self.office.begin()
+        self.check_quorum.begin()
 
     def end(self) -> None:
-        """Lead no more: whoever waits is sent to look for the next leader."""
+        """Stop leading: delayed fetches are answered NOT_LEADER_OR_FOLLOWER."""
         self.progress = None
-        self.office.end()
-        parked, self._parked = self._parked, {}
-        for asked in parked.values():
-            self._refuse(asked, Error.NOT_LEADER_OR_FOLLOWER)
+        self.check_quorum.end()
+        delayed, self._delayed_fetches = self._delayed_fetches, {}
+        for fetch in delayed.values():
+            self._respond_with_error(fetch, Error.NOT_LEADER_OR_FOLLOWER)
 
     def propose(self, event: Propose) -> None:
         """Append one batch."""
@@ -97,10 +97,10 @@ class Leading:
         )
         node.log.appended(base_offset=base_offset, next_offset=next_offset, epoch=node.epoch)
         node.flushing.begin()
-        self._wake()
+        self._complete_fetches()
 
     def flushed(self) -> None:
-        """Count the leader's own copy, and commit what a majority now has."""
+        """Advance the leader's own end offset, and commit what a majority has."""
         assert self.progress is not None
         self.progress.flushed_to(self._node.flushing.flushed_to)
         self._commit()
@@ -115,54 +115,58 @@ class Leading:
         assert node.high_watermark is None or offset > node.high_watermark
         node.high_watermark = offset
         node.effects.append(AdvanceHighWatermark(offset=offset))
-        self._wake()
+        self._complete_fetches()
 
-    def _wake(self) -> None:
-        for asked in list(self._parked.values()):
-            if self._has_news_for(asked):
-                del self._parked[asked.token]
-                self._answer(asked, Valid())
+    def _complete_fetches(self) -> None:
+        for fetch in list(self._delayed_fetches.values()):
+            if self._can_complete(fetch):
+                del self._delayed_fetches[fetch.token]
+                self._respond(fetch, Valid())
 
-    def _has_news_for(self, asked: FetchAsked) -> bool:
-        if self._end_for(asked) > asked.fetch_offset:
+    def _can_complete(self, fetch: FetchRequestReceived) -> bool:
+        if self._readable_end(fetch) > fetch.fetch_offset:
             return True
-        if asked.replica.id not in self._node.voters:
+        if fetch.replica.id not in self._node.voters:
             return False
-        return _or_unknown(self._node.high_watermark) > self._told.get(asked.replica, NO_WATERMARK)
+        return _or_unknown(self._node.high_watermark) > self._sent_high_watermarks.get(
+            fetch.replica, NO_WATERMARK
+        )
 
-    # -- answers -------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
-    def fetch_asked(self, event: FetchAsked) -> None:
-        """Answer a replica's fetch, or park it until there is something to say."""
+    def handle_fetch_request(self, event: FetchRequestReceived) -> None:
+        """Answer a replica's fetch, or delay it until there are new records."""
         error = self._check_epoch(event.leader_epoch)
         if error is not Error.NONE:
-            self._refuse(event, error)
+            self._respond_with_error(event, error)
             return
         if event.fetch_offset < 0 or event.last_fetched_epoch > event.leader_epoch:
-            self._refuse(event, Error.INVALID_REQUEST)
+            self._respond_with_error(event, Error.INVALID_REQUEST)
             return
-        verdict = self._node.log.judge(event.fetch_offset, event.last_fetched_epoch)
-        self.office.fetched(event.replica.id)
+        verdict = self._node.log.validate_offset_and_epoch(
+            event.fetch_offset, event.last_fetched_epoch
+        )
+        self.check_quorum.fetched(event.replica.id)
         if isinstance(verdict, Valid):
             self._note_progress(event)
-            if not self._has_news_for(event) and event.deadline_ms > event.now_ms:
-                self._parked[event.token] = event
+            if not self._can_complete(event) and event.deadline_ms > event.now_ms:
+                self._delayed_fetches[event.token] = event
                 return
-        self._answer(event, verdict)
+        self._respond(event, verdict)
 
-    def _note_progress(self, event: FetchAsked) -> None:
+    def _note_progress(self, event: FetchRequestReceived) -> None:
         assert self.progress is not None
         self.progress.fetched(
             event.replica,
             offset=event.fetch_offset,
-            leader_end=self._end_for(event),
+            leader_end=self._readable_end(event),
             wall_ms=event.wall_ms,
         )
         if event.replica.id in self._node.voters:
             self._commit()
 
-    def _end_for(self, event: FetchAsked) -> int:
-        """Return where the records end that this replica may read."""
+    def _readable_end(self, event: FetchRequestReceived) -> int:
+        """Return the end of the records that this replica may read."""
         if event.replica.id in self._node.voters:
             return self._node.log.end_offset
         return self._node.high_watermark or 0
@@ -175,10 +179,10 @@ class Leading:
             return Error.UNKNOWN_LEADER_EPOCH
         return Error.NONE if node.is_leader else Error.NOT_LEADER_OR_FOLLOWER
 
-    def _refuse(self, asked: FetchAsked, error: Error) -> None:
+    def _respond_with_error(self, fetch: FetchRequestReceived, error: Error) -> None:
         self._node.effects.append(
-            AnswerFetch(
-                token=asked.token,
+            RespondToFetch(
+                token=fetch.token,
                 error=error,
                 leader_id=self._node.leader_id,
                 leader_epoch=self._node.epoch,
@@ -186,15 +190,15 @@ class Leading:
             )
         )
 
-    def _answer(self, asked: FetchAsked, verdict: Verdict) -> None:
+    def _respond(self, fetch: FetchRequestReceived, verdict: Verdict) -> None:
         node = self._node
-        start = asked.fetch_offset if isinstance(verdict, Valid) else 0
-        end = max(start, self._end_for(asked)) if isinstance(verdict, Valid) else 0
-        if asked.replica.id in node.voters and isinstance(verdict, Valid):
-            self._told[asked.replica] = _or_unknown(node.high_watermark)
+        start = fetch.fetch_offset if isinstance(verdict, Valid) else 0
+        end = max(start, self._readable_end(fetch)) if isinstance(verdict, Valid) else 0
+        if fetch.replica.id in node.voters and isinstance(verdict, Valid):
+            self._sent_high_watermarks[fetch.replica] = _or_unknown(node.high_watermark)
         node.effects.append(
-            AnswerFetch(
-                token=asked.token,
+            RespondToFetch(
+                token=fetch.token,
                 error=Error.NONE,
                 leader_id=node.leader_id,
                 leader_epoch=node.epoch,
@@ -206,17 +210,17 @@ class Leading:
         )
 
     def fetch_abandoned(self, event: FetchAbandoned) -> None:
-        """Forget a parked fetch; it may have been answered already."""
-        self._parked.pop(event.token, None)
+        """Drop a delayed fetch; it may have been answered already."""
+        self._delayed_fetches.pop(event.token, None)
 
-    def snapshot_asked(self, event: SnapshotAsked) -> None:
-        """Let a replica read a snapshot, if this is the leader and has it."""
+    def handle_snapshot_request(self, event: SnapshotRequestReceived) -> None:
+        """Answer FetchSnapshot: an error unless this member leads and has the snapshot."""
         node = self._node
         error = self._check_epoch(event.leader_epoch)
         if error is Error.NONE and event.snapshot not in node.log.snapshots:
             error = Error.SNAPSHOT_NOT_FOUND
         node.effects.append(
-            AnswerSnapshot(
+            RespondToFetchSnapshot(
                 token=event.token,
                 error=error,
                 leader_id=node.leader_id,
@@ -228,30 +232,30 @@ class Leading:
     # -- time ----------------------------------------------------------------------------------
 
     def wake_at_ms(self) -> int | None:
-        """Return the first deadline of a parked fetch, or when the office wants something."""
-        moments = [asked.deadline_ms for asked in self._parked.values()]
-        due_ms = self.office.wake_at_ms()
+        """Return the first deadline of a delayed fetch or of `check_quorum`."""
+        moments = [fetch.deadline_ms for fetch in self._delayed_fetches.values()]
+        due_ms = self.check_quorum.wake_at_ms()
         return min(moments if due_ms is None else [*moments, due_ms], default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Answer the parked fetches whose time is over with nothing."""
-        self.office.tick(now_ms)
-        for asked in list(self._parked.values()):
-            if asked.deadline_ms <= now_ms:
-                del self._parked[asked.token]
-                self._answer(asked, Valid())
+        """Answer expired delayed fetches without records."""
+        self.check_quorum.tick(now_ms)
+        for fetch in list(self._delayed_fetches.values()):
+            if fetch.deadline_ms <= now_ms:
+                del self._delayed_fetches[fetch.token]
+                self._respond(fetch, Valid())
 
     # -- snapshots -----------------------------------------------------------------------------
 
     def snapshot_stored(self, event: SnapshotStored) -> None:
-        """Know a snapshot that this member has taken of its committed state."""
+        """Add a snapshot that this member has written of its committed state."""
         node = self._node
         assert node.high_watermark is not None
         assert event.snapshot.offset <= node.high_watermark, "only what is committed"
         node.log.snapshot_stored(event.snapshot)
 
     def clean_up(self, event: CleanUp) -> None:
-        """Drop what a snapshot has made superfluous."""
+        """Delete the log before a snapshot, and older snapshots."""
         log = self._node.log
         if event.snapshot not in log.snapshots or event.snapshot.offset > log.end_offset:
             return

@@ -1,8 +1,8 @@
-"""Topics are marked to be deleted where their names are free only at the end (ZooKeeper).
+"""Markers of topics to be deleted, under /admin/delete_topics (ZooKeeper).
 
-Whoever writes a marker, an API's handler or another tool, it is looked at here. What must not or
-cannot be deleted is refused, and whoever asks erases its marker: one that stayed would delete a
-topic that is made later, or once deletions are switched on (KAFKA-3175, KAFKA-5975).
+API handlers and other tools write markers; all are checked here. A topic that must not or
+cannot be deleted is refused, and the caller removes its marker: one that stayed would delete a
+topic that is created later, or once deletions are enabled (KAFKA-3175, KAFKA-5975).
 Source: KafkaController.processTopicDeletion, Kafka 3.9; KAFKA-13572: marking twice is marking once.
 """
 
@@ -19,11 +19,11 @@ from ottla.metadata.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
-    """What came of markers.
+class MarkedTopics:
+    """The results of markers.
 
-    Fields: `queued`: topics that are to go now, or were to before; `refused`: the others, whose
-            markers are to be erased, each with the reason.
+    Fields: `queued`: topics that are queued now, or were before; `refused`: the others, whose
+            markers are to be removed, each with the reason.
     """
 
     queued: tuple[str, ...] = ()
@@ -32,11 +32,11 @@ class Marked:
 
 def mark_topics(
     image: ClusterImage, marked: Mapping[str, Uuid], *, enabled: bool, wall_ms: int
-) -> Decision[Marked]:
+) -> Decision[MarkedTopics]:
     """Queue topics for deletion. `enabled`: delete.topic.enable.
 
     `marked`: the ids of the topics that the markers are for, by name; another topic of the name
-    is none of them, and left alone.
+    is not touched.
     """
     queued: list[str] = []
     refused: dict[str, Error] = {}
@@ -55,5 +55,5 @@ def mark_topics(
             queued.append(name)
             records.append(header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms)))
     return Decision(
-        Step(tuple(records), atomic=False), Marked(queued=tuple(queued), refused=refused)
+        Step(tuple(records), atomic=False), MarkedTopics(queued=tuple(queued), refused=refused)
     )

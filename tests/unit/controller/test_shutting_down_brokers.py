@@ -1,4 +1,4 @@
-"""A broker on its way out leads nothing, is in no ISR, and goes once the others have heard of it.
+"""A shutting-down broker leads nothing, is in no ISR, and stops once the others have replayed that.
 
 Method: three brokers with one partition of all of them and one of the first alone; heartbeats by
 hand, as the brokers would send them.
@@ -47,7 +47,7 @@ class Three(History):
         return topic.partitions[0]
 
     def may_go(self, broker_id: int) -> bool:
-        """Let a broker say that it wants to go; tell whether it may."""
+        """Let a broker ask for a controlled shutdown; return whether it may stop."""
         reply = self.beat_once(broker_id, stop=True)
         assert reply is not None
         return reply.should_shut_down
@@ -58,12 +58,12 @@ class Three(History):
         assert topic is not None
         change = IsrChange(
             topic_id=topic.id,
-            number=0,
+            partition_id=0,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((each, self.image.brokers[each].epoch) for each in isr),
         )
-        [told] = self.take(
+        [result] = self.take(
             alter_partition(
                 self.image,
                 [change],
@@ -72,11 +72,11 @@ class Three(History):
                 context=self.context,
             )
         )
-        error: Error = told.error
+        error: Error = result.error
         return error
 
 
-def test_a_leader_goes_once_all_that_live_have_heard_who_leads_now() -> None:
+def test_a_leader_shuts_down_once_all_live_brokers_have_replayed_the_new_leaders() -> None:
     three = Three()
     assert not three.may_go(1)
     assert (three.partition().leader, three.partition().isr) == (2, (2, 3))

@@ -7,27 +7,27 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
-from ottla.controller.deletion_marks import Marked, mark_topics
-from ottla.controller.deletion_policy import Wish, decide
+from ottla.controller.deletion_markers import MarkedTopics, mark_topics
+from ottla.controller.deletion_policy import DeletionWork, decide
 from ottla.controller.step import Decision
 from ottla.metadata.deletions import STARTED, Policy, replicas_record
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ForgetDeletionRecord, TopicRecord
 
-from .world import THREE, advance, after, uuid
+from .builders import THREE, advance, after, uuid
 
 IMAGE = advance(
     THREE, [TopicRecord(name=each, topic_id=uuid(each)) for each in ("a", "b", OFFSETS_TOPIC)]
 )
 
 
-def mark(image: ClusterImage, *names: str, enabled: bool = True) -> Decision[Marked]:
+def mark(image: ClusterImage, *names: str, enabled: bool = True) -> Decision[MarkedTopics]:
     return mark_topics(image, {each: uuid(each) for each in names}, enabled=enabled, wall_ms=77)
 
 
 def test_a_marked_topic_is_queued_and_still_served() -> None:
     decided = mark(IMAGE, "a")
-    assert decided.reply == Marked(queued=("a",))
+    assert decided.reply == MarkedTopics(queued=("a",))
     image = after(IMAGE, decided)
     [entry] = image.deletions.pending()
     assert (entry.name, entry.policy, entry.asked_ms) == ("a", Policy.CLASSIC, 77)
@@ -62,10 +62,10 @@ def test_one_refusal_refuses_no_other() -> None:
 def test_kafka_13572_a_second_marker_is_no_second_deletion() -> None:
     image = after(IMAGE, mark(IMAGE, "a"))
     decided = mark(image, "a")
-    assert decided.reply == Marked(queued=("a",))
+    assert decided.reply == MarkedTopics(queued=("a",))
     assert not decided.step.records
     # Nor is it refused, which would erase the marker of what is under way.
-    assert mark(image, "a", enabled=False).reply == Marked(queued=("a",))
+    assert mark(image, "a", enabled=False).reply == MarkedTopics(queued=("a",))
 
 
 def test_a_marker_of_a_topic_that_went_does_not_hit_the_next_one() -> None:
@@ -74,7 +74,7 @@ def test_a_marker_of_a_topic_that_went_does_not_hit_the_next_one() -> None:
     assert not decided.step.records
 
 
-WISH = Wish(topics=frozenset({uuid("a"), uuid("b")}))
+WISH = DeletionWork(topics=frozenset({uuid("a"), uuid("b")}))
 
 
 def test_a_deletion_that_waits_is_called_off_with_its_marker() -> None:

@@ -49,7 +49,7 @@ def noted(node: Node) -> list[int]:
     return found
 
 
-def test_a_cut_below_the_checkpointed_high_watermark_is_told_and_takes_the_note() -> None:
+def test_a_cut_below_the_checkpointed_high_watermark_makes_the_shutdown_unclean() -> None:
     for clean in (False, True):
         node = Node()
         positions = left_behind(node, clean=clean)
@@ -60,7 +60,7 @@ def test_a_cut_below_the_checkpointed_high_watermark_is_told_and_takes_the_note(
         log = dirs.get("t", 0)
         assert log is not None
         assert log.log_end_offset == HIGH_WATERMARK - 1
-        assert dirs.lacking == ["t-0"]
+        assert dirs.below_high_watermark == ["t-0"]
         assert noted(node) == [-1, 7]
 
 
@@ -72,7 +72,7 @@ def test_a_cut_above_it_is_a_torn_end() -> None:
     log = dirs.get("t", 0)
     assert log is not None
     assert log.log_end_offset == HIGH_WATERMARK
-    assert dirs.lacking == []
+    assert dirs.below_high_watermark == []
     assert noted(node) == [7, 7]
 
 
@@ -83,17 +83,17 @@ def test_a_log_whose_files_are_gone_lacks_everything() -> None:
         if name.startswith("0000"):
             node.disk.remove(f"/d1/t-0/{name}")
     dirs, _ = node.start()
-    assert dirs.lacking == ["t-0"]
+    assert dirs.below_high_watermark == ["t-0"]
 
 
 def test_the_next_start_finds_it_again_where_this_one_died_at_once() -> None:
-    """The checkpoint is what tells it, and is not written anew before the loss is told."""
+    """The checkpoint shows the loss, and is not rewritten before the loss is reported."""
     node = Node(QueuedWorkers())
     positions = left_behind(node, clean=False)
     damage(node, positions[2] + 30)
     for _ in range(3):
         dirs, _ = node.start()
-        assert dirs.lacking == ["t-0"]
+        assert dirs.below_high_watermark == ["t-0"]
         dirs.release()
         node.disk.kill()
 
@@ -103,7 +103,7 @@ def test_a_note_under_way_when_a_log_is_found_lacking_does_not_vouch_for_it() ->
     dirs, _ = node.start()
     directory = dirs.dirs[0]
     dirs.note_running(7, "monday")
-    directory.lacks_committed("t-0")
+    directory.note_below_high_watermark("t-0")
     node.run()
     assert noted(node) == [-1, 7]
     # A registration that has said so is vouched for again.
@@ -124,7 +124,7 @@ def test_a_note_that_cannot_be_removed_is_emptied() -> None:
 
 
 def test_a_sync_that_fails_at_the_stop_takes_the_note() -> None:
-    """Nobody is killed and no directory is offline: only the note speaks of this life."""
+    """No process is killed and no directory is offline: only `.ottla_running` shows this run."""
     node = Node()
     dirs, _ = node.start()
     log = create(dirs)

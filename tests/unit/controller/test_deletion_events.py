@@ -1,4 +1,4 @@
-"""What was heard of deletions is kept until it is decided, and one topic waits for no other.
+"""Events of deletions are kept until they are decided, and one topic waits for no other.
 
 Method: notes on topics, taken as a controller does that cannot write some of them; time by hand.
 """
@@ -9,19 +9,21 @@ from types import FrameType
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_notes import Notes
+from ottla.controller.deletion_events import DeletionEvents
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX, Pause
 
-from .world import uuid
+from .builders import uuid
 
 TOPICS = sorted(uuid(f"t{number}") for number in range(64))
 
 
-def drain(notes: Notes, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[list[Uuid]]:
+def drain(
+    notes: DeletionEvents, *, bad: Collection[Uuid] = (), now_ms: int = 0
+) -> list[list[Uuid]]:
     """Decide all that can be taken; what contains a bad topic is refused. Return what was taken."""
     rounds = []
-    while notes.is_any:
+    while notes.has_any:
         taken = list(notes.take())
         rounds.append(taken)
         if set(taken).isdisjoint(bad):
@@ -32,8 +34,8 @@ def drain(notes: Notes, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[
 
 
 def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided() -> None:
-    notes = Notes()
-    notes.look_at(TOPICS)
+    notes = DeletionEvents()
+    notes.schedule(TOPICS)
     rounds = drain(notes, bad=TOPICS[:1])
     assert rounds[0] == TOPICS
     assert len(rounds) == 1 + 2 * 6
@@ -43,16 +45,16 @@ def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided(
 
 
 def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> None:
-    notes = Notes()
-    notes.look_at(TOPICS[:2])
+    notes = DeletionEvents()
+    notes.schedule(TOPICS[:2])
     drain(notes, bad=TOPICS[:1])
     now_ms, pauses = 0, []
     for _ in range(9):
         due_ms = notes.due_ms
         assert due_ms is not None
         pauses.append(due_ms - now_ms)
-        notes.look_at(TOPICS)
-        assert drain(notes) == [TOPICS[1:]], "it has its pause, whatever is heard of it"
+        notes.schedule(TOPICS)
+        assert drain(notes) == [TOPICS[1:]], "it has its backoff, whatever events come"
         now_ms = due_ms
         notes.end_pauses(now_ms)
         assert drain(notes, bad=TOPICS[:1], now_ms=now_ms) == [TOPICS[:1]]
@@ -64,24 +66,24 @@ def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> Non
     assert notes.due_ms is None
 
 
-def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_together() -> None:
-    notes = Notes()
+def test_events_before_and_after_a_refusal_are_decided_together() -> None:
+    notes = DeletionEvents()
     first, second = (Replica(broker_id, TOPICS[0], 0) for broker_id in (1, 2))
-    notes.of(TOPICS[0]).answers[first] = Error.NONE
+    notes.of(TOPICS[0]).results[first] = Error.NONE
     notes.of(TOPICS[0]).lost.add(second)
     notes.take()
-    notes.of(TOPICS[0]).answers[second] = Error.KAFKA_STORAGE_ERROR
+    notes.of(TOPICS[0]).results[second] = Error.KAFKA_STORAGE_ERROR
     notes.of(TOPICS[0]).lost.add(first)
     notes.refused(0)
     notes.end_pauses(RETRY_FIRST_MS)
     [note] = notes.take().values()
-    assert note.answers == {first: Error.NONE, second: Error.KAFKA_STORAGE_ERROR}
+    assert note.results == {first: Error.NONE, second: Error.KAFKA_STORAGE_ERROR}
     assert note.lost == {first, second}
 
 
-def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() -> None:
-    notes = Notes()
-    notes.look_at(TOPICS[:1])
+def test_events_during_a_decision_are_decided_after_it() -> None:
+    notes = DeletionEvents()
+    notes.schedule(TOPICS[:1])
     notes.take()
     lost = Replica(1, TOPICS[0], 0)
     notes.of(TOPICS[0]).lost.add(lost)
@@ -90,49 +92,47 @@ def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() ->
     assert note.lost == {lost}
 
 
-def test_what_is_heard_of_a_topic_that_is_decided_after_its_pause_waits_for_no_other_pause() -> (
-    None
-):
-    notes = Notes()
-    notes.look_at(TOPICS[:1])
+def test_events_during_a_decision_after_a_backoff_wait_for_no_other_backoff() -> None:
+    notes = DeletionEvents()
+    notes.schedule(TOPICS[:1])
     drain(notes, bad=TOPICS[:1])
-    notes.look_at(TOPICS[:1])
-    assert not notes.is_any
+    notes.schedule(TOPICS[:1])
+    assert not notes.has_any
     notes.end_pauses(RETRY_FIRST_MS)
     assert list(notes.take()) == TOPICS[:1]
-    notes.look_at(TOPICS[:2])
+    notes.schedule(TOPICS[:2])
     notes.decided()
     assert drain(notes) == [TOPICS[:2]]
     assert notes.due_ms is None
 
 
 def test_pauses_end_each_in_its_time() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     for now_ms, topic_id in enumerate(TOPICS[:3]):
-        notes.look_at([topic_id])
+        notes.schedule([topic_id])
         drain(notes, bad=[topic_id], now_ms=now_ms)
     assert notes.due_ms == RETRY_FIRST_MS
     notes.end_pauses(RETRY_FIRST_MS + 1)
     assert notes.due_ms == RETRY_FIRST_MS + 2
     assert sorted(drain(notes)) == [[each] for each in TOPICS[:2]]
     notes.end_pauses(RETRY_FIRST_MS + 1)
-    assert not notes.is_any
+    assert not notes.has_any
 
 
 def test_what_an_event_costs_does_not_grow_with_what_is_paused() -> None:
     def one_event(paused: int) -> int:
-        notes = Notes()
+        notes = DeletionEvents()
         bad = [uuid(f"bad{number}") for number in range(paused)]
-        notes.look_at(bad)
+        notes.schedule(bad)
         drain(notes, bad=bad)
-        notes.look_at(TOPICS[:1])
+        notes.schedule(TOPICS[:1])
 
         def event() -> None:
             notes.end_pauses(0)
-            assert (notes.is_any, notes.due_ms) == (True, RETRY_FIRST_MS)
+            assert (notes.has_any, notes.due_ms) == (True, RETRY_FIRST_MS)
             assert list(notes.take()) == TOPICS[:1]
             notes.decided()
-            assert not notes.is_any
+            assert not notes.has_any
 
         return calls_of(event)
 
@@ -156,21 +156,21 @@ def calls_of(act: Callable[[], None]) -> int:
     return calls
 
 
-def test_an_answer_waits_from_when_it_is_heard_until_it_is_taken() -> None:
-    notes, replica = Notes(), Replica(1, TOPICS[0], 0)
-    assert not notes.has_answer(replica)
-    notes.of(TOPICS[0]).answers[replica] = Error.NONE
-    assert notes.has_answer(replica)
-    assert not notes.has_answer(replica._replace(partition=1))
+def test_a_result_waits_until_it_is_taken() -> None:
+    notes, replica = DeletionEvents(), Replica(1, TOPICS[0], 0)
+    assert not notes.has_result(replica)
+    notes.of(TOPICS[0]).results[replica] = Error.NONE
+    assert notes.has_result(replica)
+    assert not notes.has_result(replica._replace(partition=1))
     notes.take()
-    assert not notes.has_answer(replica)
+    assert not notes.has_result(replica)
     notes.refused(0)
-    assert notes.has_answer(replica)
+    assert notes.has_result(replica)
 
 
 def test_a_decision_is_of_so_many_topics_at_most() -> None:
-    notes = Notes()
-    notes.look_at(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
+    notes = DeletionEvents()
+    notes.schedule(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
     assert [len(each) for each in drain(notes)] == [TAKEN_MAX, 1]
 
 

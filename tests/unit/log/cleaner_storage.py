@@ -16,7 +16,7 @@ from ottla.log.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers
 from ottla.records.record import Record, iter_records
-from tests.unit.log.support import TOPIC_ID, World, content
+from tests.unit.log.support import TOPIC_ID, Environment, content
 
 DELETE_RETENTION_MS = 5_000
 COMPACT = LogConfig(
@@ -55,8 +55,8 @@ class Dice:
 class InlineRunner:
     """Runs a cleaning at once; with `hold`, one result at each `step`."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, env: Environment) -> None:
+        self._env = env
         self.hold = False
         self.jobs: list[CleaningJob] = []
         self.cancelled = 0
@@ -64,7 +64,7 @@ class InlineRunner:
 
     def run(self, job: CleaningJob, on_result: Callable[[Result], None]) -> Callable[[], None]:
         self.jobs.append(job)
-        self._waiting.append((clean(self._world.disk, job), on_result))
+        self._waiting.append((clean(self._env.disk, job), on_result))
         if not self.hold:
             while self._waiting:
                 self.step()
@@ -91,17 +91,17 @@ class InlineRunner:
 
 
 class Storage:
-    """Started anew as often as a test likes; `log` is the one compacted log."""
+    """Restarted as often as a test likes; `log` is the one compacted log."""
 
     def __init__(
         self,
         config: LogConfig = COMPACT,
         settings: CleanerSettings = SETTINGS,
         *,
-        world: World | None = None,
+        env: Environment | None = None,
     ) -> None:
-        self.world = world or World()
-        self.disk = self.world.disk
+        self.env = env or Environment()
+        self.disk = self.env.disk
         self.config = config
         self.settings = settings
         self.disk.mkdir("/d1")
@@ -111,17 +111,15 @@ class Storage:
         self.start()
 
     def start(self) -> None:
-        self.world.timers = type(self.world.timers)()
-        self.dirs = LogDirs(
-            self.disk, self.world.workers, self.world.clock, self.world.timers, ["/d1"]
-        )
+        self.env.timers = type(self.env.timers)()
+        self.dirs = LogDirs(self.disk, self.env.workers, self.env.clock, self.env.timers, ["/d1"])
         self.dirs.acquire(node_id=1, cluster_id=None)
         loaded = self.dirs.load(lambda *_: Verdict.KEEP, lambda _topic: self.config)
         assert loaded.done
         self.log: PartitionLog = self.dirs.get_or_create("t", TOPIC_ID, 0, self.config)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.log.assign_epoch(self.epoch)
-        self.runner = InlineRunner(self.world)
+        self.runner = InlineRunner(self.env)
         self.cleaner = LogCleaner(self.dirs, self.runner, self.dice, lambda: self.settings)
         self.cleaner.start()
 
@@ -131,18 +129,18 @@ class Storage:
 
     def append(self, data: bytes | bytearray, **options: Any) -> int:
         info = self.log.append_as_leader(
-            data, leader_epoch=self.epoch, now_ms=self.world.clock.ms, **options
+            data, leader_epoch=self.epoch, now_ms=self.env.clock.ms, **options
         )
         self.log.advance_high_watermark(self.log.log_end_offset)
         return info.first_offset
 
     def roll(self) -> None:
-        self.log.roll(self.world.clock.ms)
+        self.log.roll(self.env.clock.ms)
 
     def clean(self) -> None:
         """Seal what there is and clean it."""
         self.roll()
-        self.cleaner.look()
+        self.cleaner.start_cleanings()
 
     def reconfigure(self, **changes: Any) -> None:
         self.config = replace(self.config, **changes)

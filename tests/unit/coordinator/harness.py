@@ -1,4 +1,4 @@
-"""A coordinator's shard in a small world: virtual time, seeded dice, a log in memory.
+"""A coordinator's shard with fakes: virtual time, seeded dice, a log in memory.
 
 Time moves only in `advance`, from deadline to deadline. The journal can refuse writes, or hold
 them back until they are released, as a leader does whose followers are slow.
@@ -20,10 +20,10 @@ from ottla.coordinator.syncing import sync
 from ottla.coordinator.values import (
     GroupConfig,
     Join,
-    JoinAnswer,
+    JoinResponse,
     Protocols,
     Sync,
-    SyncAnswer,
+    SyncResponse,
 )
 from ottla.records.builder import encode_batch
 
@@ -88,7 +88,7 @@ class FakeJournal:
             each.complete(error)
 
 
-class World:
+class Harness:
     """One shard and what surrounds it."""
 
     def __init__(self, config: GroupConfig = CONFIG, seed: int = 7) -> None:
@@ -96,7 +96,7 @@ class World:
         self.timers = Timers()
         self.journal = FakeJournal()
         self.dice = SeededDice(seed)
-        self.told: list[str] = []
+        self.log_events: list[str] = []
         self.members_bytes_max = 1_000_000_000
         self.shard = self._new_shard(config)
 
@@ -107,7 +107,7 @@ class World:
             timers=self.timers,
             dice=self.dice,
             journal=self.journal,
-            tell=self.told.append,
+            log_event=self.log_events.append,
             memory_left=lambda: self.members_bytes_max - self.shard.memory.used_bytes,
         )
 
@@ -152,7 +152,7 @@ class World:
         version: int = 9,
         group_id: str = GROUP,
         reason: str | None = None,
-    ) -> Pending[JoinAnswer]:
+    ) -> Pending[JoinResponse]:
         """Send a JoinGroup."""
         answer = join(
             self.shard,
@@ -182,23 +182,23 @@ class World:
 
     def sync(
         self,
-        told: JoinAnswer,
+        response: JoinResponse,
         assignments: Sequence[tuple[str, bytes]] = (),
         *,
         instance_id: str | None = None,
         group_id: str = GROUP,
         deliver: bool = True,
-    ) -> Pending[SyncAnswer]:
+    ) -> Pending[SyncResponse]:
         """Send the SyncGroup that follows a join's answer; run what timers are due, or not."""
         answer = sync(
             self.shard,
             Sync(
                 group_id=group_id,
-                member_id=told.member_id,
+                member_id=response.member_id,
                 instance_id=instance_id,
-                generation=told.generation,
-                protocol_type=told.protocol_type,
-                protocol_name=told.protocol_name,
+                generation=response.generation,
+                protocol_type=response.protocol_type,
+                protocol_name=response.protocol_name,
                 assignments=tuple(assignments),
             ),
         )
@@ -208,8 +208,8 @@ class World:
 
     def stable_group(
         self, count: int = 2, *, instances: Sequence[str | None] = (), **options: object
-    ) -> list[JoinAnswer]:
-        """Bring a group of new members to STABLE; return what each was told, leader first."""
+    ) -> list[JoinResponse]:
+        """Bring a group of new members to STABLE; return their join responses, leader first."""
         instances = list(instances) or [None] * count
         answers = []
         for instance_id in instances:
@@ -218,19 +218,19 @@ class World:
             answers.append(send(**options))  # type: ignore[arg-type]
         while not all(answer.done for answer in answers):
             self.advance(self.shard.config.initial_rebalance_delay_ms)
-        told = sorted((answer.value for answer in answers), key=lambda each: not each.members)
-        assignments = [(each.member_id, each.member_id.encode()) for each in told[0].members]
-        for each, instance_id in zip(told, self._instances(told), strict=True):
-            mine = assignments if each is told[0] else ()
+        response = sorted((answer.value for answer in answers), key=lambda each: not each.members)
+        assignments = [(each.member_id, each.member_id.encode()) for each in response[0].members]
+        for each, instance_id in zip(response, self._instances(response), strict=True):
+            mine = assignments if each is response[0] else ()
             assert not self.sync(each, mine, instance_id=instance_id).value.error
-        return told
+        return response
 
-    def _instances(self, told: Sequence[JoinAnswer]) -> list[str | None]:
-        return [self.group.members[each.member_id].instance_id for each in told]
+    def _instances(self, response: Sequence[JoinResponse]) -> list[str | None]:
+        return [self.group.members[each.member_id].instance_id for each in response]
 
-    def replayed(self) -> "World":
-        """Return another world whose shard was loaded from this one's log."""
-        other = World(self.shard.config)
+    def replayed(self) -> "Harness":
+        """Return another harness whose shard was loaded from this one's log."""
+        other = Harness(self.shard.config)
         other.clock.ms = self.clock.ms
         self._load(other.shard, self.journal.batches)
         return other
@@ -245,7 +245,7 @@ class World:
 
 def durable(shard: Shard) -> object:
     """Return what of a shard must survive a change of the leader."""
-    told = {}
+    response = {}
     for group_id, group in shard.groups.items():
         members = {
             member.member_id: (
@@ -259,7 +259,7 @@ def durable(shard: Shard) -> object:
             )
             for member in group.members.values()
         }
-        told[group_id] = (
+        response[group_id] = (
             group.state,
             group.generation,
             group.protocol_type,
@@ -269,4 +269,4 @@ def durable(shard: Shard) -> object:
             group.static_members,
             members,
         )
-    return told, shard.offsets.state()
+    return response, shard.offsets.state()

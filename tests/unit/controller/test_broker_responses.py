@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.broker_answers import (
-    DeletionAnswered,
+from ottla.controller.broker_responses import (
+    ReplicaDeletionResults,
     failed_replicas,
-    stop_replica_answered,
+    replica_deletion_results,
 )
 from ottla.controller.inter_broker_protocol import LATEST, Level, parse_level
 from ottla.controller.keys import PartitionKey
@@ -27,14 +27,14 @@ from ottla.wire.messages.leader_and_isr import (
 )
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 
-from .model_brokers import change, led, sent, topic, topic_id, view, world
+from .model_brokers import change, cluster_image, led, sent, topic, topic_id, view
 
 FOO0, FOO1, BAR0 = PartitionKey("foo", 0), PartitionKey("foo", 1), PartitionKey("bar", 0)
 LED = led([1, 2])
 
 
 def a_cluster(*, queued: Iterable[str] = (), started: Iterable[str] = ()) -> ClusterImage:
-    image = world([1, 2], topic("foo", LED, LED), topic("bar", LED))
+    image = cluster_image([1, 2], topic("foo", LED, LED), topic("bar", LED))
     for name in (*queued, *started):
         asked = DeletionImage(topic_id=topic_id(name), name=name, policy=Policy.CLASSIC, asked_ms=1)
         image = change(image, [header_record(asked)]).image
@@ -62,7 +62,7 @@ def stopped(
         error_code=whole,
         partition_errors=tuple(
             StopReplicaPartitionError(
-                topic_name=key.topic, partition_index=key.number, error_code=error
+                topic_name=key.topic, partition_index=key.partition, error_code=error
             )
             for key, error in (errors or {}).items()
         ),
@@ -79,35 +79,35 @@ def all_well(*keys: PartitionKey) -> StopReplicaResponse:
 def test_stop_replica_request_sent() -> None:
     image = a_cluster()
     asked = stop(image, kept=[FOO0, BAR0])
-    assert stop_replica_answered(image, asked, all_well(FOO0, BAR0)) is None
+    assert replica_deletion_results(image, asked, all_well(FOO0, BAR0)) is None
 
 
 def test_stop_replica_requests_while_topic_queued_for_deletion() -> None:
     """Queued, and its deletion has not begun: no event."""
     image = a_cluster(queued=["foo"])
     asked = stop(image, FOO0, FOO1)
-    assert stop_replica_answered(image, asked, all_well(FOO0, FOO1)) is None
+    assert replica_deletion_results(image, asked, all_well(FOO0, FOO1)) is None
 
 
 def test_stop_replica_requests_while_topic_deletion_started() -> None:
     image = a_cluster(started=["foo"])
     asked = stop(image, FOO0, FOO1, BAR0)
-    event = stop_replica_answered(image, asked, all_well(FOO0, FOO1, BAR0))
-    assert event == DeletionAnswered(broker_id=2, succeeded=(FOO0, FOO1))
+    event = replica_deletion_results(image, asked, all_well(FOO0, FOO1, BAR0))
+    assert event == ReplicaDeletionResults(broker_id=2, succeeded=(FOO0, FOO1))
 
 
 def test_kafka_9946_stop_replica_request_without_delete_partition_while_deletion_started() -> None:
     """A stop came first and its answer now: the data is on the disk still."""
     image = a_cluster(started=["foo"])
     asked = stop(image, kept=[FOO0, FOO1])
-    assert stop_replica_answered(image, asked, all_well(FOO0, FOO1)) is None
+    assert replica_deletion_results(image, asked, all_well(FOO0, FOO1)) is None
 
 
 def test_each_partition_is_answered_by_itself() -> None:
     image = a_cluster(started=["foo"])
     asked = stop(image, FOO0, FOO1)
     answer = stopped({FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.NONE})
-    assert stop_replica_answered(image, asked, answer) == DeletionAnswered(
+    assert replica_deletion_results(image, asked, answer) == ReplicaDeletionResults(
         broker_id=2, succeeded=(FOO1,), failed=((FOO0, Error.KAFKA_STORAGE_ERROR),)
     )
 
@@ -116,13 +116,13 @@ def test_each_partition_is_answered_by_itself() -> None:
 def test_an_error_of_the_whole_request_fails_every_deletion_in_it(error: Error) -> None:
     """Kafka's event is lost here: such an answer names no partition."""
     image = a_cluster(started=["foo"])
-    event = stop_replica_answered(image, stop(image, FOO0, FOO1), stopped(whole=error))
-    assert event == DeletionAnswered(broker_id=2, failed=((FOO0, error), (FOO1, error)))
+    event = replica_deletion_results(image, stop(image, FOO0, FOO1), stopped(whole=error))
+    assert event == ReplicaDeletionResults(broker_id=2, failed=((FOO0, error), (FOO1, error)))
 
 
 def test_a_replica_that_the_answer_does_not_name_is_not_deleted() -> None:
     image = a_cluster(started=["foo"])
-    event = stop_replica_answered(image, stop(image, FOO0, FOO1), all_well(FOO0))
+    event = replica_deletion_results(image, stop(image, FOO0, FOO1), all_well(FOO0))
     assert event is not None
     assert event.succeeded == (FOO0,)
     assert event.failed == ((FOO1, Error.UNKNOWN_SERVER_ERROR),)
@@ -137,8 +137,10 @@ def test_an_error_that_this_software_does_not_know() -> None:
             StopReplicaPartitionError(topic_name="foo", partition_index=0, error_code=code),
         ),
     )
-    event = stop_replica_answered(image, stop(image, FOO0), answer)
-    assert event == DeletionAnswered(broker_id=2, failed=((FOO0, Error.UNKNOWN_SERVER_ERROR),))
+    event = replica_deletion_results(image, stop(image, FOO0), answer)
+    assert event == ReplicaDeletionResults(
+        broker_id=2, failed=((FOO0, Error.UNKNOWN_SERVER_ERROR),)
+    )
 
 
 # -- LeaderAndIsr ------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ def answer(protocol: str, errors: dict[PartitionKey, Error]) -> LeaderAndIsrResp
             error_code=0,
             partition_errors=tuple(
                 LeaderAndIsrPartitionError(
-                    topic_name=key.topic, partition_index=key.number, error_code=error
+                    topic_name=key.topic, partition_index=key.partition, error_code=error
                 )
                 for key, error in errors.items()
             ),
@@ -168,7 +170,7 @@ def answer(protocol: str, errors: dict[PartitionKey, Error]) -> LeaderAndIsrResp
     topics: dict[str, list[LeaderAndIsrPartitionError]] = {}
     for key, error in errors.items():
         topics.setdefault(key.topic, []).append(
-            LeaderAndIsrPartitionError(partition_index=key.number, error_code=error)
+            LeaderAndIsrPartitionError(partition_index=key.partition, error_code=error)
         )
     return LeaderAndIsrResponse(
         error_code=0,
@@ -180,13 +182,13 @@ def answer(protocol: str, errors: dict[PartitionKey, Error]) -> LeaderAndIsrResp
 
 
 @pytest.mark.parametrize("protocol", ["3.9", "2.4"])
-def test_a_controller_hears_of_failed_folders_by_the_answers(protocol: str) -> None:
+def test_leader_and_isr_responses_report_failed_log_dirs(protocol: str) -> None:
     asked = lead(a_cluster(), parse_level(protocol))
     errors = {FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.KAFKA_STORAGE_ERROR, BAR0: Error.NONE}
     assert failed_replicas(asked, answer(protocol, errors)) == (FOO0, FOO1)
 
 
-def test_other_errors_say_nothing_of_folders() -> None:
+def test_other_errors_are_no_failed_log_dirs() -> None:
     asked = lead(a_cluster())
     errors = {FOO0: Error.STALE_CONTROLLER_EPOCH}
     assert failed_replicas(asked, answer("3.9", errors)) == ()
@@ -194,6 +196,6 @@ def test_other_errors_say_nothing_of_folders() -> None:
     assert failed_replicas(asked, refused) == ()
 
 
-def test_an_id_that_nobody_asked_for_is_passed_over() -> None:
+def test_an_id_that_is_not_in_the_request_is_skipped() -> None:
     stray = {PartitionKey("other", 0): Error.KAFKA_STORAGE_ERROR}
     assert failed_replicas(lead(a_cluster()), answer("3.9", stray)) == ()

@@ -61,7 +61,7 @@ def uuid(text: str) -> Uuid:
 
 
 def broker(broker_id: int, **changes: object) -> BrokerImage:
-    """Return an unfenced broker of epoch 100 + its id, with one folder."""
+    """Return an unfenced broker of epoch 100 + its id, with one log directory."""
     usual = BrokerImage(
         id=broker_id,
         epoch=100 + broker_id,

@@ -1,12 +1,12 @@
-"""What brokers are told when a replica changes its state.
+"""The requests that follow when a replica changes its state.
 
-Method: as in test_telling, under the names of Kafka's ReplicaStateMachineTest. The states of
+Method: as in test_broker_requests, with the names of Kafka's ReplicaStateMachineTest. States of
 deletion are in test_deletion_manager, and their orders in test_deletion_orders.
 """
 
 import pytest
 
-from ottla.controller.broker_requests import tell_again, tell_everything
+from ottla.controller.broker_requests import full_batch, resend_batch
 from ottla.controller.keys import PartitionKey
 from ottla.controller.replica_states import ReplicaState, replica_state_of
 from ottla.metadata.image import ClusterImage
@@ -15,6 +15,7 @@ from ottla.metadata.records import BrokerRegistrationChangeRecord, PartitionChan
 from .model_brokers import (
     a_broker,
     change,
+    cluster_image,
     compare,
     kinds,
     leads,
@@ -22,13 +23,12 @@ from .model_brokers import (
     metadata,
     never_led,
     registered,
+    requests_of,
     sent,
     stops,
-    told_of,
     topic,
     topic_id,
     view,
-    world,
 )
 
 S = ReplicaState
@@ -51,21 +51,22 @@ def leaving(broker_id: int) -> Record:
 
 
 def test_nonexistent_replica_to_new_replica_transition() -> None:
-    before = world([1, 2], topic("t", led([1])))
+    before = cluster_image([1, 2], topic("t", led([1])))
     delta = change(before, [changed(replicas=(1, 2), adding_replicas=(2,))])
     assert (state(before, 2), state(delta.image, 2)) == (S.NON_EXISTENT, S.NEW)
-    told = leads(told_of(delta))[2, T0]
-    assert (told.is_new, told.leader) == (True, 1)
+    sent_state = leads(requests_of(delta))[2, T0]
+    assert (sent_state.is_new, sent_state.leader) == (True, 1)
 
 
 def test_new_replica_to_online_replica_transition() -> None:
     """The end of the move, which is also when its leader may leave."""
     moving = led([2, 1], [1], 1, adding_replicas=(2,))
     delta = change(
-        world([1, 2], topic("t", moving)), [changed(isr=(1, 2), leader=2, adding_replicas=())]
+        cluster_image([1, 2], topic("t", moving)),
+        [changed(isr=(1, 2), leader=2, adding_replicas=())],
     )
     assert (state(delta.before, 2), state(delta.image, 2)) == (S.NEW, S.ONLINE)
-    assert {key: each.is_new for key, each in leads(told_of(delta)).items()} == {
+    assert {key: each.is_new for key, each in leads(requests_of(delta)).items()} == {
         (1, T0): False,
         (2, T0): False,
     }
@@ -73,27 +74,27 @@ def test_new_replica_to_online_replica_transition() -> None:
 
 def test_new_replica_to_offline_replica_transition() -> None:
     """Of a partition that nobody ever led: it is not named, who is left is (KAFKA-6650)."""
-    before = world([1, 2], topic("t", never_led(2, 1)))
+    before = cluster_image([1, 2], topic("t", never_led(2, 1)))
     delta = change(before, compare(before, registered(a_broker(1))))
     assert (state(before, 2), state(delta.image, 2)) == (S.ONLINE, S.OFFLINE)
-    requests = told_of(delta)
+    requests = requests_of(delta)
     assert kinds(requests) == [(1, "brokers")]
     assert [each.id for each in requests[0].request.live_brokers] == [1]
 
 
 def test_online_replica_to_online_replica_transition() -> None:
-    image = world([1, 2], topic("t", led([1, 2])))
-    requests = sent(tell_again(view(image), 2), view(image))
+    image = cluster_image([1, 2], topic("t", led([1, 2])))
+    requests = sent(resend_batch(view(image), 2), view(image))
     assert set(leads(requests)) == {(2, T0)}
     assert (leads(requests)[2, T0].leader, leads(requests)[2, T0].is_new) == (1, False)
 
 
 def test_online_replica_to_offline_replica_transition() -> None:
-    before = world([1, 2, 3], topic("t", led([1, 2])))
+    before = cluster_image([1, 2, 3], topic("t", led([1, 2])))
     delta = change(before, [changed(isr=(1,)), leaving(2)])
     assert (state(before, 2), state(delta.image, 2)) == (S.ONLINE, S.OFFLINE)
-    requests = told_of(delta)
-    # Whoever leads goes on in the same epoch, so UpdateMetadata tells all of the others.
+    requests = requests_of(delta)
+    # The leader stays in its epoch, so UpdateMetadata is enough for the others.
     assert stops(requests) == {(2, T0): (3, False)}
     assert leads(requests) == {}
     assert metadata(requests)[3][T0].offline_replicas == (2,)
@@ -102,10 +103,10 @@ def test_online_replica_to_offline_replica_transition() -> None:
 @pytest.mark.parametrize("bounced", [False, True])
 def test_offline_replica_to_online_replica_transition(bounced: bool) -> None:
     first = a_broker(2, in_controlled_shutdown=True)
-    before = world([1, first] if bounced else [1], topic("t", led([1, 2], [1])))
+    before = cluster_image([1, first] if bounced else [1], topic("t", led([1, 2], [1])))
     delta = change(before, compare(before, registered(a_broker(1), a_broker(2, epoch=500))))
     assert (state(before, 2), state(delta.image, 2)) == (S.OFFLINE, S.ONLINE)
-    requests = told_of(delta)
+    requests = requests_of(delta)
     assert set(leads(requests)) == {(2, T0)}
     assert {each.broker_epoch for each in requests if each.broker_id == 2} == {500}
     assert not leads(requests)[2, T0].is_new
@@ -113,8 +114,8 @@ def test_offline_replica_to_online_replica_transition(bounced: bool) -> None:
 
 def test_startup_with_replica_without_leader() -> None:
     """A new controller names no partition that nobody ever led, and stumbles over none."""
-    image = world([1], topic("t", never_led(2)), topic("u", led([1])))
+    image = cluster_image([1], topic("t", never_led(2)), topic("u", led([1])))
     assert state(image, 2) is S.OFFLINE
-    requests = sent(tell_everything(view(image)), view(image))
+    requests = sent(full_batch(view(image)), view(image))
     assert kinds(requests) == [(1, "lead"), (1, "metadata")]
     assert set(metadata(requests)[1]) == {PartitionKey("u", 0)}

@@ -1,4 +1,4 @@
-"""Folders that people linked to another disk, or put among the partitions' own.
+"""Symbolic links to other disks, and foreign directories, in a log directory.
 
 Method: links on a disk in memory to where a disk is mounted, bare or gone; folders that may not be
 read; told with workers that act at once and with workers that wait.
@@ -36,7 +36,7 @@ def mount(node: Node, *, mounted: bool = True) -> None:
 
 
 def linked(node: Node, target: str = "/mnt/t-0") -> None:
-    """Leave a log of three records whose folder is a link, and nobody who runs."""
+    """Leave a log of three records whose directory is a link, with no process running."""
     dirs, _ = node.start()
     log = create(dirs)
     append(log, batch(3))
@@ -62,24 +62,24 @@ def remove(node: Node, dirs: LogDirs) -> Removed:
 def test_a_disk_that_is_mounted_late_keeps_its_records(
     node: Node, target: str, verdict: Verdict
 ) -> None:
-    """The bare mount point was taken for an empty folder, and emptied once it was bare no more."""
+    """The bare mount point was taken for an empty directory, and emptied once it was mounted."""
     linked(node, target)
     mount(node, mounted=False)
     node.disk.mkdir("/mnt/lost+found")
     dirs, found = node.start(lambda *_: verdict)
     assert (found.logs, found.strays) == ((), ())
-    assert [error.filename for error in found.unread] == ["/d1/t-0"]
+    assert [error.filename for error in found.unusable] == ["/d1/t-0"]
     mount(node)
     node.pass_ms(1_000_000)
     assert node.disk.size(f"{target}/{FIRST}") > 0
     node.stop(dirs)
     _, found = node.start()
     assert [(log.log_start_offset, log.log_end_offset) for log in found.logs] == [(1, 3)]
-    assert found.unread == ()
+    assert found.unusable == ()
 
 
 @pytest.mark.parametrize("target", ["/mnt", "/mnt/t-0"], ids=["bare", "nowhere"])
-def test_no_second_copy_begins_while_the_first_may_be_on_a_disk_that_is_not_mounted(
+def test_no_second_copy_is_created_while_the_first_may_be_on_an_unmounted_disk(
     node: Node, target: str
 ) -> None:
     linked(node, target)
@@ -95,7 +95,7 @@ def test_no_second_copy_begins_while_the_first_may_be_on_a_disk_that_is_not_moun
 
 
 @pytest.mark.parametrize("target", ["/mnt", "/mnt/t-0"], ids=["bare", "nowhere"])
-def test_what_may_be_on_a_disk_that_is_not_mounted_is_not_said_to_be_removed(
+def test_a_replica_that_may_be_on_an_unmounted_disk_is_not_reported_removed(
     node: Node, target: str
 ) -> None:
     linked(node, target)
@@ -112,8 +112,8 @@ def test_what_may_be_on_a_disk_that_is_not_mounted_is_not_said_to_be_removed(
     assert (log.directory, node.disk.listdir(target)) == ("/d1/t-0", [])
 
 
-def test_of_a_linked_disk_only_the_log_s_own_files_go(node: Node) -> None:
-    """Its root's lost+found took the whole log folder offline, and again after each start."""
+def test_of_a_linked_disk_only_the_logs_own_files_are_removed(node: Node) -> None:
+    """Its root's lost+found took the log directory offline, also after each start."""
     linked(node, "/mnt")
     node.disk.mkdir("/mnt/lost+found")
     node.disk.write_atomic("/mnt/notes.txt", b"people's")
@@ -147,11 +147,11 @@ def test_a_link_that_was_to_go_waits_for_its_disk(node: Node) -> None:
     dirs, _ = node.start()
     dirs.delete("t", 0)
     node.stop(dirs)
-    node.world.timers = Timers()
+    node.env.timers = Timers()
     mount(node, mounted=False)
     dirs, found = node.start()
     node.pass_ms(1_000)
-    assert len(found.unread) == 1
+    assert len(found.unusable) == 1
     node.stop(dirs)
     mount(node)
     node.start()
@@ -162,7 +162,7 @@ def test_a_link_that_was_to_go_waits_for_its_disk(node: Node) -> None:
 
 @pytest.mark.parametrize("is_link", [True, False], ids=["link", "folder"])
 @pytest.mark.parametrize("taken", ["folder", "link", "dangling link"])
-def test_a_name_that_a_link_or_a_folder_has_is_passed_over(
+def test_a_name_that_is_taken_by_a_link_or_directory_is_skipped(
     node: Node, taken: str, is_link: bool
 ) -> None:
     """A linked log could not be deleted, or took the place of another link."""
@@ -228,7 +228,7 @@ def test_what_was_empty_at_the_start_stays_if_anything_has_come_into_it(node: No
     node.disk.write_atomic(f"/d1/{stray}/{FIRST}", bytes(batch()))
     node.pass_ms(1_000)
     assert dirs.dirs[0].strays == {stray}
-    assert dirs.dirs[0].leaving == {}
+    assert dirs.dirs[0].deleting == {}
     node.stop(dirs)
     _, found = node.start()
     node.pass_ms(1_000)
@@ -242,7 +242,7 @@ def test_the_same_where_the_node_dies_before_it_looks_again(node: Node) -> None:
     stray = f"t-0.{ZEROS}-stray"
     node.disk.write_atomic(f"/d1/{stray}/{FIRST}", bytes(batch()))
     node.disk.kill()
-    node.world.timers = Timers()
+    node.env.timers = Timers()
     _, found = node.start()
     node.pass_ms(1_000_000)
     assert found.strays == (stray,)
@@ -258,11 +258,11 @@ def test_what_was_empty_at_the_start_may_have_gone_since(node: Node) -> None:
     assert [each.strays for each in dirs.dirs] == [set(), set()]
 
 
-# --- folders of people's -------------------------------------------------------------------
+# --- foreign directories -------------------------------------------------------------------
 
 
-def test_a_folder_that_may_not_be_read_is_left_alone(node: Node) -> None:
-    """It took the log folder offline at each start, with all that lives there."""
+def test_an_unreadable_directory_is_left_alone(node: Node) -> None:
+    """It took the log directory offline at each start, with all its logs."""
     dirs, _ = node.start()
     append(create(dirs), batch())
     node.stop(dirs)
@@ -270,7 +270,7 @@ def test_a_folder_that_may_not_be_read_is_left_alone(node: Node) -> None:
     node.disk.fail("read_bytes", errno.EACCES, path="/d1/backup-2024", times=None)
     dirs, found = node.start()
     assert [log.name for log in found.logs] == ["t-0"]
-    assert [(type(error), error.filename) for error in found.unread] == [
+    assert [(type(error), error.filename) for error in found.unusable] == [
         (PermissionError, "/d1/backup-2024")
     ]
     with pytest.raises(NameTaken):
@@ -304,7 +304,7 @@ def test_one_with_a_link_that_leads_nowhere_is_a_stray(node: Node) -> None:
 
 
 @pytest.mark.parametrize("operation", ["listdir", "read_bytes"])
-def test_a_log_folder_that_may_not_be_read_at_all_is_offline(node: Node, operation: str) -> None:
+def test_an_unreadable_log_directory_is_offline(node: Node, operation: str) -> None:
     dirs, _ = node.start()
     append(create(dirs), batch())
     node.stop(dirs)
@@ -316,15 +316,17 @@ def test_a_log_folder_that_may_not_be_read_at_all_is_offline(node: Node, operati
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ELOOP])
-def test_a_linked_disk_that_fails_is_not_the_log_folder_s_failure(node: Node, number: int) -> None:
+def test_an_error_of_a_linked_disk_does_not_take_the_log_directory_offline(
+    node: Node, number: int
+) -> None:
     linked(node)
     node.disk.fail("read_bytes", number, path="/d1/t-0/")
     dirs, found = node.start()
-    assert [error.errno for error in found.unread] == [number]
+    assert [error.errno for error in found.unusable] == [number]
     assert len(dirs.online_dirs) == 2
 
 
-def test_a_folder_of_the_directory_s_own_that_cannot_be_read_takes_it_offline(node: Node) -> None:
+def test_an_io_error_in_a_partition_directory_takes_the_log_directory_offline(node: Node) -> None:
     dirs, _ = node.start()
     append(create(dirs), batch())
     node.stop(dirs)
@@ -334,7 +336,7 @@ def test_a_folder_of_the_directory_s_own_that_cannot_be_read_takes_it_offline(no
 
 
 def test_a_file_in_a_log_s_place_refuses_that_log_alone(node: Node) -> None:
-    """It took the log folder offline."""
+    """It took the log directory offline."""
     dirs, _ = node.start()
     node.disk.write_atomic("/d1/t-0", b"notes")
     with pytest.raises(NameTaken):

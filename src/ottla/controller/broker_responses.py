@@ -1,6 +1,6 @@
-"""What a controller makes of its brokers' answers: events, each a plain value.
+"""What responses of brokers mean to the controller: events, each a plain value.
 
-An answer never runs a decision; whoever gets one of these puts it into the controller's queue.
+A response never runs a decision; the caller puts its event into the controller's queue.
 Source: KafkaController.processLeaderAndIsrResponseReceived,
 processTopicDeletionStopReplicaResponseReceived; ControllerChannelManager.scala, Kafka 3.9.
 """
@@ -18,42 +18,46 @@ from ottla.wire.messages import stop_replica as stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionAnswered:
-    """A broker was told to delete replicas, and how each of these ended."""
+class ReplicaDeletionResults:
+    """The results of one StopReplica request that deletes replicas."""
 
     broker_id: int
     succeeded: tuple[PartitionKey, ...] = ()
     failed: tuple[tuple[PartitionKey, Error], ...] = ()
 
 
-def stop_replica_answered(
+def replica_deletion_results(
     image: ClusterImage, sent: BrokerRequest, response: stop.StopReplicaResponse
-) -> DeletionAnswered | None:
-    """Return what an answer to StopReplica means for deletions; None = nothing.
+) -> ReplicaDeletionResults | None:
+    """Return what a StopReplica response means for deletions; None = nothing.
 
-    Only what this very request told the broker to delete counts, and only while its topic's
-    deletion runs: an answer to a mere stop is no proof that data is gone (KAFKA-9946). A
-    replica that the broker does not speak of has not been deleted, nor has any where the whole
-    request failed; Kafka waits in vain for those.
+    Only partitions that this request asked the broker to delete count, and only while their topic
+    is being deleted: a response to a plain stop is no proof that the data is deleted (KAFKA-9946).
+    A replica that the response does not list counts as failed, and so do all where the whole
+    request failed; Kafka waits for those forever.
     """
-    told = {
+    errors = {
         PartitionKey(each.topic_name, each.partition_index): error_of(each.error_code)
         for each in response.partition_errors
     }
-    whole = error_of(response.error_code)
+    request_error = error_of(response.error_code)
     succeeded: list[PartitionKey] = []
     failed: list[tuple[PartitionKey, Error]] = []
     for key in sorted(sent.deleted):
         if not image.is_being_deleted(key.topic):
             continue
-        error = told.get(key, Error.UNKNOWN_SERVER_ERROR) if whole is Error.NONE else whole
+        error = (
+            errors.get(key, Error.UNKNOWN_SERVER_ERROR)
+            if request_error is Error.NONE
+            else request_error
+        )
         if error is Error.NONE:
             succeeded.append(key)
         else:
             failed.append((key, error))
     if not succeeded and not failed:
         return None
-    return DeletionAnswered(
+    return ReplicaDeletionResults(
         broker_id=sent.broker_id, succeeded=tuple(succeeded), failed=tuple(failed)
     )
 
@@ -61,9 +65,9 @@ def stop_replica_answered(
 def failed_replicas(
     sent: BrokerRequest, response: lai.LeaderAndIsrResponse
 ) -> tuple[PartitionKey, ...]:
-    """Return the partitions that a broker cannot serve, because their folders have failed.
+    """Return the partitions that a broker cannot serve because their log directories failed.
 
-    KAFKA_STORAGE_ERROR of a partition is how a controller hears of that.
+    The broker reports that with KAFKA_STORAGE_ERROR for the partition.
     """
     if error_of(response.error_code) is not Error.NONE:
         return ()
@@ -74,20 +78,20 @@ def failed_replicas(
 def _partition_errors(
     request: lai.LeaderAndIsrRequest, response: lai.LeaderAndIsrResponse
 ) -> Iterator[tuple[PartitionKey, Error]]:
-    """Yield the errors by topic name; from version 5 on the broker names topics by id."""
+    """Yield the errors by topic name; from version 5 on the response names topics by id."""
     for each in response.partition_errors:
         yield PartitionKey(each.topic_name, each.partition_index), error_of(each.error_code)
     names: dict[Uuid, str] = {each.topic_id: each.topic_name for each in request.topic_states}
     for topic in response.topics:
         name = names.get(topic.topic_id)
         if name is None:
-            continue  # Nobody asked for it.
+            continue  # Not a topic of the request.
         for each in topic.partition_errors:
             yield PartitionKey(name, each.partition_index), error_of(each.error_code)
 
 
 def error_of(code: int) -> Error:
-    """Return the error of a code, also of one that is newer than this software."""
+    """Return the error of a code; UNKNOWN_SERVER_ERROR for one that this version does not know."""
     try:
         return Error(code)
     except ValueError:

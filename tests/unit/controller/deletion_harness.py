@@ -1,8 +1,8 @@
 """A cluster in one value for tests of deletions: brokers with disks, their queues, a controller.
 
-Brokers do what they are told and nothing else. A classic order names topics as StopReplica does,
-so a broker deletes whatever lies under that name; it is told in the same queue what to host, and
-hears all of it again from a new controller. The other kind names ids, and brokers know from the
+Brokers do what requests ask for and nothing else. A classic order names topics as StopReplica does,
+so a broker deletes whatever has that name; the same queue has what it is to host, and
+a new controller sends all of it again. The other kind names ids, and brokers know from the
 metadata what to host. Every order that would hit a topic that lives is noted.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.deletion_marks import mark_topics
+from ottla.controller.deletion_markers import mark_topics
 from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalMove, Replica, at_once_records, decide
+from ottla.controller.deletion_policy import IllegalTransition, Replica, at_once_records, decide
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy
@@ -31,7 +31,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import DIRECTORY_LOST, partition_record
 
-from .world import broker, uuid
+from .builders import broker, uuid
 
 Log = tuple[str, Uuid, int]
 """A log on a disk: by its topic's name and id, and its number."""
@@ -47,12 +47,12 @@ class Machine:
     disk: set[Log] = field(default_factory=set)
     is_failed: bool = False
     is_late: bool = False
-    """It has not heard of anything that happened of late."""
+    """It lags behind the metadata."""
     queue: list[DeletionOrder | Log] = field(default_factory=list)
     """A log in here is one to host, as LeaderAndIsr says."""
 
 
-class DeletionWorld:
+class DeletionHarness:
     """See the module. Time is one clock for all."""
 
     def __init__(self, policy: Policy, broker_ids: Iterable[int], *, enabled: bool = True) -> None:
@@ -65,16 +65,16 @@ class DeletionWorld:
         self.epochs = 100
         self.ids = 0
         self.wrongs: list[str] = []
-        self.illegal: list[IllegalMove] = []
+        self.illegal: list[IllegalTransition] = []
         self.orders = 0
         self.written: list[Record] = []
-        self.electing: frozenset[str] = frozenset()
+        self.preferred_elections: frozenset[str] = frozenset()
         for broker_id in self.machines:
             self.start(broker_id)
         self.elect()
 
-    def clone(self) -> "DeletionWorld":
-        """Return an equal world that goes its own way; images are shared."""
+    def clone(self) -> "DeletionHarness":
+        """Return an independent copy; images are shared."""
         return deepcopy(self, {id(self.image): self.image})
 
     # -- the metadata --------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class DeletionWorld:
         offset = self.image.position[0] + len(listed)
         delta = replay(self.image, listed, offset=offset, epoch=1)
         self.image = delta.image
-        self.send(self.manager.follow(delta, now_ms=self.now_ms))
+        self.send(self.manager.observe(delta, now_ms=self.now_ms))
         return delta
 
     def create(self, name: str, assignment: dict[int, tuple[int, ...]]) -> Uuid:
@@ -189,8 +189,8 @@ class DeletionWorld:
         assert topic_id is not None
         self.write([RemoveTopicRecord(topic_id=topic_id)])
 
-    def lose_folder(self, topic_id: Uuid, broker_id: int, number: int = 0) -> None:
-        """Hear that the folder of a replica has failed, as a broker's answer told."""
+    def fail_log_dir(self, topic_id: Uuid, broker_id: int, number: int = 0) -> None:
+        """Fail the log directory of a replica, as reported in a broker's response."""
         topic = self.image.topics.by_id(topic_id)
         assert topic is not None
         before = topic.partitions[number]
@@ -202,8 +202,8 @@ class DeletionWorld:
 
     def run_elections(self, *names: str) -> None:
         """Have preferred elections of just these topics under way."""
-        self.electing = frozenset(names)
-        self.manager.halted_by(electing=names)
+        self.preferred_elections = frozenset(names)
+        self.manager.set_ineligible_topics(preferred_elections=names)
 
     # -- brokers -------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class DeletionWorld:
         if answer:
             machine.queue.pop(0)
             assert machine.epoch is not None
-            self.manager.answered(broker_id, machine.epoch, results, now_ms=self.now_ms)
+            self.manager.responded(broker_id, machine.epoch, results, now_ms=self.now_ms)
         return results
 
     def _delete(self, machine: Machine, order: DeletionOrder, replica: Replica) -> Error:
@@ -299,7 +299,7 @@ class DeletionWorld:
             machine.queue = []
         self.manager = DeletionManager(enabled=self.enabled, retention_ms=RETENTION_MS)
         orders = self.manager.elected(self.image, now_ms=self.now_ms)
-        self.manager.halted_by(electing=self.electing)
+        self.manager.set_ineligible_topics(preferred_elections=self.preferred_elections)
         for broker_id in self.machines:
             self._host_all(broker_id)
         self.send(orders)
@@ -307,10 +307,10 @@ class DeletionWorld:
     def decide(self, *, only: int | None = None) -> int:
         """Decide once; return how many records that gave. `only`: as many are written, and then
         the controller dies."""
-        wish = self.manager.take_wish()
-        if wish is None:
+        work = self.manager.take_work()
+        if work is None:
             return 0
-        decided = decide(self.image, wish, wall_ms=self.now_ms)
+        decided = decide(self.image, work, wall_ms=self.now_ms)
         self.illegal += decided.reply
         records = decided.step.records
         if only is not None:
@@ -347,7 +347,7 @@ class DeletionWorld:
             waiting = [each for each, machine in self.machines.items() if machine.queue]
             for broker_id in waiting:
                 self.carry_out(broker_id)
-            if not wrote and not waiting and not self.manager.has_wish:
+            if not wrote and not waiting and not self.manager.has_work:
                 return
         raise AssertionError("the controller and its brokers never come to rest")
 
@@ -362,7 +362,7 @@ class DeletionWorld:
     def states(self, topic_id: Uuid) -> dict[tuple[int, int], str]:
         """Return the state of each listed replica, by broker and partition, in words."""
         return {
-            (broker_id, number): _words(standing.state, standing.reason.name)
+            (broker_id, number): _enum_texts(standing.state, standing.reason.name)
             for broker_id, standing, numbers in self.entry(topic_id).rows()
             for number in numbers
         }
@@ -377,5 +377,5 @@ class DeletionWorld:
         }
 
 
-def _words(state: DeletionState, reason: str) -> str:
+def _enum_texts(state: DeletionState, reason: str) -> str:
     return state.name if reason == "NONE" else f"{state.name} {reason}"

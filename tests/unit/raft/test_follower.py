@@ -11,22 +11,30 @@ from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
     AppendFetched,
-    AskFetch,
-    AskSnapshot,
     LeaderChanged,
+    SendFetch,
+    SendFetchSnapshot,
     StoreElection,
     TruncateLog,
     WriteSnapshot,
 )
 from ottla.raft.election import ElectionState
-from ottla.raft.events import AskFailed, FetchAnswered, Resign, SnapshotAnswered, Tick
-from ottla.raft.following import RETRY_BACKOFF_MAX_MS, CommittedDataLost
+from ottla.raft.events import (
+    FetchFailed,
+    FetchResponseReceived,
+    Resign,
+    SnapshotResponseReceived,
+    Tick,
+)
+from ottla.raft.follower import RETRY_BACKOFF_MAX_MS, CommittedDataLost
 from ottla.raft.roles import Role
 from ottla.raft.values import BatchSpan, OffsetAndEpoch
 
-from .world import Batch, Files, Member
+from .member import Batch, Files, Member
 
-FOUND = FetchAnswered(error=Error.FENCED_LEADER_EPOCH, leader_id=1, leader_epoch=3, now_ms=0)
+FOUND = FetchResponseReceived(
+    error=Error.FENCED_LEADER_EPOCH, leader_id=1, leader_epoch=3, now_ms=0
+)
 
 
 def observer(durable: Files | None = None) -> Member:
@@ -44,8 +52,8 @@ def following(durable: Files | None = None) -> Member:
 
 def answer(
     *batches: Batch, high_watermark: int = -1, epoch: int = 3, now_ms: int = 10
-) -> FetchAnswered:
-    return FetchAnswered(
+) -> FetchResponseReceived:
+    return FetchResponseReceived(
         error=Error.NONE,
         leader_id=1,
         leader_epoch=epoch,
@@ -68,14 +76,14 @@ def test_an_unattached_observer_asks_anybody() -> None:
     member = observer()
     assert member.node.role is Role.UNATTACHED
     assert member.asks == [
-        AskFetch(leader_id=-1, leader_epoch=0, fetch_offset=0, last_fetched_epoch=0)
+        SendFetch(leader_id=-1, leader_epoch=0, fetch_offset=0, last_fetched_epoch=0)
     ]
 
 
-def test_an_observer_that_knew_its_leader_asks_it_again_after_a_restart() -> None:
+def test_a_restarted_observer_fetches_from_its_stored_leader() -> None:
     files = Files(ElectionState(epoch=3, leader_id=1), batches=list(TWO))
     assert observer(files).asks == [
-        AskFetch(leader_id=1, leader_epoch=3, fetch_offset=3, last_fetched_epoch=3)
+        SendFetch(leader_id=1, leader_epoch=3, fetch_offset=3, last_fetched_epoch=3)
     ]
 
 
@@ -84,7 +92,7 @@ def test_a_refusal_that_names_the_leader_is_followed_at_once() -> None:
     assert member.step(FOUND) == [
         StoreElection(state=ElectionState(epoch=3, leader_id=1, voters=(1,))),
         LeaderChanged(leader_id=1, epoch=3),
-        AskFetch(leader_id=1, leader_epoch=3, fetch_offset=0, last_fetched_epoch=0),
+        SendFetch(leader_id=1, leader_epoch=3, fetch_offset=0, last_fetched_epoch=0),
     ]
     assert member.node.role is Role.FOLLOWER
 
@@ -92,23 +100,23 @@ def test_a_refusal_that_names_the_leader_is_followed_at_once() -> None:
 def test_an_observer_never_stands_for_election() -> None:
     member = observer()
     for now_ms in range(0, 100_000, 1_000):
-        member.step(AskFailed(now_ms=now_ms))
+        member.step(FetchFailed(now_ms=now_ms))
         member.step(Tick(now_ms=now_ms + 999))
         assert member.node.role is Role.UNATTACHED
     assert member.node.epoch == 0
 
 
-def test_records_are_appended_then_committed_then_more_is_asked_for() -> None:
+def test_records_are_appended_then_committed_then_the_next_fetch_is_sent() -> None:
     member = following()
     assert deliver(member, *TWO, high_watermark=2) == [
         AppendFetched(data=b"0 1", next_offset=3),
         AdvanceHighWatermark(offset=2),
-        AskFetch(leader_id=1, leader_epoch=3, fetch_offset=3, last_fetched_epoch=3),
+        SendFetch(leader_id=1, leader_epoch=3, fetch_offset=3, last_fetched_epoch=3),
     ]
     assert deliver(member, high_watermark=3)[0] == AdvanceHighWatermark(offset=3)
 
 
-def test_the_watermark_is_bounded_by_the_own_log_and_never_falls() -> None:
+def test_the_high_watermark_is_bounded_by_the_log_and_never_falls() -> None:
     member = following()
     deliver(member, *TWO, high_watermark=900)
     assert member.committed == 3
@@ -138,19 +146,19 @@ def test_failures_wait_longer_each_time_and_success_forgives() -> None:
     member = following()
     waits = []
     for _ in range(9):
-        member.step(AskFailed(now_ms=1_000))
+        member.step(FetchFailed(now_ms=1_000))
         assert member.wake_at_ms is not None
         waits.append(member.wake_at_ms - 1_000)
         member.step(Tick(now_ms=member.wake_at_ms))
     assert waits == [20, 40, 80, 160, 320, 640, 1_000, 1_000, RETRY_BACKOFF_MAX_MS]
     deliver(member, *TWO)
-    member.step(AskFailed(now_ms=2_000))
+    member.step(FetchFailed(now_ms=2_000))
     assert member.wake_at_ms == 2_020
 
 
 def test_a_tick_too_early_asks_nothing() -> None:
     member = following()
-    member.step(AskFailed(now_ms=0))
+    member.step(FetchFailed(now_ms=0))
     assert member.step(Tick(now_ms=19)) == []
     assert len(member.step(Tick(now_ms=20))) == 1
 
@@ -166,7 +174,9 @@ def test_an_answer_from_an_older_epoch_is_ignored() -> None:
 def test_a_later_epoch_without_leader_makes_it_unattached() -> None:
     member = following()
     effects = member.step(
-        FetchAnswered(error=Error.NOT_LEADER_OR_FOLLOWER, leader_id=-1, leader_epoch=5, now_ms=0)
+        FetchResponseReceived(
+            error=Error.NOT_LEADER_OR_FOLLOWER, leader_id=-1, leader_epoch=5, now_ms=0
+        )
     )
     assert effects == [
         StoreElection(state=ElectionState(epoch=5, voters=(1,))),
@@ -179,22 +189,24 @@ def test_a_later_epoch_without_leader_makes_it_unattached() -> None:
 def test_two_leaders_of_one_epoch_are_a_broken_quorum() -> None:
     member = following()
     with pytest.raises(AssertionError, match="two leaders"):
-        member.node.step(FetchAnswered(error=Error.NONE, leader_id=7, leader_epoch=3, now_ms=0))
+        member.node.step(
+            FetchResponseReceived(error=Error.NONE, leader_id=7, leader_epoch=3, now_ms=0)
+        )
 
 
 def test_stopped_means_silent() -> None:
     member = following()
     member.step(Resign())
     assert deliver(member, *TWO, high_watermark=3) == []
-    assert member.step(AskFailed(now_ms=0)) == []
+    assert member.step(FetchFailed(now_ms=0)) == []
     assert member.wake_at_ms is None
 
 
 # -- truncation --------------------------------------------------------------------------------
 
 
-def diverging(offset: int, epoch: int) -> FetchAnswered:
-    return FetchAnswered(
+def diverging(offset: int, epoch: int) -> FetchResponseReceived:
+    return FetchResponseReceived(
         error=Error.NONE,
         leader_id=1,
         leader_epoch=3,
@@ -208,7 +220,7 @@ def test_uncommitted_records_are_truncated_and_the_fetch_repeated() -> None:
     deliver(member, *TWO, high_watermark=1)
     assert member.step(diverging(1, 1)) == [
         TruncateLog(offset=1),
-        AskFetch(leader_id=1, leader_epoch=3, fetch_offset=1, last_fetched_epoch=1),
+        SendFetch(leader_id=1, leader_epoch=3, fetch_offset=1, last_fetched_epoch=1),
     ]
 
 
@@ -232,16 +244,16 @@ def test_a_snapshot_below_the_watermark_is_lost_data_too() -> None:
 SNAPSHOT = OffsetAndEpoch(40, 2)
 
 
-def redirect(snapshot: OffsetAndEpoch = SNAPSHOT) -> FetchAnswered:
-    return FetchAnswered(
+def redirect(snapshot: OffsetAndEpoch = SNAPSHOT) -> FetchResponseReceived:
+    return FetchResponseReceived(
         error=Error.NONE, leader_id=1, leader_epoch=3, now_ms=10, snapshot=snapshot
     )
 
 
 def piece(
     snapshot: OffsetAndEpoch, position: int, data: bytes, size: int, error: Error = Error.NONE
-) -> SnapshotAnswered:
-    return SnapshotAnswered(
+) -> SnapshotResponseReceived:
+    return SnapshotResponseReceived(
         error=error,
         leader_id=1,
         leader_epoch=3,
@@ -253,8 +265,8 @@ def piece(
     )
 
 
-def ask(position: int) -> AskSnapshot:
-    return AskSnapshot(leader_id=1, leader_epoch=3, snapshot=SNAPSHOT, position=position)
+def ask(position: int) -> SendFetchSnapshot:
+    return SendFetchSnapshot(leader_id=1, leader_epoch=3, snapshot=SNAPSHOT, position=position)
 
 
 def test_a_snapshot_comes_in_pieces_and_replaces_the_log() -> None:
@@ -269,7 +281,7 @@ def test_a_snapshot_comes_in_pieces_and_replaces_the_log() -> None:
         WriteSnapshot(snapshot=SNAPSHOT, position=4, data=b"two"),
         AdoptSnapshot(snapshot=SNAPSHOT),
         AdvanceHighWatermark(offset=40),
-        AskFetch(leader_id=1, leader_epoch=3, fetch_offset=40, last_fetched_epoch=2),
+        SendFetch(leader_id=1, leader_epoch=3, fetch_offset=40, last_fetched_epoch=2),
     ]
     assert member.pieces[SNAPSHOT] == b"one two"
 
@@ -278,7 +290,7 @@ def test_a_failure_between_pieces_goes_on_where_it_was() -> None:
     member = following()
     member.step(redirect())
     member.step(piece(SNAPSHOT, 0, b"one ", 7))
-    member.step(AskFailed(now_ms=100))
+    member.step(FetchFailed(now_ms=100))
     assert member.step(Tick(now_ms=120)) == [ask(4)]
 
 
@@ -294,20 +306,22 @@ def test_a_failure_between_pieces_goes_on_where_it_was() -> None:
     ],
     ids=["other", "position", "too long", "empty", "gone", "out of range"],
 )
-def test_a_piece_that_makes_no_sense_starts_over_with_a_fetch(bad: SnapshotAnswered) -> None:
+def test_a_piece_that_makes_no_sense_starts_over_with_a_fetch(
+    bad: SnapshotResponseReceived,
+) -> None:
     member = following()
     member.step(redirect())
     assert member.step(bad) == []
     assert member.wake_at_ms is not None
     (asked,) = member.step(Tick(now_ms=member.wake_at_ms))
-    assert isinstance(asked, AskFetch)
+    assert isinstance(asked, SendFetch)
 
 
 def test_a_new_leader_ends_the_download() -> None:
     member = following()
     member.step(redirect())
     member.step(
-        SnapshotAnswered(
+        SnapshotResponseReceived(
             error=Error.NOT_LEADER_OR_FOLLOWER,
             leader_id=1,
             leader_epoch=4,
@@ -315,16 +329,16 @@ def test_a_new_leader_ends_the_download() -> None:
             snapshot=SNAPSHOT,
         )
     )
-    assert isinstance(member.asks[-1], AskFetch)
+    assert isinstance(member.asks[-1], SendFetch)
     assert member.asks[-1].leader_epoch == 4
 
 
-def test_an_observer_that_its_leader_does_not_answer_asks_one_voter_after_another() -> None:
+def test_an_observer_without_a_response_tries_one_voter_after_another() -> None:
     member = Member(9, (1, 2, 3), Files(election=ElectionState(epoch=3, leader_id=2)))
     member.start()
     for now_ms in (1_000, 2_000, 3_000):
-        member.step(AskFailed(now_ms=now_ms))
+        member.step(FetchFailed(now_ms=now_ms))
         assert member.wake_at_ms is not None
         member.step(Tick(now_ms=member.wake_at_ms))
-    asked = [each.leader_id for each in member.effects if isinstance(each, AskFetch)]
+    asked = [each.leader_id for each in member.effects if isinstance(each, SendFetch)]
     assert asked == [2, -1, -1, -1]

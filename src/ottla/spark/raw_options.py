@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: all text, names in any case.
+"""Options as Spark passes them: text values, names in any case.
 
 Sources: Spark's KafkaSourceProvider for the names and rules of its Kafka connector, Kafka's
 ConsumerConfig and ProducerConfig for what follows `kafka.`.
@@ -45,7 +45,7 @@ STREAM_NAMES: Final = (
     "maxTriggerDelay",
     "checkpointLocation",
 )
-"""Mean nothing in a batch query; Spark's connector warns and goes on."""
+"""Without effect in a batch query; Spark's connector logs a warning."""
 
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets instead",
@@ -53,8 +53,8 @@ _REFUSED: Final = {
     "kafka.value.deserializer": "values are always read as binary; cast the column instead",
     "kafka.key.serializer": "keys are written as they are; cast the column instead",
     "kafka.value.serializer": "values are written as they are; cast the column instead",
-    "kafka.enable.auto.commit": "nothing is ever committed to the cluster",
-    "kafka.interceptor.classes": "records never become objects that a class could intercept",
+    "kafka.enable.auto.commit": "offsets are not committed to the cluster",
+    "kafka.interceptor.classes": "Java classes cannot be loaded here",
     "kafka.partitioner.class": "write a partition column instead",
     "kafka.transactional.id": "writing is at-least-once and does not use transactions",
 }
@@ -87,18 +87,18 @@ _KNOWN: Final = READ_NAMES + WRITE_NAMES + BOTH_NAMES + STREAM_NAMES
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RawOptions:
     """The options of one query, by lower-case name."""
 
     options: Mapping[str, str]
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> "Given":
-        """Take the options; raise OptionError for what can be meant in no query."""
-        given = Given({name.lower(): value for name, value in options.items()})
-        for name in sorted(given.options):
-            given._check_name(name)
-        return given
+    def of(options: Mapping[str, str]) -> "RawOptions":
+        """Take the options; raise OptionError for those that no query supports."""
+        raw = RawOptions({name.lower(): value for name, value in options.items()})
+        for name in sorted(raw.options):
+            raw._check_name(name)
+        return raw
 
     def _check_name(self, name: str) -> None:
         if name.startswith(KAFKA):
@@ -121,7 +121,7 @@ class Given:
             raise OptionError(f"option {name} is not supported: connections are PLAINTEXT only")
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each option that is accepted and means nothing here."""
+        """Return a warning for each option that is accepted without effect."""
         streaming = {each.lower(): each for each in STREAM_NAMES}
         found = []
         for name in sorted(self.options):
@@ -134,7 +134,7 @@ class Given:
         return found
 
     def refuse(self, names: Iterable[str], purpose: str) -> None:
-        """Raise OptionError for options that only serve the other direction."""
+        """Raise OptionError for options that are for the other direction only."""
         for name in names:
             if name.lower() in self.options:
                 raise OptionError(f"option {name} is only for {purpose}")
@@ -183,7 +183,7 @@ class Given:
 
 
 def as_integer(text: str) -> int | None:
-    """Return the number that plain decimal digits say, else None."""
+    """Return the integer of plain decimal digits, else None."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdecimal() else None
 

@@ -13,7 +13,7 @@ from ottla.raft.election import ElectionState
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
-from .world import Batch, Files, Member
+from .member import Batch, Files, Member
 
 VOTERS = (1, 2, 3)
 NO_LOG = OffsetAndEpoch(0, 0)
@@ -37,8 +37,8 @@ def a_voter(files: Files | None = None, node_id: int = 1) -> Member:
 
 def vote(
     epoch: int, *, by: int = 2, pre: bool = False, log_end: OffsetAndEpoch = NO_LOG
-) -> ev.VoteAsked:
-    return ev.VoteAsked(
+) -> ev.VoteRequestReceived:
+    return ev.VoteRequestReceived(
         token=1, candidate=ReplicaKey(by), epoch=epoch, log_end=log_end, pre_vote=pre, now_ms=1
     )
 
@@ -47,7 +47,7 @@ def answer(member: Member, voter: int, *, granted: bool = True, **changes: int) 
     """Let a voter answer the question that is open."""
     node = member.node
     return member.step(
-        ev.VoteAnswered(
+        ev.VoteResponseReceived(
             voter_id=voter,
             epoch=node.epoch,
             pre_vote=node.role is Role.PROSPECTIVE,
@@ -62,12 +62,12 @@ def answer(member: Member, voter: int, *, granted: bool = True, **changes: int) 
 
 
 def granted(effects: list[fx.Effect]) -> bool:
-    (found,) = [each for each in effects if isinstance(each, fx.AnswerVote)]
+    (found,) = [each for each in effects if isinstance(each, fx.RespondToVote)]
     return found.granted
 
 
 def error_of(effects: list[fx.Effect]) -> Error:
-    (found,) = [each for each in effects if isinstance(each, fx.AnswerVote | fx.AnswerEpoch)]
+    (found,) = [each for each in effects if isinstance(each, fx.RespondToVote | fx.RespondToEpoch)]
     return found.error
 
 
@@ -86,8 +86,10 @@ def a_follower(files: Files | None = None, epoch: int = 3) -> Member:
     return a_voter(files)
 
 
-def fetch(offset: int, epoch: int, *, by: int, at_ms: int = 1_000, leader: Member) -> ev.FetchAsked:
-    return ev.FetchAsked(
+def fetch(
+    offset: int, epoch: int, *, by: int, at_ms: int = 1_000, leader: Member
+) -> ev.FetchRequestReceived:
+    return ev.FetchRequestReceived(
         token=by,
         replica=ReplicaKey(by),
         leader_epoch=leader.node.epoch,
@@ -102,26 +104,26 @@ def fetch(offset: int, epoch: int, *, by: int, at_ms: int = 1_000, leader: Membe
 # -- standing ----------------------------------------------------------------------------------
 
 
-def test_a_voter_asks_first_then_begins_an_epoch_and_its_vote_is_durable_before_it_asks() -> None:
+def test_a_voter_pre_votes_then_begins_an_epoch_with_a_durable_vote() -> None:
     member = a_voter()
     assert member.node.role is Role.UNATTACHED
     asked = member.step(ev.Tick(now_ms=1_000))
     assert asked == [
-        fx.AskVote(voter_id=voter, epoch=0, pre_vote=True, log_end=NO_LOG) for voter in (2, 3)
+        fx.SendVote(voter_id=voter, epoch=0, pre_vote=True, log_end=NO_LOG) for voter in (2, 3)
     ]
     assert member.files.election is None, "a pre-vote changes nothing"
     assert answer(member, 2) == [
         fx.StoreElection(state=ElectionState(epoch=1, voted_id=1, voters=VOTERS)),
         fx.LeaderChanged(leader_id=-1, epoch=1),
-        *(fx.AskVote(voter_id=voter, epoch=1, pre_vote=False, log_end=NO_LOG) for voter in (2, 3)),
+        *(fx.SendVote(voter_id=voter, epoch=1, pre_vote=False, log_end=NO_LOG) for voter in (2, 3)),
     ]
     won = answer(member, 3)
     assert [type(each) for each in won] == [
         fx.StoreElection,
         fx.AppendLeaderChange,
         fx.FlushLog,
-        fx.AskBeginEpoch,
-        fx.AskBeginEpoch,
+        fx.SendBeginEpoch,
+        fx.SendBeginEpoch,
         fx.LeaderChanged,
     ]
     assert isinstance(won[1], fx.AppendLeaderChange)
@@ -136,12 +138,12 @@ def test_a_quorum_that_starts_as_a_whole_does_not_sit_out_an_election_first() ->
     assert member.node.role is Role.PROSPECTIVE
 
 
-def test_a_restarted_follower_gives_its_leader_time_for_a_parked_fetch_only_at_first() -> None:
+def test_a_restarted_follower_has_a_short_first_fetch_timeout() -> None:
     member = a_follower()
     member.step(ev.Tick(now_ms=599))
     assert member.node.role is Role.FOLLOWER
     heard = a_follower()
-    heard.step(ev.BeginEpochAsked(token=1, leader_id=2, leader_epoch=4, now_ms=599))
+    heard.step(ev.BeginEpochRequestReceived(token=1, leader_id=2, leader_epoch=4, now_ms=599))
     heard.step(ev.Tick(now_ms=2_598))
     assert heard.node.role is Role.FOLLOWER
     member.step(ev.Tick(now_ms=600))
@@ -152,7 +154,7 @@ def test_a_pre_vote_that_comes_late_does_not_count_as_a_vote() -> None:
     member = a_voter()
     member.step(ev.Tick(now_ms=1_000))
     answer(member, 2)
-    late = ev.VoteAnswered(
+    late = ev.VoteResponseReceived(
         voter_id=3,
         epoch=0,
         pre_vote=True,
@@ -179,7 +181,7 @@ def test_a_candidate_without_a_majority_backs_off_and_asks_again_in_its_epoch() 
     assert (member.node.role, member.node.epoch) == (Role.PROSPECTIVE, 1)
 
 
-def test_a_refused_pre_vote_goes_back_to_the_leader_that_others_hear() -> None:
+def test_after_a_refused_pre_vote_the_old_leader_is_followed_again() -> None:
     member = a_follower()
     member.step(ev.Tick(now_ms=2_000))
     assert member.node.role is Role.PROSPECTIVE
@@ -194,7 +196,7 @@ def test_a_question_without_an_answer_is_put_again() -> None:
     member.step(ev.VoteFailed(voter_id=3, epoch=0, pre_vote=True, now_ms=1_100))
     assert member.wake_at_ms == 1_120
     (again,) = member.step(ev.Tick(now_ms=1_120))
-    assert isinstance(again, fx.AskVote)
+    assert isinstance(again, fx.SendVote)
     assert again.voter_id == 3
 
 
@@ -215,7 +217,7 @@ def test_a_vote_is_durable_before_the_answer_leaves() -> None:
         fx.StoreElection,
         fx.LeaderChanged,
         fx.StoreElection,
-        fx.AnswerVote,
+        fx.RespondToVote,
     ]
     assert effects[2] == fx.StoreElection(state=ElectionState(epoch=4, voted_id=2, voters=VOTERS))
     assert granted(effects)
@@ -254,15 +256,17 @@ def test_only_a_log_that_lacks_nothing_gets_votes(
         (vote(4, log_end=OffsetAndEpoch(4, 5), pre=True), Error.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_is_refused(asked: ev.VoteAsked, error: Error) -> None:
+def test_what_cannot_be_is_refused(asked: ev.VoteRequestReceived, error: Error) -> None:
     assert error_of(a_follower().step(asked)) is error
 
 
-def test_a_follower_that_hears_its_leader_gives_no_pre_vote_but_a_vote() -> None:
+def test_a_follower_with_a_live_leader_refuses_a_pre_vote_but_grants_a_vote() -> None:
     member = a_follower()
     assert granted(member.step(vote(3, by=3, pre=True))), "it has not heard of its leader yet"
     member.step(
-        ev.FetchAnswered(error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0)
+        ev.FetchResponseReceived(
+            error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0
+        )
     )
     assert not granted(member.step(vote(3, by=3, pre=True)))
     assert member.node.role is Role.FOLLOWER
@@ -277,7 +281,7 @@ def test_nobody_votes_in_an_epoch_that_has_a_leader() -> None:
 # -- offices -----------------------------------------------------------------------------------
 
 
-def test_an_ex_leader_begins_resigned_and_never_leads_or_votes_in_its_epoch_again() -> None:
+def test_a_restarted_leader_is_resigned_and_never_leads_or_votes_in_its_epoch() -> None:
     member = a_voter(a_leader().durable.copy())
     assert (member.node.role, member.node.epoch, member.node.leader_id) == (Role.RESIGNED, 1, -1)
     end = OffsetAndEpoch(9, 0)
@@ -295,25 +299,25 @@ def test_a_leader_without_a_fetching_majority_resigns() -> None:
     effects = member.step(ev.Tick(now_ms=6_000))
     assert member.node.role is Role.RESIGNED
     assert effects[:2] == [
-        fx.AskEndEpoch(voter_id=voter, epoch=1, successors=(3, 2)) for voter in (2, 3)
+        fx.SendEndEpoch(voter_id=voter, epoch=1, successors=(3, 2)) for voter in (2, 3)
     ]
 
 
 def test_a_leader_announces_itself_to_those_who_do_not_fetch() -> None:
     member = a_leader()
     member.step(fetch(1, 1, by=3, at_ms=1_900, leader=member))
-    assert member.step(ev.Tick(now_ms=2_000)) == [fx.AskBeginEpoch(voter_id=2, epoch=1)]
+    assert member.step(ev.Tick(now_ms=2_000)) == [fx.SendBeginEpoch(voter_id=2, epoch=1)]
 
 
-def test_the_first_successor_stands_at_once_and_the_others_let_it() -> None:
+def test_the_first_successor_starts_its_election_at_once() -> None:
     first, second = a_follower(), a_follower()
-    heard = ev.FetchAnswered(
+    heard = ev.FetchResponseReceived(
         error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0
     )
     for member, place in ((first, 0), (second, 1)):
         member.step(heard)
         successors = (1, 3) if place == 0 else (3, 1)
-        goodbye = ev.EndEpochAsked(
+        goodbye = ev.EndEpochRequestReceived(
             token=5, leader_id=2, leader_epoch=3, successors=successors, now_ms=10
         )
         assert error_of(member.step(goodbye)) is Error.NONE
@@ -323,7 +327,7 @@ def test_the_first_successor_stands_at_once_and_the_others_let_it() -> None:
 
 
 def test_two_leaders_of_one_epoch_are_not_believed() -> None:
-    begin = ev.BeginEpochAsked(token=1, leader_id=3, leader_epoch=3, now_ms=1)
+    begin = ev.BeginEpochRequestReceived(token=1, leader_id=3, leader_epoch=3, now_ms=1)
     assert error_of(a_follower().step(begin)) is Error.INVALID_REQUEST
 
 
@@ -331,9 +335,9 @@ def test_a_leader_that_lost_its_voice_is_found_again_by_a_prospective_voter() ->
     member = a_follower()
     member.step(ev.Tick(now_ms=2_000))
     assert member.node.role is Role.PROSPECTIVE
-    member.step(ev.BeginEpochAsked(token=1, leader_id=2, leader_epoch=3, now_ms=2_001))
+    member.step(ev.BeginEpochRequestReceived(token=1, leader_id=2, leader_epoch=3, now_ms=2_001))
     assert member.node.role is Role.FOLLOWER
-    assert isinstance(member.effects[-2], fx.AskFetch)
+    assert isinstance(member.effects[-2], fx.SendFetch)
 
 
 # -- copies ------------------------------------------------------------------------------------
@@ -343,7 +347,7 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
     member = a_follower()
     member.on_wire[0] = Batch(0, 3, (b"a", b"b"))
     effects = member.step(
-        ev.FetchAnswered(
+        ev.FetchResponseReceived(
             error=Error.NONE,
             leader_id=2,
             leader_epoch=3,
@@ -359,10 +363,10 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
         fx.FlushLog,
     ]
     (ask,) = member.flush()
-    assert ask == fx.AskFetch(leader_id=2, leader_epoch=3, fetch_offset=2, last_fetched_epoch=3)
+    assert ask == fx.SendFetch(leader_id=2, leader_epoch=3, fetch_offset=2, last_fetched_epoch=3)
 
 
-def test_what_an_older_epoch_left_is_committed_only_with_a_record_of_the_own_epoch() -> None:
+def test_records_of_older_epochs_are_committed_only_with_one_of_the_leaders_epoch() -> None:
     """The Raft paper's figure 8.
 
     1. Node 1 led epoch 2, appended at offset 1, and died before it was committed.
@@ -383,11 +387,11 @@ def test_what_an_older_epoch_left_is_committed_only_with_a_record_of_the_own_epo
     assert member.committed == 3
 
 
-def test_a_voter_hears_of_a_commit_at_once_though_there_is_no_new_record() -> None:
+def test_a_voters_fetch_is_answered_when_the_high_watermark_moves() -> None:
     member = a_leader()
     member.step(fetch(1, 1, by=2, leader=member))
     assert member.committed == 1
     parked = fetch(1, 1, by=3, leader=member)
     member.step(parked)
-    (told,) = [each for each in member.answers if isinstance(each, fx.AnswerFetch)][-1:]
+    (told,) = [each for each in member.answers if isinstance(each, fx.RespondToFetch)][-1:]
     assert (told.token, told.high_watermark, told.start, told.end) == (3, 1, 1, 1)

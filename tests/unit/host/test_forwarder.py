@@ -208,8 +208,8 @@ def test_a_deletion_is_sent_again_by_ids_and_answered_by_names() -> None:
         assert (sent.name, sent.topic_id) == (None, TOPIC_ID)
     assert len(others) == 2
     response = cast(Any, answer.value)
-    _, answer = decode_response(DeleteTopicsResponse, response, 5)
-    assert [(each.name, each.error_code) for each in answer.responses] == [("t", 0)]
+    _, decoded = decode_response(DeleteTopicsResponse, response, 5)
+    assert [(each.name, each.error_code) for each in decoded.responses] == [("t", 0)]
 
 
 def test_a_deletion_that_got_through_is_passed_on_as_it_is() -> None:

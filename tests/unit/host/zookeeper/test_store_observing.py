@@ -267,7 +267,7 @@ def test_an_append_ends_on_the_image_on_which_it_was_decided(
     sim.settle()
     store = controller.store
     epoch = store.image.brokers[4].epoch
-    shutting_down = BrokerRegistrationChangeRecord(
+    change = BrokerRegistrationChangeRecord(
         broker_id=4, broker_epoch=epoch, in_controlled_shutdown=1
     )
     on_read = store._on_read
@@ -276,16 +276,16 @@ def test_an_append_ends_on_the_image_on_which_it_was_decided(
     def append_first(*read: Any) -> None:
         """Begin to append in the moment in which what was read has arrived."""
         store._on_read = on_read  # type: ignore[method-assign]
-        answers.append(store.append(Step((shutting_down, NEXT_IDS)), controller.epoch))
+        answers.append(store.append(Step((change, NEXT_IDS)), controller.epoch))
         on_read(*read)
 
     store._on_read = append_first  # type: ignore[assignment]
     sim.wait(session.close())
     sim.settle()
     assert isinstance(answers[0].value, Committed)
-    shutting_down, gone = controller.deltas[-2:]
-    assert shutting_down.image.brokers[4].in_controlled_shutdown
-    assert 4 not in gone.image.brokers
+    changed, removed = controller.deltas[-2:]
+    assert changed.image.brokers[4].in_controlled_shutdown
+    assert 4 not in removed.image.brokers
     check_stored(controller)
 
 

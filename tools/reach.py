@@ -155,10 +155,10 @@ def main(words: list[str] | None = None) -> int:
     first, _, last = options.seeds.partition("..")
     finder = NotingFinder()
     sys.meta_path.insert(0, finder)
-    from ottla.testing.scenarios.runner import Order, play
+    from ottla.testing.scenarios.runner import PlayOptions, play
 
     for seed in range(int(first), int(last or first) + 1):
-        play(seed, Order(zookeeper=options.zookeeper))
+        play(seed, PlayOptions(zookeeper=options.zookeeper))
     show(share(ROOT, finder.notes), ROOT, options.files)
     return 0
 

@@ -1,4 +1,4 @@
-"""Simulated clusters know no clock but their own: they run beside whatever else is tested."""
+"""Simulated clusters have virtual time only: they can run beside other tests."""
 
 from pathlib import Path
 

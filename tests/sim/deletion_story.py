@@ -40,7 +40,7 @@ def _comes_and_goes(story: Story, name: str) -> Dialogue[None]:
         )
         yield from admin.create_anew(spec)
         yield 100 + below(2_000)
-        yield admin.station.refresh()
+        yield admin.client.refresh()
         match below(5):
             case 0:
                 story.run(admin.grow(name, spec.partitions + 1))
@@ -69,8 +69,8 @@ def elect_by_znode(story: Story, name: str) -> Dialogue[None]:
     session = zookeeper.model.opener("a tool")(lambda state: None)
     operation = Create(paths.PREFERRED_ELECTION, encode_preferred_election([(name, 0)]))
     for _each in range(ELECTIONS):
-        asked = yield session.multi((operation,))
-        if isinstance(asked, ZkError) and asked.code is not ZkCode.NODE_EXISTS:
+        created = yield session.multi((operation,))
+        if isinstance(created, ZkError) and created.code is not ZkCode.NODE_EXISTS:
             break  # It gives up where ZooKeeper does not answer.
         yield 2
     yield session.close()

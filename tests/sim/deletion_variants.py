@@ -1,4 +1,4 @@
-"""What `variants` breaks of the deletion of topics: one rule each."""
+"""Variants (see `variants`) that break one rule of topic deletion each."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,16 +24,16 @@ from .replaced import replaced
 
 @contextmanager
 def confirms_what_it_has_not_deleted() -> Iterator[None]:
-    """A broker answers an order to delete as if it had looked for the folders."""
+    """A broker confirms a deletion without looking for the partition directories."""
 
-    def only_say_so(
+    def confirm_only(
         _: LogDirs, wanted: Collection[tuple[Uuid, int]], _topics: Mapping[Uuid, str]
     ) -> Pending[Removed]:
         return completed(dict.fromkeys(wanted))
 
     with (
-        replaced(k05_stop_replica, "remove_replicas", only_say_so),
-        replaced(k1002_delete_replicas, "remove_replicas", only_say_so),
+        replaced(k05_stop_replica, "remove_replicas", confirm_only),
+        replaced(k1002_delete_replicas, "remove_replicas", confirm_only),
     ):
         yield
 
@@ -58,14 +58,14 @@ def counts_orders_as_done() -> Iterator[None]:
 
 @contextmanager
 def keeps_the_bytes() -> Iterator[None]:
-    """A broker renames the folders of deleted replicas, and leaves them there."""
+    """A broker renames the directories of deleted replicas, and never removes them."""
     with replaced(AsyncDelete, "_remove_soon", lambda *_: None):
         yield
 
 
 @contextmanager
 def forgets_who_was_down() -> Iterator[None]:
-    """A replica whose broker is down counts as deleted: its broker would be told on its return."""
+    """A replica whose broker is down counts as deleted before the broker is back."""
     policy = deletion_policy
 
     with (
@@ -77,7 +77,7 @@ def forgets_who_was_down() -> Iterator[None]:
 
 @contextmanager
 def deletes_by_name() -> Iterator[None]:
-    """A broker takes an order for a topic that is gone for one about its successor."""
+    """A broker applies StopReplica for a deleted topic to the next topic of its name."""
 
     def may_stop(self: ZkMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
         return Error.NONE
@@ -91,7 +91,7 @@ def deletes_by_name() -> Iterator[None]:
 
 @contextmanager
 def deletes_successors() -> Iterator[None]:
-    """A broker knows by their names which topics it is to delete replicas of."""
+    """A broker identifies the topics of DeleteReplicas by their names."""
     remove = k1002_delete_replicas._delete
 
     def by_name(broker: Any, request: Any) -> Any:
@@ -110,7 +110,7 @@ def deletes_successors() -> Iterator[None]:
 
 @contextmanager
 def hears_of_the_dead_again() -> Iterator[None]:
-    """A broker takes what arrives late about a topic for news, though it was told that it went."""
+    """A broker accepts late requests about a topic after its deletion."""
     with replaced(zk_metadata, "_remember", lambda *_: None):
         yield
 

@@ -14,7 +14,7 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
 from ottla.base.zookeeper import ANY_VERSION, Check, SetData
 from ottla.broker import (
-    following,
+    follower_rules,
     isr_proposals,
     partition,
     replica_fetcher,
@@ -70,7 +70,7 @@ def stores_its_vote_without_a_sync() -> Iterator[None]:
 
 @contextmanager
 def fetches_metadata_before_it_is_flushed() -> Iterator[None]:
-    """A voter's fetch says that it has what its disk has not."""
+    """A voter's fetch offset covers records that are not durable."""
     with replaced(Flushing, "is_done", property(lambda self: True)):
         yield
 
@@ -113,7 +113,7 @@ def counts_flushes_as_done() -> Iterator[None]:
 
 @contextmanager
 def confirms_before_the_rename_is_durable() -> Iterator[None]:
-    """A deletion is confirmed when the directory has its new name, durable or not."""
+    """A deletion is confirmed when the directory is renamed, durable or not."""
 
     def scanned(self: Any, directory: Any, result: Any) -> None:
         self._ended(directory, result if isinstance(result, OSError) else None)
@@ -183,16 +183,16 @@ def leaves_retired_files_open() -> Iterator[None]:
 @contextmanager
 def forgets_deadlines() -> Iterator[None]:
     """What waits in a purgatory is answered ten times later than it was asked to be."""
-    park = Purgatory.park
+    add = Purgatory.add
 
     def late(self: Purgatory, keys: Any, *, deadline_ms: int, **rest: Any) -> Any:
-        parked = park(self, keys, deadline_ms=deadline_ms, **rest)
-        if parked._timer is not None:
-            parked._timer.cancel()
-            parked._timer = self._timers.at(deadline_ms + 20_000, parked._time_out)
-        return parked
+        operation = add(self, keys, deadline_ms=deadline_ms, **rest)
+        if operation._timer is not None:
+            operation._timer.cancel()
+            operation._timer = self._timers.at(deadline_ms + 20_000, operation._time_out)
+        return operation
 
-    with replaced(Purgatory, "park", late):
+    with replaced(Purgatory, "add", late):
         yield
 
 
@@ -227,7 +227,7 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def ignores_broker_epochs_of_fetches() -> Iterator[None]:
-    """A fetch of a life that is over counts for the present one."""
+    """A fetch of a previous incarnation counts for the current one."""
 
     def epochs(led: Partition) -> dict[int, int]:
         return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
@@ -236,7 +236,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
         return broker is not None and broker.active and broker_epoch is not None
 
     with (
-        replaced(partition, "check_life", lambda broker, broker_epoch: None),
+        replaced(partition, "check_broker_epoch", lambda broker, broker_epoch: None),
         replaced(partition, "may_join", may_join),
         replaced(isr_proposals, "may_join", may_join),
         replaced(isr_proposals, "_epochs", epochs),
@@ -246,7 +246,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
 
 @contextmanager
 def completes_produces_in_a_later_epoch() -> Iterator[None]:
-    """A produce that waits is answered by the high watermark of whoever leads by then."""
+    """A delayed produce completes by the high watermark of a later leader epoch."""
 
     def committed(self: Partition, next_offset: int) -> Error | None:
         if self.gone:
@@ -264,7 +264,7 @@ def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
     """A leader goes on with what it knew of its followers before others led."""
     begin, fetched = Partition._begin_epoch, {}
 
-    def trusting(self: Partition, led: bool) -> None:
+    def trusting(self: Partition, led_previous_epoch: bool) -> None:
         known = fetched.get(id(self), {})
         for node, follower in self.followers.items():
             if follower.log_end_offset < 0 and node in known:
@@ -273,9 +273,9 @@ def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
 
     note_fetch = Partition.note_fetch
 
-    def note(self: Partition, follower: Any, asked: Any, broker_epoch: int) -> bool:
+    def note(self: Partition, follower: Any, requested: Any, broker_epoch: int) -> bool:
         fetched[id(self)] = dict(self.followers)
-        return note_fetch(self, follower, asked, broker_epoch)
+        return note_fetch(self, follower, requested, broker_epoch)
 
     with replaced(Partition, "_begin_epoch", trusting), replaced(Partition, "note_fetch", note):
         yield
@@ -285,10 +285,10 @@ def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
 def cuts_to_another_epochs_end() -> Iterator[None]:
     """A follower cuts to the end of an epoch that it does not know itself (KIP-279)."""
 
-    def common_end(log: Any, epoch: int, end_offset: int) -> int:
+    def truncation_offset(log: Any, epoch: int, end_offset: int) -> int:
         return min(end_offset, log.log_end_offset) if end_offset >= 0 else log.high_watermark
 
-    with replaced(following, "common_end", common_end):
+    with replaced(follower_rules, "truncation_offset", truncation_offset):
         yield
 
 
@@ -347,7 +347,7 @@ def unfences_who_has_not_asked() -> Iterator[None]:
 
 @contextmanager
 def takes_old_partition_epochs() -> Iterator[None]:
-    """AlterPartition is done although the leader has not heard of the last change."""
+    """AlterPartition is accepted although the leader does not have the last change."""
     fault = isr_module._fault
 
     def lax(image: Any, broker_id: int, state: Any, wanted: Any) -> Error:
@@ -361,7 +361,7 @@ def takes_old_partition_epochs() -> Iterator[None]:
 
 @contextmanager
 def hears_heartbeats_of_the_dead() -> Iterator[None]:
-    """A heartbeat of a former incarnation counts for the one that is registered."""
+    """A heartbeat of a previous incarnation counts for the registered one."""
     heartbeat = k63_broker_heartbeat.heartbeat
 
     def lax(image: Any, report: Any, **rest: Any) -> Any:
@@ -413,7 +413,7 @@ def takes_lost_answers_for_done() -> Iterator[None]:
 
 @contextmanager
 def hears_former_controllers() -> Iterator[None]:
-    """A broker does what a controller of an older epoch tells it."""
+    """A broker accepts requests from a controller of an older epoch."""
     check = ZkMetadata.check_sender
 
     def lax(self: ZkMetadata, *, controller_epoch: int, **rest: int) -> Error:

@@ -405,12 +405,12 @@ def lets_consumers_of_followers_read_to_the_end() -> Iterator[None]:
     read = Partition.read
 
     def to_the_end(
-        self: Partition, asked: Any, max_bytes: int, at_least_one: bool, *rest: Any
+        self: Partition, requested: Any, max_bytes: int, at_least_one: bool, *rest: Any
     ) -> Any:
         log = self.log
-        if self.is_leader or log is None or asked.fetch_offset >= log.log_end_offset:
-            return read(self, asked, max_bytes, at_least_one, *rest)
-        return self.read_to_end(asked, max_bytes, at_least_one)
+        if self.is_leader or log is None or requested.fetch_offset >= log.log_end_offset:
+            return read(self, requested, max_bytes, at_least_one, *rest)
+        return self.read_to_end(requested, max_bytes, at_least_one)
 
     with replaced(Partition, "read", to_the_end):
         yield

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.broker import following
+from ottla.broker import follower_rules
 from ottla.broker.partition import Partition
 from ottla.log import cleaner, cleaner_rewrite, maintenance, truncation
 from ottla.log.cleaner_filter import BatchFilter
@@ -149,30 +149,30 @@ def recovers_no_producers() -> Iterator[None]:
 @contextmanager
 def cuts_one_record_more() -> Iterator[None]:
     """A follower cuts its last common record off, too."""
-    common_end = following.common_end
+    truncation_offset = follower_rules.truncation_offset
 
     def shorter(log: PartitionLog, epoch: int, end_offset: int) -> int:
-        return max(log.log_start_offset, common_end(log, epoch, end_offset) - 1)
+        return max(log.log_start_offset, truncation_offset(log, epoch, end_offset) - 1)
 
-    with replaced(following, "common_end", shorter):
+    with replaced(follower_rules, "truncation_offset", shorter):
         yield
 
 
 @contextmanager
 def keeps_the_first_record_that_differs() -> Iterator[None]:
     """A follower keeps one record more than it has in common with its leader."""
-    common_end = following.common_end
+    truncation_offset = follower_rules.truncation_offset
 
     def longer(log: PartitionLog, epoch: int, end_offset: int) -> int:
-        return min(log.log_end_offset, common_end(log, epoch, end_offset) + 1)
+        return min(log.log_end_offset, truncation_offset(log, epoch, end_offset) + 1)
 
-    with replaced(following, "common_end", longer):
+    with replaced(follower_rules, "truncation_offset", longer):
         yield
 
 
 @contextmanager
 def follows_high_watermarks_back() -> Iterator[None]:
-    """A replica takes whatever high watermark it is told, also a lower one."""
+    """A replica takes any high watermark of its leader, also a lower one."""
 
     def follow(self: PartitionLog, offset: int) -> bool:
         offset = min(offset, self.log_end_offset)

@@ -24,7 +24,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ottla.testing.scenarios.report import Report
-from ottla.testing.scenarios.runner import Order, play
+from ottla.testing.scenarios.runner import PlayOptions, play
 
 NOT_CHECKERS = frozenset({"assertion failed", "no progress"})
 """Findings by which a mutant does not count as found: the product's own assertions, and silence."""
@@ -119,7 +119,7 @@ def found_by(report: Report) -> list[str]:
 
 def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]] | None:
     """Return the first seed whose standard history shows the mistake, and by which checkers."""
-    order = Order(zookeeper=mutation.zookeeper)
+    order = PlayOptions(zookeeper=mutation.zookeeper)
     for seed in seeds:
         try:
             with mutation.applied():
@@ -325,7 +325,7 @@ REPLICATION = (
         "knows_followers_of_skipped_epochs",
         "a leader that was followed by another and leads again trusts what it knew of followers",
         (
-            f"{PARTITION}.follow",
+            f"{PARTITION}.apply",
             "self.is_leader and state.leader_epoch == self.leader_epoch + 1",
             "self.is_leader",
         ),
@@ -338,12 +338,12 @@ REPLICATION = (
     mutant(
         "follows_older_metadata",
         "a partition goes back to an older partition epoch",
-        (f"{PARTITION}.follow", "state.partition_epoch < self.partition_epoch", "False"),
+        (f"{PARTITION}.apply", "state.partition_epoch < self.partition_epoch", "False"),
     ),
     mutant(
         "counts_previous_broker_epochs",
         "a fetch of a broker's former life counts",
-        ("broker.followers:check_life", "broker_epoch < broker.epoch", "False"),
+        ("broker.followers:check_broker_epoch", "broker_epoch < broker.epoch", "False"),
     ),
     mutant(
         "reads_past_the_watermark",
@@ -359,15 +359,15 @@ REPLICATION = (
         "a leader that lacks the follower's epoch compares the offset alone (KIP-279)",
         (
             "broker.reading:divergence",
-            "epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset",
-            "end_offset < asked.fetch_offset",
+            "epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset",
+            "end_offset < requested.fetch_offset",
         ),
     ),
     mutant(
         "cuts_by_its_own_epoch_end",
         "a follower cuts where its own epoch ends, not where the leader's does",
         (
-            "broker.following:common_end",
+            "broker.follower_rules:truncation_offset",
             "min(own.end_offset, end_offset, log.log_end_offset)",
             "min(own.end_offset, log.log_end_offset)",
         ),
@@ -375,7 +375,7 @@ REPLICATION = (
     mutant(
         "truncates_to_the_watermark",
         "a follower cuts to its own high watermark when it begins to follow (KIP-101)",
-        ("broker.following:prepare", "log.latest_epoch != NO_EPOCH", "False"),
+        ("broker.follower_rules:prepare", "log.latest_epoch != NO_EPOCH", "False"),
     ),
     mutant(
         "appends_later_epochs",
@@ -420,7 +420,7 @@ ZOOKEEPER = (
         "a broker obeys what was sent to its former registration",
         (
             "broker.zk_metadata:ZkMetadata.check_sender",
-            "NO_EPOCH != broker_epoch < max(self.broker_epoch, self.told_as)",
+            "NO_EPOCH != broker_epoch < max(self.broker_epoch, self.newest_broker_epoch)",
             "False",
         ),
         zookeeper=True,

@@ -44,7 +44,7 @@ class Link:
 
     def __init__(self, sim: Sim, broker_id: int, name: str) -> None:
         self._broker_id = broker_id
-        self._port = sim.client(name)
+        self._port = sim.client_port(name)
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
         return self._port.send(self._broker_id, request, version, timeout_ms)
@@ -54,7 +54,7 @@ class Link:
 
 
 class Ledger:
-    """What is to be confirmed, and by whom; asks for it until it is."""
+    """The replicas to be confirmed, and by which brokers; sends requests until they are."""
 
     def __init__(self, sim: Sim) -> None:
         self.open: set[Replica] = set()
@@ -67,7 +67,7 @@ class Ledger:
             self._link,
             clock=sim.clock,
             timers=sim.timers,
-            on_event=self._hear,
+            on_event=self._on_event,
             request_timeout_ms=3_000,
         )
         self._look()
@@ -105,7 +105,7 @@ class Ledger:
                 ]
             )
 
-    def _hear(self, event: ChannelEvent) -> None:
+    def _on_event(self, event: ChannelEvent) -> None:
         [topic] = event.sent.request.topics
         [number] = topic.partitions
         replica = (event.sent.broker_id, topic.topic_id, number)
@@ -123,14 +123,14 @@ class Ledger:
 
 
 class Changer:
-    """Makes and deletes the topic, one wish at a time, each until the metadata shows it."""
+    """Creates and deletes the topic, one request at a time, each until the metadata shows it."""
 
     def __init__(self, sim: Sim, ledger: Ledger) -> None:
         self.rounds = 0
         self.stopped = False
         self._sim = sim
         self._ledger = ledger
-        self._port = sim.client("changer")
+        self._port = sim.client_port("changer")
         self._known: dict[Uuid, set[Replica]] = {}
         after(sim, 1_000, self._step)
 
@@ -181,10 +181,10 @@ def create(name: str) -> create_wire.CreateTopicsRequest:
 def is_whole(sim: Sim) -> bool:
     """Tell whether every broker serves, and is in sync with all that it should hold."""
     brokers = [node.id for node in sim.nodes.values() if node.is_broker]
-    return all(sim.is_whole(node_id, since_life=0) for node_id in brokers)
+    return all(sim.is_whole(node_id, since_incarnation=0) for node_id in brokers)
 
 
-def folders(sim: Sim) -> list[tuple[Replica, PartitionDirKind]]:
+def partition_dirs(sim: Sim) -> list[tuple[Replica, PartitionDirKind]]:
     """Return all replicas that any broker's disk holds."""
     return [
         ((node.id, folder.topic_id, folder.partition), folder.kind)
@@ -216,7 +216,7 @@ def play(seed: int) -> tuple[Sim, Ledger]:
             for each in partition.replicas
         }
         assert wanted <= {
-            replica for replica, kind in folders(sim) if kind is PartitionDirKind.LIVE
+            replica for replica, kind in partition_dirs(sim) if kind is PartitionDirKind.LIVE
         }
         for node in sim.nodes.values():
             node.crash(lose_unflushed=True)
@@ -225,7 +225,9 @@ def play(seed: int) -> tuple[Sim, Ledger]:
 
 def came_back(sim: Sim, ledger: Ledger) -> set[Replica]:
     """Return the replicas that were confirmed as deleted, and that a start would find."""
-    found = {replica for replica, kind in folders(sim) if kind is not PartitionDirKind.DELETE}
+    found = {
+        replica for replica, kind in partition_dirs(sim) if kind is not PartitionDirKind.DELETE
+    }
     return found & ledger.confirmed
 
 
@@ -256,9 +258,9 @@ def play_absence(*, power_fails: bool) -> tuple[Sim, Ledger]:
         changer.stopped = True
         sim.run_until(lambda: changer.rounds == 1, limit_ms=30_000)
         sim.run(ms=5_000)
-        # Whoever is there has confirmed, and nobody has for the one that is not.
+        # The running brokers have confirmed, the one that is down has not.
         assert ledger.open == {(away.id, topic.id, number) for number in range(PARTITIONS)}
-        assert ledger.open <= {replica for replica, _ in folders(sim)}
+        assert ledger.open <= {replica for replica, _ in partition_dirs(sim)}
         away.restart()
         sim.run_until(lambda: not ledger.open, limit_ms=30_000)
         away.crash(lose_unflushed=power_fails)
@@ -269,7 +271,7 @@ def test_a_broker_that_was_away_confirms_when_it_returns() -> None:
     assert came_back(*play_absence(power_fails=True)) == set()
 
 
-def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_confirms_without_deleting_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows nothing of the ledger at its start, sets aside what it should delete, and then
     confirms what it does not host."""
 
@@ -283,5 +285,5 @@ def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(node_dirs, "verdict_on", without_ledger)
     monkeypatch.setattr(k1002_delete_replicas, "remove_replicas", only_say_so)
-    # With the power the folders might go by themselves: they are empty and were never flushed.
+    # A power loss might remove the directories: they are empty and were never flushed.
     assert came_back(*play_absence(power_fails=False)) != set()

@@ -42,7 +42,7 @@ WRITES = {19, 20, 37}
 
 
 class Cluster:
-    """Three brokers and a topic, in calm; `ruler` is the active controller."""
+    """Three brokers and a topic, in calm; `controller` is the active controller."""
 
     def __init__(self, *, zookeeper: bool) -> None:
         self.zookeeper = zookeeper
@@ -53,19 +53,21 @@ class Cluster:
         )
         self.until(lambda: all(node.serves for node in sim.nodes.values()))
         self.until(lambda: len(sim.image.broker_ids()) == 3)
-        self.ruler = controller_of(sim)
+        self.controller = controller_of(sim)
         topic = create_wire.CreatableTopic(
             name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()
         )
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
-        made = sim.client("maker").send(self.others()[0].id, request, 7, 10_000)
+        made = sim.client_port("maker").send(self.others()[0].id, request, 7, 10_000)
         self.until(lambda: made.done)
         assert made.value.topics[0].error_code == 0
         sim.run(2_000)
 
     def others(self) -> list[SimNode]:
         """Return the brokers that are not the controller."""
-        return [node for node in self.sim.nodes.values() if node.is_broker and node != self.ruler]
+        return [
+            node for node in self.sim.nodes.values() if node.is_broker and node != self.controller
+        ]
 
     def until(self, holds: Callable[[], bool]) -> None:
         self.sim.run_until(holds, limit_ms=60_000)
@@ -76,7 +78,7 @@ class Cluster:
             self.sim.zookeeper.model.down(silently=True)
         else:
             for node in self.sim.nodes.values():
-                if not node.is_broker and node != self.ruler:
+                if not node.is_broker and node != self.controller:
                     node.pause()
 
     def keys(self, to: SimNode) -> list[int]:
@@ -95,7 +97,7 @@ class Cluster:
         began_ms = self.sim.now_ms
 
         def ask(key: int) -> None:
-            sent = self.sim.client(f"client {key}").send(
+            sent = self.sim.client_port(f"client {key}").send(
                 to.id, REQUESTS[key], version_of(key), 120_000
             )
             sent.then(lambda reply: answers.update({key: (self.sim.now_ms - began_ms, reply)}))
@@ -134,8 +136,8 @@ def check(answers: dict[int, tuple[int, Any]], *, forwarded: bool) -> None:
 def test_a_controller_that_cannot_write_answers_within_the_limit(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
     cluster.stop_writes()
-    keys = cluster.keys(cluster.ruler)
-    answers = cluster.ask_all(cluster.ruler, keys)
+    keys = cluster.keys(cluster.controller)
+    answers = cluster.ask_all(cluster.controller, keys)
     check(answers, forwarded=False)
 
 
@@ -153,7 +155,7 @@ def test_and_so_do_brokers_that_pass_requests_on(zookeeper: bool) -> None:
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_and_so_do_brokers_whose_controller_is_frozen(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
-    cluster.ruler.pause()
+    cluster.controller.pause()
     broker = cluster.others()[0]
     keys = [key for key in cluster.keys(broker) if CLIENTS & load_apis()[key].api.listeners]
     answers = cluster.ask_all(broker, keys)

@@ -1,7 +1,7 @@
-"""Nodes crash all the time, half of them in the midst of a disk operation; some lose power.
+"""Nodes crash all the time, half of them during a disk operation; some lose power.
 
 Method: a written topic whose segments and metadata snapshots are young, under crashes far more
-frequent than a seed draws elsewhere. The checkers judge what clients were told; at the end all
+frequent than a seed draws elsewhere. The checkers judge the clients' results; at the end all
 replicas are equal. That the story finds something out is shown by taking a rule away.
 """
 

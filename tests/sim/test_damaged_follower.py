@@ -1,7 +1,7 @@
 """A former leader's log is damaged where it is to be cut to agree with the new leader's.
 
-Method: a simulated cluster, in both modes. The leader appends what nobody copies, hangs until
-another one leads, and finds damage on its disk when it goes on. It asked the same for ever.
+Method: a simulated cluster, in both modes. The leader appends what no follower fetches, hangs until
+another one leads, and finds damage on its disk when it goes on. It once retried for ever.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ class Cluster:
 
     def __init__(self, *others: int, zookeeper: bool) -> None:
         self.sim = Sim(1, zookeeper=zookeeper, config={"min.insync.replicas": "2"})
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         self.nodes: Any = self.sim.nodes
         self.until(lambda: all(node.serves for node in self.nodes.values()))
         self.until(lambda: len(self.sim.image.brokers) == 3)
@@ -61,8 +61,8 @@ class Cluster:
             request = produce_wire.ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=(topic,))
             answer = self.port.send(node, request, 9, 8_000)
             self.until(lambda answer=answer: answer.done)
-            told = answer.value.responses[0].partition_responses[0]
-            assert told.error_code == Error.NONE
+            result = answer.value.responses[0].partition_responses[0]
+            assert result.error_code == Error.NONE
 
     def part_ways(self) -> None:
         """Let the leader have three records more than anybody, damage it, and elect another."""
@@ -75,8 +75,8 @@ class Cluster:
         self.until(lambda: self.state.leader in OTHERS)
         sim.net.cut.clear()
         self.produce_anew()
-        [folder] = node.config.log_dirs
-        path = f"{folder}/t-0/{0:020d}.log"
+        [log_dir] = node.config.log_dirs
+        path = f"{log_dir}/t-0/{0:020d}.log"
         for position, header in list(iter_headers(node.disk.read_bytes(path))):
             if header.base_offset >= COMMITTED - 2:
                 node.disk.corrupt(path, position + LENGTH_AT, b"\xff\xff\xff\xff")

@@ -62,8 +62,8 @@ def a_topic_is_deleted(plan: CrashPlan, story: Story) -> Dialogue[None]:
     yield from story.create(DOOMED)
     story.produce(DOOMED, interval_ms=200, steady=False)
     yield 1_500
-    yield admin.station.refresh()
-    Crash(story.sim, plan, admin.station.ids[DOOMED.name])
+    yield admin.client.refresh()
+    Crash(story.sim, plan, admin.client.ids[DOOMED.name])
     yield from admin.delete(DOOMED.name)
     yield from admin.create_anew(ANEW)
 

@@ -2,7 +2,7 @@
 receipt that is true.
 
 Method: the story of `deletion_story` under every fault that a seed draws, in both modes. The
-checkers judge it; at the end no deletion is left, nor a folder of what was deleted.
+checkers judge it; at the end no deletion is left, nor a directory of a deleted replica.
 """
 
 from dataclasses import replace
@@ -48,22 +48,22 @@ def a_broker_sleeps(story: Story) -> Dialogue[None]:
     state = sim.image.topics.by_name(spec.name)
     assert state is not None
     replicas = state.partitions[0].replicas
-    ruler = -1 if sim.zookeeper is None else sim.zookeeper.ruler
-    sleeper = next(each for each in replicas if each != ruler)
+    controller = -1 if sim.zookeeper is None else sim.zookeeper.controller_id
+    sleeper = next(each for each in replicas if each != controller)
     other = next(each for each in story.broker_ids if each not in replicas)
     sim.nodes[sleeper].pause()
     yield 6_000
     target = tuple(other if each == sleeper else each for each in replicas)
     yield from admin.reassign(spec.name, 0, target)
     yield 3_000
-    yield admin.station.refresh()
+    yield admin.client.refresh()
     yield from admin.delete(spec.name)
     yield from admin.create_anew(replace(spec, replication_factor=4))
     sim.nodes[sleeper].resume()
 
 
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
-def test_a_replica_that_nobody_waits_for_goes_all_the_same(zookeeper: bool) -> None:
+def test_a_replica_without_a_ledger_row_is_still_deleted(zookeeper: bool) -> None:
     """The ledger has no row for it: its broker finds out for itself, and hosts the new topic."""
     scenario = replace(
         SCENARIO,
@@ -88,19 +88,19 @@ def test_a_replica_that_nobody_waits_for_goes_all_the_same(zookeeper: bool) -> N
 HALTED = tuple(TopicSpec(name=f"halted-{number}", partitions=1) for number in range(12))
 WRITES = 20
 """Decisions that are asked for beside each deletion: they are written one after another, and the
-controller hears of an election while the deletion waits for its turn."""
+controller gets the event of an election while the deletion is queued."""
 
 
-def elections_while_deleting(heard: list[DeletionSet], story: Story) -> Dialogue[None]:
+def elections_while_deleting(observed: list[DeletionSet], story: Story) -> Dialogue[None]:
     """The controller has much to write; a tool asks for elections of topics that are to go."""
     admin = story.admin
-    story.sim.observe(lambda each: heard.append(each) if isinstance(each, DeletionSet) else None)
+    story.sim.observe(lambda each: observed.append(each) if isinstance(each, DeletionSet) else None)
     yield from story.create(STEADY)
     story.produce(STEADY, interval_ms=200)
     for spec in HALTED:
         yield from admin.create(spec)
     yield 1_000
-    yield admin.station.refresh()
+    yield admin.client.refresh()
     for place, spec in enumerate(HALTED):
         for number in range(WRITES):
             retention_ms = str(3_600_000 + place * WRITES + number)
@@ -117,10 +117,10 @@ ZOOKEEPER_REACHED = ("deletion-halted-by-preferred-election", "deletion-finished
 
 def test_a_deletion_waits_for_the_elections_that_a_tool_asks_for() -> None:
     """And for no longer: it begins once they were tried, and comes to its end."""
-    heard: list[DeletionSet] = []
+    observed: list[DeletionSet] = []
     scenario = replace(
         SCENARIO,
-        story=partial(elections_while_deleting, heard),
+        story=partial(elections_while_deleting, observed),
         zookeeper=True,
         faults=Faults.NONE,
         seconds=20,
@@ -131,7 +131,7 @@ def test_a_deletion_waits_for_the_elections_that_a_tool_asks_for() -> None:
     assert [name for name in ZOOKEEPER_REACHED if not report.marks[name]] == []
     assert report.marks["deletion-finished"] == len(HALTED)
     halted = [
-        each.after for each in heard if each.after and each.after.halted is not HaltReason.NONE
+        each.after for each in observed if each.after and each.after.halted is not HaltReason.NONE
     ]
     assert {each.halted for each in halted} == {HaltReason.PREFERRED_ELECTION}
     assert not any(each.has_begun for each in halted), "what has begun is not halted any more"

@@ -1,9 +1,9 @@
-"""A leader comes back with empty folders while its former session lives: no replica loses a record.
+"""A leader comes back with empty disks while its previous session lives: no record is lost.
 
 Method: a simulated cluster over ZooKeeper, one partition that lies on three brokers, records that
-are acknowledged by all of them. What a controller still says to the former life finds the new one
-up, which must not take it for its own: it would lead by an empty log, and its followers would cut
-theirs to that.
+are acknowledged by all of them. Requests of a controller to the previous incarnation reach the new
+one, which must reject them: it would lead with an empty log, and its followers would truncate
+theirs.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ RECORDS = 30
 
 
 class Cluster:
-    """Four brokers; `leader` leads the partition, `ruler` is the controller and has none of it."""
+    """Four brokers; `leader` leads the partition, `controller` has no replica of it."""
 
     def __init__(self, seed: int) -> None:
         config = {"zookeeper.session.timeout.ms": str(SESSION_MS), "min.insync.replicas": "2"}
         self.sim = sim = Sim(seed, brokers=4, zookeeper=True, config=config)
-        self.port = sim.client("somebody")
+        self.port = sim.client_port("somebody")
         self.nodes = sim.nodes
         self.until(
             lambda: all(node.serves for node in self.nodes.values()) and len(sim.image.brokers) == 4
         )
-        self.ruler = controller_of(sim)
-        self.replicas = tuple(each for each in sorted(self.nodes) if each != self.ruler.id)
+        self.controller = controller_of(sim)
+        self.replicas = tuple(each for each in sorted(self.nodes) if each != self.controller.id)
         self.leader = self.nodes[self.replicas[0]]
         self.create()
         for number in range(RECORDS):
@@ -57,7 +57,7 @@ class Cluster:
             name="t", num_partitions=-1, replication_factor=-1, assignments=(placed,), configs=()
         )
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=3_000)
-        self.ask(self.ruler.id, request, 5)
+        self.ask(self.controller.id, request, 5)
         self.until(lambda: "t" in self.sim.image.topics)
         self.until(lambda: self.partition().leader == self.leader.id)
         self.sim.run(2_000)
@@ -111,14 +111,16 @@ class Cluster:
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
 @pytest.mark.parametrize("pause_ms", [0, 2_000])
-def test_the_next_controller_still_counts_on_the_former_life(seed: int, pause_ms: int) -> None:
+def test_the_next_controller_still_counts_on_the_previous_incarnation(
+    seed: int, pause_ms: int
+) -> None:
     """It is elected while the session lives; it may sleep when the broker registers anew."""
     cluster = Cluster(seed)
     sim, former = cluster.sim, cluster.registered()
-    cluster.ruler.crash(lose_unflushed=False)
+    cluster.controller.crash(lose_unflushed=False)
     sim.run(SESSION_MS - 3_000)
     cluster.come_back_empty()
-    cluster.until(lambda: controller_of(sim).id != cluster.ruler.id)
+    cluster.until(lambda: controller_of(sim).id != cluster.controller.id)
     cluster.until(lambda: cluster.registered() != former)
     if pause_ms:
         successor = controller_of(sim)
@@ -126,19 +128,19 @@ def test_the_next_controller_still_counts_on_the_former_life(seed: int, pause_ms
         sim.run(pause_ms)
         successor.resume()
     sim.run(10_000)
-    cluster.ruler.restart()
+    cluster.controller.restart()
     cluster.check()
 
 
 @pytest.mark.parametrize("seed", [1, 8])
-def test_the_controller_tells_the_former_life_of_a_change(seed: int) -> None:
+def test_the_controller_sends_a_change_to_the_previous_incarnation(seed: int) -> None:
     cluster = Cluster(seed)
     cluster.come_back_empty()
     cluster.sim.run(1_500)
-    wider = (*cluster.replicas, cluster.ruler.id)
+    wider = (*cluster.replicas, cluster.controller.id)
     moved = reassign_wire.ReassignablePartition(partition_index=0, replicas=wider)
     topic = reassign_wire.ReassignableTopic(name="t", partitions=(moved,))
     request = reassign_wire.AlterPartitionReassignmentsRequest(topics=(topic,))
-    assert cluster.ask(cluster.ruler.id, request, 0).error_code == 0
+    assert cluster.ask(cluster.controller.id, request, 0).error_code == 0
     cluster.sim.run(10_000)
     cluster.check()

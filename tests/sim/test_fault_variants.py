@@ -8,7 +8,7 @@ some of those are played that few seeds have shown (see `drawn`).
 
 import pytest
 
-from ottla.testing.scenarios.runner import Order, play
+from ottla.testing.scenarios.runner import PlayOptions, play
 
 from ..drawn import SIM_VARIANTS, drawn, plays_all
 from .fault_variants import BY_PROMISE, FAULT_VARIANTS, SEEDS_MAX, FaultVariant
@@ -37,7 +37,7 @@ def test_there_still_is_what_a_variant_breaks(
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
 def test_a_subtle_fault_is_found_out(variant: FaultVariant) -> None:
-    order = Order(zookeeper=variant.zookeeper)
+    order = PlayOptions(zookeeper=variant.zookeeper)
     for seed in range(1, SEEDS_MAX + 1):
         with variant.breaks():
             report = play(seed, order)

@@ -1,4 +1,4 @@
-"""A topic that nobody uses goes by itself, and one that is written to all the time stays.
+"""An idle topic is deleted by itself, and one that is written to all the time is kept.
 
 Method: the product's own brokers and controllers in virtual time, in both modes. Without faults
 the idle one goes; under every fault that a seed draws, clocks that jump among them, the used one

@@ -5,7 +5,7 @@ Method: as `test_fault_variants`, with the variants of `log_variants`.
 
 import pytest
 
-from ottla.testing.scenarios.runner import Order, play
+from ottla.testing.scenarios.runner import PlayOptions, play
 
 from ..drawn import SIM_VARIANTS, drawn, plays_all
 from .fault_variants import BY_PROMISE, SEEDS_MAX
@@ -21,7 +21,7 @@ PLAYED = drawn(LOG_VARIANTS if plays_all(SIM_VARIANTS) else SHOWN, 3, SIM_VARIAN
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
 def test_a_subtle_fault_of_a_log_is_found_out(variant: LogVariant) -> None:
-    order = Order(zookeeper=variant.zookeeper)
+    order = PlayOptions(zookeeper=variant.zookeeper)
     for seed in range(1, SEEDS_MAX + 1):
         with variant.breaks():
             report = play(seed, order)

@@ -25,7 +25,7 @@ def test_what_the_lost_controller_deleted_is_answered_as_deleted(
 ) -> None:
     monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 2)
     sim = Sim(1)
-    port = sim.client("somebody")
+    port = sim.client_port("somebody")
     nodes = sim.nodes.values()
     sim.run_until(
         lambda: len(sim.image.brokers) == 3 and all(node.serves for node in nodes), limit_ms=30_000
@@ -48,7 +48,7 @@ def test_what_the_lost_controller_deleted_is_answered_as_deleted(
     getattr(controller_of(sim), loss)()
     sim.run_until(lambda: answer.done, limit_ms=60_000)
 
-    told = {each.name: Error(each.error_code) for each in answer.value.responses}
-    assert told == dict.fromkeys(NAMES, Error.NONE)
+    error_codes = {each.name: Error(each.error_code) for each in answer.value.responses}
+    assert error_codes == dict.fromkeys(NAMES, Error.NONE)
     assert len(sim.image.topics) == 0
     assert {each.name for each in sim.image.deletions} == set(NAMES)

@@ -33,7 +33,7 @@ class Story:
         self.controller = controller_of(sim).id
         brokers = [each for each in sorted(sim.image.brokers) if each != self.controller]
         self.cut_off, self.other = brokers[:2]
-        self._clients = sim.client("one"), sim.client("another")
+        self._clients = sim.client_port("one"), sim.client_port("another")
 
     @property
     def topic_id(self) -> Uuid | None:
@@ -63,7 +63,7 @@ class Story:
         net.cut |= ways
         for pipe in list(net.pipes.values()):
             link = pipe.link
-            if link is not None and (link.place, pipe.door.place) in ways:
+            if link is not None and (link.place, pipe.listener.place) in ways:
                 pipe.break_off()
 
     def mend(self, answer: Any) -> Any:
@@ -121,7 +121,7 @@ def test_one_deletion_by_name_deletes_one_topic() -> None:
     assert [each.topic_id for each in story.sim.image.deletions] == [first]
 
 
-def test_a_deletion_whose_answer_was_lost_is_told_that_it_is_done() -> None:
+def test_a_deletion_whose_response_was_lost_is_answered_as_done() -> None:
     story = Story()
     story.ask(creation(), 5)
     story.sim.run(500)
@@ -134,7 +134,7 @@ def test_a_deletion_whose_answer_was_lost_is_told_that_it_is_done() -> None:
 
 
 def test_a_creation_does_not_bring_back_what_was_deleted() -> None:
-    """A deletion was acknowledged, and nobody asked for the topic after that."""
+    """A deletion was acknowledged, and no creation was requested after that."""
     story = Story()
     answer = story.lose(creation(), 5)
     story.sim.run_until(lambda: story.topic_id is not None, limit_ms=5_000)
@@ -171,7 +171,7 @@ def test_a_growth_does_not_change_the_next_topic_of_its_name() -> None:
 
 
 def test_nothing_is_deleted_after_the_requests_own_time() -> None:
-    """Its client was told that its time is over, and may have decided to keep the topic."""
+    """Its client got REQUEST_TIMED_OUT, and may have decided to keep the topic."""
     story = Story()
     story.ask(creation(), 5)
     story.sim.run(500)

@@ -2,7 +2,7 @@
 
 Method: a story that every few hundred milliseconds gives a partition of a written topic other
 replicas, more or fewer, or cancels its move; under faults of every kind that the seed draws. The
-checkers judge what clients were told; at the end no move is under way and all replicas are equal.
+checkers judge the clients' results; at the end no move is under way and all replicas are equal.
 """
 
 from dataclasses import replace

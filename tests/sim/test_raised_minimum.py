@@ -28,7 +28,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.sim = Sim(1, config=CONFIG)
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         self.sim.run_until(
             lambda: len(self.sim.image.brokers) == 3 and all(n.serves for n in self.nodes.values()),
             limit_ms=60_000,
@@ -98,7 +98,7 @@ def test_nothing_is_acknowledged_by_the_smaller_set_and_the_former_minimum() -> 
     def arrives(pipe: Pipe, frame: bytes) -> None:
         """Lose what the leader asks a controller for: its metadata."""
         key = int.from_bytes(frame[4:6], "big")
-        if pipe.source == LEADER and pipe.door.place not in (OTHER, FOLLOWER) and key == FETCH:
+        if pipe.source == LEADER and pipe.listener.place not in (OTHER, FOLLOWER) and key == FETCH:
             lost.append(sim.now_ms)
         else:
             arrived(pipe, frame)

@@ -1,6 +1,6 @@
-"""A seed tells the same history again: in another process, under another hash seed of Python.
+"""A seed replays the same history: in another process, under another hash seed of Python.
 
-Method: the command itself, twice; the digest sums up every frame and all that clients were told.
+Method: the command itself, twice; the digest covers every frame and the clients' results.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 
-def told(seed: int, hash_seed: str) -> dict[str, Any]:
+def played(seed: int, hash_seed: str) -> dict[str, Any]:
     ran = subprocess.run(
         [
             sys.executable,
@@ -35,11 +35,11 @@ def told(seed: int, hash_seed: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", [2, 9])
-def test_a_seed_tells_the_same_history_again(seed: int) -> None:
-    first = told(seed, "1")
-    assert first == told(seed, "2")
+def test_a_seed_replays_the_same_history(seed: int) -> None:
+    first = played(seed, "1")
+    assert first == played(seed, "2")
     assert first["acknowledged"] > 50
 
 
-def test_another_seed_tells_another_history() -> None:
-    assert told(2, "1")["digest"] != told(3, "1")["digest"]
+def test_another_seed_plays_another_history() -> None:
+    assert played(2, "1")["digest"] != played(3, "1")["digest"]

@@ -1,8 +1,8 @@
-"""A leader that starts again is not read before it is told who leads.
+"""A restarted leader serves no fetches before it has received LeaderAndIsr.
 
 Method: a simulated cluster over ZooKeeper, one partition with three replicas, and a controller
 that has none of them. ZooKeeper's answers to the controller are held from the election on that the
-restart asks for, so that nobody hears of it. High watermarks are checkpointed so rarely that the
+restart causes, so that no broker learns of it. High watermarks are checkpointed so rarely that the
 restart puts the leader's back to 0, while a consumer of its epoch asks it on.
 """
 
@@ -35,7 +35,7 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         self.sim = sim = Sim(seed, brokers=4, zookeeper=True, config=CONFIG)
-        self.port = sim.client("somebody")
+        self.port = sim.client_port("somebody")
         self.until(
             lambda: all(node.serves for node in sim.nodes.values()) and len(sim.image.brokers) == 4
         )
@@ -101,9 +101,9 @@ class Cluster:
         return answer
 
     def restart_without_election(self, epoch: int) -> None:
-        """Restart the leader; let it learn that nobody leads in `epoch`, and nothing more.
+        """Restart the leader; it learns that there is no leader in `epoch`, and nothing more.
 
-        The election is written; the controller does not hear that it is, and tells nobody.
+        The election is written; the controller does not get the response, and sends no requests.
         """
         assert self.sim.zookeeper is not None
         model, controller = self.sim.zookeeper.model, self.controller.id
@@ -111,7 +111,7 @@ class Cluster:
         def written(transaction: Written) -> None:
             if any(each.path == paths.state("t", 0) for each in transaction.operations):
                 # Not within the transaction, and before its answer can have arrived.
-                self.sim.world.after(0, lambda: model.hold_answers(controller))
+                self.sim.scheduler.after(0, lambda: model.hold_answers(controller))
 
         model.observe(written)
         self.leader.crash(lose_unflushed=False)
@@ -137,8 +137,8 @@ def test_its_consumers_do_not_see_the_high_watermark_fall(seed: int) -> None:
 
     cluster.restart_without_election(epoch)
     for offset in (0, RECORDS):
-        asked = cluster.fetch(leader, epoch=epoch, offset=offset)
-        assert asked.error_code == Error.NOT_LEADER_OR_FOLLOWER
+        fetched = cluster.fetch(leader, epoch=epoch, offset=offset)
+        assert fetched.error_code == Error.NOT_LEADER_OR_FOLLOWER
     replica = cluster.found(leader)
     assert replica is not None
     assert (replica.leader, replica.leader_epoch) == (-1, epoch), "an election came between"

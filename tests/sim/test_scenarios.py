@@ -36,7 +36,7 @@ def test_the_example_keeps_its_promises(tmp_path: Path, capsys: pytest.CaptureFi
     assert report["leader_changes"] >= 3
 
 
-def test_a_story_may_break_promises_and_is_told_so(
+def test_a_story_that_breaks_promises_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everybody = (
@@ -48,6 +48,6 @@ def test_a_story_may_break_promises_and_is_told_so(
     copies = ('"min.insync.replicas": "2"', '"min.insync.replicas": "1"')
     file = example(tmp_path, everybody, copies)
     assert main(["sim", "--seed", "1", "--scenario", file]) == 1
-    told = capsys.readouterr().out
-    assert "violation: acknowledged write lost" in told
-    assert f"replay    ottla sim --seed 1 --scenario {file}" in told
+    output = capsys.readouterr().out
+    assert "violation: acknowledged write lost" in output
+    assert f"replay    ottla sim --seed 1 --scenario {file}" in output

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing.scenarios.runner import Order, play_all
+from ottla.testing.scenarios.runner import PlayOptions, play_all
 from ottla.testing.scenarios.summary import Summary
 
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "48"))
@@ -74,14 +74,16 @@ def known_bad_seeds(kind: str = "sim") -> list[int]:
 def test_no_history_breaks_a_promise() -> None:
     summary = Summary()
     failures: list[str] = []
-    for report in play_all((*known_bad_seeds(), *range(1, SEEDS + 1)), Order(), workers=WORKERS):
+    for report in play_all(
+        (*known_bad_seeds(), *range(1, SEEDS + 1)), PlayOptions(), workers=WORKERS
+    ):
         summary.add(report)
         if not report.is_kept:
             failures += report.lines(full=True)
     print("\n".join(summary.lines()))
     assert not failures, "\n".join(failures)
     # Else the histories proved nothing.
-    assert len(summary.counted) >= SEEDS * 5 // 6, summary.doubtful
+    assert len(summary.counted) >= SEEDS * 5 // 6, summary.inconclusive
     assert summary.median("leader_changes") >= 5
     if SEEDS >= 48:
         assert all(summary.groups[name] > SEEDS for name in GROUP_FIGURES), summary.groups
@@ -93,14 +95,14 @@ def test_no_history_over_zookeeper_breaks_a_promise() -> None:
     summary = Summary()
     failures: list[str] = []
     seeds = (*known_bad_seeds("zookeeper"), *range(1, ZOOKEEPER_SEEDS + 1))
-    for report in play_all(seeds, Order(zookeeper=True), workers=WORKERS):
+    for report in play_all(seeds, PlayOptions(zookeeper=True), workers=WORKERS):
         summary.add(report)
         if not report.is_kept:
             failures += report.lines(full=True)
     print("\n".join(summary.lines()))
     assert not failures, "\n".join(failures)
     # Else the histories proved nothing.
-    assert len(summary.counted) >= len(seeds) * 3 // 4, summary.doubtful
+    assert len(summary.counted) >= len(seeds) * 3 // 4, summary.inconclusive
     assert summary.median("leader_changes") >= 5
     assert summary.median("controller_changes") >= 1
     assert [name for name in ZOOKEEPER_REACHED if not summary.marks[name]] == []

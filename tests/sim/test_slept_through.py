@@ -23,11 +23,11 @@ class Cluster:
     def __init__(self) -> None:
         config = {"zookeeper.session.timeout.ms": str(SESSION_MS)}
         self.sim = Sim(1, combined=True, zookeeper=True, config=config)
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         nodes = self.sim.nodes.values()
         self.until(lambda: all(node.serves for node in nodes) and len(self.sim.image.brokers) == 3)
-        ruler = controller_of(self.sim).id
-        self.sleeper, *_ = [node for node in nodes if node.id != ruler]
+        controller = controller_of(self.sim).id
+        self.sleeper, *_ = [node for node in nodes if node.id != controller]
         self.others = tuple(sorted(node.id for node in nodes if node is not self.sleeper))
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -61,25 +61,25 @@ class Cluster:
         self.ask(delete_wire.DeleteTopicsRequest(topic_names=("t",), timeout_ms=3_000), 5)
         self.until(lambda: "t" not in self.sim.image.topics)
 
-    def known_to_the_sleeper(self) -> Uuid | None:
+    def topic_id_at_sleeper(self) -> Uuid | None:
         broker = self.sleeper.broker
         assert broker is not None
         return broker.image.topics.id_of("t")
 
 
 def test_it_finds_the_next_topic_of_the_name() -> None:
-    """It refuses that, lets the old one go, and must be told once more."""
+    """It rejects that, deletes the old replica, and must get LeaderAndIsr again."""
     cluster = Cluster()
     old_id = cluster.create(cluster.sleeper.id, cluster.others[0])
-    cluster.until(lambda: cluster.known_to_the_sleeper() == old_id)
+    cluster.until(lambda: cluster.topic_id_at_sleeper() == old_id)
     cluster.sleeper.pause()
     cluster.until(lambda: len(cluster.sim.image.brokers) == 2)
     cluster.move(*cluster.others)
     cluster.delete()
     new_id = cluster.create(*cluster.others)
-    assert cluster.known_to_the_sleeper() == old_id
+    assert cluster.topic_id_at_sleeper() == old_id
     cluster.sleeper.resume()
-    cluster.until(lambda: cluster.known_to_the_sleeper() == new_id)
+    cluster.until(lambda: cluster.topic_id_at_sleeper() == new_id)
     broker = cluster.sleeper.broker
     assert broker is not None
     assert broker.log_dirs.get("t", 0) is None
@@ -89,10 +89,10 @@ def test_it_finds_the_next_topic_of_the_name() -> None:
 def test_a_topic_that_it_held_nothing_of_is_let_go() -> None:
     cluster = Cluster()
     old_id = cluster.create(*cluster.others)
-    cluster.until(lambda: cluster.known_to_the_sleeper() == old_id)
+    cluster.until(lambda: cluster.topic_id_at_sleeper() == old_id)
     cluster.sleeper.pause()
     cluster.until(lambda: len(cluster.sim.image.brokers) == 2)
     cluster.delete()
     cluster.sleeper.resume()
-    cluster.until(lambda: cluster.known_to_the_sleeper() is None)
+    cluster.until(lambda: cluster.topic_id_at_sleeper() is None)
     assert cluster.sim.problems == []

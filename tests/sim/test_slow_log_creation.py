@@ -10,7 +10,7 @@ from ottla.base.pending import Pending, completed
 from ottla.broker import replica_manager
 from ottla.host.log_creation import LogCreation
 from ottla.metadata.delta import ClusterDelta
-from ottla.testing.scenarios.runner import Order, play
+from ottla.testing.scenarios.runner import PlayOptions, play
 
 LOG_MS = 100
 
@@ -52,6 +52,6 @@ def test_a_history_in_which_logs_are_created_slowly_is_true(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(monkeypatch)
-    report = play(seed, Order())
+    report = play(seed, PlayOptions())
     assert report.judgement.violations == ()
     assert slow.prepared > 10

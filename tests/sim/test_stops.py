@@ -1,7 +1,7 @@
 """A stop in order ends soon, also where no controller can let a broker go, and it is a clean one.
 
 Method: simulated clusters without other faults. ZooKeeper, or most of the quorum, is gone or frozen
-when nodes are told to stop, one or all at once. What the stop writes is looked for on the disk.
+when nodes are stopped, one or all at once. What the stop writes is looked for on the disk.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,16 +38,16 @@ def until(sim: Sim, holds: Callable[[], bool]) -> None:
 
 def check_stops(sim: Sim, nodes: Iterable[SimNode]) -> None:
     stopping = list(nodes)
-    lives = {node.id: node.life for node in stopping}
+    incarnations = {node.id: node.incarnation for node in stopping}
     began_ms = sim.now_ms
     for node in stopping:
         node.stop(back_after_ms=600_000)
     until(sim, lambda: not any(node.alive for node in stopping))
     assert sim.now_ms - began_ms <= PROMISE_MS
     for node in stopping:
-        assert node.life == lives[node.id]
-        for folder in node.config.log_dirs if node.is_broker else ():
-            assert node.disk.exists(f"{folder}/{CLEAN_SHUTDOWN}"), f"node {node.id} is not clean"
+        assert node.incarnation == incarnations[node.id]
+        for log_dir in node.config.log_dirs if node.is_broker else ():
+            assert node.disk.exists(f"{log_dir}/{CLEAN_SHUTDOWN}"), f"node {node.id} is not clean"
 
 
 @pytest.mark.parametrize("silently", [False, True], ids=["dead", "frozen"])
@@ -63,18 +63,18 @@ def test_without_zookeeper(silently: bool, config: dict[str, str]) -> None:
 def test_without_zookeeper_one_after_the_other() -> None:
     """The controller's broker last: it is asked until then, and cannot write."""
     sim = started(brokers=3, zookeeper=True)
-    ruler = controller_of(sim)
+    controller = controller_of(sim)
     assert sim.zookeeper is not None
     sim.zookeeper.model.down(silently=True)
-    for node in sorted(sim.nodes.values(), key=lambda node: node.id == ruler.id):
+    for node in sorted(sim.nodes.values(), key=lambda node: node.id == controller.id):
         check_stops(sim, [node])
 
 
 def test_with_a_frozen_controller_over_zookeeper() -> None:
     sim = started(brokers=3, zookeeper=True, config={"zookeeper.session.timeout.ms": "60000"})
-    ruler = controller_of(sim)
-    ruler.pause()
-    check_stops(sim, [node for node in sim.nodes.values() if node.id != ruler.id])
+    controller = controller_of(sim)
+    controller.pause()
+    check_stops(sim, [node for node in sim.nodes.values() if node.id != controller.id])
 
 
 @pytest.mark.parametrize("config", [{}, SLOW_QUORUM], ids=["defaults", "slow quorum"])

@@ -31,7 +31,7 @@ def leader_of(sim: Sim) -> int:
 def started(*, zookeeper: bool) -> tuple[Sim, SimClientPort]:
     """Return three brokers that serve, and a client."""
     sim = Sim(1, zookeeper=zookeeper, config={"min.insync.replicas": "1"})
-    port = sim.client("somebody")
+    port = sim.client_port("somebody")
     sim.run_until(
         lambda: len(sim.image.brokers) == 3 and all(each.serves for each in sim.nodes.values()),
         limit_ms=60_000,
@@ -45,10 +45,10 @@ def create(sim: Sim, port: SimClientPort) -> None:
     topic = create_wire.CreatableTopic(
         name="t", num_partitions=-1, replication_factor=-1, assignments=(placed,), configs=()
     )
-    asked = port.send(
+    pending = port.send(
         1, create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=3_000), 5, 8_000
     )
-    sim.run_until(lambda: asked.done, limit_ms=60_000)
+    sim.run_until(lambda: pending.done, limit_ms=60_000)
 
 
 def produce(sim: Sim, port: SimClientPort, node: int) -> int:
@@ -67,8 +67,8 @@ def produce(sim: Sim, port: SimClientPort, node: int) -> int:
 def test_a_healthy_replica_leads_instead(zookeeper: bool) -> None:
     """Every produce failed with KAFKA_STORAGE_ERROR for as long as the first broker lived."""
     sim, port = started(zookeeper=zookeeper)
-    [folder] = sim.nodes[FIRST].config.log_dirs
-    sim.nodes[FIRST].disk.link(f"{folder}/t-0", "/not-mounted/t-0")
+    [log_dir] = sim.nodes[FIRST].config.log_dirs
+    sim.nodes[FIRST].disk.link(f"{log_dir}/t-0", "/not-mounted/t-0")
     create(sim, port)
     sim.run_until(lambda: leader_of(sim) == SECOND, limit_ms=60_000)
     sim.run(2_000)
@@ -80,8 +80,8 @@ def test_a_replica_whose_metadata_file_is_damaged_stays_offline(zookeeper: bool)
     """Its records were set aside at the start, and an empty log was made in their place."""
     sim, port = started(zookeeper=zookeeper)
     node = sim.nodes[FIRST]
-    [folder] = node.config.log_dirs
-    path = f"{folder}/t-0/partition.metadata"
+    [log_dir] = node.config.log_dirs
+    path = f"{log_dir}/t-0/partition.metadata"
     create(sim, port)
     sim.run_until(lambda: leader_of(sim) == FIRST, limit_ms=60_000)
     sim.run(2_000)
@@ -89,11 +89,11 @@ def test_a_replica_whose_metadata_file_is_damaged_stays_offline(zookeeper: bool)
     node.stop()
     sim.run_until(lambda: not node.alive, limit_ms=60_000)
     node.disk.write_atomic(path, b"garbage")
-    before = node.disk.listdir(f"{folder}/t-0")
+    before = node.disk.listdir(f"{log_dir}/t-0")
     node.restart()
     sim.run_until(lambda: node.serves, limit_ms=60_000)
     sim.run(40_000)  # Longer than the new leader waits for one that was in sync.
-    assert (leader_of(sim), node.disk.listdir(f"{folder}/t-0")) == (SECOND, before)
+    assert (leader_of(sim), node.disk.listdir(f"{log_dir}/t-0")) == (SECOND, before)
     assert node.disk.read_bytes(path) == b"garbage"
     state = state_of(sim)
     assert state is not None

@@ -86,8 +86,8 @@ def is_active(node: SimNode) -> bool:
 
 def damage(node: SimNode) -> None:
     """Flip a byte in the first half of the written partition's log."""
-    (folder,) = node.config.log_dirs
-    path = f"{folder}/{TOPIC}-0/{names.segment_name(0, names.LOG)}"
+    (log_dir,) = node.config.log_dirs
+    path = f"{log_dir}/{TOPIC}-0/{names.segment_name(0, names.LOG)}"
     file = node.disk.open(path)
     at = file.size() // 2
     file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 0x55]))
@@ -114,7 +114,7 @@ def test_a_replica_whose_recovery_cut_what_was_committed_does_not_lead(seed: int
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_one_that_dies_before_it_could_say_so_does_not_lead_either(seed: int) -> None:
+def test_one_that_dies_before_it_reports_its_loss_does_not_lead_either(seed: int) -> None:
     story = Story(seed, brokers=3, controllers=1, combined=False)
     node = story.all_die()
     damage(node)
@@ -154,7 +154,7 @@ def test_killed_between_registration_and_note_while_the_quorum_fails_over(seed: 
     controller.crash(lose_unflushed=False)
     node.restart()
     story.until(lambda: node.broker is not None)
-    assert last_epoch_said(node) > epoch
+    assert last_epoch_sent(node) > epoch
     controller.restart()
     story.check()
 
@@ -177,8 +177,8 @@ def test_a_dead_process_registers_after_the_next_one_has_looked(seed: int) -> No
     sim.run(ms=1_000)
     controller.resume()
     story.until(lambda: node.broker is not None)
-    said = last_epoch_said(node)
-    assert epoch < said < sim.image.brokers[node.id].epoch, "the dead one was registered, too"
+    epoch_sent = last_epoch_sent(node)
+    assert epoch < epoch_sent < sim.image.brokers[node.id].epoch, "the dead one was registered, too"
     assert eligible == story.eligible(), "it has lost nothing"
     for each in story.brokers:
         if each is not node:
@@ -186,7 +186,7 @@ def test_a_dead_process_registers_after_the_next_one_has_looked(seed: int) -> No
     story.check()
 
 
-def last_epoch_said(node: SimNode) -> int:
+def last_epoch_sent(node: SimNode) -> int:
     """Return since when a broker has lost nothing, as it said when it registered."""
     assert node.core is not None
     broker = node.core.broker

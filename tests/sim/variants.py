@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ottla.base.errors import Error
-from ottla.broker import fetcher
+from ottla.broker import delayed_fetch
 from ottla.broker.partition import Partition
 from ottla.controller import brokers as brokers_module
 from ottla.controller import isr as isr_module
@@ -47,7 +47,7 @@ from .replaced import replaced
 
 @contextmanager
 def votes_twice() -> Iterator[None]:
-    """A voter gives its vote in one epoch to whoever asks."""
+    """A voter grants its vote to several candidates in one epoch."""
 
     def grants(self: Candidate, event: VoteRequestReceived) -> bool:
         node = self._node
@@ -62,7 +62,7 @@ def votes_twice() -> Iterator[None]:
 
 @contextmanager
 def forgets_its_vote() -> Iterator[None]:
-    """The file quorum-state is not written: after a restart nobody knows of an epoch or a vote."""
+    """The file quorum-state is not written: after a restart epoch and vote are lost."""
     with replaced(QuorumStorage, "store_election", lambda self, state: None):
         yield
 
@@ -89,7 +89,7 @@ def skips_truncation_of_metadata() -> Iterator[None]:
 
 @contextmanager
 def answers_before_the_commit() -> Iterator[None]:
-    """A controller answers what it has appended, whoever else has it."""
+    """A controller answers when it has appended, before the commit."""
 
     def run(self: ControllerRuntime, decide: Any, answer: Any) -> None:
         decision = decide(self._tail)
@@ -135,7 +135,7 @@ def forgets_the_last_members() -> Iterator[None]:
 
 @contextmanager
 def ignores_the_leader_epoch() -> Iterator[None]:
-    """Whoever once led a partition may say who is in sync, whatever happened since."""
+    """A previous leader may change the ISR, in whatever epoch."""
 
     def fault(image: Any, broker_id: int, partition: Any, wanted: Any) -> Error:
         return Error.UNKNOWN_TOPIC_OR_PARTITION if partition is None else Error.NONE
@@ -187,8 +187,8 @@ def ignores_min_insync_replicas() -> Iterator[None]:
 
 @contextmanager
 def sees_no_divergence() -> Iterator[None]:
-    """A leader does not tell followers where their logs leave its own: none truncates."""
-    with replaced(fetcher, "divergence", lambda asked, log: None):
+    """A leader does not return diverging epochs to followers: none truncates."""
+    with replaced(delayed_fetch, "divergence", lambda requested, log: None):
         yield
 
 
@@ -341,7 +341,7 @@ VARIANTS = (
         scenario=scenario("silent", SILENT),
         by=("idempotent write twice", "producer reordered"),
     ),
-    # In KRaft a broker has deleted what it is asked for before it is: it proves nothing new.
+    # In KRaft a broker deletes replicas before DeleteReplicas arrives: it proves nothing new.
     Variant(
         breaks=confirms_what_it_has_not_deleted,
         scenario=deletions("deletions", AWAY, zookeeper=True),

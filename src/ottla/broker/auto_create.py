@@ -1,9 +1,9 @@
-"""Topics that come to be because somebody asked for them: auto.create.topics.enable.
+"""Automatic topic creation: auto.create.topics.enable.
 
-The creation is sent to the controller and not waited for: the client asks for metadata again
-until the topic is there, as with Kafka. A topic that is being created is not asked for twice.
-So many at once; a client that asked for more asks again anyway.
-The internal topics are made here too, with the settings that their coordinators need.
+The Metadata response does not wait for the creation: the client retries Metadata until the topic
+exists, as with Kafka. A topic whose creation is in flight is not requested again. At most
+AUTO_CREATED_IN_FLIGHT_MAX topics are in flight; a client that needs more retries anyway.
+The internal topics are created here too, with the settings that their coordinators need.
 
 Source: Kafka's AutoTopicCreationManager.
 """
@@ -37,7 +37,7 @@ def _listed(names: list[str]) -> str:
 
 
 class AutoCreate:
-    """Asks the controller for missing topics, one request for all of a call."""
+    """Sends CreateTopics for missing topics, one request for each call of `create`."""
 
     def __init__(self, config: Any, forwarder: Forwarder) -> None:
         self._config = config
@@ -45,7 +45,7 @@ class AutoCreate:
         self._in_flight: set[str] = set()
 
     def create(self, names: Iterable[str]) -> Mapping[str, Error]:
-        """Start the creation of topics; return what a metadata response says of each."""
+        """Start the creation of topics; return the error of each for the Metadata response."""
         answers: dict[str, Error] = {}
         wanted: list[str] = []
         for name in dict.fromkeys(names):
@@ -67,12 +67,14 @@ class AutoCreate:
             topics=tuple(self._topic(name) for name in names), timeout_ms=timeout_ms
         )
         answer = self._forwarder.call(request, timeout_ms=timeout_ms)
-        answer.then(lambda response: self._told(names, response))
+        answer.then(lambda response: self._metadata_created(names, response))
 
-    def _told(self, names: list[str], response: CreateTopicsResponse | ApiError) -> None:
+    def _metadata_created(
+        self, names: list[str], response: CreateTopicsResponse | ApiError
+    ) -> None:
         self._in_flight.difference_update(names)
         if isinstance(response, ApiError):
-            logger.warning("topics %s were not created: %s", _listed(names), response)
+            logger.warning("auto-creation of topics %s failed: %s", _listed(names), response)
             return
         failed: dict[str, list[str]] = {}
         for topic in response.topics:
@@ -80,7 +82,7 @@ class AutoCreate:
                 reason = topic.error_message or Error(topic.error_code).message
                 failed.setdefault(reason, []).append(topic.name)
         for reason, topics in failed.items():
-            logger.warning("topics %s were not created: %s", _listed(topics), reason)
+            logger.warning("auto-creation of topics %s failed: %s", _listed(topics), reason)
 
     def _topic(self, name: str) -> CreatableTopic:
         config = self._config
@@ -92,7 +94,7 @@ class AutoCreate:
             settings = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-                # The coordinator compresses by itself, record by record of its own choice.
+                # The coordinator chooses the compression of each batch.
                 "compression.type": "producer",
             }
         elif name == TRANSACTIONS_TOPIC:

@@ -1,12 +1,12 @@
-"""Work on the records of batches, done by workers: what could hold up the loop, or take its memory.
+"""Worker threads for the records of batches: work that could block the loop or exhaust memory.
 
-A peer chooses what a batch expands to. All such work of a node waits its turn: each owner, a
-connection, has one piece begun after the other, so that a request with a thousand of them does not
-hold up others. Two run at a time at most, while the bytes that they may take stay within
-`BATCH_WORK_BYTES_MAX`; a larger piece is done alone. Threads share one interpreter: more of them
-at once would gain nothing and hold up the loop.
+The size to which a batch decompresses is the peer's choice. All such tasks of a node share one
+queue, round-robin over their owners (connections), so that a request with a thousand of them does
+not delay others. At most two run at a time, while the bytes that they may take stay within
+`BATCH_WORK_BYTES_MAX`; a larger task runs alone. Threads share one interpreter: more of them would
+gain nothing and delay the loop.
 
-Source: no counterpart in Kafka, whose request threads do this where it comes up.
+Source: no counterpart in Kafka, whose request threads do this work inline.
 """
 
 import logging
@@ -37,12 +37,12 @@ class _Piece(Generic[T]):
 
 
 class BatchWork:
-    """The queue. Fields: `done`: how many have ended; `reserved_bytes`: by all that were begun."""
+    """The queue. Fields: `done`: tasks completed; `reserved_bytes`: of all tasks started so far."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._waiting: dict[object, deque[_Piece[object]]] = {}
-        """By owner, whose turn is next first."""
+        """By owner, the next owner first."""
         self._bytes = 0
         self._held = 0
         self._running = 0
@@ -51,23 +51,23 @@ class BatchWork:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether what waits holds as many bytes as it may."""
+        """Tell whether the waiting tasks hold as many bytes as they may."""
         return self._held >= BATCHES_WAITING_BYTES_MAX
 
     @property
     def waiting(self) -> int:
-        """Return how many pieces have not ended."""
+        """Return how many tasks have not completed."""
         return sum(map(len, self._waiting.values())) + self._running
 
     def submit(
         self, work: Callable[[], T], *, expands_to: int, owner: object = None, held: int = 0
     ) -> Pending[T | ApiError | OSError]:
-        """Have `work` done by a worker; return the promise of its result, or of what it raised.
+        """Run `work` in a worker; return the promise of its result, or of what it raised.
 
-        Fields: `expands_to`: bytes that it takes at most while it runs; `owner`: whose turn it
-                takes, None = its own; `held`: bytes that are kept for it until it has ended.
-        What it raises besides ApiError and OSError is a mistake of ours: it is logged, and an
-        ApiError (UNKNOWN_SERVER_ERROR).
+        Fields: `expands_to`: bytes that it takes at most while it runs; `owner`: for the
+                round-robin order, None = one of its own; `held`: bytes kept until it completes.
+        Any exception besides ApiError and OSError is a bug: it is logged, and becomes an ApiError
+        (UNKNOWN_SERVER_ERROR).
         """
         piece = _Piece(work, expands_to, held)
         self._held += held
@@ -99,7 +99,7 @@ class BatchWork:
             self._held -= piece.held
             self.done += 1
             if isinstance(outcome, BaseException) and not isinstance(outcome, ApiError | OSError):
-                logger.error("work on a batch failed", exc_info=outcome)
+                logger.error("batch task failed", exc_info=outcome)
                 outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
             try:
                 piece.outcome.complete(outcome)

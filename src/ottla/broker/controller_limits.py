@@ -1,12 +1,11 @@
-"""How long a request to the controller may take, for all of its APIs in one place.
+"""Timeouts of requests to the controller, for all of its APIs in one place.
 
-A request's limit is its own `timeout_ms`; one that has none, or not a positive one, which asks for
-the act and not for a wait, has the default: somewhat less than `request.timeout.ms`. The dispatcher
-gives each handler a controller that keeps the limit: what is not decided by then is not decided any
-more, and what is decided and not written yet may still become a fact, so both are answered
-REQUEST_TIMED_OUT. So a controller that cannot write (ZooKeeper does not answer, the quorum has no
-majority, the disk hangs) keeps nobody waiting. Brokers that pass requests on go by the same limit
-(`ottla.host.forwarder`).
+A request's limit is its own `timeout_ms`. One without a positive `timeout_ms` (the client wants the
+change but no wait) has the default: nine tenths of `request.timeout.ms`. The dispatcher gives each
+handler a controller that enforces the limit: a decision that has not started by then is dropped;
+one that is decided but not yet written may still be committed. Both get REQUEST_TIMED_OUT. So a
+controller that cannot write (ZooKeeper does not answer, the quorum has no majority, the disk hangs)
+blocks no client. Brokers that forward requests use the same limit (`ottla.host.forwarder`).
 
 Source: ControllerRequestContext.deadlineNs, ForwardingManager.onTimeout, Kafka 4.0.
 """
@@ -29,31 +28,31 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MESSAGE = (
-    "The controller has not committed this request within its limit. Whether it is done, now or"
-    " later, is not known."
+    "The controller did not commit this request within its timeout. Whether it has been or will be"
+    " committed is not known."
 )
 
 
 def own_limit_ms(request: Message) -> int | None:
-    """Return what a request itself says of its time; None = nothing."""
+    """Return a request's own timeout; None = it has none."""
     timeout_ms: int = getattr(request, "timeout_ms", 0)
     return timeout_ms if timeout_ms > 0 else None
 
 
 def default_limit_ms(config: "NodeConfig") -> int:
-    """Return the limit of requests that say none.
+    """Return the limit of requests without a timeout: nine tenths of request.timeout.ms.
 
-    Clients wait for as long as their own request.timeout.ms, of the same default, says: nine tenths
-    of it, so that they hear an error before they give up, also through another broker.
+    Clients wait for their own request.timeout.ms, which has the same default: so they receive an
+    error before they give up, also through another broker.
     """
     timeout_ms: int = config["request.timeout.ms"]
     return timeout_ms - timeout_ms // 10
 
 
 def within_limit(ctx: Context, request: Message, timers: Timers) -> Context:
-    """Return the surroundings of a request whose controller answers it within its limit."""
+    """Return the context of a request with a controller that answers within the limit."""
     controller = LimitedController(ctx.controller, request, timers, since_ms=ctx.monotonic_ms)
-    # A time that has passed: it is the next turn's.
+    # A deadline in the past: the timer runs in the next turn of the loop.
     return replace(
         ctx,
         controller_or_none=controller,
@@ -77,18 +76,18 @@ class LimitedController:
 
     @property
     def context(self) -> "DecisionContext":
-        """Return what deciders know besides the image."""
+        """Return the deciders' context besides the image."""
         return self._controller.context
 
     @property
     def image(self) -> "ClusterImage":
-        """Return the image on which the next decision will rest."""
+        """Return the image that the next decision uses."""
         return self._controller.image
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it may decide."""
-        return self._controller.in_office
+        return self._controller.is_active
 
     def run(
         self, decide: "Callable[[ClusterImage], Decision[R]]", *, deadline_ms: int | None = None
@@ -103,7 +102,7 @@ class LimitedController:
             return answer
 
         def expire() -> None:
-            # The controller's own promise: a decision that still waits is taken out of its queue.
+            # The controller's own promise: a decision that has not started leaves its queue.
             answer.complete(ApiError(Error.REQUEST_TIMED_OUT, MESSAGE))
 
         timer = self._timers.at(due_ms, expire)

@@ -1,6 +1,6 @@
-"""Stands in for a controller that none could be found of: clients get an answer of the right form.
+"""Stands in for the controller when none could be reached, so that clients get a proper response.
 
-What was sent on may be done, or be done later; the answer says that it is not known.
+A forwarded request may have been done, or be done later; the response says that it is not known.
 Source: ForwardingManager, Kafka 4.0, which answers REQUEST_TIMED_OUT for each part of a request.
 """
 
@@ -23,18 +23,21 @@ MESSAGE = (
     " known."
 )
 NO_SESSIONS_MS = 1
-"""Nobody is alive to one who is not there."""
+"""No broker has a session with a controller that does not exist."""
 
 
 class ControllerUnavailable:
-    """A controller, and a quorum, that answers every request so. See `ControllerPort`."""
+    """A controller, and a quorum, that answers every request with REQUEST_TIMED_OUT.
+
+    See `ControllerPort`.
+    """
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
 
     @property
     def context(self) -> DecisionContext:
-        """Return this broker's own properties; nobody decides anything by the rest."""
+        """Return this broker's own properties; the rest is not used."""
         broker = self._broker
         return DecisionContext(
             config=broker.config,
@@ -45,12 +48,12 @@ class ControllerUnavailable:
 
     @property
     def image(self) -> ClusterImage:
-        """Return what this broker knows."""
+        """Return this broker's image."""
         return self._broker.image
 
     @property
-    def in_office(self) -> bool:
-        """Return that it decides nothing."""
+    def is_active(self) -> bool:
+        """Return False: it decides nothing."""
         return False
 
     def run(

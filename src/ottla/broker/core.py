@@ -1,7 +1,7 @@
 """The broker of a node: what its request handlers work on.
 
-It is told of every metadata change through `apply`, in order, on the loop, and hands it on to
-the parts: logs are made, led, reconfigured and deleted first, then the coordinators hear of it.
+`apply` receives every metadata change, in order, on the loop, and passes it on to the parts: logs
+are created, led, reconfigured and deleted first, then the coordinators are updated.
 It owns no socket, thread or clock; all of those come in.
 """
 
@@ -15,23 +15,23 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
 from ottla.broker.auto_create import AutoCreate
+from ottla.broker.deletion_failures import DeletionFailures
 from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.idle import IdleTopics
-from ottla.broker.idle_file import read_kept, write_kept
 from ottla.broker.isr import IsrChange, PartitionEnvironment
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
-from ottla.broker.nodes import named_controller
+from ottla.broker.nodes import client_controller_id
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.read_replica import same_rack
-from ottla.broker.removal_failures import RemovalFailures
 from ottla.broker.replica_fetchers import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
+from ottla.broker.saved_idle_times import read_idle_times, write_idle_times
 from ottla.log.config import LogConfig
 from ottla.log.log_dirs import LogDirs
 from ottla.metadata.configs import ALL_BROKERS, ResourceType
@@ -52,15 +52,15 @@ LOG_PROPERTIES = (
     "transaction.max.timeout.ms",
     "ottla.record.validation",
 )
-"""What a log needs to know of its broker, not of its topic."""
+"""Broker properties, not topic properties, that a log needs."""
 
 
 class ApplyError(Exception):
-    """A metadata change could not be applied as a whole."""
+    """A metadata change could not be applied to some partitions."""
 
 
 class Broker:
-    """One broker. `epoch` is set by whoever registers it; -1 before."""
+    """One broker. `epoch` is set by its registration; -1 before."""
 
     controller_epoch = NO_EPOCH
     """The epoch of the newest controller that has sent this broker a request."""
@@ -93,13 +93,13 @@ class Broker:
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
         self.replicas = self._replica_manager()
-        self.replicas.on_replica_lost = self._replica_lost
+        self.replicas.on_replica_offline = self._replica_lost
         self.isr = self._isr_manager()
         self.fetchers = ReplicaFetchers(
             config=config,
             broker_epoch=lambda: self.epoch,
             peers=peers,
-            hosts=self.replicas,
+            replica_manager=self.replicas,
             clock=clock,
             timers=timers,
         )
@@ -114,8 +114,8 @@ class Broker:
             monotonic_ms=clock.monotonic_ms,
         )
         self.auto_create = AutoCreate(config, forwarder)
-        self.vanishing = Purgatory(timers)
-        self.removal_failures = RemovalFailures()
+        self.topic_deletion_purgatory = Purgatory(timers)
+        self.deletion_failures = DeletionFailures()
         self.maintenance = Maintenance(
             config=config,
             clock=clock,
@@ -146,7 +146,7 @@ class Broker:
             clock=self.clock,
             timers=self.timers,
             interval_ms=self.config["ottla.topic.idle.check.interval.ms"],
-            kept=read_kept(self.log_dirs),
+            saved=read_idle_times(self.log_dirs),
         )
 
     def _directory_assignments(self) -> DirectoryAssignments:
@@ -178,12 +178,12 @@ class Broker:
         )
 
     def apply(self, delta: ClusterDelta) -> None:
-        """Take over a metadata change: logs first, then those that live in them.
+        """Apply a metadata change: logs first, then the coordinators whose state they hold.
 
-        The first one leads from nothing to the image of the start; the logs on disk are loaded
-        by then. A change may be applied again, as a difference, where it failed before.
+        The first change leads from the empty image to the image of the start; the logs on disk are
+        loaded by then. A change that failed may be applied again, as a difference.
 
-        Raises: ApplyError where some partitions could not follow; all else is applied then.
+        Raises: ApplyError where it failed for some partitions; the rest is applied.
         """
         first = self.image is EMPTY
         self.image = delta.image
@@ -199,51 +199,53 @@ class Broker:
             if partition.topic != OFFSETS_TOPIC:
                 continue
             if begins:
-                self.groups.became_leader(partition.index)
+                self.groups.became_leader(partition.partition_id)
             elif partition.deleted or not partition.is_leader:
-                self.groups.resigned(partition.index)
-        # One that came and went within the change shows in the ledger alone.
-        self.vanishing.wake_each([*delta.deleted_topics, *sorted(delta.changed_deletions)])
+                self.groups.resigned(partition.partition_id)
+        # A topic created and deleted within the change shows in the deletion ledger alone.
+        self.topic_deletion_purgatory.wake_each(
+            [*delta.deleted_topics, *sorted(delta.changed_deletions)]
+        )
         if delta.deleted_topics:
             deleted = {each.id: each.name for each in delta.deleted_topics.values()}
             self.groups.topics_deleted(deleted)
         failures = self.replicas.applied(partitions)
         if failures:
             name, error = failures[0]
-            text = f"{len(failures)} partitions cannot follow the metadata, {name} first: {error}"
+            text = f"metadata update failed for {len(failures)} partitions, first {name}: {error}"
             raise ApplyError(text) from error
 
     @property
-    def announced_image(self) -> ClusterImage:
+    def client_image(self) -> ClusterImage:
         """Return the image as clients may see it."""
         if self.zk_metadata is None:
             return self.image
-        return self.zk_metadata.facts.announced(self.image)
+        return self.zk_metadata.facts.client_view(self.image)
 
     @property
     def controller_id(self) -> int:
         """Return the controller's id that clients get; -1 = none is known."""
         known = -1 if self.zk_metadata is None else self.zk_metadata.facts.controller_id
-        return named_controller(self.image, known, self.dice)
+        return client_controller_id(self.image, known, self.dice)
 
     def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
         self.isr.propose(partition, change)
 
     def _replica_lost(self, partition: Partition) -> None:
-        """Let the controller hear of a replica that is offline, though its log folder is not."""
+        """Report to the controller a replica that is offline while its log directory is online."""
         if self.zk_metadata is None:
             self.directories.update(self.image, (partition,))
-        elif self.replicas.on_log_dir_failure is not None:
-            self.replicas.on_log_dir_failure()  # It asks anew, and hears of each replica.
+        elif self.replicas.on_log_dir_failed is not None:
+            self.replicas.on_log_dir_failed()  # The controller queries each replica's state again.
 
     def start_serving(self) -> None:
-        """Begin with what happens by the clock: retention, flushes, checkpoints."""
+        """Start the periodic tasks: retention, flushes, checkpoints."""
         self.maintenance.start()
         self.idle.start()
         self.isr.start(self.replicas.recheck, self.config["replica.lag.time.max.ms"] // 2)
 
     def shutdown(self) -> Pending[None]:
-        """Stop the timers, write all to disk and say on disk that it was done."""
+        """Stop the timers, flush all logs and mark the shutdown as clean on disk."""
         self.maintenance.stop()
         self.idle.stop()
         self.isr.close()
@@ -251,10 +253,10 @@ class Broker:
         self.fetchers.close()
         self.groups.shutdown()
         stopped = self.log_dirs.shutdown(self.epoch)
-        kept = self.idle.kept()
-        if not kept:
+        saved = self.idle.saved()
+        if not saved:
             return stopped
-        written = write_kept(self.log_dirs, kept, self.epoch)
+        written = write_idle_times(self.log_dirs, saved, self.epoch)
         return gather([stopped, written]).map(lambda _: None)
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
@@ -264,7 +266,7 @@ class Broker:
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:
-        """Return the topics whose configuration a change is about; None = all."""
+        """Return the topics whose configuration the change touches; None = all."""
         topics: list[str] = []
         for resource_type, name in sorted(delta.changed_configs):
             if resource_type == ResourceType.TOPIC:

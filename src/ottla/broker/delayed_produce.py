@@ -1,4 +1,4 @@
-"""An append from its result to its answer: what it waits for, and why it was refused.
+"""Produce requests that wait: for in-sync replicas and for flushes.
 
 Source: Kafka's DelayedProduce, ReplicaManager.appendRecords.
 """
@@ -29,7 +29,7 @@ class AppendResult(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What an append of a request waits for: its slot in the results, its end, its flush."""
+    """One append that waits: its slot in the results, its end offset, its flush."""
 
     slot: int
     partition: Partition
@@ -37,7 +37,7 @@ class Wait(NamedTuple):
     flushed: Pending[OSError | None] | None
 
     def outcome(self, acks: int) -> Error | None:
-        """Return how the wait ended, or None while it goes on."""
+        """Return the result of the wait, or None while it lasts."""
         if self.flushed is not None:
             if not self.flushed.done:
                 return None
@@ -46,13 +46,13 @@ class Wait(NamedTuple):
         return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
 
 
-def park_append(
+def delay_produce(
     purgatory: Purgatory,
     results: list[AppendResult],
     waits: list[Wait],
     acks: int,
     deadline_ms: int,
-    gone: Pending[None] | None = None,
+    closed: Pending[None] | None = None,
 ) -> Pending[list[AppendResult]]:
     """Wait for replicas and flushes; `results` is completed in place."""
     pending: Pending[list[AppendResult]] = Pending()
@@ -71,20 +71,20 @@ def park_append(
     def expire() -> None:
         for wait in waits:
             results[wait.slot] = AppendResult(
-                Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all store it in time"
+                Error.REQUEST_TIMED_OUT, "not all in-sync replicas stored the batch in time"
             )
         pending.complete(results)
 
-    parked = purgatory.park(
+    operation = purgatory.add(
         [wait.partition for wait in waits],
         attempt=attempt,
         expire=expire,
         deadline_ms=deadline_ms,
-        gone=gone,
+        closed=closed,
     )
     for wait in tuple(waits):
         if wait.flushed is not None:
-            wait.flushed.then(lambda _: _try_now(parked))
+            wait.flushed.then(lambda _: _try_now(operation))
     return pending
 
 
@@ -93,7 +93,7 @@ def refused(partition: Partition, refusal: ApiError) -> AppendResult:
     log = partition.log
     if log is None:
         return AppendResult(refusal.error, refusal.message)
-    # Their producer fails only the records that are named.
+    # The producer fails only the records that are named.
     indexes = refusal.indexes if isinstance(refusal, NullKeys) else ()
     return AppendResult(
         refusal.error,
@@ -103,5 +103,5 @@ def refused(partition: Partition, refusal: ApiError) -> AppendResult:
     )
 
 
-def _try_now(parked: DelayedOperation) -> None:
-    parked.try_now()
+def _try_now(operation: DelayedOperation) -> None:
+    operation.try_now()

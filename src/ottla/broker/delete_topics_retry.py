@@ -1,13 +1,12 @@
-"""A DeleteTopics that is sent to the controller again: it deletes what it meant when it was asked.
+"""Retries of a forwarded DeleteTopics request: they delete the topics that it meant originally.
 
-Whether the lost sending was done is not known. If it was, somebody else may have made a topic of
-the same name since, and written to it; that one must stay. So what is sent again names topics by
-their ids alone, as this broker knew them when the request came. Every controller understands that.
+Whether the first attempt was done is not known when its response was lost. If it was, a client may
+have created a topic of the same name since; that one must stay. So a retry names topics by their
+ids alone, as this broker knew them when the request came. Every controller understands that.
 
-A topic that has gone meanwhile is answered as deleted: this broker has seen it there, and has seen
-it go, by this request or by another one. Where its name is another topic's by now, and where this
-broker knew no topic of a name, nobody can tell whether the request is done: REQUEST_TIMED_OUT, and
-nothing is deleted.
+A topic that was deleted meanwhile, by this request or by another one, is answered as deleted: this
+broker has seen it come and go. Where its name belongs to another topic by now, and where this
+broker knew no topic of a name, the outcome is unknown: REQUEST_TIMED_OUT, and nothing is deleted.
 """
 
 from typing import Any
@@ -25,16 +24,16 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-UNKNOWN = "Whether the topic was deleted is not known: the controller's answer was lost."
+UNKNOWN = "Whether the topic was deleted is not known: the controller's response was lost."
 RENAMED = (
-    "The topic that had this name when its deletion was asked for is deleted. Another one has the"
-    " name now; it was left alone."
+    "The topic that had this name when the request came is deleted. Another topic has the name now;"
+    " it was not deleted."
 )
-MALFORMED = "A topic is named by its name or by its id."
+MALFORMED = "A topic must be named by either its name or its id."
 
 
 class DeleteTopicsRetry:
-    """One client's request. `image`: what this broker knew when it came."""
+    """One client's request. `image`: this broker's image when it came."""
 
     def __init__(
         self, header: RequestHeader, request: DeleteTopicsRequest, image: ClusterImage
@@ -58,12 +57,12 @@ class DeleteTopicsRetry:
         return encode_request(request, BY_ID_VERSION, header.correlation_id, header.client_id)[4:]
 
     def answer(self, response: bytes, image: ClusterImage) -> bytes:
-        """Return the client's response for one to `frame`. `image`: what this broker knows now.
+        """Translate the response to `frame` for the client. `image`: this broker's image now.
 
         Raises: WireError where `response` is not one.
         """
-        _, told = decode_response(DeleteTopicsResponse, response, BY_ID_VERSION)
-        results = {each.topic_id: each for each in told.responses}
+        _, decoded = decode_response(DeleteTopicsResponse, response, BY_ID_VERSION)
+        results = {each.topic_id: each for each in decoded.responses}
         answer = DeleteTopicsResponse(
             responses=tuple(
                 self._result(each, results, image) for each in dict.fromkeys(self._wanted)
@@ -87,33 +86,33 @@ class DeleteTopicsRetry:
     ) -> DeletableTopicResult:
         name, topic_id = reference.name, reference.topic_id
         if (name is None) == (topic_id == NO_UUID):
-            return self._said(name, topic_id, Error.INVALID_REQUEST, MALFORMED)
-        meant = self._id_of(reference)
-        told = None if meant is None else results.get(meant)
-        if meant is None or told is None:
-            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
-        if told.error_code == Error.NONE:
-            return self._said(name or told.name, meant)
-        if told.error_code == Error.UNKNOWN_TOPIC_ID:
-            return self._gone(reference, meant, image)
-        return self._said(name, topic_id, told.error_code, told.error_message)
+            return self._result_of(name, topic_id, Error.INVALID_REQUEST, MALFORMED)
+        target_id = self._id_of(reference)
+        found = None if target_id is None else results.get(target_id)
+        if target_id is None or found is None:
+            return self._result_of(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
+        if found.error_code == Error.NONE:
+            return self._result_of(name or found.name, target_id)
+        if found.error_code == Error.UNKNOWN_TOPIC_ID:
+            return self._gone(reference, target_id, image)
+        return self._result_of(name, topic_id, found.error_code, found.error_message)
 
     def _gone(
-        self, reference: TopicReference, meant: Uuid, image: ClusterImage
+        self, reference: TopicReference, target_id: Uuid, image: ClusterImage
     ) -> DeletableTopicResult:
         """Answer for a topic that the controller does not know."""
         name, topic_id = reference.name, reference.topic_id
-        topic = self._image.topics.by_id(meant)
+        topic = self._image.topics.by_id(target_id)
         if topic is None:
-            return self._said(name, topic_id, Error.UNKNOWN_TOPIC_ID)
-        if image.topics.by_id(meant) is not None:
-            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
+            return self._result_of(name, topic_id, Error.UNKNOWN_TOPIC_ID)
+        if image.topics.by_id(target_id) is not None:
+            return self._result_of(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
         if name is not None and name in image.topics:
-            # Which of the two was meant: this broker may have heard late of the second one.
-            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, RENAMED)
-        return self._said(topic.name, meant)
+            # Either may be meant: this broker may have received the second one's creation late.
+            return self._result_of(name, topic_id, Error.REQUEST_TIMED_OUT, RENAMED)
+        return self._result_of(topic.name, target_id)
 
-    def _said(
+    def _result_of(
         self, name: str | None, topic_id: Uuid, code: int = Error.NONE, message: str | None = None
     ) -> DeletableTopicResult:
         return result(name, topic_id, code, message, self._header.api_version)

@@ -1,11 +1,12 @@
-"""Telling the controller which log folders this broker's replicas are in (AssignReplicasToDirs).
+"""Reports to the controller which log directory each replica is in (AssignReplicasToDirs).
 
-A broker of several folders chooses by itself, and until it said so a folder that fails would cost
-nobody the leadership of what was in it. One of a single folder tells only where the controller has
-a wrong idea. One request is out at a time; what is not done is asked again.
+A broker with several log directories chooses one itself. Until the controller knows it, the failure
+of a directory moves no leadership away. A broker with one directory reports only corrections.
+One request is in flight at a time; what failed is sent again.
 
-A replica without a log, though its folder is online or none is known, is told to be lost: something
-else has its name there. Else it would stay in the ISR, or lead, for as long as the broker lives.
+A replica without a log, while its directory is online or none is assigned, is reported as in the
+LOST directory: another file has its name. Else it would stay in the ISR, or lead, until the broker
+ends.
 Source: AssignmentsManager, Kafka 4.0; KIP-858.
 """
 
@@ -30,25 +31,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 500
-"""The pause after a request that the controller did not do."""
+"""The backoff after a failed request."""
 
 TIMEOUT_MS = 5_000
-"""How long one request may take before it is made anew of what waits by then."""
+"""How long one request may take before a new one is sent with what is pending by then."""
 
 UNKNOWN_DIRECTORIES = frozenset((DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED))
-"""What the controller says of replicas of whose folder it has no idea."""
+"""What the controller has for replicas whose log directory it does not know."""
 
 NOT_HERE = frozenset(
     (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER)
 )
-"""Newer metadata, which is on its way, says that the replica is not this broker's."""
+"""The controller's metadata is newer, and the replica is not this broker's there."""
 
 Replica = tuple[Uuid, int]
-"""A partition by its topic's id and its number."""
+"""(topic id, partition)."""
 
 
 class DirectoryAssignments:
-    """What the controller has not heard yet."""
+    """The assignments that the controller does not have yet."""
 
     def __init__(
         self,
@@ -72,17 +73,17 @@ class DirectoryAssignments:
         self._closed = False
 
     def update(self, image: ClusterImage, partitions: Iterable[Partition]) -> None:
-        """Look at partitions that the metadata touched."""
+        """Compare the partitions that the metadata touched with their assignments."""
         settled = UNKNOWN_DIRECTORIES if len(self._log_dirs.dirs) == 1 else frozenset[Uuid]()
         for partition in partitions:
-            replica = (partition.topic_id, partition.index)
+            replica = (partition.topic_id, partition.partition_id)
             known = self._known(image, replica)
             directory = self._directory_of(partition, known)
             is_settled = known == directory or (known in settled and directory != DIRECTORY_LOST)
             if partition.deleted or known is None or is_settled:
                 self._waiting.pop(replica, None)
             elif directory == DIRECTORY_LOST:
-                # One that had a log lies in the folder that it was to tell of, which has failed.
+                # A replica that had a log is in the directory to be reported, which has failed.
                 self._waiting.setdefault(replica, directory)
             elif directory != NO_UUID:
                 self._waiting[replica] = directory
@@ -97,7 +98,7 @@ class DirectoryAssignments:
 
     def _directory_of(self, partition: Partition, known: Uuid | None) -> Uuid:
         if partition.log is None:
-            # Of a folder that is offline the controller hears as such.
+            # An offline directory is reported as a whole, by heartbeats.
             is_missed = known in UNKNOWN_DIRECTORIES or known in self._log_dirs.directory_ids
             return DIRECTORY_LOST if is_missed or known == DIRECTORY_LOST else NO_UUID
         directory = self._log_dirs.directory_of(partition.log)
@@ -129,20 +130,23 @@ class DirectoryAssignments:
         if self._closed:
             return
         if isinstance(response, ApiError):
-            logger.info("folders of %d replicas are not assigned: %s", len(taken), response)
+            logger.info(
+                "AssignReplicasToDirs for %d replicas failed: %s; retrying in %d ms",
+                *(len(taken), response, RETRY_MS),
+            )
             self._send_after(RETRY_MS)
             return
         assert isinstance(response, wire.AssignReplicasToDirsResponse)
         done = _done(response)
         for replica, directory in taken.items():
-            # It may have moved meanwhile: then the newer folder waits on.
+            # It may have moved meanwhile: then the newer directory stays pending.
             if replica in done and self._waiting.get(replica) == directory:
                 del self._waiting[replica]
         self._send_after(0 if len(done) == len(taken) else RETRY_MS)
 
 
 def _done(response: wire.AssignReplicasToDirsResponse) -> set[Replica]:
-    """Return the replicas of which the controller needs to hear no more."""
+    """Return the replicas that need no further report."""
     if response.error_code:
         return set()
     return {
@@ -157,10 +161,10 @@ def _done(response: wire.AssignReplicasToDirsResponse) -> set[Replica]:
 def assignments_request(
     node_id: int, broker_epoch: int, places: Mapping[Replica, Uuid]
 ) -> wire.AssignReplicasToDirsRequest:
-    """Return the request for some replicas, those of a folder and of a topic together."""
-    by_folder: dict[Uuid, dict[Uuid, list[int]]] = {}
-    for (topic_id, index), directory in places.items():
-        by_folder.setdefault(directory, {}).setdefault(topic_id, []).append(index)
+    """Return the request for some replicas, grouped by directory and topic."""
+    by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
+    for (topic_id, partition_id), directory in places.items():
+        by_directory.setdefault(directory, {}).setdefault(topic_id, []).append(partition_id)
     return wire.AssignReplicasToDirsRequest(
         broker_id=node_id,
         broker_epoch=broker_epoch,
@@ -171,12 +175,13 @@ def assignments_request(
                     wire.RequestTopicData(
                         topic_id=topic_id,
                         partitions=tuple(
-                            wire.RequestPartitionData(partition_index=index) for index in indexes
+                            wire.RequestPartitionData(partition_index=partition_id)
+                            for partition_id in partition_ids
                         ),
                     )
-                    for topic_id, indexes in topics.items()
+                    for topic_id, partition_ids in topics.items()
                 ),
             )
-            for directory, topics in by_folder.items()
+            for directory, topics in by_directory.items()
         ),
     )

@@ -1,8 +1,8 @@
-"""From a request's bytes to its handler and back to chunks of a response.
+"""Dispatch of requests: from a request's bytes to its handler and back to chunks of a response.
 
-The table is made from the files of `ottla.broker.api`, so what ApiVersions says cannot differ
-from what is served. A request that cannot be answered in its own protocol (garbage, an unknown
-key or version, a key that this listener does not serve) ends its connection, as in Kafka.
+The table is built from the files of `ottla.broker.api`, so ApiVersions cannot differ from what is
+served. A request that has no response in the protocol (garbage, an unknown key or version, a key
+that this listener does not serve) ends its connection, as in Kafka.
 """
 
 import importlib
@@ -55,7 +55,7 @@ API_VERSIONS = 18
 
 
 class LongOutcome(Pending[Chunks | None]):
-    """The answer to a request whose bytes are kept until it is handled: `held_bytes` of them."""
+    """The response to a request whose bytes are kept until it is handled: `held_bytes` of them."""
 
     __slots__ = ("held_bytes",)
 
@@ -74,9 +74,9 @@ class Endpoint:
     name: str
 
     def is_long(self, body_bytes: int) -> bool:
-        """Tell whether a request of that size is worked on in steps.
+        """Tell whether a request of that size is handled in steps.
 
-        What nodes say to each other is not: it must not wait for what clients ask.
+        Requests between nodes are not: they must not wait behind clients' requests.
         """
         if not self.api.is_for_clients:
             return False
@@ -86,7 +86,7 @@ class Endpoint:
 
 
 def load_apis() -> dict[int, Endpoint]:
-    """Return the endpoint of every API file by its key, in a table of the caller's own."""
+    """Return the endpoint of every API file by its key, in a new table."""
     return dict(_loaded())
 
 
@@ -112,20 +112,19 @@ def advertised(
     zookeeper: bool = False,
     to_ottla: bool = False,
 ) -> dict[int, range]:
-    """Return what ApiVersions tells on a listener: versions by key.
+    """Return what ApiVersions lists on a listener: versions by key.
 
-    `zookeeper`: in a cluster of that mode, whose brokers ask each other what elsewhere
-    controllers are asked; clients are not told of that. `to_ottla`: one of Ottla's own clients
-    is told.
+    `zookeeper`: in a cluster of that mode. There brokers serve to each other the APIs that
+    controllers serve elsewhere; clients do not see them. `to_ottla`: for one of Ottla's clients.
     """
-    told = {
+    by_key = {
         key: endpoint.api.versions if endpoint.api.advertised is None else endpoint.api.advertised
         for key, endpoint in endpoints.items()
         if listener in endpoint.api.answers_on(zookeeper=zookeeper)
         and (endpoint.api.is_for_clients or not zookeeper)
-        and (endpoint.api.is_told or to_ottla)
+        and (endpoint.api.is_public or to_ottla)
     }
-    return {key: versions for key, versions in told.items() if versions}
+    return {key: versions for key, versions in by_key.items() if versions}
 
 
 def _errors_of(key: int) -> Find | None:
@@ -162,9 +161,9 @@ class Dispatcher:
     def dispatch(
         self, ctx: Context, frame: memoryview, body_at: int, *, embedded: bool = False
     ) -> Outcome:
-        """Handle one request whose header was read; raise CloseConnection to end the peer.
+        """Handle one request whose header was read; raise CloseConnection to end its connection.
 
-        `embedded`: it has been forwarded here already, and is not forwarded again.
+        `embedded`: it was forwarded to this node, and is not forwarded again.
         """
         header = ctx.header
         endpoint = self.endpoints.get(header.api_key)
@@ -206,7 +205,7 @@ class Dispatcher:
     def _handled_in_steps(
         self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
     ) -> Outcome:
-        """Decode, handle and encode in as many turns of the loop as it takes."""
+        """Decode, handle and encode over several turns of the loop."""
         if len(frame) > REQUEST_WITHOUT_RECORDS_BYTES_MAX:
             raise CloseConnection(f"a {endpoint.name} request of {len(frame)} bytes")
         kept: memoryview | bytes = frame
@@ -239,7 +238,9 @@ class Dispatcher:
                 ctx.connection.refusal = str(result)
                 outcome.complete(None)
             elif isinstance(result, Exception):
-                log.error("%s: %s failed", ctx.connection.id, endpoint.name, exc_info=result)
+                log.error(
+                    "%s: %s request failed", ctx.connection.id, endpoint.name, exc_info=result
+                )
                 outcome.complete(None)
             elif isinstance(result, Pending):
                 outcome.held_bytes = 0
@@ -249,8 +250,8 @@ class Dispatcher:
 
         def encode(late: Answer) -> None:
             if late is None or holds_records(spec_of(type(late))):
-                # At once: it pins slices of files, which are released with the connection only
-                # where they are in an answer.
+                # At once: it pins slices of files, which the connection releases only where they
+                # are in an encoded response.
                 outcome.complete(self._encoded_late(ctx, late))
                 return
             self._turns.run(lambda: self._encoded(ctx, late), size=size, gone=gone).then(end)
@@ -261,7 +262,7 @@ class Dispatcher:
     def _steps(
         self, ctx: Context, endpoint: Endpoint, frame: bytes, body_at: int
     ) -> Steps[Chunks | Pending[Message] | None]:
-        """Return the encoded answer, or the answer that comes later."""
+        """Return the encoded response, or the response that comes later."""
         try:
             request: Message = yield from decode_in_steps(
                 endpoint.request,
@@ -272,7 +273,7 @@ class Dispatcher:
             )
         except WireError as error:
             raise _malformed(endpoint, error) from None
-        del frame  # It may be large, as the answer may.
+        del frame  # Both it and the response may be large.
         handle, ctx = endpoint.handle, self._limited(ctx, endpoint, request)
         answer: Answer
         if isinstance(handle, InSteps):
@@ -292,14 +293,14 @@ class Dispatcher:
         version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
         self.metrics[ctx.header.api_key].answered(answer)
         if holds_records(spec_of(type(answer))):
-            # It pins slices of files, which nobody would release were it dropped half way.
+            # It pins slices of files, which would stay pinned if it were dropped half way.
             return encode_response(answer, version, correlation_id)
         return (yield from encode_response_in_steps(answer, version, correlation_id))
 
     def _sent_on(
         self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
     ) -> Pending[Chunks | None]:
-        """Have the controller answer; where none does, say so in the request's own form."""
+        """Forward to the controller; where none answers, respond in the API's own form."""
         kept = bytes(frame)  # The receive buffer is used again.
         outcome = LongOutcome(len(kept))
 
@@ -319,7 +320,7 @@ class Dispatcher:
                 except CloseConnection as error:
                     ctx.connection.refusal = str(error)
                 except Exception:
-                    log.exception("%s: %s failed", ctx.connection.id, endpoint.name)
+                    log.exception("%s: %s request failed", ctx.connection.id, endpoint.name)
             if isinstance(refused, Pending):
                 refused.then(end)
             else:
@@ -329,15 +330,16 @@ class Dispatcher:
         return outcome
 
     def _goes_on(self, ctx: Context, endpoint: Endpoint, embedded: bool) -> bool:
-        """Tell whether a request for the controller is to be sent on to another node.
+        """Tell whether a request for the controller is to be forwarded to another node.
 
-        Where any broker may be the controller, the own one refuses what others must not pass on:
-        whoever asks looks for the controller himself, and would wait here for nothing.
+        In ZooKeeper mode any broker may be the controller. Requests between nodes are not
+        forwarded there: the sender looks for the controller itself, so this node's own controller
+        rejects them at once.
         """
         controller = ctx.controller_or_none
         if controller is None or not self._zookeeper:
             return controller is None
-        return endpoint.api.is_for_clients and not embedded and not controller.in_office
+        return endpoint.api.is_for_clients and not embedded and not controller.is_active
 
     def _answered(self, ctx: Context, answer: Answer) -> Outcome:
         if answer is None:
@@ -359,7 +361,7 @@ class Dispatcher:
         return _encoded_late(answer, header.api_version, header.correlation_id, metrics)
 
     def _unsupported_api_versions(self, ctx: Context, endpoint: Endpoint) -> Outcome:
-        """Answer in version 0, from which the client learns what it may ask (KIP-511)."""
+        """Answer in version 0, which lists the versions that the client may use (KIP-511)."""
         from ottla.broker.api.k18_api_versions import refusal
 
         answer = refusal(ctx)
@@ -372,16 +374,16 @@ def _malformed(endpoint: Endpoint, error: WireError) -> CloseConnection:
 
 
 def _is_from_node(ctx: Context) -> bool:
-    """Tell whether a request came over the listener that brokers use among themselves."""
+    """Tell whether a request came over the inter-broker listener."""
     return ctx.connection.listener_name == ctx.broker.config.inter_broker_listener_name
 
 
 def _encoded_late(
     answer: Answer, version: int, correlation_id: int, metrics: ApiMetrics
 ) -> Chunks | None:
-    """Encode what came later. A mistake ends this connection, and is not raised.
+    """Encode a response that came later. A bug ends this connection, and is not raised.
 
-    Whoever completes a parked request is busy with another one, which must not fail for it.
+    A delayed request is completed while another one is handled, which must not fail for it.
     """
     if answer is None or answer is NO_ANSWER:
         return None if answer is None else []
@@ -389,14 +391,14 @@ def _encoded_late(
         metrics.answered(answer)
         return encode_response(answer, version, correlation_id)
     except Exception:
-        log.exception("an answer cannot be encoded in version %d", version)
+        log.exception("response cannot be encoded in version %d; closing the connection", version)
         return None
 
 
 def read_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """Read a request's header; raise CloseConnection where it is not one.
+    """Read a request's header; raise CloseConnection where it is malformed.
 
-    ApiVersions of a version yet unknown is let through, to be answered in version 0.
+    ApiVersions of an unknown version is let through, to be answered in version 0.
     """
     try:
         return decode_request_header(frame)

@@ -1,13 +1,13 @@
 """Incremental fetch sessions: a fetcher names its partitions once, then only what changed.
 
-A full fetch (epoch 0) may open a session; its later fetches carry the session's next epoch and
-only the partitions that are new, changed or forgotten, and are answered only with partitions
-that have news. Epoch -1 is a full fetch that wants none. Sessions are soft state: any may be
+A full fetch (epoch 0) may open a session. Later fetches carry the session's next epoch and only
+the partitions that are new, changed or forgotten; their responses hold only the partitions that
+have changed. Epoch -1 is a full fetch that wants no session. Sessions are soft state: any may be
 evicted at any time, which costs the fetcher one full fetch.
 
-A follower's session knows which of its partitions are `active`. One that has nothing to tell
-rests until something happens to it, so that a fetch costs what its news cost, and not what the
-partitions cost of which there may be thousands.
+A follower's session knows which of its partitions are `active`. A partition without changes is
+idle until something happens to it, so that the cost of a fetch depends on the partitions that
+changed, not on all of them, of which there may be thousands.
 
 Source: KIP-227; Kafka's FetchSession.scala and FetchMetadata.java.
 """
@@ -28,7 +28,7 @@ SESSION_ID_BOUND = 2**31 - 1
 NO_REPLICA = (-1, -1)
 
 EVICTION_MS = 120_000
-"""A session unused for longer is stale; one younger may only be evicted by replicas' sessions."""
+"""A session unused for longer is stale; a younger one may only be evicted by replicas' sessions."""
 
 Key = tuple[str | Uuid, int]
 """(topic id, partition) where the request has topic ids, else (topic name, partition)."""
@@ -42,18 +42,18 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchPartition:
-    """One partition of a fetch: what was last asked for, and what the fetcher was last told."""
+    """One partition of a fetch: what was last requested, and what was last sent."""
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
         "follower_log_start",
-        "index",
         "key",
         "last_fetched_epoch",
         "max_bytes",
-        "told_high_watermark",
-        "told_log_start",
+        "partition_id",
+        "sent_high_watermark",
+        "sent_log_start",
         "topic",
         "topic_id",
         "watched",
@@ -63,7 +63,7 @@ class FetchPartition:
         self,
         topic: str,
         topic_id: Uuid,
-        index: int,
+        partition_id: int,
         fetch_offset: int,
         max_bytes: int,
         current_leader_epoch: int = -1,
@@ -73,20 +73,20 @@ class FetchPartition:
         self.topic = topic
         """"" where the request names topics by id only."""
         self.topic_id = topic_id
-        self.index = index
-        self.key: Key = (topic if topic_id == NO_UUID else topic_id, index)
+        self.partition_id = partition_id
+        self.key: Key = (topic if topic_id == NO_UUID else topic_id, partition_id)
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.follower_log_start = follower_log_start
-        self.told_high_watermark = -1
-        self.told_log_start = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
         self.watched: object = None
-        """The partition that will rouse this one in its session."""
+        """The Partition that will make this one active in its session."""
 
     def ask(self, newer: "FetchPartition") -> None:
-        """Take over what a later request of the session asks for."""
+        """Take over a later request of the session."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
@@ -95,7 +95,7 @@ class FetchPartition:
 
 
 class PartitionResponse(Protocol):
-    """What a fetch response says of a partition, as far as sessions care."""
+    """The fields of a partition's fetch response that sessions use."""
 
     @property
     def error(self) -> Error: ...
@@ -118,9 +118,9 @@ Results = list[tuple[FetchPartition, R]]
 class FetchSession:
     """The partitions of one fetcher, in the order in which they are served.
 
-    Fields: `active`: of a follower's session those that must be looked at; else None.
-            `replica`: its id and broker epoch. `fetched_ms`: when it fetched last (monotonic).
-            `closed`: the session is no more.
+    Fields: `active`: the partitions of a follower's session that a fetch reads; else None.
+            `replica`: its id and broker epoch. `fetched_ms`: its last fetch (monotonic).
+            `closed`: whether the session has ended.
     """
 
     __slots__ = (
@@ -158,10 +158,10 @@ class FetchSession:
         self.fetched_ms = 0
         self.closed = False
 
-    def update(self, asked: Mapping[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
+    def update(self, requested: Mapping[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
         """Add, change and forget partitions, as a request says."""
         active = self.active
-        for key, newer in asked.items():
+        for key, newer in requested.items():
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = known = newer
@@ -175,7 +175,7 @@ class FetchSession:
                 active.pop(key, None)
 
     def fetched_by(self, replica: tuple[int, int], now_ms: int) -> None:
-        """Note a follower's fetch; all must be looked at where its epoch is another."""
+        """Note a follower's fetch; a new broker epoch makes all partitions active."""
         if self.replica != replica and self.active is not None:
             self.replica = replica
             self.active.update(self.partitions)
@@ -187,7 +187,7 @@ class FetchSession:
 
 
 class Fetching:
-    """One fetch from request to response: without a session, unless a subclass says so."""
+    """One fetch from request to response: without a session, unless it is of a subclass."""
 
     __slots__ = ("partitions",)
     incremental = False
@@ -241,30 +241,30 @@ class IncrementalFetching(Fetching):
         self._epoch = session.epoch
 
     def finish(self, results: Results[R], now_ms: int) -> tuple[Error, int, Results[R]]:
-        """Return the partitions with news, and note that the fetcher knows them now.
+        """Return the partitions that changed, and note what the fetcher is sent of them.
 
-        A partition that gave records moves to the end of the session, so that the next fetch
-        serves the others first.
+        A partition that returned records moves to the end of the session, so that the next fetch
+        reads the others first.
         """
         session = self.session
         if session.epoch != self._epoch:
-            # A later request came while this one was parked: it must be a duplicate.
+            # A later request came while this one was delayed: it must be a duplicate.
             return Error.INVALID_FETCH_SESSION_EPOCH, session.id, []
-        news: Results[R] = []
+        changed: Results[R] = []
         for partition, response in results:
-            if not _has_news(partition, response):
+            if not _must_respond(partition, response):
                 continue
-            news.append((partition, response))
-            # After an error the partition is told again as soon as the error is gone; a follower
-            # that must truncate takes nothing else from the answer.
+            changed.append((partition, response))
+            # After an error the partition is sent again as soon as the error is gone; a follower
+            # that must truncate uses nothing else of the response.
             failed = response.error is not Error.NONE or response.diverging is not None
-            partition.told_high_watermark = -1 if failed else response.high_watermark
-            partition.told_log_start = response.log_start_offset
+            partition.sent_high_watermark = -1 if failed else response.high_watermark
+            partition.sent_log_start = response.log_start_offset
             if response.size > 0:
                 _serve_last(session.partitions, partition)
                 if session.active is not None:
                     _serve_last(session.active, partition)
-        return Error.NONE, session.id, news
+        return Error.NONE, session.id, changed
 
 
 def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition) -> None:
@@ -272,12 +272,12 @@ def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition
         partitions[partition.key] = partition
 
 
-def _has_news(partition: FetchPartition, response: PartitionResponse) -> bool:
+def _must_respond(partition: FetchPartition, response: PartitionResponse) -> bool:
     return (
         response.size > 0
         or response.error is not Error.NONE
-        or response.high_watermark != partition.told_high_watermark
-        or response.log_start_offset != partition.told_log_start
+        or response.high_watermark != partition.sent_high_watermark
+        or response.log_start_offset != partition.sent_log_start
         or response.diverging is not None
         or response.preferred >= 0
     )
@@ -306,7 +306,7 @@ class FetchSessions:
 
     def open(
         self,
-        asked: dict[Key, FetchPartition],
+        requested: dict[Key, FetchPartition],
         forgotten: Sequence[Key] = (),
         *,
         session_id: int,
@@ -315,13 +315,15 @@ class FetchSessions:
         privileged: bool,
         now_ms: int,
     ) -> Fetching | Error:
-        """Return what the request fetches, or the error of its session."""
+        """Return the request's fetch, or the error of its session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            # A full fetch closes the session that it names, and starts over.
+            # A full fetch closes the session that it names.
             self._close(session_id)
             if epoch == FINAL_EPOCH:
-                return Fetching(asked)
-            return FullFetching(asked, self, privileged=privileged, uses_topic_ids=uses_topic_ids)
+                return Fetching(requested)
+            return FullFetching(
+                requested, self, privileged=privileged, uses_topic_ids=uses_topic_ids
+            )
         session = self._sessions.get(session_id)
         if session is None:
             return Error.FETCH_SESSION_ID_NOT_FOUND
@@ -329,10 +331,10 @@ class FetchSessions:
             return Error.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return Error.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(asked, forgotten)
+        session.update(requested, forgotten)
         if not session.partitions:
             self._close(session_id)
-            return Fetching(asked)
+            return Fetching(requested)
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
         return IncrementalFetching(session)
@@ -340,15 +342,15 @@ class FetchSessions:
     def create(
         self, results: Results[R], *, privileged: bool, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
-        """Open a session of the partitions answered, or None where there is no room."""
+        """Open a session of the partitions in the response; None where there is no room."""
         full = len(self._sessions) >= self._slots
         if full and not self._evict(privileged, len(results), now_ms):
             return None
         partitions = {}
         for partition, response in results:
             failed = response.diverging is not None
-            partition.told_high_watermark = -1 if failed else response.high_watermark
-            partition.told_log_start = response.log_start_offset
+            partition.sent_high_watermark = -1 if failed else response.high_watermark
+            partition.sent_log_start = response.log_start_offset
             partitions[partition.key] = partition
         session = FetchSession(
             self._new_id(),
@@ -374,9 +376,9 @@ class FetchSessions:
     def _evict(self, privileged: bool, size: int, now_ms: int) -> bool:
         """Make room for a session of `size` partitions; return False where all are worth more.
 
-        The stalest goes if it is stale. Else the least valuable of those that may be evicted
-        goes, if it is worth less than the new one: replicas' sessions are worth more than
-        consumers', and more partitions more than fewer.
+        The least recently used session is evicted if it is stale. Else the least valuable of those
+        that may be evicted goes, if it is worth less than the new one: replicas' sessions are
+        worth more than consumers', and more partitions more than fewer.
         """
         stalest = next(iter(self._sessions.values()), None)
         if stalest is None:

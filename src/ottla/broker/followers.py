@@ -1,9 +1,9 @@
-"""What a leader knows of each follower: how far it is, when it was last at the end.
+"""A leader's state of each follower: its log end, and when it was last caught up.
 
-A follower's fetch says how far its log reaches. It is caught up as of the last moment at which
-it had all that the leader had then: at a fetch that asks for the leader's end, that is now; at
-one that asks for what was the end at its fetch before, it is the time of that one. So a
-follower that is always a little behind a busy leader still counts as caught up.
+A follower's fetch offset is its log end. It was last caught up at the latest time at which it had
+all that the leader had then: a fetch at the leader's log end sets that to now; a fetch at what was
+the log end at its previous fetch sets it to the time of that one. So a follower that is always a
+little behind a busy leader still counts as caught up.
 
 Source: Kafka's Replica.scala; KIP-903 (broker epochs).
 """
@@ -15,16 +15,16 @@ from ottla.base.ids import NO_EPOCH, NO_OFFSET
 from ottla.metadata.brokers import BrokerImage
 
 NEVER_MS = -(2**62)
-"""Monotonic: long before any clock began, so that no lag limit is ever kept since then."""
+"""Monotonic; so long ago that it is beyond any lag limit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FollowerState:
-    """One follower, seen from the leader; times are monotonic.
+    """One follower, as its leader knows it; times are monotonic.
 
     Fields: `log_end_offset`, `log_start_offset`: -1 = it has not fetched from this leader yet.
-            `leader_end_at_last_fetch`: where the leader's log ended then. `broker_epoch`: of its
-            last fetch; None = none came, -1 = the fetch did not say.
+            `leader_end_at_last_fetch`: the leader's log end then. `broker_epoch`: of its last
+            fetch; None = there was none, -1 = the fetch had no epoch.
     """
 
     log_end_offset: int = NO_OFFSET
@@ -43,7 +43,7 @@ class FollowerState:
         broker_epoch: int,
         now_ms: int,
     ) -> None:
-        """Note a fetch that was found to fit the leader's log."""
+        """Note a fetch that agrees with the leader's log."""
         if fetch_offset >= leader_end:
             self.last_caught_up_ms = now_ms
         elif fetch_offset >= self.leader_end_at_last_fetch:
@@ -54,26 +54,26 @@ class FollowerState:
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
-    def led_anew(self, *, leader_end: int, now_ms: int) -> None:
-        """Begin another epoch of the same leader: how far an in-sync follower is stays known."""
+    def begin_epoch(self, *, leader_end: int, now_ms: int) -> None:
+        """Begin another epoch of the same leader, keeping what is known of an in-sync follower."""
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = self.last_caught_up_ms = now_ms
 
     def is_caught_up(self, leader_end: int, *, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Tell whether it has all, or had all not longer ago than a follower may lag."""
+        """Tell whether it has all, or had all within the last `lag_time_max_ms`."""
         return (
             self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_time_max_ms
         )
 
 
-def check_life(broker: BrokerImage | None, broker_epoch: int) -> None:
-    """Raise ApiError unless a fetch comes from the life of its broker that is registered.
+def check_broker_epoch(broker: BrokerImage | None, broker_epoch: int) -> None:
+    """Raise ApiError unless a fetch carries the broker epoch that is registered.
 
-    One of a life that is over says nothing of what the broker has now. One of a life that this
-    leader has not heard of yet must wait, other than in Kafka: with that registration the
-    broker left the in-sync replicas, and until the leader hears of it, what it acknowledged
-    with the newcomer's help would be with fewer in-sync replicas than it believes. Where the
-    metadata does not tell epochs (ZooKeeper's) all lives are alike.
+    A fetch of an older epoch says nothing of what the broker has now. One of a newer epoch, which
+    this leader's metadata does not have yet, must be retried, unlike in Kafka: with that
+    registration the broker left the ISR, and until the leader knows it, records acknowledged with
+    this follower would be on fewer in-sync replicas than the leader believes. Where brokers have no
+    epochs (ZooKeeper) every fetch passes.
     """
     if broker_epoch == NO_EPOCH or (broker is not None and broker.epoch == NO_EPOCH):
         return
@@ -84,10 +84,10 @@ def check_life(broker: BrokerImage | None, broker_epoch: int) -> None:
 
 
 def may_join(broker: BrokerImage | None, broker_epoch: int | None) -> bool:
-    """Tell whether the controller would take a broker into the in-sync replicas (KIP-841, 903).
+    """Tell whether the controller would accept a broker in the ISR (KIP-841, KIP-903).
 
-    The epoch of its last fetch must be the one it is registered with: a follower that came back
-    with less than it had must fetch in its new life first.
+    Its last fetch must carry the registered broker epoch: a follower that restarted with less than
+    it had must fetch under its new registration first.
     """
     return (
         broker is not None

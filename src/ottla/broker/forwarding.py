@@ -1,11 +1,11 @@
-"""What a broker must know of a client's request before it passes it on to the controller.
+"""What a broker must know of a client's request before it forwards it to the controller.
 
-Whoever asks by name means what has the name now. If the controller's answer is lost, whether the
-request was done is not known, and by the time it is sent again the name may be another topic's: a
-creation would bring back what was deleted meanwhile, a change would change what nobody meant. So a
-request that is to be done `once` is not sent again then, but for deletions, which are sent again
-by id. And none is sent when its own time is over: who asked has given up, and may have done
-something else.
+A request that names a topic means the topic that has the name now. When the controller's response
+is lost, whether the request was done is not known, and by the time of a retry the name may belong
+to another topic: a creation would bring back a topic deleted meanwhile, a change would hit the
+wrong topic. So an `at_most_once` request is not retried then, except for deletions, which are
+retried by id. And no request is sent after its own timeout: the client has given up, and may have
+done something else.
 """
 
 from dataclasses import dataclass
@@ -25,22 +25,22 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 class Forwarding:
     """How a request may be sent.
 
-    Fields: `once`: not again as it is, where it may have been done; `timeout_ms`: not at all
-            later than that, None = it does not say; `deletion`: how it is sent again.
+    Fields: `at_most_once`: not retried as it is, where it may have been done; `timeout_ms`: not
+            sent later than that, None = no timeout; `deletion`: how a deletion is retried.
     """
 
-    once: bool
+    at_most_once: bool
     timeout_ms: int | None = None
     deletion: DeleteTopicsRetry | None = None
 
 
-def is_once(key: int) -> bool:
-    """Tell whether requests of an API are to be done once at most. See `Api.once`."""
-    return load_apis()[key].api.once
+def is_at_most_once(key: int) -> bool:
+    """Tell whether an API's requests may be done once at most. See `Api.at_most_once`."""
+    return load_apis()[key].api.at_most_once
 
 
 def look_at(frame: bytes, image: ClusterImage) -> Forwarding:
-    """Return how to send a request, header included. `image`: what this broker knows now."""
+    """Return how to send a request, header included. `image`: this broker's image now."""
     header, body_at = decode_request_header(frame)
     endpoint = load_apis()[header.api_key]
     try:
@@ -53,9 +53,9 @@ def look_at(frame: bytes, image: ClusterImage) -> Forwarding:
             elements_max=endpoint.api.elements_max,
         )
     except WireError:
-        return Forwarding(once=True)  # The controller will end it.
+        return Forwarding(at_most_once=True)  # The controller will reject it.
     return Forwarding(
-        endpoint.api.once,
+        endpoint.api.at_most_once,
         own_limit_ms(request),
         DeleteTopicsRetry(header, request, image)
         if isinstance(request, DeleteTopicsRequest)

@@ -2,7 +2,7 @@
 
 Appends go through the replica manager with acks=all. Loading reads and decodes in worker
 threads, a chunk at a time, and only applies each chunk on the loop, so that a long log does not
-stall the broker; it lets go at once when the partition is taken away.
+stall the broker. It can be cancelled when the partition moves away.
 """
 
 import logging
@@ -27,11 +27,11 @@ from ottla.records.errors import CorruptBatch
 logger = logging.getLogger(__name__)
 
 UNTIL_LEADERSHIP_ENDS_MS = 2**31 - 1
-"""How long an append may wait for its replicas: the shard itself answers its clients in time,
-and must learn how the append ended however late that is."""
+"""How long an append may wait for its replicas: the shard has its own timeouts for clients, and
+needs the append's result however late it comes."""
 
 WARNINGS_MAX = 20
-"""Records of one load that are named where they do not decode."""
+"""Undecodable records that are logged in one load."""
 
 
 class GroupJournal:
@@ -72,9 +72,9 @@ def _error_of(result: AppendResult) -> Error:
 
 
 class GroupLoad:
-    """Fills a shard from its partition's log; `done` is called once, with None or what failed.
+    """Loads a shard from its partition's log; `done` is called once, with None or the error.
 
-    `cancel` ends it without that call.
+    After `cancel` it is not called.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class GroupLoad:
         self.started_ms = shard.clock.monotonic_ms()
         self.loader = loading.Loader()
         self.deleted_topics: dict[Uuid, str] = {}
-        """Those that were deleted while it loads, with their names."""
+        """Topics that were deleted while it loads, with their names."""
         self._replicas = replicas
         self._partition = partition
         self._workers = workers
@@ -101,11 +101,11 @@ class GroupLoad:
         self._passed_over = 0
 
     def cancel(self) -> None:
-        """Stop as soon as the chunk in work is read."""
+        """Stop after the chunk that is being read."""
         self.is_cancelled = True
 
     def advance(self) -> None:
-        """Read the next chunk, or end where there is none."""
+        """Read the next chunk, or finish where there is none."""
         try:
             log = self._replicas.partition(OFFSETS_TOPIC, self._partition).leader_log()
             position = max(self.loader.position, log.log_start_offset)
@@ -122,14 +122,14 @@ class GroupLoad:
             self._finish(error)
             return
         if not read.size:
-            self._finish(None)  # Compaction left nothing of the last offsets.
+            self._finish(None)  # Compaction has removed the last offsets.
             return
         self._workers.submit(
             lambda: self._decode(read.slices), lambda outcome: self._decoded(read.slices, outcome)
         )
 
     def replicated(self) -> Pending[Error]:
-        """Return the promise that all that was loaded is committed, or why it never will be."""
+        """Return the promise that all loaded records are committed, or the error."""
         try:
             return self._replicas.replicated(
                 OFFSETS_TOPIC, self._partition, timeout_ms=UNTIL_LEADERSHIP_ENDS_MS
@@ -160,13 +160,13 @@ class GroupLoad:
         self.advance()
 
     def _warn(self) -> None:
-        """Say which records are passed over: the first ones, and that there are more."""
+        """Log the skipped records, up to WARNINGS_MAX of them."""
         for passed in self.loader.skipped:
             self._passed_over += 1
             if self._passed_over > WARNINGS_MAX:
                 continue
             logger.warning(
-                "%s-%d: the %s at offset %d cannot be decoded (%s); passing over it",
+                "%s-%d: %s at offset %d cannot be decoded (%s); skipping it",
                 OFFSETS_TOPIC,
                 self._partition,
                 "batch" if passed.is_batch else "record",
@@ -175,7 +175,7 @@ class GroupLoad:
             )
             if self._passed_over == WARNINGS_MAX:
                 logger.warning(
-                    "%s-%d: further records that cannot be decoded are not named",
+                    "%s-%d: further records that cannot be decoded are skipped without a log line",
                     OFFSETS_TOPIC,
                     self._partition,
                 )

@@ -1,24 +1,25 @@
 """The group coordinator of a broker: one shard for each offsets partition that it leads.
 
 A group belongs to the partition that its id hashes to. When this broker becomes that partition's
-leader the shard is loaded from the log; meanwhile clients are told COORDINATOR_LOAD_IN_PROGRESS,
-and NOT_COORDINATOR when the leadership is gone. A partition whose log cannot be read is not
-served at all, since half of its groups would be worse than none.
+leader the shard is loaded from the log; meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS, and
+NOT_COORDINATOR after the leadership has moved away. A partition whose log cannot be read is not
+served at all: half of its groups would be worse than none.
 
-The offsets of a deleted topic go with it: those of the shards that are served when the deletion
-is heard of, and of all others once they are loaded, for which each commit says its topic's id. A
-shard whose partition cannot be written at that moment is looked at again by the clock. Where the
-metadata is only told (ZooKeeper) a topic that is not known may still be there, and its offsets
-stay until it is known to be deleted, or its name is another's now, or they expire.
+The offsets of a deleted topic are deleted with it: in served shards when the metadata has the
+deletion, in others once they are loaded, for which each commit carries its topic's id. A shard
+whose partition cannot be written at that moment is retried at the next expiry. In ZooKeeper mode
+the metadata may be incomplete: a topic that is unknown may still exist, and its offsets stay until
+it is known to be deleted, or its name belongs to another topic, or they expire.
 
-There LeaderAndIsr makes coordinators, and a new controller's comes before it tells of all topics:
-1. Broker 1 is behind its controller; a topic is deleted and made again.
-2. Broker 2, which coordinates, stores offsets for the new one. It dies, with the controller.
-3. The next controller elects broker 1, which knows the old topic alone: it would show no offsets
-   of the new one, and store what is committed under its name as the old one's.
-So a shard that is loaded is served once this broker has heard of all, as in KRaft the metadata
-that elects it tells of all that came before. One that is served already goes on: what it keeps
-is of topics that were known here.
+In ZooKeeper mode LeaderAndIsr makes a broker coordinator, and a new controller sends it before the
+UpdateMetadata with all topics:
+1. Broker 1 is behind its controller; a topic is deleted and created again.
+2. Broker 2, the coordinator, stores offsets for the new topic. It dies, with the controller.
+3. The next controller elects broker 1, which knows the old topic alone: it would return no offsets
+   of the new one, and store offsets committed under its name as the old one's.
+So a loaded shard is served only once this broker has the full metadata. (In KRaft the metadata
+that elects it follows all that came before.) A shard that is served already stays so: its offsets
+are of topics that were known here.
 
 Source: Kafka's GroupCoordinatorService and CoordinatorRuntime.
 """
@@ -57,29 +58,28 @@ class GroupService:
         self._config = group_config(broker.config)
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, GroupLoad] = {}
-        self._untold: set[int] = set()
-        """Partitions that are loaded, and served once this broker has heard of all topics."""
+        self._awaiting_metadata: set[int] = set()
+        """Partitions that are loaded, and are served once this broker has the full metadata."""
         self._expiry: Timer | None = None
 
     # --- for handlers -----------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
-        """Return the offsets partition that keeps a group.
+        """Return the offsets partition that stores a group.
 
-        Raises: ApiError(COORDINATOR_NOT_AVAILABLE) while a controller has told of those alone
-        that this broker hosts: by their number a group would be looked for, and its offsets
-        written, where nobody finds them again.
+        Raises: ApiError(COORDINATOR_NOT_AVAILABLE) while this broker knows only the offsets
+        partitions that it hosts: by their count a group would hash to a wrong partition.
         """
         topic = self._broker.image.topics.by_name(OFFSETS_TOPIC)
         zk_metadata = self._broker.zk_metadata
-        unannounced = {} if zk_metadata is None else zk_metadata.facts.unannounced
-        if topic is not None and topic.id in unannounced:
+        hidden_partitions = {} if zk_metadata is None else zk_metadata.facts.hidden_partitions
+        if topic is not None and topic.id in hidden_partitions:
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
         count: int = self._broker.config["offsets.topic.num.partitions"]
         return positive_hash(group_id) % (count if topic is None else len(topic.partitions))
 
     def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard:
-        """Return the shard that serves a group; raise ApiError with what the client is told.
+        """Return the shard that serves a group; raise ApiError with the client's error code.
 
         `may_be_empty`: the APIs that tolerate an empty group id, as old clients send it.
         """
@@ -104,22 +104,21 @@ class GroupService:
         return list(self._shards.values())
 
     def topic_id_of(self, name: str) -> Uuid:
-        """Return the id of the topic whose offsets are kept under a name; zero = there is none.
+        """Return the id of the topic whose offsets are stored under a name; zero = there is none.
 
-        That is not always the one that the image has: a former topic of the name is known here
-        until its replicas are gone.
+        That is not always the one of the image: there a former topic of the name stays until its
+        replicas here are deleted.
         """
         zk_metadata = self._broker.zk_metadata
-        if zk_metadata is not None and name in zk_metadata.facts.refused:
-            return zk_metadata.facts.refused[name]
+        if zk_metadata is not None and name in zk_metadata.facts.inconsistent_ids:
+            return zk_metadata.facts.inconsistent_ids[name]
         topic = self._broker.image.topics.by_name(name)
         return NO_UUID if topic is None else topic.id
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
-        """Return the topic that has an id, None where its name is another one's by now.
+        """Return the topic of an id; None where its name belongs to another topic by now.
 
-        Offsets are kept by name: what was committed for it would stand for the next topic, or in
-        the place of that one's.
+        Offsets are stored by name: its offsets would be taken for the other topic's.
         """
         topic = self._broker.image.topics.by_id(topic_id)
         return None if topic is None or self.topic_id_of(topic.name) != topic_id else topic
@@ -129,7 +128,7 @@ class GroupService:
     def became_leader(self, partition: int) -> None:
         """Load a partition of the offsets topic, which this broker leads from now on.
 
-        A new epoch of the same leader loads anew: another leader may have written between.
+        A new epoch of the same leader loads again: another leader may have written in between.
         """
         self.resigned(partition)
         broker = self._broker
@@ -166,21 +165,24 @@ class GroupService:
     def _loaded(self, partition: int, error: Exception | None) -> None:
         if error is not None:
             del self._loads[partition]
-            logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
+            logger.error(
+                "loading groups from %s-%d failed: %s; its groups are unavailable",
+                *(OFFSETS_TOPIC, partition, error),
+            )
             return
         zk_metadata = self._broker.zk_metadata
-        if zk_metadata is None or zk_metadata.facts.is_complete:
+        if zk_metadata is None or zk_metadata.facts.has_full_metadata:
             self._serve(partition)
         else:
-            self._untold.add(partition)
+            self._awaiting_metadata.add(partition)
 
-    def told_all(self) -> None:
-        """Serve what is loaded and waited for this broker to have heard of all topics."""
-        for partition in sorted(self._untold):
+    def full_metadata_received(self) -> None:
+        """Serve the loaded shards that waited for the full metadata (UpdateMetadata, type FULL)."""
+        for partition in sorted(self._awaiting_metadata):
             self._serve(partition)
 
     def _serve(self, partition: int) -> None:
-        self._untold.discard(partition)
+        self._awaiting_metadata.discard(partition)
         load = self._loads.pop(partition)
         elapsed_ms = self._broker.clock.monotonic_ms() - load.started_ms
         if load.loader.record_count:
@@ -193,8 +195,8 @@ class GroupService:
                 load.loader.record_count,
                 elapsed_ms,
             )
-        # What is above the high watermark may be an acknowledged commit, or be lost with this
-        # broker: it counts from now on, but nobody reads it before it is committed.
+        # A record above the high watermark may be an acknowledged commit, or be lost with this
+        # broker: it is applied now, but not readable before it is committed.
         load.shard.wait_for_loaded(load.replicated())
         self._shards[partition] = load.shard
         groups.start(load.shard)
@@ -204,8 +206,8 @@ class GroupService:
         self._arm_expiry()
 
     def resigned(self, partition: int) -> None:
-        """Let go of a partition of the offsets topic; parked requests are answered."""
-        self._untold.discard(partition)
+        """Unload a partition of the offsets topic; its delayed requests are answered."""
+        self._awaiting_metadata.discard(partition)
         load = self._loads.pop(partition, None)
         if load is not None:
             load.cancel()
@@ -214,9 +216,9 @@ class GroupService:
             groups.unload(shard)
 
     def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
-        """Forget the offsets of topics that are gone, given by id with their names."""
+        """Delete the offsets of deleted topics, given by id with their names."""
         for load in self._loads.values():
-            # What it reads from now on may be of a new topic of the name; then the id tells.
+            # It may still read offsets of a new topic of the name, which has another id.
             load.deleted_topics |= deleted
         for shard in list(self._shards.values()):
             groups.topics_deleted(shard, deleted).then(_warn_of_leftovers)
@@ -232,11 +234,13 @@ class GroupService:
             return False
         if zk_metadata is None:
             return True
-        # Of two topics of a name this broker may know the older one, until it has heard of all.
-        return topic_id in zk_metadata.facts.gone or (is_anothers and zk_metadata.facts.is_complete)
+        # Until it has the full metadata, this broker may know the older of two topics of a name.
+        return topic_id in zk_metadata.facts.deleted_ids or (
+            is_anothers and zk_metadata.facts.has_full_metadata
+        )
 
     def shutdown(self) -> None:
-        """Let go of everything: the logs are about to be closed."""
+        """Unload all partitions: the logs are about to be closed."""
         for partition in sorted({*self._loads, *self._shards}):
             self.resigned(partition)
         if self._expiry is not None:
@@ -252,7 +256,7 @@ class GroupService:
             self._expiry = self._broker.timers.at(at_ms, self.tick)
 
     def tick(self) -> None:
-        """Expire offsets and groups, and come back after `offsets.retention.check.interval.ms`."""
+        """Expire offsets and groups, every `offsets.retention.check.interval.ms`."""
         self._expiry = None
         self._arm_expiry()
         for shard in list(self._shards.values()):
@@ -261,13 +265,16 @@ class GroupService:
 
 
 def _log(line: str) -> None:
-    # Clients choose part of it: they must not be able to write lines of their own.
+    # Part of it comes from clients, who must not be able to forge log lines.
     logger.info("%s", "".join(each if each.isprintable() else "?" for each in line[:LINE_MAX]))
 
 
 def _warn_of_leftovers(error: Error) -> None:
     if error:
-        logger.warning("offsets of deleted topics stay for now: %s", error.name)
+        logger.warning(
+            "deletion of deleted topics' offsets failed: %s; retrying at the next expiry check",
+            error.name,
+        )
 
 
 def group_config(config: "NodeConfig") -> GroupConfig:

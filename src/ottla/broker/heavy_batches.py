@@ -1,14 +1,14 @@
-"""Produced batches that a worker examines before they are appended.
+"""Produced batches that a worker validates before they are appended.
 
-1. An append finds that a batch takes more to examine than the loop should do at once.
-2. Its bytes are copied, as they lie in the connection's receive buffer, and a worker examines the
-   copy. The connection handles no other request meanwhile, so that its order stays.
-3. The examined batch is appended like any other: by who leads then, if it is this broker, behind
-   what the partition's producers have sent since, under the settings of that moment.
+1. An append finds that a batch takes longer to validate than the loop should be blocked.
+2. Its bytes are copied out of the connection's receive buffer, and a worker validates the copy.
+   The connection handles no other request meanwhile, so that its order stays.
+3. The validated batch is appended like any other: if this broker still leads, after what other
+   producers have sent since, under the topic settings of that moment.
 
-A producer that has lost its connection may come back on another one while its batch is still
-examined. What it sends then waits behind, so that its sequences keep their order. Other producers
-of the partition do not wait.
+A producer that has lost its connection may reconnect while its batch is still being validated. Its
+next batches wait behind it, so that its sequences keep their order. Other producers of the
+partition do not wait.
 """
 
 import struct
@@ -31,20 +31,20 @@ Outcome = Examined | ApiError | OSError
 
 
 class HeavyBatches:
-    """Those of one broker."""
+    """The heavy batches of one broker."""
 
     def __init__(self, work: BatchWork) -> None:
         self._work = work
         self._last: dict[tuple[Partition, int], Pending[Outcome]] = {}
-        """By partition and producer: the last batch that is being examined."""
+        """By partition and producer: the last batch that is being validated."""
 
     @property
     def is_full(self) -> bool:
-        """Tell whether no more of them may wait."""
+        """Tell whether the queue is full."""
         return self._work.is_full
 
     def is_waited_for(self, partition: Partition, data: Buffer) -> bool:
-        """Tell whether a batch comes behind one of its producer's that is being examined."""
+        """Tell whether a batch of the same producer is being validated."""
         if not self._last or len(data) < HEADER_SIZE:
             return False
         (producer_id,) = _producer_of(data)
@@ -53,14 +53,14 @@ class HeavyBatches:
     def examine(
         self, partition: Partition, data: Buffer, config: "LogConfig", owner: object
     ) -> Pending[Outcome]:
-        """Have a copy of a batch examined; the listener that comes first appends it.
+        """Validate a copy of a batch; the first listener of the promise appends it.
 
-        `owner`: whose turn of the work it takes, None = its own.
+        `owner`: for the queue's round-robin order; None = an owner of its own.
         """
         copy = bytearray(data)
         is_packed = copy[ATTRIBUTES_AT + 1] & CODEC_MASK
         expands_to = len(copy) + (expanded_bytes_max(config) if is_packed else 0)
-        where = f"{partition.topic}-{partition.index}"
+        where = f"{partition.topic}-{partition.partition_id}"
         examined: Pending[Outcome] = self._work.submit(
             lambda: examine(copy, config, where),
             expands_to=expands_to,
@@ -78,7 +78,7 @@ class HeavyBatches:
         if before is None:
             examined.then(lambda found: _keep(outcome, found))
         else:
-            # A larger one may take longer; whoever appends it listened to `before` first.
+            # The earlier one may take longer; its appending listener was added to `before` first.
             before.then(lambda _: examined.then(lambda found: _keep(outcome, found)))
         return outcome
 

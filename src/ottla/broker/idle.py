@@ -1,19 +1,17 @@
-"""For how long this broker has seen nobody use the topics that may go for that.
+"""Idle times of topics: for how long no client has used a topic, as observed by this broker.
 
-A use is a produce, a consumer's fetch or a commit of offsets, whatever comes of it; what replicas
-fetch is none. Requests only leave a mark, on the counters of a topic or, for commits, here. A look
-every `ottla.topic.idle.check.interval.ms` takes the marks away, and where there was none adds the
-time since the last look. So it counts only time in which this process ran: at most one interval a
-look, since the time between two looks that lie further apart was spent asleep or stopped, when no
-use could have left its mark. No wall clock has a part in it.
+A use is a produce, a consumer's fetch or an offset commit, successful or not; a follower's fetch is
+none. A request sets a flag, on the counters of its topic or, for commits, here. A check every
+`ottla.topic.idle.check.interval.ms` clears the flags, and adds the time since the last check to the
+topics without one. At most one interval is added in a check: in a longer gap the process was
+suspended, and no use could have set its flag. The wall clock is not used.
 
-Counting begins anew when the topic, or its limit, is new here, and when other brokers become
-replicas of the topic or of the offsets topic, since one that went took along what it saw. What was
-counted is kept over a stop that was a clean one (`kept`), of a time in which the broker
-was down nothing is.
+Counting restarts from zero when the topic, or its limit, is new here, and when the replicas of the
+topic or of the offsets topic change, since a removed replica's observations are lost. Idle times
+are saved over a clean shutdown (`saved`); the time while the broker is down does not count.
 
-After each look the controller is told, if there is anything to tell.
-Source: `ottla.controller.idle`, which says what follows from it.
+After each check the idle times are reported to the controller (ReportIdleTopics).
+Source: `ottla.controller.idle`, which decides on the reports.
 """
 
 import logging
@@ -42,8 +40,8 @@ log = logging.getLogger(__name__)
 NOTHING_SEEN = 0
 
 
-class Kept(NamedTuple):
-    """What was counted of a topic, and who its witnesses were."""
+class SavedIdleTime(NamedTuple):
+    """A topic's idle time, with the brokers that observed the topic."""
 
     replicas: tuple[int, ...]
     coordinators: tuple[int, ...]
@@ -52,7 +50,7 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class _Counted:
-    """A topic that has a limit; counted since `since_ms` (monotonic), or since the last look."""
+    """A topic that has a limit; counted since `since_ms` (monotonic), or since the last check."""
 
     name: str
     replicas: tuple[int, ...]
@@ -60,15 +58,15 @@ class _Counted:
     idle_ms: int = NOTHING_SEEN
 
     def begin(self, now_ms: int) -> None:
-        """Count anew."""
+        """Restart from zero."""
         self.since_ms, self.idle_ms = now_ms, NOTHING_SEEN
 
 
 class IdleTopics:
-    """The topics with a limit, as one broker sees them.
+    """The topics with a limit, as one broker observes them.
 
     `metrics` returns the counters of the topics that it hosts; `forwarder` leads to the controller;
-    `kept`: what the process before this one counted, where it ended cleanly.
+    `saved`: what the process before this one counted, where it ended cleanly.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class IdleTopics:
         clock: Clock,
         timers: Timers,
         interval_ms: int,
-        kept: Mapping[Uuid, Kept] | None = None,
+        saved: Mapping[Uuid, SavedIdleTime] | None = None,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
@@ -90,27 +88,27 @@ class IdleTopics:
         self._clock = clock
         self._timers = timers
         self._interval_ms = interval_ms
-        self._kept = dict(kept or {})
+        self._saved = dict(saved or {})
         self._image: ClusterImage = EMPTY
         self._offsets: TopicImage | None = None
         self._coordinators: tuple[int, ...] = ()
         self._topics: dict[Uuid, _Counted] = {}
         self._committed: set[Uuid] = set()
-        self._looked_ms = clock.monotonic_ms()
+        self._last_look_ms = clock.monotonic_ms()
         self._timer: Timer | None = None
-        self._is_telling = self._is_started = self._is_over = False
+        self._in_flight = self._is_started = self._is_over = False
         self._token = NO_TOKEN
         self._failure = Error.NONE
 
     # -- what happens --------------------------------------------------------------------------
 
     def committed(self, topic_id: Uuid) -> None:
-        """Hear that somebody commits, or tries to commit, an offset of a topic."""
-        if topic_id in self._topics or topic_id in self._kept:
+        """Note an attempt to commit an offset of a topic."""
+        if topic_id in self._topics or topic_id in self._saved:
             self._committed.add(topic_id)
 
     def apply(self, delta: ClusterDelta) -> None:
-        """Hear of a change of the metadata."""
+        """Apply a metadata change."""
         self._image = delta.image
         now_ms = self._clock.monotonic_ms()
         self._follow_coordinators(delta.image.topics.by_name(OFFSETS_TOPIC), now_ms)
@@ -148,26 +146,26 @@ class IdleTopics:
         if topic.id in self._topics:
             return
         counted = self._topics[topic.id] = _Counted(topic.name, replicas_of(topic), now_ms)
-        kept = self._kept.pop(topic.id, None)
-        if kept is not None and kept[:2] == (counted.replicas, self._coordinators):
-            counted.idle_ms = kept.idle_ms
+        saved = self._saved.pop(topic.id, None)
+        if saved is not None and saved[:2] == (counted.replicas, self._coordinators):
+            counted.idle_ms = saved.idle_ms
 
-    def kept(self) -> dict[Uuid, Kept]:
-        """Return what was counted, for the process after this one."""
+    def saved(self) -> dict[Uuid, SavedIdleTime]:
+        """Return the idle times, to be saved for the next process."""
         return {
-            topic_id: Kept(each.replicas, self._coordinators, each.idle_ms)
+            topic_id: SavedIdleTime(each.replicas, self._coordinators, each.idle_ms)
             for topic_id, each in self._topics.items()
         }
 
     # -- time ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the periodic checks."""
         self._is_started = True
         self._arm()
 
     def stop(self) -> None:
-        """Look for the last time; tell nobody any more."""
+        """Check for the last time, without a report."""
         if self._is_over:
             return
         self._is_over = True
@@ -176,24 +174,24 @@ class IdleTopics:
             self._timer.cancel()
 
     def _arm(self) -> None:
-        """Look again where there is something to look at."""
+        """Schedule the next check where there are topics to check."""
         if self._timer is not None or not self._is_started or self._is_over:
             return
-        if self._topics or self._kept:
+        if self._topics or self._saved:
             due_ms = self._clock.monotonic_ms() + self._interval_ms
             self._timer = self._timers.at(due_ms, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self._look()
-        self._tell()
+        self._report()
         self._arm()
 
     def _look(self) -> None:
-        """Take the marks away, and count the time of those that bear none."""
-        now_ms, looked_ms = self._clock.monotonic_ms(), self._looked_ms
-        self._looked_ms = now_ms
-        self._kept.clear()  # Whoever is used from now on may leave no mark before it is looked for.
+        """Clear the flags, and add the elapsed time to the topics without one."""
+        now_ms, last_look_ms = self._clock.monotonic_ms(), self._last_look_ms
+        self._last_look_ms = now_ms
+        self._saved.clear()  # Uses of topics that are not known by now have not been flagged.
         here = self._image.brokers.get(self._node_id)
         limit_ms = self._interval_ms if here is not None and not here.fenced else 0
         marks = {each.topic: each for each in self._metrics()}
@@ -202,7 +200,7 @@ class IdleTopics:
             if topic_id in self._committed or (mark is not None and mark.is_used):
                 counted.begin(now_ms)
             else:
-                elapsed_ms = now_ms - max(looked_ms, counted.since_ms)
+                elapsed_ms = now_ms - max(last_look_ms, counted.since_ms)
                 counted.idle_ms += min(max(elapsed_ms, 0), limit_ms)
         for mark in marks.values():
             mark.is_used = False
@@ -210,16 +208,16 @@ class IdleTopics:
 
     # -- the controller ------------------------------------------------------------------------
 
-    def _tell(self) -> None:
-        """Say what was seen of the topics that this broker is a witness of."""
+    def _report(self) -> None:
+        """Report the idle times of the topics that this broker observes."""
         rows = tuple(
             wire.IdleTopic(topic_id=topic_id, replicas=each.replicas, idle_ms=each.idle_ms)
             for topic_id, each in self._topics.items()
             if self._node_id in each.replicas or self._node_id in self._coordinators
         )
-        if self._is_telling or not rows:
+        if self._in_flight or not rows:
             return
-        self._is_telling = True
+        self._in_flight = True
         request = wire.ReportIdleTopicsRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
@@ -227,10 +225,10 @@ class IdleTopics:
             coordinators=self._coordinators,
             topics=rows,
         )
-        self._forwarder.call(request, timeout_ms=self._interval_ms).then(self._told)
+        self._forwarder.call(request, timeout_ms=self._interval_ms).then(self._response_received)
 
-    def _told(self, response: object) -> None:
-        self._is_telling = False
+    def _response_received(self, response: object) -> None:
+        self._in_flight = False
         if isinstance(response, ApiError):
             failure = response.error
         else:
@@ -239,5 +237,5 @@ class IdleTopics:
             if failure is Error.NONE:
                 self._token = response.token
         if failure is not Error.NONE and failure is not self._failure:
-            log.info("the controller did not take what is idle here: %s", failure.name)
+            log.info("ReportIdleTopics failed: %s; retrying at the next check", failure.name)
         self._failure = failure

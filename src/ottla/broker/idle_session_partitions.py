@@ -1,9 +1,9 @@
-"""Partitions that rest in followers' sessions, and what rouses them.
+"""Idle partitions in followers' fetch sessions, and how they become active again.
 
-A partition rests where a fetch found nothing to tell of it: the follower is in sync, has all
-that there is, and knows the high watermark and the log start. From then on each of its fetches
-would say the same, and is not looked at. Whatever happens to the partition makes it active
-again; what the fetches in between would have said of the follower is made up for then.
+A partition becomes idle when a fetch has nothing to return for it: the follower is in sync, has all
+records, and knows the high watermark and the log start. From then on its fetches would repeat the
+same, so they skip the partition. Any change of the partition makes it active again; the skipped
+fetches are then counted for the follower's caught-up time.
 """
 
 from typing import TYPE_CHECKING
@@ -14,33 +14,35 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchPartition, FetchSession
 
 
-def watch(partition: Partition, session: "FetchSession", asked: "FetchPartition") -> None:
-    """Let a session hear of what happens to a partition."""
+def watch(partition: Partition, session: "FetchSession", requested: "FetchPartition") -> None:
+    """Register a session's partition, to be activated by changes."""
     kept = tuple(each for each in partition.watchers if each[0].holds(each[1]))
-    partition.watchers = (*kept, (session, asked))
-    asked.watched = partition
+    partition.watchers = (*kept, (session, requested))
+    requested.watched = partition
 
 
-def rouse(partition: Partition) -> "list[FetchSession]":
-    """Make a partition active where it rests; return the sessions that it is in."""
+def activate(partition: Partition) -> "list[FetchSession]":
+    """Make a partition active in all sessions where it is idle; return the sessions it is in."""
     sessions: list[FetchSession] = []
-    for session, asked in partition.watchers:
+    for session, requested in partition.watchers:
         active = session.active
-        if active is None or not session.holds(asked):
+        if active is None or not session.holds(requested):
             continue
         sessions.append(session)
-        if asked.key not in active:
-            active[asked.key] = asked
-            _make_up(partition, session, asked)
+        if requested.key not in active:
+            active[requested.key] = requested
+            _note_skipped_fetches(partition, session, requested)
     return sessions
 
 
-def _make_up(partition: Partition, session: "FetchSession", asked: "FetchPartition") -> None:
-    """Note that a follower had all when its session fetched last, unless it counts anew now."""
+def _note_skipped_fetches(
+    partition: Partition, session: "FetchSession", requested: "FetchPartition"
+) -> None:
+    """Note that a follower was caught up at its session's last fetch, unless its state is new."""
     node = session.replica[0]
     follower = partition.followers.get(node)
     if follower is None or node not in partition.isr:
         return
-    if follower.log_end_offset == asked.fetch_offset:
+    if follower.log_end_offset == requested.fetch_offset:
         follower.last_fetch_ms = max(follower.last_fetch_ms, session.fetched_ms)
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.fetched_ms)

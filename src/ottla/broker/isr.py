@@ -1,13 +1,13 @@
-"""In-sync replicas as their leader proposes them, and what counts while the answer is out.
+"""ISR changes that a leader proposes, and the ISR that is in effect until they are decided.
 
-| Proposal | counts for the high watermark meanwhile      | why                                  |
+| Proposal | in effect for the high watermark meanwhile   | why                                  |
 |----------|----------------------------------------------|--------------------------------------|
-| expand   | the larger set, newcomers included           | the controller may have taken them   |
-| shrink   | the larger set, the laggards included        | the controller may have refused      |
+| expand   | the larger set, with the new members         | the controller may have added them   |
+| shrink   | the larger set, with the lagging members     | the controller may have refused      |
 
-Meanwhile is until the metadata has the change; over ZooKeeper, until the answer (`isr_manager`).
-So the high watermark rests on the maximal set that the controller may believe in, and whoever
-it elects has all that was ever acknowledged.
+Meanwhile is until the metadata has the change; over ZooKeeper, until the response (`isr_manager`).
+So the high watermark depends on the maximal ISR, the largest set that the controller may have, and
+any replica that it elects has all acknowledged records.
 
 Source: KIP-497, KIP-841, KIP-903; PendingExpandIsr and PendingShrinkIsr of Kafka's Partition.scala.
 """
@@ -29,10 +29,10 @@ LAG_TIME_MAX_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """What a leader asks the controller for, until the answer or newer metadata comes.
+    """A leader's pending proposal to the controller, until the response or newer metadata comes.
 
     Fields: `isr`: the proposal, each member with its broker epoch, -1 = not known. `maximal`:
-            the set that counts meanwhile. The epochs are those that the proposal rests on.
+            the set in effect meanwhile. The epochs are those on which the proposal is based.
     """
 
     isr: tuple[tuple[int, int], ...]
@@ -49,7 +49,7 @@ def expansion(
     *,
     at: tuple[int, int],
 ) -> IsrChange:
-    """Propose to take replicas in. `at`: (leader epoch, partition epoch)."""
+    """Propose to add replicas. `at`: (leader epoch, partition epoch)."""
     assert joining
     assert not set(joining) & set(isr)
     proposed = (*isr, *joining)
@@ -69,7 +69,7 @@ def reduction(
     *,
     at: tuple[int, int],
 ) -> IsrChange:
-    """Propose to leave replicas out; the leader itself never is (KAFKA-708)."""
+    """Propose to remove replicas, never the leader itself (KAFKA-708)."""
     assert leaving
     left = tuple(node for node in isr if node not in leaving)
     assert left
@@ -87,8 +87,8 @@ def _with_epochs(isr: tuple[int, ...], epochs: Mapping[int, int]) -> tuple[tuple
 
 
 NOT_APPLIED = frozenset({Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED})
-"""The controller knows the very partition epoch of the proposal and has not done it: what is
-committed counts again."""
+"""The controller has the proposal's partition epoch, and has rejected it: the committed ISR is in
+effect again."""
 
 OVERTAKEN = frozenset(
     {
@@ -100,25 +100,25 @@ OVERTAKEN = frozenset(
         Error.NEW_LEADER_ELECTED,
     }
 )
-"""Whether the proposal was done is not known here, or it was and this broker leads no more: the
-maximal set goes on to count until newer metadata says."""
+"""Whether the proposal was applied is not known here, or it was and this broker no longer leads:
+the maximal ISR stays in effect until newer metadata comes."""
 
 
 class Propose(Protocol):
-    """Whoever brings a proposal to the controller."""
+    """Sends a proposal to the controller."""
 
     def __call__(self, partition: "Partition", change: IsrChange) -> None: ...
 
 
 def _propose_nothing(partition: "Partition", change: IsrChange) -> None:
-    """Do nothing: for partitions that are nobody's."""
+    """Do nothing: for partitions outside a broker, in tests."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionEnvironment:
-    """What all partitions of a broker know of the world.
+    """What all partitions of a broker share.
 
-    Fields: `brokers`: as the newest metadata has them. `broker_epoch`: this broker's own.
+    Fields: `brokers`: of the newest metadata. `broker_epoch`: this broker's own.
     """
 
     brokers: Mapping[int, BrokerImage]

@@ -1,19 +1,18 @@
-"""What a broker's partitions propose about their in-sync replicas, brought to the controller.
+"""Sends ISR changes that a broker's partitions propose to the controller (AlterPartition).
 
-One request is out at a time, with all that waits by then. It is asked again until it is
-answered; a proposal that newer metadata has overtaken is left out. The rules of the answers are
-in `isr`.
+One request is in flight at a time, with all pending proposals. It is retried until it is answered;
+a proposal that newer metadata has overtaken is dropped. The rules for the responses are in `isr`.
 
-With a metadata log (KRaft) an answer that says yes is not acted on: the changed in-sync set counts
-once the image has it. Acted on at once, it would overtake the metadata before it:
+With a metadata log (KRaft) a successful response is not applied: the changed ISR takes effect once
+the image has it. Applied at once, it would overtake the metadata before it:
 
 1. min.insync.replicas is raised from 1 to 2; then the controller commits that broker 2 leaves the
-   in-sync replicas {1, 2}. By the new minimum broker 2 is an eligible leader replica (KIP-966).
-2. Leader 1 has the answer, and not yet the new minimum: it acknowledges alone, and dies.
+   ISR {1, 2}. By the new minimum broker 2 is an eligible leader replica (KIP-966).
+2. Leader 1 has the response, and not yet the new minimum: it acknowledges alone, and dies.
 3. The controller elects broker 2, which lacks what was acknowledged.
 
-Over ZooKeeper configuration and leadership come by two ways that have no common order, and nobody
-but an in-sync replica is elected: there the answer counts at once, as in Kafka.
+Over ZooKeeper, configuration and leadership come in no common order, and only an in-sync replica
+is elected: there the response takes effect at once, as in Kafka.
 
 Source: Kafka's AlterPartitionManager.
 """
@@ -38,29 +37,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 50
-"""The pause after a request that the controller did not do."""
+"""The backoff after a failed request."""
 
 TIMEOUT_MS = 5_000
-"""How long one request may take before it is made anew of what waits by then."""
+"""How long one request may take before a new one is sent with what is pending by then."""
 
 
 class Proposal(NamedTuple):
-    """What one partition asks for."""
+    """One partition's pending ISR change."""
 
     partition: Partition
     change: IsrChange
 
     @property
     def waits(self) -> bool:
-        """Tell whether the partition still wants an answer."""
+        """Tell whether the change is still the partition's pending one."""
         return self.partition.pending is self.change
 
 
 class IsrManager:
     """The proposals of one broker.
 
-    Fields: `shrinks`, `expands`: proposals that the controller took; `failures`: answers that
-            were errors. `on_changed` hears of partitions whose in-sync set has changed.
+    Fields: `shrinks`, `expands`: proposals that succeeded; `failures`: error responses.
+            `on_changed` is called with partitions whose ISR has changed.
             `follows_log`: whether this broker follows a metadata log: see the module.
     """
 
@@ -84,7 +83,7 @@ class IsrManager:
         self._on_changed = on_changed
         self._waiting: dict[tuple[Uuid, int], Proposal] = {}
         self._timer: Timer | None = None
-        self._look_timer: Timer | None = None
+        self._recheck_timer: Timer | None = None
         self._in_flight = False
         self._failure = Error.NONE
         self._summary = Summary(logger)
@@ -94,27 +93,27 @@ class IsrManager:
         self.failures = 0
 
     def propose(self, partition: Partition, change: IsrChange) -> None:
-        """Bring a proposal to the controller, with others of this moment."""
-        self._waiting[partition.topic_id, partition.index] = Proposal(partition, change)
-        self._summary.add(logging.INFO, *_said_of(partition, change))
+        """Send a proposal to the controller, together with others of this moment."""
+        self._waiting[partition.topic_id, partition.partition_id] = Proposal(partition, change)
+        self._summary.add(logging.INFO, *_describe(partition, change))
         self._send_after(0)
 
-    def start(self, look: Callable[..., None], interval_ms: int) -> None:
-        """Let `look(shrink=True)` find the followers that lag, again and again."""
+    def start(self, recheck: Callable[..., None], interval_ms: int) -> None:
+        """Call `recheck(shrink=True)`, which finds lagging followers, every `interval_ms`."""
 
         def run() -> None:
             if not self._closed:
-                self._look_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
-                look(shrink=True)
+                self._recheck_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+                recheck(shrink=True)
 
         interval_ms = max(interval_ms, 1)
-        self._look_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+        self._recheck_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
 
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
         self._waiting.clear()
-        for timer in (self._timer, self._look_timer):
+        for timer in (self._timer, self._recheck_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -148,7 +147,7 @@ class IsrManager:
         failure = _failure(response)
         if failure is not Error.NONE:
             if failure is not self._failure:
-                logger.info("AlterPartition is not done, and asked until it is: %s", failure.name)
+                logger.info("AlterPartition failed: %s; retrying in %d ms", failure.name, RETRY_MS)
             self._failure = failure
             self.failures += len(taken)
             self._keep(taken)
@@ -166,7 +165,7 @@ class IsrManager:
                 else:
                     taken[topic.topic_id, each.partition_index] = proposal
         self._summary.log()
-        # Those without an answer, and those that are to be asked again.
+        # Those without a result, and those to be retried.
         self._keep(taken)
         self._send_after(RETRY_MS if taken else 0)
 
@@ -174,13 +173,13 @@ class IsrManager:
         self._waiting = {**taken, **self._waiting}
 
     def _is_done(self, proposal: Proposal, answer: wire.ResponsePartitionData) -> bool:
-        """Take over an answer; return False where the proposal must be made again."""
+        """Handle a partition's result; return False where the proposal must be retried."""
         partition, change = proposal
         error = error_of(answer.error_code)
         if error is Error.NONE:
             self.expands += change.grows
             self.shrinks += not change.grows
-            # The metadata may have told of it before the answer did, or is yet to tell of it.
+            # The metadata may have the change already, or not yet.
             is_ahead = answer.partition_epoch > partition.partition_epoch
             if proposal.waits and not (is_ahead and self._follows_log()):
                 partition.isr_changed(answer.isr, answer.leader_epoch, answer.partition_epoch)
@@ -190,8 +189,8 @@ class IsrManager:
             return True
         self._summary.add(
             logging.INFO,
-            f"in-sync replicas stay as they are, {error_name(answer.error_code)}",
-            f"{partition.topic}-{partition.index} {partition.isr}",
+            f"AlterPartition rejected with {error_name(answer.error_code)}, ISR unchanged",
+            f"{partition.topic}-{partition.partition_id} {partition.isr}",
         )
         if error in NOT_APPLIED:
             partition.isr_refused()
@@ -207,26 +206,27 @@ def _failure(response: object) -> Error:
     return error_of(response.error_code)
 
 
-def _said_of(partition: Partition, change: IsrChange) -> tuple[str, str]:
-    """Return the headline of a proposal, and what it is of this partition."""
-    named = f"{partition.topic}-{partition.index}"
+def _describe(partition: Partition, change: IsrChange) -> tuple[str, str]:
+    """Return a proposal's headline, and its text for this partition."""
+    named = f"{partition.topic}-{partition.partition_id}"
     members = {node for node, _ in change.isr}
     if change.grows:
-        return "in sync again", f"{named} {sorted(members.difference(partition.isr))}"
+        return "expanding ISR by", f"{named} {sorted(members.difference(partition.isr))}"
     log, left = partition.log, sorted(members.symmetric_difference(change.maximal))
     assert log is not None
-    return "out of sync", f"{named} {left} at {log.high_watermark} of {log.log_end_offset}"
+    offsets = f"high watermark {log.high_watermark}, log end {log.log_end_offset}"
+    return "shrinking ISR by", f"{named} {left} ({offsets})"
 
 
 def alter_partition_request(
     node_id: int, broker_epoch: int, proposals: Sequence[Proposal]
 ) -> wire.AlterPartitionRequest:
-    """Return the request for some proposals, those of a topic together."""
+    """Return the request for some proposals, grouped by topic."""
     topics: dict[Uuid, list[wire.RequestPartitionData]] = {}
     for partition, change in proposals:
         topics.setdefault(partition.topic_id, []).append(
             wire.RequestPartitionData(
-                partition_index=partition.index,
+                partition_index=partition.partition_id,
                 leader_epoch=change.leader_epoch,
                 new_isr_with_epochs=tuple(
                     wire.BrokerState(broker_id=node, broker_epoch=epoch)

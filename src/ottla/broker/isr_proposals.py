@@ -1,4 +1,4 @@
-"""When a leader asks for another in-sync set: who is to join it, who is to leave.
+"""When a leader proposes another ISR: which replicas are to join it, and which to leave.
 
 Source: Kafka's Partition.{maybeExpandIsr, maybeShrinkIsr, getOutOfSyncReplicas}; KIP-903.
 """
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def propose_expansion(partition: "Partition", fetching: FollowerState | None = None) -> None:
-    """Ask the controller to take in the followers that are in sync again.
+    """Propose to add the followers that are in sync again.
 
-    Those that are at the high watermark or beyond, and where this leader's epoch began or
-    beyond: what was committed before lies below that, also where the high watermark is not there
-    yet. Of them the one that is `fetching`, and whoever keeps up besides.
+    Candidates have reached both the high watermark and the start of this leader's epoch: all that
+    was committed before lies below the latter, even where the high watermark has not reached it.
+    Of them the one that is `fetching` joins, and any other that keeps up.
     """
     log, environment = partition.log, partition.environment
     if partition.pending is not None or log is None or not partition.is_leader:
@@ -38,7 +38,7 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
 
 
 def propose_reduction(partition: "Partition") -> None:
-    """Ask the controller to leave out the followers that lag for too long."""
+    """Propose to remove the followers that have lagged for too long."""
     log, environment = partition.log, partition.environment
     if partition.pending is not None or log is None or not partition.is_leader:
         return

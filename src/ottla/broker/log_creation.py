@@ -1,8 +1,8 @@
 """Creates the logs of new partitions before the broker applies the metadata change.
 
-Creating a log takes most of the time that a new partition costs, and a topic may have thousands:
-created in steps they hold up nobody. The broker finds them when it applies the change. Where a
-name is taken yet, by a topic that goes with the same change, the log is left to that.
+Creating its log is most of the cost of a new partition, and a topic may have thousands: created in
+steps they block no request. The broker finds the logs when it applies the change. Where a name is
+still taken, by a topic that the same change deletes, `apply` creates the log.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,37 +29,37 @@ NewPartition = tuple[TopicImage, int]
 
 
 def new_partitions(delta: ClusterDelta, node_id: int) -> Iterator[NewPartition]:
-    """Yield what a change gives a broker to host that it did not host before."""
+    """Yield the partitions that a change assigns to a broker which did not host them before."""
     for topic in delta.created_topics.values():
-        for index, state in topic.in_order():
+        for partition_id, state in topic.in_order():
             if node_id in state.replicas:
-                yield topic, index
+                yield topic, partition_id
     for change in delta.changed_topics.values():
-        for index in change.partitions:
-            before = change.old.partitions.get(index)
+        for partition_id in change.partitions:
+            before = change.old.partitions.get(partition_id)
             was_here = before is not None and node_id in before.replicas
-            if not was_here and node_id in change.new.partitions[index].replicas:
-                yield change.new, index
+            if not was_here and node_id in change.new.partitions[partition_id].replicas:
+                yield change.new, partition_id
 
 
 def get_or_create_log(
     log_dirs: "LogDirs",
     topic: TopicImage,
-    index: int,
+    partition_id: int,
     config: "LogConfig",
     *,
     node_id: int,
     is_new: bool = True,
 ) -> "PartitionLog":
-    """Return the log of a partition, created where it is not here yet.
+    """Return the log of a partition, created where it does not exist.
 
     See `LogDirs.get_or_create`, also for what it raises.
     """
-    directory_id = topic.partitions[index].directory(node_id)
+    directory_id = topic.partitions[partition_id].directory(node_id)
     return log_dirs.get_or_create(
         topic.name,
         topic.id,
-        index,
+        partition_id,
         config,
         directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
         is_new=is_new,
@@ -74,8 +74,10 @@ def create_logs(
     node_id: int,
 ) -> Steps[None]:
     """Create the logs of these partitions, one in each step. `config`: of the topic of a name."""
-    for topic, index in partitions:
-        if log_dirs.get(topic.name, index) is None:
-            with suppress(OSError):  # To follow the change meets it again, and tells of it.
-                get_or_create_log(log_dirs, topic, index, config(topic.name), node_id=node_id)
+    for topic, partition_id in partitions:
+        if log_dirs.get(topic.name, partition_id) is None:
+            with suppress(OSError):  # `apply` fails the same way, and logs it.
+                get_or_create_log(
+                    log_dirs, topic, partition_id, config(topic.name), node_id=node_id
+                )
         yield

@@ -1,16 +1,16 @@
-"""What happens to a broker's logs by the clock: retention, flushes, checkpoints, forgetting.
+"""Periodic tasks on a broker's logs: retention, flushes, checkpoints, producer expiry.
 
 | Every                                         | what                                          |
 |-----------------------------------------------|-----------------------------------------------|
-| log.retention.check.interval.ms               | old segments go                               |
+| log.retention.check.interval.ms               | old segments are deleted                      |
 | log.flush.scheduler.interval.ms               | logs whose flush.ms has passed are flushed    |
 | log.flush.offset.checkpoint.interval.ms       | recovery points are written                   |
 | log.flush.start.offset.checkpoint.interval.ms | log starts are written                        |
 | replica.high.watermark.checkpoint.interval.ms | high watermarks are written                   |
-| producer.id.expiration.check.interval.ms      | silent producers are forgotten                |
+| producer.id.expiration.check.interval.ms      | inactive producers expire                     |
 
-The first pass comes log.initial.task.delay.ms after the start at the latest. One over many logs
-is cut into steps of a few logs each, so that no request waits long.
+The first run comes log.initial.task.delay.ms after the start at the latest. A run over many logs
+is divided into steps of a few logs each, so that no request waits long.
 Source: LogManager.startupWithConfigOverrides, ReplicaManager.startup.
 """
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 STEP_PAUSE_MS = 1
 
 NEVER_MS = 2**62
-"""An interval beyond this is Kafka's way to say never (2^63 - 1)."""
+"""A larger interval means never, as in Kafka (2^63 - 1)."""
 
 
 class Maintenance:
@@ -71,14 +71,14 @@ class Maintenance:
         )
 
     def stop(self) -> None:
-        """Forget all tasks; a pass that has begun ends with its current step."""
+        """Cancel all tasks; a run that has begun ends with its current step."""
         self._stopped = True
         for timer in self._armed.values():
             timer.cancel()
         self._armed.clear()
 
     def retain(self) -> None:
-        """Delete the segments that are too old or too many."""
+        """Delete the segments beyond retention.ms and retention.bytes."""
         self._each_log(self._retain, then=self._log_dirs.delete_expired_segments)
 
     def flush(self) -> None:
@@ -90,7 +90,7 @@ class Maintenance:
                 log.flush()
 
     def expire_producers(self) -> None:
-        """Forget the producers that have been silent too long."""
+        """Expire the producers that have been inactive too long."""
         self._each_log(lambda log: log.expire_producers(self._clock.now_ms()))
 
     def _retain(self, log: "PartitionLog") -> None:
@@ -130,7 +130,7 @@ class Maintenance:
         work: "Callable[[PartitionLog], object]",
         then: Callable[[], object],
     ) -> None:
-        """Work on some logs, and on the rest a moment later; at the end do what comes `then`."""
+        """Work on some logs now and on the rest later; call `then` at the end."""
         if self._stopped:
             return
         for partition in partitions[:LOGS_PER_STEP_MAX]:
@@ -140,9 +140,12 @@ class Maintenance:
                 try:
                     work(log)
                     if log.log_start_offset != start:
-                        self._replicas.fetcher.tell_followers(partition)
+                        self._replicas.fetch_reader.hasten_follower_fetches(partition)
                 except ApiError as refusal:
-                    logger.warning("%s is left as it is: %s", log.name, refusal)
+                    logger.warning(
+                        "%s: log maintenance failed: %s; retrying at the next interval",
+                        *(log.name, refusal),
+                    )
                 except OSError as error:
                     self._replicas.storage_failed(partition, error)
         left = partitions[LOGS_PER_STEP_MAX:]

@@ -1,4 +1,4 @@
-"""A broker's numbers as families: made when they are scraped, from what the broker holds anyway.
+"""A broker's metric families, made at each scrape from the broker's state.
 
 Source: the MBeans of Kafka's brokers; docs/metrics.md maps the names.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def request_families(
     apis: "Sequence[ApiMetrics]", partition_errors: "dict[str, Counter[int]]"
 ) -> Iterator[Family]:
-    """Yield what requests were and cost; only APIs that were asked for have samples."""
+    """Yield the request metrics; only APIs that were used have samples."""
     used = [each for each in apis if each.requests]
 
     def samples(value: "Callable[[ApiMetrics], Sample]") -> list[Sample]:
@@ -30,12 +30,12 @@ def request_families(
 
     yield counter(
         "kafka_network_request_metrics_requests_total",
-        "Requests that came, by API.",
+        "Requests received, by API.",
         samples(lambda each: ((("request", each.name),), each.requests)),
     )
     yield counter(
         "kafka_network_request_metrics_request_bytes_total",
-        "Bytes of the requests that came, by API.",
+        "Bytes of requests received, by API.",
         samples(lambda each: ((("request", each.name),), each.request_bytes)),
     )
     yield counter(
@@ -45,12 +45,12 @@ def request_families(
     )
     yield histogram(
         "kafka_network_request_metrics_local_time_seconds",
-        "How long a request's handler held the loop.",
+        "Time of a request's handler on the loop.",
         samples(lambda each: ((("request", each.name),), each.local)),
     )
     yield histogram(
         "kafka_network_request_metrics_total_time_seconds",
-        "From a whole request to its answer, waits included.",
+        "From a whole request to its response, waits included.",
         samples(lambda each: ((("request", each.name),), each.total)),
     )
 
@@ -72,42 +72,45 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     yield from _isr_families(broker)
     yield gauge(
         "kafka_server_replica_fetcher_manager_max_lag",
-        "Committed records that the furthest behind of the followed partitions lacks.",
+        "Largest lag of a followed partition, in committed records.",
         broker.fetchers.max_lag,
     )
     yield gauge(
         "kafka_server_replica_fetcher_manager_failed_partitions_count",
-        "Followed partitions that cannot be copied now.",
+        "FollowedPartition partitions whose last fetch failed.",
         broker.fetchers.failed_count,
     )
     yield gauge(
         "kafka_log_log_manager_offline_log_directory_count",
-        "Log folders that failed.",
+        "Log directories that failed.",
         len(broker.log_dirs.offline_dirs),
     )
     yield gauge(
         "ottla_log_stray_folders",
-        "Folders of partitions that belong to no partition that is known: kept, not used.",
+        "Stray partition directories, which are kept and not used.",
         [((("directory", each.path),), len(each.strays)) for each in broker.log_dirs.dirs],
     )
     yield counter(
         "ottla_log_corruptions_total",
-        "Damaged batches that truncations and fetches have met in logs.",
+        "Damaged batches that truncations and fetches have found in logs.",
         [((), broker.replicas.damaged.count)],
     )
     yield gauge(
         "kafka_server_delayed_operation_purgatory_size",
         "Requests that wait for replicas or for data.",
         [
-            ((("delayed_operation", "DeleteRecords"),), broker.replicas.deletes.count),
-            ((("delayed_operation", "Fetch"),), broker.replicas.fetcher.count),
-            ((("delayed_operation", "Produce"),), broker.replicas.produces.count),
+            (
+                (("delayed_operation", "DeleteRecords"),),
+                broker.replicas.delete_records_purgatory.count,
+            ),
+            ((("delayed_operation", "Fetch"),), broker.replicas.fetch_reader.count),
+            ((("delayed_operation", "Produce"),), broker.replicas.produce_purgatory.count),
         ],
     )
     yield from _batch_work_families(broker.replicas.batch_work)
     yield from _session_families(broker)
     yield from _group_families(broker)
-    if broker.zk_metadata is None:  # Else it applies what it is told, which has no offsets.
+    if broker.zk_metadata is None:  # ZooKeeper-mode metadata has no offsets.
         yield gauge(
             "kafka_server_broker_metadata_metrics_last_applied_record_offset",
             "The last metadata record that this broker has applied.",
@@ -167,7 +170,7 @@ def _replica_families(partitions: "list[Partition]") -> Iterator[Family]:
     )
     yield gauge(
         "kafka_server_replica_manager_offline_replica_count",
-        "Hosted partitions whose log folder has failed.",
+        "Hosted partitions whose log directory has failed.",
         sum(each.log is None for each in partitions),
     )
     yield gauge(
@@ -187,7 +190,7 @@ def _replica_families(partitions: "list[Partition]") -> Iterator[Family]:
     )
     yield gauge(
         "kafka_server_replica_manager_reassigning_partitions",
-        "Led partitions that are moving to other replicas.",
+        "Led partitions that are being reassigned.",
         sum(each.is_reassigning for each in led),
     )
 
@@ -195,9 +198,9 @@ def _replica_families(partitions: "list[Partition]") -> Iterator[Family]:
 def _isr_families(broker: "Broker") -> Iterator[Family]:
     isr = broker.isr
     for name, text, value in (
-        ("isr_shrinks", "Times that replicas left an in-sync set led here.", isr.shrinks),
-        ("isr_expands", "Times that replicas joined an in-sync set led here.", isr.expands),
-        ("failed_isr_updates", "Proposals of in-sync sets that were not done.", isr.failures),
+        ("isr_shrinks", "Successful ISR shrinks of partitions led here.", isr.shrinks),
+        ("isr_expands", "Successful ISR expansions of partitions led here.", isr.expands),
+        ("failed_isr_updates", "ISR proposals that failed.", isr.failures),
     ):
         yield counter(f"kafka_server_replica_manager_{name}_total", text, [((), value)])
 
@@ -205,17 +208,15 @@ def _isr_families(broker: "Broker") -> Iterator[Family]:
 def _batch_work_families(work: "BatchWork") -> Iterator[Family]:
     yield counter(
         "ottla_batch_work_total",
-        "Pieces of work on batches that workers have ended.",
+        "Batch tasks that workers have completed.",
         [((), work.done)],
     )
     yield counter(
         "ottla_batch_work_reserved_bytes_total",
-        "Bytes that these, and those under way, could take.",
+        "Bytes reserved for batch tasks, completed and running.",
         [((), work.reserved_bytes)],
     )
-    yield gauge(
-        "ottla_batch_work_waiting", "Pieces of work on batches that have not ended.", work.waiting
-    )
+    yield gauge("ottla_batch_work_waiting", "Batch tasks that have not completed.", work.waiting)
 
 
 def _session_families(broker: "Broker") -> Iterator[Family]:
@@ -230,7 +231,7 @@ def _session_families(broker: "Broker") -> Iterator[Family]:
     )
     yield counter(
         f"{prefix}_incremental_fetch_session_evictions_total",
-        "Fetch sessions that made room for others.",
+        "Fetch sessions that were evicted.",
         [((), broker.sessions.evictions)],
     )
 
@@ -245,7 +246,7 @@ def _group_families(broker: "Broker") -> Iterator[Family]:
     )
     yield gauge(
         "kafka_coordinator_group_group_metadata_manager_num_offsets",
-        "Committed offsets that this broker keeps.",
+        "Committed offsets that this broker stores.",
         sum(shard.offsets.count for shard in shards),
     )
 
@@ -266,7 +267,7 @@ LOG_GAUGES: "tuple[tuple[str, str, Callable[[PartitionLog], int]], ...]" = (
 def _log_samples(
     partitions: "list[Partition]", value: "Callable[[PartitionLog], int]"
 ) -> Iterator[Sample]:
-    # Lazily: the sender of a long text pauses, and partitions may go in the meantime.
+    # Lazily: sending a long text takes several turns, and partitions may be removed meanwhile.
     for each in partitions:
         if each.log is not None:
-            yield (("topic", each.topic), ("partition", str(each.index))), value(each.log)
+            yield (("topic", each.topic), ("partition", str(each.partition_id))), value(each.log)

@@ -1,8 +1,8 @@
-"""What a broker or controller counts while it works: requests by API, bytes by topic.
+"""Counters of a broker or controller: requests by API, bytes by topic.
 
-Hot paths bump plain ints of objects that they hold already. The errors of a response are looked
-for by a function made once for each API; Produce and Fetch, whose responses are the hot ones,
-count the errors of their partitions where they write them.
+Hot paths increment plain ints of objects that they hold already. The errors of a response are found
+by a function made once for each API; Produce and Fetch, whose responses are the hot ones, count
+their partitions' errors themselves.
 
 Source: Kafka's RequestMetrics, BrokerTopicMetrics.
 """
@@ -23,18 +23,18 @@ ERROR_CODE = "error_code"
 class ApiMetrics:
     """The requests of one API.
 
-    Fields: `local`: how long its handler held the loop; `parked`: the same of those that were
-            not answered at once; `late`: from the whole request to such a late answer. All in
-            nanoseconds. Most are answered at once, and so are counted in one place only.
+    Fields: `local`: how long its handler took on the loop; `delayed`: the same of requests that
+            were not answered at once; `late`: from the whole request to such a late response. All
+            in nanoseconds. Most are answered at once, and so are counted in one place only.
     """
 
     __slots__ = (
+        "delayed",
         "errors",
         "find_errors",
         "late",
         "local",
         "name",
-        "parked",
         "request_bytes",
         "requests",
     )
@@ -46,16 +46,16 @@ class ApiMetrics:
         self.request_bytes = 0
         self.errors: Counter[int] = Counter()
         self.local: Histogram = latency_ns()
-        self.parked: Histogram = latency_ns()
+        self.delayed: Histogram = latency_ns()
         self.late: Histogram = latency_ns()
 
     @property
     def total(self) -> Histogram:
-        """Return how long answers took, whatever they waited for; made anew at each call."""
+        """Return the total times, waits included; a new histogram at each call."""
         made = latency_ns()
-        columns = zip(self.local.counts, self.parked.counts, self.late.counts, strict=True)
-        made.counts = [local - parked + late for local, parked, late in columns]
-        made.total = self.local.total - self.parked.total + self.late.total
+        columns = zip(self.local.counts, self.delayed.counts, self.late.counts, strict=True)
+        made.counts = [local - delayed + late for local, delayed, late in columns]
+        made.total = self.local.total - self.delayed.total + self.late.total
         return made
 
     def answered(self, response: Any) -> None:
@@ -65,9 +65,9 @@ class ApiMetrics:
 
 
 class TopicMetrics:
-    """What went in and out of a topic's partitions on this broker.
+    """The traffic of a topic's partitions on this broker.
 
-    Fields: `is_used`: whether a client has produced or fetched since somebody set it to False.
+    Fields: `is_used`: whether a client has produced or fetched since it was last set to False.
     """
 
     __slots__ = (
@@ -108,9 +108,9 @@ class PartitionErrors:
 
 
 def error_finder(response: type, *, nested: bool = True) -> Find | None:
-    """Return what counts the errors of a response; None where it can hold none.
+    """Return a function that counts the errors of a response; None where it can hold none.
 
-    Not `nested`: only its top level is looked at.
+    Not `nested`: at its top level only.
     """
     spec = spec_of(response)
     has_own = any(field.name == ERROR_CODE for field in spec.fields)

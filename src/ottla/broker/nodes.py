@@ -1,4 +1,4 @@
-"""The brokers as a client sees them: the endpoints of the listener by which it came.
+"""The brokers as a client sees them: the endpoints of the listener that it is connected to.
 
 Source: KIP-103 (listener names); Kafka's KRaftMetadataCache.
 """
@@ -24,18 +24,18 @@ GROUP_OPERATIONS = (3, 6, 8, 10, 11)
 """Bit numbers: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
 describe configs 10, alter configs 11, idempotent write 12 (AclOperation.java, AclEntry)."""
 
-NOT_ASKED = -(2**31)
-"""What a response says of authorized operations when nobody asked for them."""
+OPERATIONS_NOT_REQUESTED = -(2**31)
+"""The authorized operations in a response whose request did not ask for them."""
 
 
 def operations(numbers: tuple[int, ...]) -> int:
-    """Return the bit field of operations. Without an authorizer everybody may do all."""
+    """Return the bit field of operations. Without an authorizer everything is allowed."""
     return sum(1 << number for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A live broker, by the address that the client's listener has."""
+    """A live broker, with its address on the client's listener."""
 
     id: int
     host: str
@@ -60,11 +60,11 @@ def live_nodes(image: ClusterImage, listener_name: str) -> list[Node]:
     return [node for node in found if node is not None]
 
 
-def told_nodes(image: ClusterImage, listener_name: str, own_id: int) -> list[Node]:
-    """Return what clients are told of as the brokers: the live ones; where all have gone, this one.
+def live_nodes_or_self(image: ClusterImage, listener_name: str, own_id: int) -> list[Node]:
+    """Return the live brokers that have the listener, or this broker alone where none is live.
 
-    Where all brokers stop at once the last one knows of none that lives, itself included. A client
-    that hears of none forgets where they were: librdkafka 2.16 stood still for five minutes.
+    When all brokers stop at once the last one knows no live broker, itself included. A client that
+    gets an empty list forgets all addresses: librdkafka 2.16 hung for five minutes.
     """
     live = live_nodes(image, listener_name)
     own = image.brokers.get(own_id)
@@ -73,16 +73,16 @@ def told_nodes(image: ClusterImage, listener_name: str, own_id: int) -> list[Nod
 
 
 def partition_state(
-    image: ClusterImage, topic: str, topic_id: Uuid, index: int
+    image: ClusterImage, topic: str, topic_id: Uuid, partition_id: int
 ) -> PartitionImage | None:
     """Return a partition as the image has it; by name where the id is the zero one."""
     topics = image.topics
     found = topics.by_name(topic) if topic_id == NO_UUID else topics.by_id(topic_id)
-    return None if found is None else found.partitions.get(index)
+    return None if found is None else found.partitions.get(partition_id)
 
 
 def any_live_broker(image: ClusterImage, dice: Dice) -> int:
-    """Return a live broker's id by chance: clients take it for the controller, and any forwards.
+    """Return a random live broker's id. Clients use it as the controller, and any broker forwards.
 
     Source: KIP-590; KRaftMetadataCache.getRandomAliveBrokerId.
     """
@@ -90,18 +90,18 @@ def any_live_broker(image: ClusterImage, dice: Dice) -> int:
     return alive[dice.below(len(alive))] if alive else NO_CONTROLLER
 
 
-def named_controller(image: ClusterImage, told: int, dice: Dice) -> int:
-    """Return whom clients are told to be the controller: the one that this broker listens to.
+def client_controller_id(image: ClusterImage, known: int, dice: Dice) -> int:
+    """Return the controller's id for clients: `known`, where it is registered.
 
-    `told`: NO_CONTROLLER where it is told of changes by the metadata log, and any broker does.
+    Where it is NO_CONTROLLER (KRaft), any live broker will do.
     """
-    if told == NO_CONTROLLER:
+    if known == NO_CONTROLLER:
         return any_live_broker(image, dice)
-    return told if told in image.brokers else NO_CONTROLLER
+    return known if known in image.brokers else NO_CONTROLLER
 
 
 def leader_of(image: ClusterImage, partition: PartitionImage, listener_name: str) -> int:
-    """Return the leader as far as a client of the listener can reach it, else -1.
+    """Return the leader where a client of the listener can reach it, else -1.
 
     A fenced leader still counts, as in Kafka: fencing and the next election are one batch.
     """

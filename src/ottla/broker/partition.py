@@ -1,9 +1,9 @@
-"""One partition that this broker hosts: who leads it, how far it is replicated, its log.
+"""One partition that this broker hosts: its leader, its ISR and high watermark, its log.
 
-Leadership comes from the metadata image; the log is `ottla.log`'s. The high watermark follows
-from the log ends of the in-sync replicas, so that a partition without followers commits what it
-appends at once, and one with followers when they have fetched it. Who is in sync the leader
-proposes (`isr`) and the controller decides.
+Leadership comes from the metadata image; the log is `ottla.log`'s. The high watermark is the
+smallest log end of the in-sync replicas, so that a partition without followers commits appends at
+once, and one with followers when they have fetched them. The leader proposes ISR changes (`isr`),
+and the controller decides them.
 
 Source: Kafka's Partition.scala; KIP-101, KIP-320 (leader epochs), KIP-207 (epoch start),
 KIP-392 (reading from followers), KIP-497 (the maximal in-sync set), KIP-966 (min ISR).
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
-from ottla.broker.followers import NEVER_MS, FollowerState, check_life, may_join
+from ottla.broker.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
 from ottla.broker.isr import IsrChange, PartitionEnvironment
 from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
@@ -36,23 +36,22 @@ _NONE = Error.NONE
 ACKS_ALL = -1
 
 REFUSED_PAUSE_MS = 100
-"""How long a leader whose proposal was refused waits before it makes the next."""
+"""How long a leader waits for its next ISR proposal after a rejected one."""
 
 
 class Partition:
     """A hosted partition.
 
-    Fields: `log`: None while its log folder is offline. `followers`: each other replica, as far
-            as it has told this leader; empty where this broker does not lead. `isr`: as
-            committed; `pending`: what this leader has proposed instead, nothing before
-            `quiet_until_ms` (monotonic). `adding`, `removing`:
-            the replicas that a reassignment brings and takes. `epoch_start_offset`:
-            the log end when this leader's epoch began. `alone`: this broker holds the only
-            replica, so that what it appends is committed. `had_leader`: whether the metadata has
-            named a leader since this broker hosts it. `metrics`: of the whole topic, shared
-            by its partitions here. `environment`: shared by all partitions of the broker.
-            `watchers`: the followers' sessions that must hear of what happens here.
-            `refused`: what producers are to repeat before anything that follows it.
+    Fields: `log`: None while its log directory is offline. `followers`: the state of each other
+            replica; empty where this broker does not lead. `isr`: as committed; `pending`: this
+            leader's proposal, none before `quiet_until_ms` (monotonic). `adding`, `removing`: the
+            replicas that a reassignment adds and removes. `epoch_start_offset`: the log end when
+            this leader's epoch began. `alone`: this broker has the only replica, so that appends
+            are committed at once. `had_leader`: whether the metadata has named a leader since this
+            broker hosts it. `metrics`: of the whole topic, shared by its partitions here.
+            `environment`: shared by all partitions of the broker. `watchers`: the followers'
+            sessions that this partition activates. `refused`: the batches that producers must
+            retry before any later one.
     """
 
     __slots__ = (
@@ -63,7 +62,6 @@ class Partition:
         "followers",
         "gone",
         "had_leader",
-        "index",
         "isr",
         "leader",
         "leader_epoch",
@@ -72,6 +70,7 @@ class Partition:
         "min_insync_replicas",
         "node_id",
         "partition_epoch",
+        "partition_id",
         "pending",
         "quiet_until_ms",
         "refused",
@@ -86,7 +85,7 @@ class Partition:
         self,
         topic: str,
         topic_id: Uuid,
-        index: int,
+        partition_id: int,
         *,
         node_id: int,
         log: "PartitionLog | None",
@@ -95,7 +94,7 @@ class Partition:
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.index = index
+        self.partition_id = partition_id
         self.node_id = node_id
         self.log = log
         self.metrics = TopicMetrics(topic) if metrics is None else metrics
@@ -113,7 +112,7 @@ class Partition:
         self.followers: dict[int, FollowerState] = {}
         self.epoch_start_offset = NO_OFFSET
         self.gone = Error.NONE
-        """Why clients no longer find it here, once this broker hosts it no more."""
+        """The error for clients once this broker no longer hosts it."""
         self.min_insync_replicas = 1
         self.quiet_until_ms = NEVER_MS
         self.refused: RefusedBatches | None = None
@@ -121,7 +120,7 @@ class Partition:
 
     @property
     def deleted(self) -> bool:
-        """Tell whether this broker hosts it no more, and its log is on its way out."""
+        """Tell whether this broker no longer hosts it, and its log is being deleted."""
         return self.gone is not Error.NONE
 
     @property
@@ -136,27 +135,27 @@ class Partition:
 
     @property
     def is_reassigning(self) -> bool:
-        """Tell whether the partition moves to other replicas."""
+        """Tell whether the partition is being reassigned."""
         return bool(self.adding or self.removing)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Tell whether replicas are out of sync; those that are only being added do not count."""
+        """Tell whether replicas are out of sync, not counting those that are being added."""
         return len(self.isr) < len(self.replicas) - len(self.adding)
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Return the largest in-sync set that the controller may believe in."""
+        """Return the largest ISR that the controller may have."""
         return self.isr if self.pending is None else self.pending.maximal
 
     @property
     def high_watermark(self) -> int:
-        """Return up to where records are committed, as this broker knows; -1 = no log."""
+        """Return the high watermark, as far as this broker knows; -1 = no log."""
         return NO_OFFSET if self.log is None else self.log.high_watermark
 
     @property
     def low_watermark(self) -> int:
-        """Return the offset below which no live replica has records; -1 = one has not said."""
+        """Return the smallest log start of the live replicas; -1 = one is unknown."""
         log = self.log
         assert log is not None
         brokers = self.environment.brokers
@@ -168,20 +167,20 @@ class Partition:
                     low = follower.log_start_offset
         return low
 
-    def follow(self, state: "PartitionImage") -> bool:
-        """Take over what the metadata says; return whether this broker begins a leader's epoch.
+    def apply(self, state: "PartitionImage") -> bool:
+        """Apply the metadata; return whether this broker begins to lead in a new leader epoch.
 
-        The answer to a proposal may have told of a partition epoch before the metadata does.
-        Then a newer proposal may be out already, and it goes on to count.
+        A response to an ISR proposal may have brought the partition epoch before the metadata does.
+        Then a newer proposal may be pending already, and it stays.
         """
         if state.partition_epoch < self.partition_epoch:
             return False
-        # One change of the metadata may hold several epochs. Where one is skipped another broker
-        # may have led in it, and cut off what followers told this one that they have.
-        led = self.is_leader and state.leader_epoch == self.leader_epoch + 1
-        anew = state.leader_epoch != self.leader_epoch
+        # One metadata change may span several leader epochs. In a skipped one another broker may
+        # have led, and followers may have truncated what this leader knew them to have.
+        led_previous_epoch = self.is_leader and state.leader_epoch == self.leader_epoch + 1
+        is_new_epoch = state.leader_epoch != self.leader_epoch
         begins = state.leader == self.node_id and state.leader_epoch > self.leader_epoch
-        if anew or state.partition_epoch > self.partition_epoch:
+        if is_new_epoch or state.partition_epoch > self.partition_epoch:
             self.pending = None
         dropped = [node for node in self.isr if node not in state.isr]
         self.leader = state.leader
@@ -196,56 +195,56 @@ class Partition:
         if not self.is_leader:
             self.followers = {}
             return False
-        self._follow_members(dropped)
+        self._update_followers(dropped)
         if begins:
-            self._begin_epoch(led)
+            self._begin_epoch(led_previous_epoch)
         if self.log is not None:
             self.advance_high_watermark()
         return begins
 
-    def _follow_members(self, dropped: list[int]) -> None:
-        """Know exactly the assigned replicas; what is known of those that stay is kept.
+    def _update_followers(self, dropped: list[int]) -> None:
+        """Keep the states of exactly the assigned replicas.
 
-        Not of those that the controller has dropped from the in-sync replicas: the folder that
-        held what they had may have failed, and what they have now only a fetch can tell. Without
-        one they would hold the high watermark back, and be proposed again for another's fetch.
+        Replicas that the controller has dropped from the ISR start with a new state: their log
+        directory may have failed, and only a fetch tells what they have now. The old state would
+        hold the high watermark back, or have them proposed again at another replica's fetch.
         """
         known = {node: each for node, each in self.followers.items() if node not in dropped}
         members = [node for node in self.replicas if node != self.node_id]
         if dropped or members != list(known):
             self.followers = {node: known.get(node) or FollowerState() for node in members}
 
-    def _begin_epoch(self, led: bool) -> None:
-        """Lead in a new epoch; `led` = this broker led in the one right before.
+    def _begin_epoch(self, led_previous_epoch: bool) -> None:
+        """Begin a leader epoch; `led_previous_epoch` = this broker led in the one right before.
 
-        How far followers are stays known then of those in sync. One out of sync must fetch again
-        before it may hold the high watermark back or join:
+        Then the states of in-sync followers are kept. A follower that is out of sync must fetch
+        again before it may hold the high watermark back or join the ISR:
 
         1. A reassignment that adds broker 2 is cancelled, which begins this epoch, and another one
-           adds it again. This broker hears of both in one change of the metadata.
-        2. Broker 2 has deleted its replica in between, and begins anew with an empty log.
-        3. By what it had fetched before it would be taken into the in-sync replicas at once.
+           adds it again. This broker receives both in one metadata change.
+        2. Broker 2 has deleted its replica in between, and starts with an empty log.
+        3. By its earlier fetch offset it would join the ISR at once.
         """
         log = self.log
         end = NO_OFFSET
         if log is not None:
             self.epoch_start_offset = end = log.log_end_offset
-            # Followers may have records of later epochs than this log has: to them the new
-            # epoch must be known, or they could not tell where to truncate.
+            # Followers may have records of later epochs than this log has. Without an entry for
+            # the new epoch they could not find where to truncate.
             log.assign_epoch(self.leader_epoch)
         now_ms = self.environment.monotonic_ms()
         for node, follower in self.followers.items():
             in_sync = node in self.isr
-            if led and in_sync:
-                follower.led_anew(leader_end=end, now_ms=now_ms)
+            if led_previous_epoch and in_sync:
+                follower.begin_epoch(leader_end=end, now_ms=now_ms)
             else:
                 caught_up_ms = now_ms if in_sync else NEVER_MS
                 self.followers[node] = FollowerState(last_caught_up_ms=caught_up_ms)
 
-    # -- Who may ask --
+    # -- Checks --
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raise ApiError unless the asker's idea of the leader epoch is ours; -1 = it has none."""
+        """Raise ApiError unless the request's leader epoch is the current one; -1 = it has none."""
         if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -253,7 +252,7 @@ class Partition:
         raise ApiError(Error.UNKNOWN_LEADER_EPOCH)
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> "PartitionLog":
-        """Return the log, for what only a leader answers; raise ApiError where it may not."""
+        """Return the log for a request to the leader; raise ApiError where this is not it."""
         self.check_epoch(current_leader_epoch)
         if self.log is None:
             raise ApiError(Error.KAFKA_STORAGE_ERROR)
@@ -262,29 +261,29 @@ class Partition:
         return self.log
 
     def any_log(self, current_leader_epoch: int = NO_EPOCH) -> "PartitionLog":
-        """Return the log, for what followers answer, too; raise ApiError where they may not."""
+        """Return the log for a request that followers serve, too; raise ApiError."""
         self.check_epoch(current_leader_epoch)
         if self.log is None:
             raise ApiError(Error.KAFKA_STORAGE_ERROR)
         return self.log
 
-    def _near_log(self, asked: "FetchPartition") -> "PartitionLog":
+    def _near_log(self, requested: "FetchPartition") -> "PartitionLog":
         """Return the log for a consumer that may read from followers; raise ApiError as above.
 
-        1. The leader of epoch 5 tells consumers of a high watermark of 100. Its process ends and
-           starts again: the checkpoint says 80, or the log directory has been replaced.
-        2. Over ZooKeeper it learns from UpdateMetadata that nobody leads, in epoch 5: the
+        1. The leader of epoch 5 returns a high watermark of 100 to consumers. Its process restarts:
+           the checkpoint has 80, or the log directory has been replaced.
+        2. Over ZooKeeper it receives by UpdateMetadata that there is no leader, in epoch 5: the
            controller has yet to elect (see `ottla.controller.broker_requests`).
-        3. A consumer of epoch 5 takes it for the leader still. Answered as by a follower, it
-           would see the high watermark fall to 80, or be told that its offset is out of range
-           and begin anew at the log's end or start: records lost to it, or read twice.
+        3. A consumer of epoch 5 still uses it as the leader. Served as by a follower, it would see
+           the high watermark fall to 80, or get OFFSET_OUT_OF_RANGE and restart at the log's end
+           or start: it would miss records, or read them twice.
 
-        Kafka's broker has no such partition before a LeaderAndIsr names its leader. What a
-        replica knows from a leader that was there since can be read also while nobody leads.
+        Kafka's broker has no such partition before a LeaderAndIsr names its leader. What a replica
+        has fetched from a leader since its start can be read also while there is no leader.
         """
-        log = self.any_log(asked.current_leader_epoch)
+        log = self.any_log(requested.current_leader_epoch)
         if self.leader == NO_LEADER and (
-            not self.had_leader or asked.fetch_offset > log.log_end_offset
+            not self.had_leader or requested.fetch_offset > log.log_end_offset
         ):
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         return log
@@ -299,9 +298,9 @@ class Partition:
         origin: Origin = "client",
         allowance: Allowance | None = None,
     ) -> "AppendInfo":
-        """Append produced batches; raise ApiError where they or the replicas are not fit.
+        """Append produced batches; raise ApiError for invalid batches or too small an ISR.
 
-        Raises TooHeavy, too, where more than the allowance is needed to examine them.
+        Raises TooHeavy, too, where validating them needs more than the allowance.
         """
         log = self.log
         sent = data.data if isinstance(data, Examined) else data
@@ -331,7 +330,7 @@ class Partition:
         return info
 
     def _check_refused(self, data: "Buffer", log: "PartitionLog") -> None:
-        """Look whether a batch follows a refused one; raise ApiError where it does."""
+        """Raise ApiError where a batch follows a refused one."""
         assert self.refused is not None
         try:
             self.refused.check(data, log.producers.entries)
@@ -339,7 +338,7 @@ class Partition:
             self.refused = self.refused or None
 
     def _unfit(self) -> ApiError:
-        """Return why nothing can be appended now."""
+        """Return the reason why this partition accepts no append now."""
         try:
             self.leader_log()
         except ApiError as refusal:
@@ -350,17 +349,17 @@ class Partition:
         )
 
     def lags(self, last_offset: int) -> bool:
-        """Tell whether some in-sync replica does not have that offset yet."""
+        """Tell whether an offset is not committed yet."""
         return self.log is None or self.log.high_watermark <= last_offset
 
     def advance_high_watermark(self) -> bool:
-        """Commit what all in-sync replicas have; return whether that moved.
+        """Advance the high watermark to what all in-sync replicas have; return whether it moved.
 
-        Below min.insync.replicas nothing is committed: what too few replicas hold could be lost
-        with them after a consumer had read it. A follower that is about to join is waited for,
-        too: it could never reach a high watermark that runs before it. Of its own log the leader
-        counts what is flushed, where `flush.messages` asks for a flush, as followers do, which
-        fetch on after theirs: a loss of power must not take what a consumer has read.
+        Below min.insync.replicas it does not move: records on too few replicas could be lost with
+        them after a consumer had read them. It waits for a follower that is about to join, too,
+        which could never reach a high watermark that runs ahead of it. Where `flush.messages`
+        requires a flush, the leader counts its own log up to the flushed offset (followers fetch on
+        only after theirs): a power loss must not take what a consumer has read.
         """
         log = self.log
         assert log is not None
@@ -379,7 +378,7 @@ class Partition:
         return log.advance_high_watermark(end)
 
     def is_joining(self, node: int, follower: FollowerState, leader_end: int) -> bool:
-        """Tell whether a follower keeps up, and the controller would take it in."""
+        """Tell whether a follower keeps up, and the controller would accept it in the ISR."""
         environment = self.environment
         return follower.is_caught_up(
             leader_end,
@@ -388,7 +387,7 @@ class Partition:
         ) and may_join(environment.brokers.get(node), follower.broker_epoch)
 
     def committed(self, next_offset: int) -> Error | None:
-        """Return how acks=all for all before `next_offset` ends, or None while it must wait."""
+        """Return the result of acks=all for all before `next_offset`, or None while it waits."""
         if self.gone:
             return self.gone
         if self.leader != self.node_id:
@@ -403,31 +402,31 @@ class Partition:
 
     # -- Followers --
 
-    def follower(self, asked: "FetchPartition", node: int, broker_epoch: int) -> FollowerState:
-        """Return what is known of a follower that fetches; raise ApiError where it may not."""
-        epoch = asked.current_leader_epoch
+    def follower(self, requested: "FetchPartition", node: int, broker_epoch: int) -> FollowerState:
+        """Return the state of a fetching follower; raise ApiError where it may not fetch."""
+        epoch = requested.current_leader_epoch
         self.leader_log(epoch)
         follower = self.followers.get(node)
         if follower is None:
-            # With a leader epoch it is one that this leader does not know yet, or no more.
+            # With a leader epoch, it is a replica by newer or older metadata than this broker's.
             refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
             raise ApiError(refusal)
-        check_life(self.environment.brokers.get(node), broker_epoch)
+        check_broker_epoch(self.environment.brokers.get(node), broker_epoch)
         return follower
 
     def note_fetch(
-        self, follower: FollowerState, asked: "FetchPartition", broker_epoch: int
+        self, follower: FollowerState, requested: "FetchPartition", broker_epoch: int
     ) -> bool:
-        """Note how far a follower is; return whether that may have moved a watermark.
+        """Update a follower's state; return whether a watermark may have moved.
 
-        Only for a fetch whose log was found to agree with this one up to its offset.
+        Only for a fetch whose log agrees with this one up to its offset.
         """
         log = self.log
         assert log is not None
-        low_moved = follower.log_start_offset != asked.follower_log_start
+        low_moved = follower.log_start_offset != requested.follower_log_start
         follower.fetched(
-            asked.fetch_offset,
-            log_start_offset=asked.follower_log_start,
+            requested.fetch_offset,
+            log_start_offset=requested.follower_log_start,
             leader_end=log.log_end_offset,
             broker_epoch=broker_epoch,
             now_ms=self.environment.monotonic_ms(),
@@ -439,14 +438,14 @@ class Partition:
         return low_moved
 
     def isr_changed(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
-        """Take over what the controller made of the pending proposal, unless it is old news."""
+        """Apply the response to the pending proposal, unless it is outdated."""
         if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
             self.pending = None
             self.isr = isr
             self.partition_epoch = partition_epoch
 
     def isr_refused(self) -> None:
-        """Count the committed in-sync set again: the controller has not done the proposal."""
+        """Return to the committed ISR: the controller has rejected the proposal."""
         self.pending = None
         self.quiet_until_ms = self.environment.monotonic_ms() + REFUSED_PAUSE_MS
 
@@ -454,25 +453,25 @@ class Partition:
 
     def read(
         self,
-        asked: "FetchPartition",
+        requested: "FetchPartition",
         max_bytes: int,
         at_least_one: bool,
         committed_only: bool,
         anywhere: bool = False,
     ) -> PartitionRead:
-        """Read from the offset asked for, up to the high watermark or the last stable offset.
+        """Read from the requested offset up to the high watermark or the last stable offset.
 
-        `anywhere`: also where this broker follows; up to its own high watermark (KIP-392).
+        `anywhere`: from a follower, too, up to its own high watermark (KIP-392).
 
         Raises: ApiError where leadership, epoch or offset do not allow it.
         """
-        log, epoch = self.log, asked.current_leader_epoch
+        log, epoch = self.log, requested.current_leader_epoch
         if log is None or self.leader != self.node_id or epoch not in (NO_EPOCH, self.leader_epoch):
-            log = self._near_log(asked) if anywhere else self.leader_log(epoch)
+            log = self._near_log(requested) if anywhere else self.leader_log(epoch)
         high_watermark, stable = log.high_watermark, log.last_stable_offset
-        start, offset = log.log_start_offset, asked.fetch_offset
-        if asked.last_fetched_epoch >= 0:
-            diverging = divergence(asked, log)
+        start, offset = log.log_start_offset, requested.fetch_offset
+        if requested.last_fetched_epoch >= 0:
+            diverging = divergence(requested, log)
             if diverging is not None:
                 return PartitionRead(Error.NONE, high_watermark, stable, start, diverging=diverging)
         bound = stable if committed_only else high_watermark
@@ -485,7 +484,7 @@ class Partition:
         found = log.read(offset, max_bytes=max_bytes, upper_bound=bound, at_least_one=at_least_one)
         aborted = None
         if committed_only:
-            # Those up to the bound, not only up to what was read: clients pass over the rest.
+            # Those up to the bound, not only up to what was read: clients ignore the rest.
             aborted = tuple(
                 (one.producer_id, one.first_offset)
                 for one in log.aborted_transactions(offset, bound)
@@ -496,13 +495,13 @@ class Partition:
         )
 
     def read_to_end(
-        self, asked: "FetchPartition", max_bytes: int, at_least_one: bool
+        self, requested: "FetchPartition", max_bytes: int, at_least_one: bool
     ) -> PartitionRead:
         """Read up to the log's end: what a follower gets. Raises: ApiError, OSError."""
         log = self.log
         assert log is not None
         found = log.read(
-            asked.fetch_offset,
+            requested.fetch_offset,
             max_bytes=max_bytes,
             upper_bound=log.log_end_offset,
             at_least_one=at_least_one,
@@ -517,9 +516,9 @@ class Partition:
             found.size,
         )
 
-    def positions(self, asked: "FetchPartition", preferred: int = NO_REPLICA) -> PartitionRead:
-        """Tell where this log is without reading; `preferred`: where to read rather."""
-        log = self.leader_log(asked.current_leader_epoch)
+    def positions(self, requested: "FetchPartition", preferred: int = NO_REPLICA) -> PartitionRead:
+        """Return the log's offsets without records; `preferred`: the preferred read replica."""
+        log = self.leader_log(requested.current_leader_epoch)
         return PartitionRead(
             Error.NONE,
             log.high_watermark,

@@ -1,4 +1,4 @@
-"""How a broker reaches the other brokers: what followers need of the network, and no more.
+"""How a broker reaches the other brokers: the network interface of followers.
 
 The node implements it over connections, the simulator over a network of its own.
 """
@@ -13,10 +13,10 @@ class Sender(Protocol):
     """A way to one other node. Requests are answered in the order in which they were sent."""
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Send one request; answer its response, or why there is none.
+        """Send one request; return the promise of its response, or of the error.
 
-        Bytes in a response belong to the sender: they are only good while the listeners of the
-        answer run.
+        Bytes in a response belong to the sender: they are valid only while the promise's listeners
+        run.
         """
         ...
 
@@ -25,5 +25,5 @@ class Peers(Protocol):
     """The other brokers."""
 
     def to(self, broker_id: int, lane: int = 0) -> Sender:
-        """Return the way to a broker. Requests of different lanes do not wait for each other."""
+        """Return the connection to a broker. Different lanes are different connections."""
         ...

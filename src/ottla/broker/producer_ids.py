@@ -1,8 +1,8 @@
 """Producer ids, handed out from blocks that the controller allocates.
 
-The next block is asked for when nine tenths of the current one are used, so that producers
-rarely wait; those that come while there is none wait for it, in order. An id is never handed
-out twice: a block is used by one broker, and what is left of it at a restart is lost.
+The next block is requested when nine tenths of the current one are used, so that producers rarely
+wait; without a block they wait in order. An id is never handed out twice: a block is used by one
+broker, and what is left of it at a restart is lost.
 
 Source: KIP-98; KIP-730; Kafka's RPCProducerIdManager.
 """
@@ -30,7 +30,7 @@ Granted = int | Error
 
 
 class ProducerIds:
-    """Hands out ids. `broker_epoch` is asked at each allocation, as it changes at registration."""
+    """Hands out ids. `broker_epoch` is called at each allocation, as it changes at registration."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
-        self._following: tuple[int, int] | None = None
-        self._asking = False
+        self._next_block: tuple[int, int] | None = None
+        self._in_flight = False
         self._waiting: deque[Pending[Granted]] = deque()
 
     def grant(self, *, timeout_ms: int) -> Pending[Granted]:
@@ -65,15 +65,15 @@ class ProducerIds:
                 self._monotonic_ms() + timeout_ms,
                 lambda: _give_up(granted),
             )
-            self._ask()
+            self._request_block()
         return granted
 
     def _take(self, granted: Pending[Granted]) -> bool:
         if self._next == self._end:
-            if self._following is None:
+            if self._next_block is None:
                 return False
-            self._next, self._end = self._following
-            self._following = None
+            self._next, self._end = self._next_block
+            self._next_block = None
             size = self._end - self._next
             self._prefetch_at = self._next + size * PREFETCH_NUMERATOR // PREFETCH_DENOMINATOR
         if granted.done:
@@ -81,51 +81,54 @@ class ProducerIds:
         producer_id = self._next
         self._next += 1
         if self._next > self._prefetch_at:
-            self._ask()
+            self._request_block()
         granted.complete(producer_id)
         return True
 
-    def _ask(self) -> None:
-        if self._asking or self._following is not None:
+    def _request_block(self) -> None:
+        if self._in_flight or self._next_block is not None:
             return
-        self._asking = True
+        self._in_flight = True
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()
         )
-        self._forwarder.call(request, timeout_ms=ALLOCATE_TIMEOUT_MS).then(self._told)
+        self._forwarder.call(request, timeout_ms=ALLOCATE_TIMEOUT_MS).then(self._block_received)
 
-    def _told(self, answer: AllocateProducerIdsResponse | ApiError) -> None:
-        if isinstance(answer, ApiError):
-            self._fail(answer.error)
-        elif answer.error_code != Error.NONE:
-            self._fail(Error(answer.error_code))
+    def _block_received(self, response: AllocateProducerIdsResponse | ApiError) -> None:
+        if isinstance(response, ApiError):
+            self._fail(response.error)
+        elif response.error_code != Error.NONE:
+            self._fail(Error(response.error_code))
         else:
-            first, size = answer.producer_id_start, answer.producer_id_len
+            first, size = response.producer_id_start, response.producer_id_len
             if first < self._end or size <= 0:
-                logger.error("producer ids %d + %d do not follow %d", first, size, self._end)
+                logger.error(
+                    "producer id block of %d ids from %d rejected: expected ids from %d on",
+                    *(size, first, self._end),
+                )
                 self._fail(Error.UNKNOWN_SERVER_ERROR)
                 return
-            self._asking = False
-            self._following = (first, first + size)
+            self._in_flight = False
+            self._next_block = (first, first + size)
             self._serve_waiting()
 
     def _serve_waiting(self) -> None:
         while self._waiting and self._take(self._waiting[0]):
             self._waiting.popleft()
         if self._waiting:
-            self._ask()
+            self._request_block()
 
     def _fail(self, error: Error) -> None:
-        logger.warning("no producer ids from the controller yet: %s", error.name)
+        logger.warning("AllocateProducerIds failed: %s; retrying while producers wait", error.name)
         self._timers.at(self._monotonic_ms() + RETRY_BACKOFF_MS, self._retry)
 
     def _retry(self) -> None:
-        """Ask again only while somebody waits; else the next producer asks."""
-        self._asking = False
+        """Retry while a producer waits; else the next producer's request retries."""
+        self._in_flight = False
         while self._waiting and self._waiting[0].done:
             self._waiting.popleft()
         if self._waiting:
-            self._ask()
+            self._request_block()
 
 
 def _give_up(granted: Pending[Granted]) -> None:

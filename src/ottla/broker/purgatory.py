@@ -1,12 +1,12 @@
-"""Requests that wait: for bytes to fetch, for replicas to catch up, for their deadline.
+"""Delayed operations: requests that wait for bytes to fetch, for replicas, or for their deadline.
 
-A parked request is registered under each key that can wake it (a partition). Waking runs its
-`attempt`, which answers the request and returns True, or returns False to stay parked. Whatever
-comes first, a successful attempt, the deadline or the end of the connection, unregisters it
-everywhere. Requests of one key are woken in the order in which they were parked.
+A delayed operation is registered under each key that can wake it (a partition). Waking runs its
+`attempt`, which answers the request and returns True, or returns False to wait on. Whatever comes
+first, a successful attempt, the deadline or the end of the connection, removes it under all keys.
+Operations of one key are woken in the order in which they were added.
 
 Source: Kafka's DelayedOperationPurgatory; here one loop owns everything, so that there are no
-locks, no re-check after parking and no garbage to sweep.
+locks, no second attempt after adding, and no purge of completed operations.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -16,12 +16,12 @@ from ottla.base.timers import Timer, Timers
 
 
 class DelayedOperation:
-    """A waiting request. `wanted_bytes` are those that must come before an attempt pays off."""
+    """A waiting request. `wanted_bytes`: to be appended before an attempt can succeed."""
 
     __slots__ = (
         "_attempt",
+        "_closed",
         "_expire",
-        "_gone",
         "_is_trying",
         "_keys",
         "_purgatory",
@@ -43,7 +43,7 @@ class DelayedOperation:
         self._keys = keys
         self._attempt = attempt
         self._expire = expire
-        self._gone: Pending[None] | None = None
+        self._closed: Pending[None] | None = None
         self._timer: Timer | None = None
         self._is_trying = False
         self._woken_meanwhile = False
@@ -53,9 +53,9 @@ class DelayedOperation:
     def try_now(self) -> bool:
         """Attempt to answer; return whether the request is answered (now or before).
 
-        The answer may have the connection's next request handled at once, and that may wake
-        this one again: then the attempt goes on, or is repeated if it failed, but none is made
-        within another. A request answered twice would be counted off twice.
+        The response may lead the connection to handle its next request at once, which may wake this
+        operation again: attempts are repeated then, not nested. A request answered twice would be
+        subtracted twice from the purgatory's count.
         """
         if self.done:
             return True
@@ -75,11 +75,11 @@ class DelayedOperation:
             self._is_trying = False
 
     def abandon(self, _none: None = None) -> None:
-        """Forget the request unanswered: nobody is there any more to hear the answer."""
+        """Drop the request unanswered: its connection is closed."""
         self._leave()
 
     def hasten(self, deadline_ms: int) -> None:
-        """Bring the deadline forward; one that is earlier anyway stays."""
+        """Bring the deadline forward; an earlier one stays."""
         timer = self._timer
         if not self.done and timer is not None and timer.at_ms > deadline_ms:
             timer.cancel()
@@ -97,20 +97,20 @@ class DelayedOperation:
         self.done = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._gone is not None:
-            self._gone.forget(self.abandon)
+        if self._closed is not None:
+            self._closed.forget(self.abandon)
         self._purgatory._remove(self, self._keys)
 
 
 class Purgatory:
-    """The parked requests of one kind, by key. `count`: how many there are."""
+    """The delayed operations of one kind, by key. `count`: how many there are."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
         self.count = 0
 
-    def park(
+    def add(
         self,
         keys: Iterable[Hashable],
         *,
@@ -118,66 +118,65 @@ class Purgatory:
         expire: Callable[[], None],
         deadline_ms: int,
         wanted_bytes: int = 0,
-        gone: "Pending[None] | None" = None,
+        closed: "Pending[None] | None" = None,
     ) -> DelayedOperation:
-        """Park a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
+        """Keep a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
 
-        `attempt` is not run now: the caller has just found that it would fail. Once `gone` is
-        kept nobody hears the answer: how long to wait is the peer's word, up to weeks.
+        `attempt` is not run now: the caller has just found that it would fail. When `closed`
+        completes the request is dropped: the peer chooses the deadline, up to weeks.
         """
-        parked = DelayedOperation(self, tuple(keys), attempt, expire, wanted_bytes)
-        for key in parked._keys:
-            self._by_key.setdefault(key, {})[parked] = None
-        parked._timer = self._timers.at(deadline_ms, parked._time_out)
+        operation = DelayedOperation(self, tuple(keys), attempt, expire, wanted_bytes)
+        for key in operation._keys:
+            self._by_key.setdefault(key, {})[operation] = None
+        operation._timer = self._timers.at(deadline_ms, operation._time_out)
         self.count += 1
-        if gone is not None:
-            parked._gone = gone
-            gone.then(parked.abandon)
-        return parked
+        if closed is not None:
+            operation._closed = closed
+            closed.then(operation.abandon)
+        return operation
 
     def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:
         """Let the requests of `key` try again; return how many were answered.
 
-        `grown_bytes` says how much more there is to read since the last wake: a request that
-        wants more than that waits on. None means that the key changed in another way
-        (leadership, deletion), which every request must look at.
+        `grown_bytes`: what was appended since the last wake; a request that wants more waits on.
+        None means that the key changed in another way (leadership, deletion): all requests try.
         """
         waiting = self._by_key.get(key)
         if waiting is None:
             return 0
         answered = 0
-        for parked in tuple(waiting):
+        for operation in tuple(waiting):
             if grown_bytes is not None:
-                parked.wanted_bytes -= grown_bytes
-                if parked.wanted_bytes > 0:
+                operation.wanted_bytes -= grown_bytes
+                if operation.wanted_bytes > 0:
                     continue
-            answered += parked.try_now()
+            answered += operation.try_now()
         return answered
 
     def wake_each(self, keys: Iterable[Hashable]) -> None:
-        """Let the requests of several keys that changed try again, each once.
+        """Let the requests of several changed keys try again, each request once.
 
-        A follower's fetch waits on all that it follows: waking it for each of a thousand
-        partitions that one change of the metadata touched would read them a million times.
+        A follower's fetch waits on all its partitions: waking it for each of a thousand partitions
+        that one metadata change touched would read them a million times.
         """
         by_key = self._by_key
-        for parked in {each: None for key in keys for each in by_key.get(key, ())}:
-            parked.try_now()
+        for operation in {each: None for key in keys for each in by_key.get(key, ())}:
+            operation.try_now()
 
     def hasten(self, key: Hashable, deadline_ms: int) -> None:
         """Bring the deadlines of the requests of `key` forward."""
-        for parked in self._by_key.get(key, ()):
-            parked.hasten(deadline_ms)
+        for operation in self._by_key.get(key, ()):
+            operation.hasten(deadline_ms)
 
     def waits_on(self, key: Hashable) -> bool:
         """Tell whether any request would be woken by `key`."""
         return key in self._by_key
 
-    def _remove(self, parked: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
+    def _remove(self, operation: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
         self.count -= 1
         for key in keys:
             waiting = self._by_key.get(key)
             if waiting is not None:
-                waiting.pop(parked, None)
+                waiting.pop(operation, None)
                 if not waiting:
                     del self._by_key[key]

@@ -1,8 +1,8 @@
-"""Which replica a consumer should rather read from: one in its own rack.
+"""A consumer's preferred read replica: one in its own rack.
 
-Only in-sync replicas that have the offset asked for are taken: from one that lags, a consumer
-would never get to the end. Where several are in the rack, the one that is furthest; where the
-leader is in the rack, the leader.
+Only in-sync replicas that have the requested offset qualify: a consumer of a lagging one would
+never reach the end. Of several in the rack it is the one with the largest log end; where the leader
+is in the rack, the leader.
 
 Source: KIP-392; Kafka's RackAwareReplicaSelector, ReplicaManager.findPreferredReadReplica.
 """
@@ -13,14 +13,14 @@ from ottla.broker.partition import Partition
 from ottla.broker.reading import NO_REPLICA
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""What replica.selector.class says; Ottla has no JVM to load another class into."""
+"""The value of replica.selector.class; Ottla has no JVM to load another class into."""
 
 Selector = Callable[[Partition, int, str, str], int]
 """(partition, offset, rack, listener name) → broker id, or -1 = the leader itself."""
 
 
 def same_rack(partition: Partition, offset: int, rack: str, listener_name: str) -> int:
-    """Return the replica of a consumer's rack to read from; -1 = stay with the leader."""
+    """Return the preferred read replica in a consumer's rack; -1 = the leader."""
     environment = partition.environment
     leader = environment.brokers.get(partition.node_id)
     if not rack or (leader is not None and leader.rack == rack):

@@ -1,4 +1,4 @@
-"""What a fetch finds in one partition, and where the fetcher's log leaves this one.
+"""The result of a fetch for one partition, and where the fetcher's log diverges from this one.
 
 Source: Kafka's Partition.readRecords; KIP-320, KIP-595 (diverging epochs), KIP-392.
 """
@@ -17,7 +17,7 @@ NO_REPLICA = -1
 
 
 class PartitionRead(NamedTuple):
-    """What a fetch finds in one partition. A named tuple: every fetch makes one for each."""
+    """The result of a fetch for one partition. A named tuple, as each fetch makes many."""
 
     error: Error
     high_watermark: int = NO_OFFSET
@@ -28,30 +28,30 @@ class PartitionRead(NamedTuple):
     aborted: tuple[tuple[int, int], ...] | None = None
     """(producer id, first offset) of transactions to skip; None unless read_committed asks."""
     diverging: tuple[int, int] | None = None
-    """(epoch, end offset) where the fetcher's log leaves the leader's."""
+    """(epoch, end offset) where the fetcher's log diverges from the leader's."""
     preferred: int = NO_REPLICA
-    """The replica that a consumer should rather read from; then there are no records."""
+    """The consumer's preferred read replica; then there are no records."""
 
     def release(self) -> None:
-        """Unpin the slices of a read that nobody will send."""
+        """Unpin the slices of a read that will not be sent."""
         for piece in self.slices:
             piece.release()
 
 
-def divergence(asked: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:
-    """Return where the fetcher's log leaves this one, judged by the epoch it fetched last.
+def divergence(requested: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:
+    """Return where the fetcher's log diverges from this one, judged by its last fetched epoch.
 
-    Raises: ApiError (OFFSET_OUT_OF_RANGE) where that cannot be said, or lies below the log.
+    Raises: ApiError (OFFSET_OUT_OF_RANGE) where that is unknown, or below the log start.
     """
-    found = log.epoch_end_offset(asked.last_fetched_epoch)
+    found = log.epoch_end_offset(requested.last_fetched_epoch)
     if found.end_offset == NO_OFFSET:
         raise ApiError(
             Error.OFFSET_OUT_OF_RANGE,
-            f"the end of epoch {asked.last_fetched_epoch} is not known here",
+            f"the end of epoch {requested.last_fetched_epoch} is not known here",
         )
-    if asked.fetch_offset < log.log_start_offset:
+    if requested.fetch_offset < log.log_start_offset:
         raise ApiError(Error.OFFSET_OUT_OF_RANGE)
     epoch, end_offset = found
-    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+    if epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset:
         return found
     return None

@@ -1,18 +1,20 @@
-"""What follows a refused batch of an idempotent producer is refused for the same reason.
+"""Batches of an idempotent producer after a refused one are refused with the same error.
 
-1. A producer has several batches of a partition under way on one connection.
-2. The first is refused for a reason that passes: this broker does not lead yet, or too few
-   replicas are in sync.
-3. The reason passes before the second is looked at. By its sequence it comes too early:
+1. A producer has several batches of a partition in flight on one connection.
+2. The first is refused with a transient error: this broker does not lead yet, or too few replicas
+   are in sync.
+3. The cause is gone before the second is handled. Its sequence is too high:
    OUT_OF_ORDER_SEQUENCE_NUMBER.
-4. librdkafka then begins another epoch of the producer, for all its partitions, and numbers anew
-   what it has not heard of. Records of other partitions whose answers were lost, with a leader
-   that died say, are in their logs by the old numbers, and nobody can tell their repetition.
+4. librdkafka then bumps the producer's epoch, for all its partitions, and renumbers the batches
+   without a response. Records of other partitions whose responses were lost, with a leader that
+   died for example, are in their logs with the old sequences, so that their retries are not
+   recognized as duplicates.
 
-Kafka's brokers answer so. Here the second hears what the first one heard, and both come again in
-order. The log of a producer that it does not know yet takes any sequence to begin with: there
-the first would even have been taken for late. A producer that gives the first one up begins
-another epoch or id of its own accord; should one not, no more than FOLLOWING_MAX batches hear it.
+Kafka's brokers answer so. Here the second batch gets the first one's error, and both are retried in
+order. A log accepts any first sequence from an unknown producer: there the second batch would even
+be appended, and the retry of the first would be out of order. A producer that gives up the first
+batch bumps its epoch or gets another id; in case one does not, at most LATER_BATCHES_MAX batches
+are refused.
 
 Source: handle_idempotent_Produce_error of librdkafka; ProducerStateManager of Kafka, KIP-360.
 """
@@ -29,13 +31,13 @@ if TYPE_CHECKING:
     from ottla.base.ports import Buffer
 
 PASSING: Final = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_ENOUGH_REPLICAS})
-"""Reasons that pass by themselves, for which a producer comes again with the same batch."""
+"""Transient errors, after which a producer retries the same batch."""
 
-FOLLOWING_MAX: Final = BATCHES_KEPT - 1
-"""How many batches a producer can have under way behind the refused one."""
+LATER_BATCHES_MAX: Final = BATCHES_KEPT - 1
+"""How many batches a producer can have in flight behind the refused one."""
 
 PRODUCERS_MAX: Final = 1_000
-"""How many are remembered of a partition; of more the oldest are forgotten, as by Kafka all are."""
+"""How many producers a partition remembers; beyond that the oldest are dropped."""
 
 _producer_of = struct.Struct(">43xqhi").unpack_from
 """Producer id, epoch and first sequence of a record batch."""
@@ -53,7 +55,7 @@ class _Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """Of one partition: by producer, the first batch that was refused and is not back yet."""
+    """Of one partition: by producer, the first batch that was refused and not yet retried."""
 
     __slots__ = ("_by_producer",)
 
@@ -64,7 +66,7 @@ class RefusedBatches:
         return bool(self._by_producer)
 
     def note(self, data: "Buffer", refusal: ApiError, producers: Producers) -> None:
-        """Remember a client's batch that was refused, if that passes. `producers`: of the log."""
+        """Remember a refused batch, if the error is transient. `producers`: of the log."""
         if refusal.error not in PASSING or len(data) < HEADER_SIZE:
             return
         producer_id, epoch, sequence = _producer_of(data)
@@ -76,25 +78,25 @@ class RefusedBatches:
         elif len(self._by_producer) >= PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
         self._by_producer[producer_id] = _Refused(
-            epoch, sequence, refusal.error, refusal.message, FOLLOWING_MAX
+            epoch, sequence, refusal.error, refusal.message, LATER_BATCHES_MAX
         )
 
     def check(self, data: "Buffer", producers: Producers) -> None:
-        """Look at a client's next batch. Raises: ApiError where it follows a refused one."""
+        """Check a client's next batch. Raises: ApiError where it follows a refused one."""
         if len(data) < HEADER_SIZE:
             return
         producer_id, epoch, sequence = _producer_of(data)
         known = self._take(producer_id, epoch, producers)
         if known is None or not _is_after(sequence, known.sequence):
-            return  # It is back, or will never be.
+            return  # It is the retry, or there will be none.
         if known.left > 1:
             self._by_producer[producer_id] = known._replace(left=known.left - 1)
         raise ApiError(known.error, known.message)
 
     def _take(self, producer_id: int, epoch: int, producers: Producers) -> _Refused | None:
-        """Take out what is remembered of a producer; None where that is past.
+        """Remove and return a producer's refused batch; None where it is outdated.
 
-        A batch that a follower refused went to the leader, and came here with what it copied.
+        A batch that a follower refused was sent to the leader, and replicated from there.
         """
         known = self._by_producer.pop(producer_id, None)
         if known is None or known.epoch != epoch:
@@ -106,5 +108,5 @@ class RefusedBatches:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Tell whether a sequence comes after another; they begin anew after 2^31 - 1."""
+    """Tell whether a sequence comes after another; they wrap around after 2^31 - 1."""
     return 0 < (sequence - other) & INT32_MAX < 1 << 30

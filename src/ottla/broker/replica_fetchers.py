@@ -1,8 +1,8 @@
-"""All that a broker follows: which fetcher copies which partition from which leader.
+"""A broker's replica fetchers: which one replicates which partition from which leader.
 
 Each leader has up to `num.replica.fetchers` fetchers, and a partition always has the same one of
-them. Whatever the metadata changes about a partition comes in through `update`, in the same turn
-of the loop in which its log was made, led or deleted, so that no answer can meet it half changed.
+them. Metadata changes come in through `update`, in the same turn of the loop in which the
+partition's log was created, led or deleted, so that no response meets a half-applied change.
 
 Source: Kafka's ReplicaManager.makeFollowers, AbstractFetcherManager, ReplicaFetcherManager.
 """
@@ -14,11 +14,11 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker import following
+from ottla.broker import follower_rules
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
-from ottla.broker.replica_asking import FetchSettings, Followed, FollowedKey
-from ottla.broker.replica_fetcher import Hosts, ReplicaFetcher
+from ottla.broker.replica_fetch_requests import FetchSettings, FollowedPartition, TopicIdPartition
+from ottla.broker.replica_fetcher import ReplicaFetcher, ReplicaManagerPort
 from ottla.log.results import DamagedLog
 from ottla.metadata.node_config import NodeConfig
 
@@ -34,7 +34,7 @@ class ReplicaFetchers:
         config: NodeConfig,
         broker_epoch: Callable[[], int],
         peers: Peers,
-        hosts: Hosts,
+        replica_manager: ReplicaManagerPort,
         clock: Clock,
         timers: Timers,
     ) -> None:
@@ -43,38 +43,38 @@ class ReplicaFetchers:
         self._settings = fetch_settings(config)
         self._broker_epoch = broker_epoch
         self._peers = peers
-        self._hosts = hosts
+        self._replica_manager = replica_manager
         self._clock = clock
         self._timers = timers
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
-        self._followed: dict[FollowedKey, tuple[Followed, ReplicaFetcher]] = {}
-        self._halted: set[FollowedKey] = set()
+        self._followed: dict[TopicIdPartition, tuple[FollowedPartition, ReplicaFetcher]] = {}
+        self._suspended: set[TopicIdPartition] = set()
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def leader_count(self) -> int:
-        """Return how many fetchers have something to copy."""
+        """Return how many fetchers have partitions."""
         return sum(1 for fetcher in self._fetchers.values() if len(fetcher))
 
     @property
     def max_lag(self) -> int:
-        """Return how many committed records the furthest behind of the partitions lacks."""
+        """Return the largest lag of a followed partition, in committed records."""
         return max((followed.lag for followed, _ in self._followed.values()), default=0)
 
     @property
     def failed_count(self) -> int:
-        """Return of how many partitions the last answer was no use."""
+        """Return the number of partitions whose last fetch failed."""
         return sum(1 for followed, _ in self._followed.values() if followed.failures)
 
     def update(self, partitions: Iterable[Partition]) -> None:
-        """Start, move and stop following, as these partitions say now."""
+        """Start, move and stop fetching, by these partitions' present state."""
         begun: dict[ReplicaFetcher, int] = {}
         for partition in partitions:
-            key = (partition.topic_id, partition.index)
+            key = (partition.topic_id, partition.partition_id)
             if partition.deleted:
-                self._halted.discard(key)
-            if key in self._halted or not self._is_followed(partition):
+                self._suspended.discard(key)
+            if key in self._suspended or not self._is_followed(partition):
                 self._stop(key)
                 continue
             present = self._followed.get(key)
@@ -85,28 +85,32 @@ class ReplicaFetchers:
             if fetcher is not None:
                 begun[fetcher] = begun.get(fetcher, 0) + 1
         for fetcher, count in begun.items():
-            logger.info("following %d more partitions of broker %d", count, fetcher.leader_id)
-            fetcher.begin()
+            logger.info(
+                "added %d partitions to the fetcher for broker %d", count, fetcher.leader_id
+            )
+            fetcher.send_now()
 
-    def halt(self, partitions: Iterable[Partition]) -> None:
-        """Follow these no more, whatever is said of them, until `resume`."""
+    def suspend(self, partitions: Iterable[Partition]) -> None:
+        """Stop fetching these, whatever `update` says, until `resume` (StopReplica)."""
         for partition in partitions:
-            key = (partition.topic_id, partition.index)
-            self._halted.add(key)
+            key = (partition.topic_id, partition.partition_id)
+            self._suspended.add(key)
             self._stop(key)
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Follow these again where they were halted, as they say now."""
-        halted = [each for each in partitions if (each.topic_id, each.index) in self._halted]
-        self._halted.difference_update((each.topic_id, each.index) for each in halted)
-        self.update(halted)
-        for each in halted:
-            present = self._followed.get((each.topic_id, each.index))
+        """Fetch those of these that were suspended again, by their present state."""
+        suspended = [
+            each for each in partitions if (each.topic_id, each.partition_id) in self._suspended
+        ]
+        self._suspended.difference_update((each.topic_id, each.partition_id) for each in suspended)
+        self.update(suspended)
+        for each in suspended:
+            present = self._followed.get((each.topic_id, each.partition_id))
             if present is not None:
-                present[0].served = True  # Before it was halted, for all one knows.
+                present[0].fetched = True  # Possibly, before it was suspended.
 
     def close(self) -> None:
-        """Stop following anything, for good."""
+        """Stop all fetchers for good."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._followed.clear()
@@ -118,7 +122,7 @@ class ReplicaFetchers:
             and partition.log is not None
         )
 
-    def _stop(self, key: FollowedKey) -> None:
+    def _stop(self, key: TopicIdPartition) -> None:
         present = self._followed.pop(key, None)
         if present is not None:
             present[1].remove(key)
@@ -127,25 +131,28 @@ class ReplicaFetchers:
         log = partition.log
         assert log is not None
         try:
-            if following.prepare(log):
-                logger.info("%s has no epochs: cut to %d", log.name, log.log_end_offset)
+            if follower_rules.prepare(log):
+                logger.info(
+                    "%s: log has no leader epochs; truncated to the high watermark %d",
+                    *(log.name, log.log_end_offset),
+                )
         except OSError as error:
-            self._hosts.storage_failed(partition, error)
+            self._replica_manager.storage_failed(partition, error)
             return None
         except DamagedLog as damage:
-            self._hosts.log_damaged(partition, damage, served=True)
+            self._replica_manager.log_damaged(partition, damage, fetched=True)
             return None
         except ApiError as refusal:
-            logger.error("%s cannot be followed: %s", log.name, refusal)
+            logger.error("%s: truncation before following failed: %s", log.name, refusal)
             return None
-        followed = Followed(partition)
+        followed = FollowedPartition(partition)
         fetcher = self._fetcher_of(partition)
         fetcher.add(followed)
         self._followed[followed.key] = followed, fetcher
         return fetcher
 
     def _fetcher_of(self, partition: Partition) -> ReplicaFetcher:
-        spread = int.from_bytes(partition.topic_id[-4:], "big") + partition.index
+        spread = int.from_bytes(partition.topic_id[-4:], "big") + partition.partition_id
         place = partition.leader, spread % self._lanes
         if place not in self._fetchers:
             self._fetchers[place] = ReplicaFetcher(
@@ -153,8 +160,8 @@ class ReplicaFetchers:
                 node_id=self._node_id,
                 broker_epoch=self._broker_epoch,
                 sender=self._peers.to(*place),
-                aside=self._peers.to(place[0], self._lanes + place[1]),
-                hosts=self._hosts,
+                sessionless_sender=self._peers.to(place[0], self._lanes + place[1]),
+                replica_manager=self._replica_manager,
                 clock=self._clock,
                 timers=self._timers,
                 settings=self._settings,
@@ -162,7 +169,7 @@ class ReplicaFetchers:
         return self._fetchers[place]
 
 
-def _is_same(present: tuple[Followed, ReplicaFetcher], partition: Partition) -> bool:
+def _is_same(present: tuple[FollowedPartition, ReplicaFetcher], partition: Partition) -> bool:
     followed, fetcher = present
     return (
         followed.partition is partition
@@ -172,7 +179,7 @@ def _is_same(present: tuple[Followed, ReplicaFetcher], partition: Partition) -> 
 
 
 def fetch_settings(config: NodeConfig) -> FetchSettings:
-    """Return what a node's properties say of fetching."""
+    """Return a node's fetch settings."""
     return FetchSettings(
         max_wait_ms=config["replica.fetch.wait.max.ms"],
         min_bytes=config["replica.fetch.min.bytes"],

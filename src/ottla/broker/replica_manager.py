@@ -1,9 +1,9 @@
-"""All partitions that this broker hosts: finding, appending, leading, deleting.
+"""All partitions that this broker hosts: lookup, appends, leadership changes, deletion.
 
-Everything runs on the loop. An append that must wait for replicas is parked under its
-partitions; appends, changes of leadership and deletions wake what is parked. All partitions of
-one request are appended before anyone is woken, so that a fetch of the same partitions sees the
-whole request.
+Everything runs on the loop. An append that must wait for replicas waits in a purgatory under its
+partitions; appends, leadership changes and deletions wake what waits. All partitions of one request
+are appended before any fetch is woken, so that a fetch of the same partitions sees the whole
+request.
 
 Source: Kafka's ReplicaManager.scala and DelayedProduce.
 """
@@ -22,9 +22,9 @@ from ottla.base.turns import Steps
 from ottla.broker.api.base import CloseConnection
 from ottla.broker.batch_work import BatchWork
 from ottla.broker.damaged_logs import DamagedLogs, may_copy_again
-from ottla.broker.delayed_produce import AppendResult, Wait, park_append, refused
+from ottla.broker.delayed_fetch import FetchReader
+from ottla.broker.delayed_produce import AppendResult, Wait, delay_produce, refused
 from ottla.broker.fetch_sessions import FetchPartition, Key
-from ottla.broker.fetcher import Fetcher
 from ottla.broker.heavy_batches import HeavyBatches, Outcome
 from ottla.broker.isr import PartitionEnvironment
 from ottla.broker.isr_proposals import propose_expansion, propose_reduction
@@ -62,7 +62,7 @@ COORDINATOR_TIMEOUT_MS = 5_000
 
 
 class TopicSettings(NamedTuple):
-    """What a topic's configuration means to its partitions."""
+    """The settings of a topic's partitions."""
 
     log: "LogConfig"
     min_insync_replicas: int = 1
@@ -87,89 +87,89 @@ class ReplicaManager:
         self.image: ClusterImage = EMPTY
         self.log_dirs = log_dirs
         self.environment = PartitionEnvironment(brokers={}) if environment is None else environment
-        self.produces = Purgatory(timers)
-        self.deletes = Purgatory(timers)
-        """Deletions of records that wait until every live replica has done them."""
-        self.fetcher = Fetcher(self, clock, timers, select)
+        self.produce_purgatory = Purgatory(timers)
+        self.delete_records_purgatory = Purgatory(timers)
+        """DeleteRecords requests that wait until every live replica has deleted the records."""
+        self.fetch_reader = FetchReader(self, clock, timers, select)
         self.batch_work = BatchWork(workers)
         self._heavy = HeavyBatches(self.batch_work)
         self._clock = clock
         self._settings = settings
         self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
-        self.on_no_storage: Callable[[], None] | None = None
-        """Called when the last log folder has failed: such a broker must end."""
-        self.on_log_dir_failure: Callable[[], None] | None = None
-        """Called when one has failed and others are left: the controller must hear of it."""
-        self.on_replica_lost: Callable[[Partition], None] | None = None
-        """Called when one replica has gone offline, and its log folder has not."""
+        self.on_all_log_dirs_failed: Callable[[], None] | None = None
+        """Called when the last log directory has failed: the broker must end."""
+        self.on_log_dir_failed: Callable[[], None] | None = None
+        """Called when a log directory has failed and others are left: to inform the controller."""
+        self.on_replica_offline: Callable[[Partition], None] | None = None
+        """Called when a replica is offline while its log directory is online."""
         self.damaged = DamagedLogs(log_dirs)
         log_dirs.on_offline = self._dir_failed
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._by_key: dict[Key, Partition] = {}
-        """Each partition twice, by id and by name: what requests look up."""
+        """Each partition twice, by topic id and by topic name, for lookups by requests."""
         self._hosted: tuple[Partition, ...] | None = None
-        """All in order; None = not listed since the last change."""
+        """All in order; None = not computed since the last change."""
         self._begun: set[Partition] = set()
         self._failures: list[tuple[str, Exception]] = []
         self._metrics: dict[str, TopicMetrics] = {}
         self._answered: list[Partition] = []
-        """Whose proposals a change of the metadata has settled while it is followed."""
+        """Partitions whose ISR proposals the metadata change in progress has settled."""
         self._summary = Summary(logger)
 
     # -- Finding --
 
-    def partition(self, topic: str, index: int) -> Partition:
+    def partition(self, topic: str, partition_id: int) -> Partition:
         """Return a hosted partition; raise ApiError with the code that clients expect."""
-        found = self._by_key.get((topic, index))
+        found = self._by_key.get((topic, partition_id))
         if found is not None:
             return found
         known = self.image.topics.by_name(topic)
-        if known is not None and index in known.partitions:
+        if known is not None and partition_id in known.partitions:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def partition_by_id(self, topic_id: Uuid, index: int) -> Partition:
+    def partition_by_id(self, topic_id: Uuid, partition_id: int) -> Partition:
         """Return a hosted partition; raise ApiError with the code that clients expect."""
-        found = self._by_key.get((topic_id, index))
+        found = self._by_key.get((topic_id, partition_id))
         if found is not None:
             return found
         known = self.image.topics.by_id(topic_id)
         if known is None:
             raise ApiError(Error.UNKNOWN_TOPIC_ID)
-        if (known.name, index) in self._by_key:
+        if (known.name, partition_id) in self._by_key:
             raise ApiError(Error.INCONSISTENT_TOPIC_ID)
-        if index in known.partitions:
+        if partition_id in known.partitions:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def is_offline(self, topic: str, index: int) -> bool:
-        """Tell whether a partition is hosted, in a log folder that is offline."""
-        found = self._by_key.get((topic, index))
+    def is_offline(self, topic: str, partition_id: int) -> bool:
+        """Tell whether a partition is hosted in a log directory that is offline."""
+        found = self._by_key.get((topic, partition_id))
         return found is not None and found.log is None
 
-    def asked_for(self, asked: FetchPartition) -> Partition:
-        """Return the partition that a fetch names; raise ApiError as the other two do."""
-        found = self._by_key.get(asked.key)
+    def partition_for(self, requested: FetchPartition) -> Partition:
+        """Return the partition that a fetch names; raise ApiError as the two lookups above."""
+        found = self._by_key.get(requested.key)
         if found is not None:
             return found
-        if asked.topic_id == NO_UUID:
-            return self.partition(asked.topic, asked.index)
-        return self.partition_by_id(asked.topic_id, asked.index)
+        if requested.topic_id == NO_UUID:
+            return self.partition(requested.topic, requested.partition_id)
+        return self.partition_by_id(requested.topic_id, requested.partition_id)
 
     def hosted(self) -> tuple[Partition, ...]:
-        """Return all hosted partitions, in order of topic and index."""
+        """Return all hosted partitions, in order of topic and partition."""
         if self._hosted is None:
             self._hosted = tuple(
                 partition
-                for _, by_index in sorted(self._by_name.items())
-                for _, partition in sorted(by_index.items())
+                for _, by_partition_id in sorted(self._by_name.items())
+                for _, partition in sorted(by_partition_id.items())
             )
         return self._hosted
 
     @property
     def topic_metrics(self) -> Collection[TopicMetrics]:
-        """Return the counters of the hosted topics; those of a deleted one go with it."""
+        """Return the counters of the hosted topics."""
         return self._metrics.values()
 
     # -- Appending --
@@ -177,16 +177,16 @@ class ReplicaManager:
     def append(
         self,
         topic: str,
-        index: int,
+        partition_id: int,
         data: Buffer,
         *,
         acks: int = ACKS_ALL,
         timeout_ms: int = COORDINATOR_TIMEOUT_MS,
         origin: Origin = "client",
     ) -> AppendResult | Pending[AppendResult]:
-        """Append to one partition: what coordinators do to their own logs."""
+        """Append to one partition: used by coordinators for their own logs."""
         try:
-            partition = self.partition(topic, index)
+            partition = self.partition(topic, partition_id)
         except ApiError as refusal:
             return AppendResult(refusal.error, refusal.message)
         batches = [(partition, data)]
@@ -195,19 +195,21 @@ class ReplicaManager:
             return results.map(_first)
         return results[0]
 
-    def replicated(self, topic: str, index: int, *, timeout_ms: int) -> Pending[Error]:
-        """Return the promise that all that a led partition has now is committed, or why not.
+    def replicated(self, topic: str, partition_id: int, *, timeout_ms: int) -> Pending[Error]:
+        """Return the promise that all records that a partition has now are committed, or the error.
 
         Raises ApiError where this broker does not lead it.
         """
-        partition = self.partition(topic, index)
+        partition = self.partition(topic, partition_id)
         end = partition.leader_log().log_end_offset
         outcome = partition.committed(end)
         if outcome is not None:
             return completed(outcome)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         results, waits = [AppendResult(Error.NONE)], [Wait(0, partition, end, None)]
-        return park_append(self.produces, results, waits, ACKS_ALL, deadline_ms).map(_first_error)
+        return delay_produce(self.produce_purgatory, results, waits, ACKS_ALL, deadline_ms).map(
+            _first_error
+        )
 
     def append_all(
         self,
@@ -216,14 +218,14 @@ class ReplicaManager:
         acks: int,
         timeout_ms: int,
         origin: Origin = "client",
-        gone: Pending[None] | None = None,
+        closed: Pending[None] | None = None,
     ) -> list[AppendResult] | Pending[list[AppendResult]]:
         """Append to several partitions, each by itself; a result for each, in order.
 
-        With acks=all the results wait until every in-sync replica has what was appended, at
-        most `timeout_ms`; once `gone` is kept nobody waits. A partition that fails does not hold
-        up or undo the others. A client's batch that takes long to examine is appended later
-        (`heavy_batches`), and the results wait for it.
+        With acks=all the results wait until every in-sync replica has the records, at most
+        `timeout_ms`, or until `closed` completes. A partition that fails does not delay or undo the
+        others. A client's batch that takes long to validate is appended later (`heavy_batches`),
+        and the results wait for it.
 
         Raises: CloseConnection where too many of these wait.
         """
@@ -272,10 +274,12 @@ class ReplicaManager:
         appended: list[AppendResult] | Pending[list[AppendResult]] = results
         if waits:
             deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
-            appended = park_append(self.produces, results, waits, acks, deadline_ms, gone)
+            appended = delay_produce(
+                self.produce_purgatory, results, waits, acks, deadline_ms, closed
+            )
         if not heavy:
             return appended
-        return self._with_heavy(appended, heavy, acks, timeout_ms, gone)
+        return self._with_heavy(appended, heavy, acks, timeout_ms, closed)
 
     def _wake_appended(
         self,
@@ -283,15 +287,17 @@ class ReplicaManager:
         results: list[AppendResult],
         replicated: list[tuple[Partition, int, int]],
     ) -> None:
-        """Wake the fetches that wait for what was appended."""
-        parked = self.fetcher.parked
-        if parked.count:
+        """Wake the delayed fetches of what was appended."""
+        purgatory = self.fetch_reader.consumer_purgatory
+        if purgatory.count:
             for (partition, data), result in zip(batches, results, strict=True):
                 if result.error is _NONE and partition.alone:
                     sent = data.data if isinstance(data, Examined) else data
-                    parked.wake(partition, len(sent))
+                    purgatory.wake(partition, len(sent))
         if replicated:
-            self.fetcher.wake_followers([(partition, size) for partition, size, _ in replicated])
+            self.fetch_reader.wake_followers(
+                [(partition, size) for partition, size, _ in replicated]
+            )
             for partition, _, high_watermark in replicated:
                 if partition.high_watermark != high_watermark:
                     self.high_watermark_moved(partition)
@@ -302,9 +308,9 @@ class ReplicaManager:
         heavy: Sequence[tuple[int, Partition, Buffer]],
         acks: int,
         timeout_ms: int,
-        gone: Pending[None] | None,
+        closed: Pending[None] | None,
     ) -> Pending[list[AppendResult]]:
-        """Append the batches of `heavy`, each with its slot, once they are examined."""
+        """Append the batches of `heavy`, each with its slot, once they are validated."""
         promises = [light if isinstance(light, Pending) else completed(light)]
         for _, partition, data in heavy:
             if self._heavy.is_full:
@@ -315,9 +321,9 @@ class ReplicaManager:
             if log is None:
                 late.complete([AppendResult(Error.KAFKA_STORAGE_ERROR)])
                 continue
-            # Before whatever else hears of it: what waits behind it must find it appended.
-            self._heavy.examine(partition, data, log.config, gone).then(
-                partial(self._append_examined, partition, late, acks, timeout_ms, gone)
+            # As the first listener: batches that wait behind this one must find it appended.
+            self._heavy.examine(partition, data, log.config, closed).then(
+                partial(self._append_examined, partition, late, acks, timeout_ms, closed)
             )
 
         def merge(outcomes: list[list[AppendResult]]) -> list[AppendResult]:
@@ -334,10 +340,10 @@ class ReplicaManager:
         late: Pending[list[AppendResult]],
         acks: int,
         timeout_ms: int,
-        gone: Pending[None] | None,
+        closed: Pending[None] | None,
         outcome: Outcome,
     ) -> None:
-        """Append what a worker has examined, if this broker still leads; complete `late`."""
+        """Append a validated batch, if this broker still leads; complete `late`."""
         if partition.gone:
             late.complete([AppendResult(partition.gone, partition.gone.message)])
             return
@@ -349,43 +355,43 @@ class ReplicaManager:
             return
         try:
             appended = self.append_all(
-                [(partition, outcome)], acks=acks, timeout_ms=timeout_ms, gone=gone
+                [(partition, outcome)], acks=acks, timeout_ms=timeout_ms, closed=closed
             )
         except CloseConnection as reason:
             appended = [AppendResult(Error.REQUEST_TIMED_OUT, str(reason))]
         promise = appended if isinstance(appended, Pending) else completed(appended)
         promise.map(late.complete)
 
-    # -- What replicas do --
+    # -- Watermarks and ISR --
 
     def follower_advanced(self, partition: Partition) -> None:
-        """Wake the fetches parked here on a followed partition whose high watermark moved."""
-        if self.fetcher.parked.count:
-            self.fetcher.parked.wake(partition)
+        """Wake consumers' fetches of a followed partition whose high watermark moved."""
+        if self.fetch_reader.consumer_purgatory.count:
+            self.fetch_reader.consumer_purgatory.wake(partition)
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Wake what waits for more to be committed."""
-        if self.produces.count:
-            self.produces.wake(partition)
-        if self.fetcher.parked.count:
-            self.fetcher.parked.wake(partition)
-        self.fetcher.tell_followers(partition)
+        """Wake the requests that wait for the high watermark."""
+        if self.produce_purgatory.count:
+            self.produce_purgatory.wake(partition)
+        if self.fetch_reader.consumer_purgatory.count:
+            self.fetch_reader.consumer_purgatory.wake(partition)
+        self.fetch_reader.hasten_follower_fetches(partition)
 
     def follower_moved(self, partition: Partition) -> None:
-        """Wake what waits for a follower: the high or low watermark may have moved."""
+        """Wake the requests that wait for followers: the high or low watermark may have moved."""
         self.high_watermark_moved(partition)
-        if self.deletes.count:
-            self.deletes.wake(partition)
+        if self.delete_records_purgatory.count:
+            self.delete_records_purgatory.wake(partition)
 
     def isr_changed(self, partition: Partition) -> None:
-        """Follow the answer to a proposal: fewer or more replicas count now."""
+        """Handle a changed ISR: fewer or more replicas may hold the high watermark back."""
         self._commit(partition)
         propose_expansion(partition)
 
     def recheck(self, *, shrink: bool = False) -> None:
-        """Look at all led partitions: time or a broker's state may have moved what is committed.
+        """Check all led partitions: time or a broker's state may have moved the high watermark.
 
-        `shrink`: look for followers that lag for too long, too.
+        `shrink`: propose to remove lagging followers from the ISR, too.
         """
         for partition in tuple(self.hosted()):
             if partition.alone or not partition.is_leader or partition.log is None:
@@ -393,11 +399,12 @@ class ReplicaManager:
             if shrink:
                 propose_reduction(partition)
             self._commit(partition)
-            if self.deletes.count:
-                self.deletes.wake(partition)  # Brokers that are fenced now are not waited for.
+            if self.delete_records_purgatory.count:
+                # Fenced brokers are not waited for.
+                self.delete_records_purgatory.wake(partition)
 
     def _commit(self, partition: Partition) -> None:
-        """Commit what can be committed, where something besides the replicas' ends changed."""
+        """Advance the high watermark after a change of something besides the replicas' log ends."""
         log = partition.log
         if log is None or not partition.is_leader or log.high_watermark == log.log_end_offset:
             return
@@ -407,7 +414,7 @@ class ReplicaManager:
             self.high_watermark_moved(partition)
 
     def _flush(self, partition: Partition, log: "PartitionLog") -> "Flushed":
-        """Flush a led partition's log, which has to come before more of it is committed."""
+        """Flush a led partition's log, and advance the high watermark after that."""
         flushed = log.flush()
 
         def commit(_: OSError | None) -> None:
@@ -417,10 +424,10 @@ class ReplicaManager:
         flushed.then(commit)
         return flushed
 
-    # -- What the metadata says --
+    # -- Metadata changes --
 
     def prepare(self, delta: "ClusterDelta") -> Steps[None] | None:
-        """Return what makes the logs that a change needs, if they are many; `apply` is to follow.
+        """Return the steps that create the logs a change needs, if they are many; `apply` follows.
 
         Only for changes after the first one, and before another one is applied.
         """
@@ -437,16 +444,16 @@ class ReplicaManager:
         first: bool = False,
         reconfigured: Sequence[str] | None = (),
     ) -> list[tuple[Partition, bool]]:
-        """Host, lead, stop and delete as the metadata says; deletions come first.
+        """Host, lead, stop and delete partitions by the metadata; deletions come first.
 
-        `first` = this is all that the metadata says at a start: what is missing here may lie on
-        a folder that is offline, and does not begin anew. `reconfigured`: the topics whose
-        settings changed, None = all. They have them before any partition follows: nothing may be
-        committed by a smaller in-sync set and the minimum that went before it.
+        `first` = the whole metadata at a start: a missing log may be in a log directory that is
+        offline, and is not created again. `reconfigured`: the topics whose settings changed, None =
+        all. They are applied before any partition: nothing may be committed by a new, smaller ISR
+        and the old min.insync.replicas.
 
-        Returns the partitions whose leadership was looked at, with whether this broker begins
-        to lead them now; those no longer hosted are in the list, too, and never led. One that
-        fails does not hold up the others: `applied` tells of it.
+        Returns the partitions whose leadership was checked, with whether this broker begins to
+        lead them now; those no longer hosted are in the list, too, as not led. A partition that
+        fails does not delay the others: `applied` returns it.
         """
         self.image = delta.image
         self.environment.brokers = delta.image.brokers
@@ -456,14 +463,16 @@ class ReplicaManager:
         touched: list[tuple[Partition, bool]] = []
         self._answered = []
         for topic in delta.deleted_topics.values():
-            indexes = sorted(self._by_id.get(topic.id, {}))
-            touched += [(self._drop(topic.id, index), False) for index in indexes]
+            partition_ids = sorted(self._by_id.get(topic.id, {}))
+            touched += [
+                (self._drop(topic.id, partition_id), False) for partition_id in partition_ids
+            ]
         for change in delta.changed_topics.values():
-            for index in change.partitions:
-                touched += self._try_to_follow(change.new, index, is_new=not first)
+            for partition_id in change.partitions:
+                touched += self._try_to_apply(change.new, partition_id, is_new=not first)
         for topic in delta.created_topics.values():
-            for index in sorted(topic.partitions):
-                touched += self._try_to_follow(topic, index, is_new=not first)
+            for partition_id in sorted(topic.partitions):
+                touched += self._try_to_apply(topic, partition_id, is_new=not first)
         self._summary.log()
         for partition in configured:
             self._commit(partition)
@@ -476,25 +485,26 @@ class ReplicaManager:
         return touched
 
     def applied(self, partitions: Collection[Partition]) -> list[tuple[str, Exception]]:
-        """Know that what `apply` said of these is done; return which partitions failed, and why.
+        """Confirm that the result of `apply` was handled; return the partitions that failed.
 
-        Until then each further `apply` that looks at a partition says again that it begins.
+        Until then each further `apply` of a partition returns again that this broker begins to
+        lead it.
         """
         self._begun.difference_update(partitions)
         failures, self._failures = self._failures, []
         return failures
 
-    def _try_to_follow(
-        self, topic: TopicImage, index: int, *, is_new: bool
+    def _try_to_apply(
+        self, topic: TopicImage, partition_id: int, *, is_new: bool
     ) -> list[tuple[Partition, bool]]:
         try:
-            return self._follow(topic, index, is_new=is_new)
+            return self._apply_partition(topic, partition_id, is_new=is_new)
         except Exception as error:
-            self._failures.append((f"{topic.name}-{index}", error))
+            self._failures.append((f"{topic.name}-{partition_id}", error))
             return []
 
     def _configure(self, topics: Iterable[str]) -> list[Partition]:
-        """Give the partitions of these topics their settings anew; return them."""
+        """Apply the settings of these topics to their partitions; return these."""
         found: list[Partition] = []
         for topic in sorted(topics):
             hosted = self._by_name.get(topic)
@@ -507,69 +517,75 @@ class ReplicaManager:
                     found.append(partition)
         return found
 
-    def _follow(
-        self, topic: TopicImage, index: int, *, is_new: bool
+    def _apply_partition(
+        self, topic: TopicImage, partition_id: int, *, is_new: bool
     ) -> list[tuple[Partition, bool]]:
-        state = topic.partitions[index]
-        partition = self._by_id.get(topic.id, {}).get(index)
+        state = topic.partitions[partition_id]
+        partition = self._by_id.get(topic.id, {}).get(partition_id)
         if self.node_id not in state.replicas:
             if partition is None:
                 return []
-            # Its records live on elsewhere: a producer must go there, not give its topic up.
-            return [(self._drop(topic.id, index, Error.NOT_LEADER_OR_FOLLOWER), False)]
+            # Other brokers host it: a producer must go there, not fail.
+            return [(self._drop(topic.id, partition_id, Error.NOT_LEADER_OR_FOLLOWER), False)]
         if partition is None:
-            partition = self._host(topic, index, is_new=is_new)
-        asked = partition.pending
+            partition = self._host(topic, partition_id, is_new=is_new)
+        requested = partition.pending
         before = partition.leader_epoch, partition.partition_epoch
         try:
-            if partition.follow(state):
+            if partition.apply(state):
                 self._begun.add(partition)
         except Exception:
-            # It must not lead an epoch that it has not begun, and is to begin it when tried again.
+            # It must not lead in an epoch that it has not begun; the retry begins it.
             partition.leader = NO_LEADER
             partition.leader_epoch, partition.partition_epoch = before
             raise
-        if asked is not None and partition.pending is None and before[0] == state.leader_epoch:
+        if requested is not None and partition.pending is None and before[0] == state.leader_epoch:
             self._answered.append(partition)
         return [(partition, partition.is_leader and partition in self._begun)]
 
-    def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
+    def _host(self, topic: TopicImage, partition_id: int, *, is_new: bool) -> Partition:
         settings = self._settings_of(topic.name)
         log = None
         try:
             log = get_or_create_log(
-                self.log_dirs, topic, index, settings.log, node_id=self.node_id, is_new=is_new
+                self.log_dirs,
+                topic,
+                partition_id,
+                settings.log,
+                node_id=self.node_id,
+                is_new=is_new,
             )
-            # It may have been loaded before the broker knew its own settings.
+            # It may have been loaded before the broker had its dynamic settings.
             log.reconfigure(settings.log)
         except OSError as error:
-            self._summary.add(logging.ERROR, "there is no log", f"{topic.name}-{index} ({error})")
+            name = f"{topic.name}-{partition_id}"
+            self._summary.add(logging.ERROR, "log creation failed", f"{name} ({error})")
         partition = Partition(
             topic.name,
             topic.id,
-            index,
+            partition_id,
             node_id=self.node_id,
             log=log,
             metrics=self._metrics.setdefault(topic.name, TopicMetrics(topic.name)),
             environment=self.environment,
         )
         partition.min_insync_replicas = settings.min_insync_replicas
-        self._by_id.setdefault(topic.id, {})[index] = partition
+        self._by_id.setdefault(topic.id, {})[partition_id] = partition
         self._by_name[topic.name] = self._by_id[topic.id]
-        self._by_key[topic.id, index] = self._by_key[topic.name, index] = partition
+        self._by_key[topic.id, partition_id] = self._by_key[topic.name, partition_id] = partition
         self._hosted = None
         return partition
 
     def _drop(
-        self, topic_id: Uuid, index: int, gone: Error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        self, topic_id: Uuid, partition_id: int, gone: Error = Error.UNKNOWN_TOPIC_OR_PARTITION
     ) -> Partition:
-        """Stop hosting and delete the log; the caller wakes those who wait on it."""
+        """Stop hosting a partition and delete its log; the caller wakes what waits for it."""
         hosted = self._by_id[topic_id]
-        partition = hosted.pop(index)
+        partition = hosted.pop(partition_id)
         self._hosted = None
-        del self._by_key[topic_id, index]
-        if self._by_key.get((partition.topic, index)) is partition:
-            del self._by_key[partition.topic, index]
+        del self._by_key[topic_id, partition_id]
+        if self._by_key.get((partition.topic, partition_id)) is partition:
+            del self._by_key[partition.topic, partition_id]
         if not hosted:
             del self._by_id[topic_id]
             if self._by_name.get(partition.topic) is hosted:
@@ -578,64 +594,66 @@ class ReplicaManager:
         partition.gone = gone
         self._begun.discard(partition)
         try:
-            self.log_dirs.delete(partition.topic, index)
+            self.log_dirs.delete(partition.topic, partition_id)
         except UndeletableDir:
-            pass  # Its folder is well, and who orders its removal hears why it is there still.
+            pass  # Its log directory is fine, and the deletion request gets the reason.
         except OSError as error:
             self.storage_failed(partition, error)
         partition.log = None
         return partition
 
     def _wake_each(self, partitions: Sequence[Partition]) -> None:
-        """Answer whoever can be answered, now that all of these have changed."""
-        self.produces.wake_each(partitions)
-        self.fetcher.wake_each(partitions)
-        self.deletes.wake_each(partitions)
+        """Wake all delayed requests of these partitions, after all of them have changed."""
+        self.produce_purgatory.wake_each(partitions)
+        self.fetch_reader.wake_each(partitions)
+        self.delete_records_purgatory.wake_each(partitions)
 
     # -- Disk failure --
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        """Take the log folder of a partition out of service, with all that it holds."""
+        """Take the log directory of a partition offline, with all its logs."""
         log = partition.log
         if log is not None:
             directory = self.log_dirs.directory_of(log)
-            lost = self.log_dirs.fail(log, error)
-            self._lose(log.directory if directory is None else directory.path, lost, error)
+            logs = self.log_dirs.fail(log, error)
+            self._take_offline(log.directory if directory is None else directory.path, logs, error)
 
-    def log_damaged(self, partition: Partition, damage: "DamagedLog", *, served: bool) -> bool:
-        """Follow that a followed log cannot be cut; tell whether it may be cut before the damage.
+    def log_damaged(self, partition: Partition, damage: "DamagedLog", *, fetched: bool) -> bool:
+        """Handle damage that a truncation found; return whether to truncate before the damage.
 
-        Else the replica is offline now. `served`: its leader has accepted a fetch of it in this
+        Else the replica is offline now. `fetched`: its leader has accepted a fetch of it in this
         epoch. See `damaged_logs`.
         """
-        goes_on = not served and may_copy_again(self.image, partition, self.node_id)
-        self.damaged.met_by_cut(partition, damage, goes_on=goes_on)
+        goes_on = not fetched and may_copy_again(self.image, partition, self.node_id)
+        self.damaged.found_by_truncation(partition, damage, goes_on=goes_on)
         if not goes_on:
             self._wake_each([partition])
-            if self.on_replica_lost is not None:
-                self.on_replica_lost(partition)
+            if self.on_replica_offline is not None:
+                self.on_replica_offline(partition)
         return goes_on
 
     def log_unreadable(self, partition: Partition, offset: int, refusal: ApiError) -> None:
-        """Follow that a fetch was refused; see `damaged_logs`."""
-        self.damaged.met_by_read(partition, offset, refusal)
+        """Note a failed read; see `damaged_logs`."""
+        self.damaged.found_by_read(partition, offset, refusal)
 
-    def _dir_failed(self, directory: "LogDir", lost: "list[PartitionLog]") -> None:
-        """Follow a log folder that failed while nobody here was at it."""
-        self._lose(directory.path, lost, directory.error)
+    def _dir_failed(self, directory: "LogDir", logs: "list[PartitionLog]") -> None:
+        """Handle a log directory that failed in a background task."""
+        self._take_offline(directory.path, logs, directory.error)
 
-    def _lose(self, path: str, lost: "list[PartitionLog]", error: OSError | None) -> None:
-        logger.error("log folder %s is offline with %d logs: %s", path, len(lost), error)
+    def _take_offline(self, path: str, logs: "list[PartitionLog]", error: OSError | None) -> None:
+        logger.error("log directory %s failed: %s; its %d logs are offline", path, error, len(logs))
         hit: list[Partition] = []
-        for log in lost:
+        for log in logs:
             partition = self._by_id.get(log.topic_id, {}).get(log.partition)
             if partition is not None and partition.log is log:
                 partition.log = None
                 hit.append(partition)
         self._wake_each(hit)
-        told = self.on_log_dir_failure if self.log_dirs.online_dirs else self.on_no_storage
-        if told is not None:
-            told()
+        callback = (
+            self.on_log_dir_failed if self.log_dirs.online_dirs else self.on_all_log_dirs_failed
+        )
+        if callback is not None:
+            callback()
 
 
 def _first_error(results: list[AppendResult]) -> Error:

@@ -1,4 +1,4 @@
-"""Looking up a record by its timestamp: segment by segment, each in a worker."""
+"""Lookup of a record by its timestamp: segment by segment, each in a worker."""
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
@@ -7,11 +7,11 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.timestamp_search import TimestampMatch, TimestampSearch
 
 Found = TimestampMatch | ApiError | OSError | None
-"""None = no record is as late as that."""
+"""None = no record has that timestamp or a later one."""
 
 
 def look_up(work: BatchWork, log: PartitionLog, timestamp: int | None) -> Pending[Found]:
-    """Return the promise of the first record from that time on; None = of the latest one."""
+    """Return the promise of the first record from `timestamp` on; None = of the latest record."""
     promise: Pending[Found] = Pending()
 
     def search_next(after: int) -> None:

@@ -1,17 +1,17 @@
-"""What a controller's requests mean to the broker that is told by them, as records of its image.
+"""Translates a controller's requests in ZooKeeper mode into records for the broker's image.
 
-Where ZooKeeper keeps the metadata, LeaderAndIsr, UpdateMetadata and StopReplica stand for the
-metadata log. Each is turned into the records that lead from the broker's image to what was told,
-so that everything behind the image works as in KRaft. Of a partition the newest word counts:
-leader epoch first, partition epoch (its znode's version) second. UpdateMetadata does not tell of
-reassignments and recovery; of these the last LeaderAndIsr's word stays.
+There LeaderAndIsr, UpdateMetadata and StopReplica replace the metadata log. Each is translated into
+the records that lead from the broker's image to the state in the request, so that everything
+behind the image works as in KRaft. For each partition the newest state wins: by leader epoch first,
+partition epoch (its znode's version) second. UpdateMetadata does not carry reassignments and the
+recovery state; those of the last LeaderAndIsr stay.
 
-Unlike Kafka's, a LeaderAndIsr of the epoch that the broker has already is a repetition and no
-error. A topic whose name comes with another id is never taken for the old one: where replicas of
-the old one are here the new word is refused, for deleting them needs a deletion.
+Unlike in Kafka, a LeaderAndIsr of the epoch that the broker already has is a repetition and no
+error. A topic name with another id is never taken for the old topic: while replicas of the old one
+are here, the new one is rejected, since only a deletion may delete them.
 
 Not done: versions before topic ids (inter.broker.protocol.version below 2.8); brokers' epochs,
-which these requests do not tell (`BrokerImage.epoch` is -1).
+which these requests do not carry (`BrokerImage.epoch` is -1).
 Source: ReplicaManager.{becomeLeaderOrFollower, maybeUpdateMetadataCache, stopReplicas},
 ZkMetadataCache, KafkaApis, Kafka 3.9; KIP-380, KIP-516, KIP-570.
 """
@@ -53,17 +53,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 LEADER_DURING_DELETE: Final = -2
-"""The leader of a partition whose topic goes (KAFKA-1355)."""
+"""The leader in UpdateMetadata of a topic that is being deleted (KAFKA-1355)."""
 
 DELETED_REMEMBERED_MAX: Final = 10_000
-"""Of how many deleted topics the ids are remembered, until their last replicas are asked for."""
+"""How many deleted topics' ids are remembered, for the StopReplica requests that follow."""
 
 PartitionName = tuple[str, int]
-"""Topic and number: StopReplica names no ids."""
+"""(topic name, partition): StopReplica has no topic ids."""
 
 
 class ZkChange(NamedTuple):
-    """What a request changes, and what is wrong with it, by partition; NONE = nothing is."""
+    """The records of a request, and its error of each partition."""
 
     records: tuple[Record, ...]
     errors: dict[PartitionName, Error]
@@ -71,18 +71,19 @@ class ZkChange(NamedTuple):
 
 @dataclass(slots=True)
 class ZkMetadata:
-    """Which controller this broker listens to, and what of its words only it remembers.
+    """The current controller, and state from its requests that is not in the image.
 
-    Fields: `deleted`: topics that were here and went, by name, with their ids. `gone`: the ids of
-            topics that a controller or the ledger called deleted, with the controller's epoch.
-            `revenants`: of which ids it was said in the log that they are refused for that, with
-            the epoch.
-            `unproven`: of which topics a replica went while its log folder was offline, where it
-            may lie still. `unannounced`: new partitions of which LeaderAndIsr has spoken and
-            UpdateMetadata not yet, by topic. `ghosts`: topics that the controller did not name
-            among all. `refused`: the topics that were refused since replicas of a former one of
-            their name are here, by name. `is_complete`: whether this broker has heard of all
-            partitions since it registered, from the controller that it listens to.
+    Fields: `deleted_by_name`: the ids of deleted topics that were known here, by name.
+            `deleted_ids`: the ids of topics that a controller or the deletion ledger has reported
+            as deleted, with the controller's epoch. `logged_refusals`: the ids whose rejection for
+            that was logged, with the epoch. `unconfirmed_deletions`: by partition, the ids of
+            topics whose replica was deleted while its log directory was offline: it may still be
+            there. `hidden_partitions`: by topic, new partitions from LeaderAndIsr that no
+            UpdateMetadata has had yet. `missing_topics`: topics of the image that the last full
+            UpdateMetadata did not have. `inconsistent_ids`: by name, the ids of topics that were
+            rejected since replicas of a former topic of the name are here. `has_full_metadata`:
+            whether the current controller has sent a full UpdateMetadata since this broker
+            registered.
     """
 
     node_id: int
@@ -90,62 +91,62 @@ class ZkMetadata:
     """This broker's own, as registered; -1 = not yet."""
     controller_id: int = -1
     controller_epoch: int = NO_EPOCH
-    deleted: dict[str, Uuid] = field(default_factory=dict)
-    gone: dict[Uuid, int] = field(default_factory=dict)
-    revenants: dict[Uuid, int] = field(default_factory=dict)
-    unproven: dict[PartitionName, set[Uuid]] = field(default_factory=dict)
-    unannounced: dict[Uuid, set[int]] = field(default_factory=dict)
-    ghosts: frozenset[Uuid] = frozenset()
-    refused: dict[str, Uuid] = field(default_factory=dict)
-    is_complete: bool = False
-    told_as: int = NO_EPOCH
-    """The newest of this broker's epochs that it was told something in."""
+    deleted_by_name: dict[str, Uuid] = field(default_factory=dict)
+    deleted_ids: dict[Uuid, int] = field(default_factory=dict)
+    logged_refusals: dict[Uuid, int] = field(default_factory=dict)
+    unconfirmed_deletions: dict[PartitionName, set[Uuid]] = field(default_factory=dict)
+    hidden_partitions: dict[Uuid, set[int]] = field(default_factory=dict)
+    missing_topics: frozenset[Uuid] = frozenset()
+    inconsistent_ids: dict[str, Uuid] = field(default_factory=dict)
+    has_full_metadata: bool = False
+    newest_broker_epoch: int = NO_EPOCH
+    """The largest broker epoch of any request so far."""
 
     def check_sender(
         self, *, broker_epoch: int, controller_id: int, controller_epoch: int
     ) -> Error:
-        """Say whether a request counts; from now on none of an older controller does.
+        """Check a request's epochs, and note its controller; those of older ones fail from now on.
 
-        The epoch of the broker that is asked may be newer than what it knows of itself: when it
-        registers anew, the controller may hear of that before the broker does (KAFKA-9839). What
-        was said to an older registration is late then. Of a process's first registration the
-        broker knows before it is asked: it could not tell words to its former life otherwise.
+        The request's broker epoch may be newer than the broker's own: when it registers again, the
+        controller may know it before the broker does (KAFKA-9839). Requests with an older epoch are
+        stale from then on. A process knows its first registration before it handles requests:
+        otherwise it could not recognize those to its previous process.
         """
-        assert self.broker_epoch != NO_EPOCH, "controllers are heard once the broker is registered"
-        if NO_EPOCH != broker_epoch < max(self.broker_epoch, self.told_as):
+        assert self.broker_epoch != NO_EPOCH, "requests are handled once the broker is registered"
+        if NO_EPOCH != broker_epoch < max(self.broker_epoch, self.newest_broker_epoch):
             return Error.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return Error.STALE_CONTROLLER_EPOCH
         if controller_epoch > self.controller_epoch:
-            # Its first elections come before it tells of all, and the one before it may have died
-            # before it told this broker what it had done.
-            self.is_complete = False
+            # Its first elections come before its full UpdateMetadata, and the previous controller
+            # may have died before it sent this broker its last changes.
+            self.has_full_metadata = False
         self.controller_epoch = controller_epoch
         self.controller_id = controller_id
-        if broker_epoch > self.told_as:
-            # What happened before this registration it may have missed, until it hears of all.
-            self.told_as, self.is_complete = broker_epoch, False
+        if broker_epoch > self.newest_broker_epoch:
+            # Changes before this registration may be missing until the next full UpdateMetadata.
+            self.newest_broker_epoch, self.has_full_metadata = broker_epoch, False
         return Error.NONE
 
     # -- LeaderAndIsr --------------------------------------------------------------------------
 
     def leader_and_isr(self, image: ClusterImage, request: lai.LeaderAndIsrRequest) -> ZkChange:
-        """Return what the request says of partitions that this broker is to host."""
+        """Return the changes of partitions that this broker is to host."""
         records: list[Record] = []
         errors: dict[PartitionName, Error] = {}
-        for told in request.topic_states:
-            known, refusal, opening = self._topic(image, told.topic_name, told.topic_id)
+        for topic in request.topic_states:
+            known, refusal, opening = self._topic(image, topic.topic_name, topic.topic_id)
             before = len(records)
-            for state in told.partition_states:
+            for state in topic.partition_states:
                 old = None if known is None else known.partitions.get(state.partition_index)
                 error = refusal or self._fault_of(state, old)
-                errors[told.topic_name, state.partition_index] = error
+                errors[topic.topic_name, state.partition_index] = error
                 if error is Error.NONE:
                     if old is None:
-                        unannounced = self.unannounced.setdefault(told.topic_id, set())
-                        unannounced.add(state.partition_index)
-                    new = _told_by_leader_and_isr(state, old)
-                    records += _changed(told.topic_id, state.partition_index, old, new)
+                        hidden_partitions = self.hidden_partitions.setdefault(topic.topic_id, set())
+                        hidden_partitions.add(state.partition_index)
+                    new = _from_leader_and_isr(state, old)
+                    records += _changed(topic.topic_id, state.partition_index, old, new)
             if len(records) > before:
                 records[before:before] = opening
         return ZkChange(tuple(records), errors)
@@ -160,139 +161,145 @@ class ZkMetadata:
     def _topic(
         self, image: ClusterImage, name: str, topic_id: Uuid
     ) -> tuple[TopicImage | None, Error, tuple[Record, ...]]:
-        """Return the topic as known, why its partitions are refused, and what makes it known."""
-        if topic_id == NO_UUID or self.gone.get(topic_id) == self.controller_epoch:
-            # Of a deleted topic its controller says nothing any more: this was sent before, and
-            # again where no answer came, and is the copy that arrives last.
-            self._say_refused(name, topic_id)
+        """Return the known topic, the error of its partitions, and the records that create it."""
+        if topic_id == NO_UUID or self.deleted_ids.get(topic_id) == self.controller_epoch:
+            # A controller sends no request about a topic that it has deleted: this is a late copy
+            # of one that was sent before, and again when there was no response.
+            self._log_refusal(name, topic_id)
             return None, Error.UNKNOWN_TOPIC_ID, ()
         known = image.topics.by_name(name)
         made = TopicRecord(name=name, topic_id=topic_id)
-        if known is not None and known.id != topic_id and self._hosts(known):
-            self.refused[name] = topic_id
+        if known is not None and known.id != topic_id and self._hosts_any(known):
+            self.inconsistent_ids[name] = topic_id
             logger.error(
-                "topic %s is told to have the id %s, and replicas of %s are here",
+                "topic %s with the id %s rejected: this broker has replicas of its former id %s",
                 name,
                 topic_id,
                 known.id,
             )
             return None, Error.INCONSISTENT_TOPIC_ID, ()
-        self.refused.pop(name, None)
+        self.inconsistent_ids.pop(name, None)
         if known is None:
             return None, Error.NONE, (made,)
         if known.id == topic_id:
             return known, Error.NONE, ()
-        # Its deletion was told while this broker was cut off, and nothing of it is here. The
-        # configuration is the name's: what was read of it last may be the new topic's.
+        # This broker missed its deletion while it was disconnected, and has no replica of it. The
+        # configuration stays: it is stored by name, and may be the new topic's already.
         resource = (int(ResourceType.TOPIC), name)
         kept = config_records(resource, {}, image.configs.of(*resource))
         return None, Error.NONE, (RemoveTopicRecord(topic_id=known.id), made, *kept)
 
-    def _say_refused(self, name: str, topic_id: Uuid) -> None:
-        """Say once in a term that a topic is refused: its znode may have been put back."""
-        if self.revenants.get(topic_id) != self.controller_epoch:
-            _remember(self.revenants, topic_id, self.controller_epoch)
+    def _log_refusal(self, name: str, topic_id: Uuid) -> None:
+        """Log a rejected topic, once in a controller epoch: its znode may have been restored."""
+        if self.logged_refusals.get(topic_id) != self.controller_epoch:
+            _remember(self.logged_refusals, topic_id, self.controller_epoch)
             logger.warning(
-                "topic %s with the id %s is refused: controller %d of epoch %d has said that it is"
-                " deleted. If it was put back since, another controller has to be elected",
+                "topic %s with the id %s rejected: controller %d of epoch %d has deleted it; if its"
+                " znode was restored since, have another controller elected",
                 name,
                 uuid_text(topic_id),
                 self.controller_id,
                 self.controller_epoch,
             )
 
-    def _hosts(self, topic: TopicImage) -> bool:
+    def _hosts_any(self, topic: TopicImage) -> bool:
         return any(self.node_id in each.replicas for each in topic.partitions.values())
 
     # -- UpdateMetadata ------------------------------------------------------------------------
 
     def update_metadata(self, image: ClusterImage, request: meta.UpdateMetadataRequest) -> ZkChange:
-        """Return what the request says of all live brokers, and of the partitions it names."""
-        self._announce(request)
+        """Return the changes of the live brokers, and of the partitions in the request."""
+        self._reveal(request)
         live = {each.id: self._broker(each) for each in request.live_brokers}
         records: list[Record] = [*_broker_changes(image, live)]
         errors: dict[PartitionName, Error] = {}
-        for told in request.topic_states:
-            if any(each.leader == LEADER_DURING_DELETE for each in told.partition_states):
-                if self.refused.get(told.topic_name) == told.topic_id:
-                    del self.refused[told.topic_name]
-                records += self.deleted_topic(image, told.topic_id)
+        for topic in request.topic_states:
+            if any(each.leader == LEADER_DURING_DELETE for each in topic.partition_states):
+                if self.inconsistent_ids.get(topic.topic_name) == topic.topic_id:
+                    del self.inconsistent_ids[topic.topic_name]
+                records += self.deleted_topic(image, topic.topic_id)
                 continue
-            known, refusal, opening = self._topic(image, told.topic_name, told.topic_id)
+            known, refusal, opening = self._topic(image, topic.topic_name, topic.topic_id)
             if refusal:
                 errors |= {
-                    (told.topic_name, each.partition_index): refusal
-                    for each in told.partition_states
+                    (topic.topic_name, each.partition_index): refusal
+                    for each in topic.partition_states
                 }
                 continue
             records += opening
-            for state in told.partition_states:
+            for state in topic.partition_states:
                 old = None if known is None else known.partitions.get(state.partition_index)
                 if old is None or not _is_older(state.leader_epoch, state.zk_version, old):
                     kept = old
                     if self.node_id not in state.replicas and old is not None:
-                        # The end of its reassignment is told to its replicas alone.
+                        # Only its replicas are sent the end of its reassignment.
                         kept = replace(old, adding_replicas=(), removing_replicas=())
-                    new = _told_by_update_metadata(state, kept, live)
-                    records += _changed(told.topic_id, state.partition_index, old, new)
+                    new = _from_update_metadata(state, kept, live)
+                    records += _changed(topic.topic_id, state.partition_index, old, new)
         if request.type == meta.FULL:
             replaced = {each.topic_id for each in records if isinstance(each, RemoveTopicRecord)}
-            self._heard_all(image, request, replaced)
+            self._note_missing_topics(image, request, replaced)
         return ZkChange(tuple(records), errors)
 
-    def _heard_all(
+    def _note_missing_topics(
         self, image: ClusterImage, request: meta.UpdateMetadataRequest, replaced: set[Uuid]
     ) -> None:
-        """Note which topics a request of all partitions does not name (KAFKA-15605).
+        """Note the topics that a full UpdateMetadata does not have (KAFKA-15605).
 
-        They were deleted after this broker read them at its start, and before anybody told it; or
-        they were made after the request was, which is a late copy. So that nobody names one is no
-        reason to let it go: what became of it is asked elsewhere, see `ZkMetadataPort.doubt`.
+        They were deleted after this broker read them at its start, and before it received requests;
+        or the request is a late copy from before their creation. So a missing topic is not removed
+        at once: see `ZkMetadataPort.check_missing_topics`.
         """
-        passed = {*replaced, *(told.topic_id for told in request.topic_states)}
-        self.ghosts = frozenset(topic.id for topic in image.topics if topic.id not in passed)
-        self.is_complete = True
+        passed = {*replaced, *(topic.topic_id for topic in request.topic_states)}
+        self.missing_topics = frozenset(
+            topic.id for topic in image.topics if topic.id not in passed
+        )
+        self.has_full_metadata = True
 
     def deleted_topic(self, image: ClusterImage, topic_id: Uuid) -> Iterator[RemoveTopicRecord]:
-        """Remember that a topic is deleted for certain; yield its end where it is known here."""
-        _remember(self.gone, topic_id, self.controller_epoch)
+        """Remember a topic that is deleted for certain; yield its removal where it is known."""
+        _remember(self.deleted_ids, topic_id, self.controller_epoch)
         topic = image.topics.by_id(topic_id)
         if topic is not None:
-            _remember(self.deleted, topic.name, topic.id)
+            _remember(self.deleted_by_name, topic.name, topic.id)
             yield RemoveTopicRecord(topic_id=topic.id)
 
-    def _broker(self, told: meta.UpdateMetadataBroker) -> BrokerImage:
+    def _broker(self, broker: meta.UpdateMetadataBroker) -> BrokerImage:
         return BrokerImage(
-            id=told.id,
+            id=broker.id,
             epoch=NO_EPOCH,
             incarnation_id=NO_UUID,
             endpoints=tuple(
                 Endpoint(each.listener, each.host, each.port, each.security_protocol)
-                for each in told.endpoints
+                for each in broker.endpoints
             ),
-            rack=told.rack,
+            rack=broker.rack,
             fenced=False,
         )
 
-    def _announce(self, request: meta.UpdateMetadataRequest) -> None:
-        for told in request.topic_states if self.unannounced else ():
-            unannounced = self.unannounced.get(told.topic_id, set())
-            unannounced.difference_update(each.partition_index for each in told.partition_states)
-            if not unannounced:
-                self.unannounced.pop(told.topic_id, None)
+    def _reveal(self, request: meta.UpdateMetadataRequest) -> None:
+        for topic in request.topic_states if self.hidden_partitions else ():
+            hidden_partitions = self.hidden_partitions.get(topic.topic_id, set())
+            hidden_partitions.difference_update(
+                each.partition_index for each in topic.partition_states
+            )
+            if not hidden_partitions:
+                self.hidden_partitions.pop(topic.topic_id, None)
 
-    def announced(self, image: ClusterImage) -> ClusterImage:
-        """Return the image as clients may see it: of a new topic all partitions or none.
+    def client_view(self, image: ClusterImage) -> ClusterImage:
+        """Return the image for clients: of a new topic all partitions or none.
 
-        LeaderAndIsr names those only that are hosted here, and clients count what they are told
-        of: for a moment a topic would have fewer partitions than it has.
+        LeaderAndIsr has only the partitions that are hosted here, and clients count partitions: a
+        topic would seem to have too few.
         """
         topics = image.topics
-        for topic_id, numbers in self.unannounced.items():
+        for topic_id, partition_ids in self.hidden_partitions.items():
             topic = topics.by_id(topic_id)
             if topic is None:
                 continue
-            kept = {each: state for each, state in topic.partitions.items() if each not in numbers}
+            kept = {
+                each: state for each, state in topic.partitions.items() if each not in partition_ids
+            }
             if kept:
                 topics = topics.with_topic(replace(topic, partitions=Map(kept)))
             else:
@@ -302,11 +309,11 @@ class ZkMetadata:
     # -- StopReplica ---------------------------------------------------------------------------
 
     def may_stop(self, image: ClusterImage, name: PartitionName, leader_epoch: int) -> Error:
-        """Say whether a StopReplica counts: equal epochs do, and one that is none (KIP-570).
+        """Check a StopReplica's leader epoch: an equal one passes, and -1 = none (KIP-570).
 
-        That of a deletion counts where no topic of that name is alive here: UpdateMetadata says
-        first that a topic goes. What comes late names the topic that was deleted, while the name
-        may be another one's by now, of which not a byte may go.
+        One that deletes (-2) passes where this broker knows no topic of the name: UpdateMetadata
+        removes a deleted topic first. A late copy must not delete anything of another topic that
+        has the name by now.
         """
         known = image.topics.by_name(name[0])
         state = None if known is None else known.partitions.get(name[1])
@@ -315,16 +322,16 @@ class ZkMetadata:
         return Error.NONE if leader_epoch >= state.leader_epoch else Error.FENCED_LEADER_EPOCH
 
     def dropped(self, image: ClusterImage, names: Iterable[PartitionName]) -> tuple[Record, ...]:
-        """Return the records by which this broker hosts these partitions no more."""
+        """Return the records after which this broker no longer hosts these partitions."""
         return tuple(self._drops(image, names))
 
     def _drops(self, image: ClusterImage, names: Iterable[PartitionName]) -> Iterator[Record]:
-        for name, number in names:
+        for name, partition_id in names:
             topic = image.topics.by_name(name)
-            state = None if topic is None else topic.partitions.get(number)
+            state = None if topic is None else topic.partitions.get(partition_id)
             if topic is None or state is None or self.node_id not in state.replicas:
                 continue
-            yield partition_record(topic.id, number, _without(state, self.node_id))
+            yield partition_record(topic.id, partition_id, _without(state, self.node_id))
 
 
 class ZkMetadataPort(Protocol):
@@ -334,43 +341,44 @@ class ZkMetadataPort(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """Return the image after all that was told."""
+        """Return the image after the last `apply`."""
         ...
 
     def apply(self, records: tuple[Record, ...]) -> None:
-        """Bring records into the image, and the broker to what they say."""
+        """Apply records to the image and to the broker."""
         ...
 
     @property
-    def learn(self) -> Callable[[Iterable[str]], Pending[None]]:
-        """Return what brings the configurations of topics, new ones, into the image."""
+    def read_configs(self) -> Callable[[Iterable[str]], Pending[None]]:
+        """Return a function that reads new topics' configurations into the image."""
         ...
 
     @property
-    def doubt(self) -> Callable[[], None]:
-        """Return what asks the ledger which of the `ghosts` were deleted, and lets these go."""
+    def check_missing_topics(self) -> Callable[[], None]:
+        """Return a function that looks up the `missing_topics` in the deletion ledger, and removes
+        those that were deleted."""
         ...
 
 
 def is_late(image: ClusterImage, name: str, topic_id: Uuid) -> bool:
-    """Tell whether a StopReplica means a topic whose name another one has by now.
+    """Tell whether a StopReplica means a topic whose name belongs to another topic by now.
 
-    `topic_id`: the one that it means; zero where its controller does not say.
+    `topic_id`: of the request; zero where its controller does not send one.
     """
     known = image.topics.id_of(name)
     return topic_id != NO_UUID and known is not None and known != topic_id
 
 
-def unknown_topics(image: ClusterImage, told: Iterable[tuple[str, Uuid]]) -> list[str]:
-    """Return the names of topics whose configurations this broker has not read: new ones.
+def unknown_topics(image: ClusterImage, named: Iterable[tuple[str, Uuid]]) -> list[str]:
+    """Return the names of new topics, whose configurations this broker has not read.
 
-    A name may be a former topic's here: then what was read is that one's.
+    A name may be known of a former topic: then the known configuration is that one's.
     """
-    return [name for name, topic_id in told if image.topics.by_id(topic_id) is None]
+    return [name for name, topic_id in named if image.topics.by_id(topic_id) is None]
 
 
 def _remember(memory: dict[K, V], key: K, value: V) -> None:
-    """Note something as the newest of what is remembered."""
+    """Add an entry as the newest, and drop the oldest beyond DELETED_REMEMBERED_MAX."""
     memory.pop(key, None)
     memory[key] = value
     while len(memory) > DELETED_REMEMBERED_MAX:
@@ -385,12 +393,12 @@ def _is_older(leader_epoch: int, partition_epoch: int, known: PartitionImage) ->
 
 
 def _changed(
-    topic_id: Uuid, number: int, old: PartitionImage | None, new: PartitionImage
+    topic_id: Uuid, partition_id: int, old: PartitionImage | None, new: PartitionImage
 ) -> list[PartitionRecord]:
-    return [] if new == old else [partition_record(topic_id, number, new)]
+    return [] if new == old else [partition_record(topic_id, partition_id, new)]
 
 
-def _told_by_leader_and_isr(
+def _from_leader_and_isr(
     state: lai.LeaderAndIsrPartitionState, old: PartitionImage | None
 ) -> PartitionImage:
     return PartitionImage(
@@ -406,7 +414,7 @@ def _told_by_leader_and_isr(
     )
 
 
-def _told_by_update_metadata(
+def _from_update_metadata(
     state: meta.UpdateMetadataPartitionState,
     old: PartitionImage | None,
     live: dict[int, BrokerImage],
@@ -415,11 +423,11 @@ def _told_by_update_metadata(
     lost = {each for each in state.offline_replicas if each in live}
 
     def still(moved: tuple[int, ...]) -> tuple[int, ...]:
-        # Who left the assignment is no longer on its way out of it.
+        # A replica that has left the assignment is no longer being removed.
         return tuple(each for each in moved if each in replicas)
 
-    # Who leads a partition that is recovered is told by LeaderAndIsr, in the same epochs; others
-    # would keep a recovery for ever that ended in later ones.
+    # The leader of a recovering partition has the recovery state from LeaderAndIsr, of the same
+    # epochs; other brokers would keep a recovery for ever that ended in later epochs.
     epochs = state.leader_epoch, state.zk_version
     same = old is not None and epochs == (old.leader_epoch, old.partition_epoch)
     return PartitionImage(
@@ -475,15 +483,15 @@ def _broker_changes(image: ClusterImage, live: dict[int, BrokerImage]) -> Iterat
 
 
 def without_own_leadership(image: ClusterImage, node_id: int) -> tuple[Record, ...]:
-    """Return what makes an image that was read in ZooKeeper fit to start with: nothing is led.
+    """Return the records after which an image read from ZooKeeper has no partition led here.
 
-    Until the controller of now has spoken, another broker may lead what the image says this one
-    does. Such a partition is put back by an epoch, so that the word that comes next counts.
+    Until the current controller sends a request, another broker may lead what this one led. The
+    epochs of such a partition are decremented, so that the next request about it is newer.
     """
     return tuple(
         partition_record(
             topic.id,
-            number,
+            partition_id,
             replace(
                 state,
                 leader=NO_LEADER,
@@ -492,6 +500,6 @@ def without_own_leadership(image: ClusterImage, node_id: int) -> tuple[Record, .
             ),
         )
         for topic in image.topics
-        for number, state in topic.in_order()
+        for partition_id, state in topic.in_order()
         if state.leader == node_id
     )

@@ -68,16 +68,16 @@ def sim(
     length = chosen_seconds(minutes, seconds)
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected 1 at least")
-    from ottla.testing.scenarios.runner import Order, play_all
+    from ottla.testing.scenarios.runner import PlayOptions, play_all
     from ottla.testing.scenarios.scenario import ScenarioFailed
     from ottla.testing.scenarios.summary import Summary
 
     file = None if scenario is None else str(scenario)
-    order = Order(file=file, seconds=length, zookeeper=zookeeper)
-    check_scenario(order.file)
+    options = PlayOptions(file=file, seconds=length, zookeeper=zookeeper)
+    check_scenario(options.file)
     summary = Summary()
     try:
-        for report in play_all(chosen, order, workers=workers):
+        for report in play_all(chosen, options, workers=workers):
             summary.add(report)
             if as_json:
                 print(json.dumps(report.as_json()), flush=True)

@@ -191,9 +191,11 @@ class BrokerNode:
         yield from self._node_dirs.load_logs(image, self._config)
         yield from self._check_logs()
         broker = self._make_broker()
-        broker.replicas.on_log_dir_failure = self._on_log_dir_failure
+        broker.replicas.on_log_dir_failed = self._on_log_dir_failure
         broker.epoch = self._lifecycle.epoch
-        broker.replicas.on_no_storage = lambda: self._on_failure("all log directories have failed")
+        broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
+            "all log directories have failed"
+        )
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:
             # Changes that were committed while the logs were loading.

@@ -136,7 +136,7 @@ class ControllerNode:
         return self.runtime.leader_id
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it is the active controller.
 
         A new leader of several voters waits until a record of its epoch is committed: until then
@@ -148,7 +148,7 @@ class ControllerNode:
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
         """Decide now, if active; answer once committed."""
-        if not self.in_office:
+        if not self.is_active:
             refused: Pending[R | ApiError] = Pending()
             refused.complete(ApiError(Error.NOT_CONTROLLER))
             return refused

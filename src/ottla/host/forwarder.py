@@ -31,7 +31,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Forwarded
-from ottla.broker.forwarding import Forwarding, is_once, look_at
+from ottla.broker.forwarding import Forwarding, is_at_most_once, look_at
 from ottla.broker.peers import Sender
 from ottla.wire.codec import encode
 from ottla.wire.errors import WireError
@@ -174,7 +174,7 @@ class ControllerForwarder:
         answer_by_ms = now_ms + limit_ms + ANSWER_SLACK_MS
 
         def retry() -> object | None:
-            if not forwarded_request.forwarding.once:
+            if not forwarded_request.forwarding.at_most_once:
                 return envelope
             return forwarded_request.retry_envelope(
                 max(1, send_until_ms - self._clock.monotonic_ms())
@@ -259,7 +259,7 @@ class ControllerForwarder:
         assert key is not None
         version = VERSIONS.get(key, APIS[key].last)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        retry = None if is_once(key) else request
+        retry = None if is_at_most_once(key) else request
         call = _Call(request, version, deadline_ms, deadline_ms, lambda: retry, Pending())
         self._send(call)
         return call.answer

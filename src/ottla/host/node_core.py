@@ -192,7 +192,7 @@ class NodeCore:
         assert metrics is not None, "what is not served was refused"
         metrics.local.observe(held_ns)
         if isinstance(outcome, Pending) and not outcome.done:
-            metrics.parked.observe(held_ns)
+            metrics.delayed.observe(held_ns)
             outcome.then(partial(self._on_delayed_response, metrics.late, began_ns))
         if held_ns > SLOW_HANDLER_NS:
             held_ms = held_ns // 1_000_000

@@ -1,17 +1,17 @@
-"""What must hold for records in any history: each anomaly is a function to its witnesses.
+"""Checkers for records. Each takes a history and returns the witnesses of one anomaly.
 
-- acknowledged write lost: a client was told that a batch is kept, and a log lacks it.
-- read lost: a consumer was given a record that no log holds in the end, or was moved over some.
-- two values at one offset: clients, leaders or logs disagree about what an offset holds.
+- acknowledged write lost: a batch was acknowledged, and the log of a replica lacks it.
+- read lost: a consumer read a record that no log holds in the end, or skipped some.
+- two values at one offset: clients, leaders or logs have different values for an offset.
 - watermark fell: the end of a partition went back for one client (KIP-207).
-- two leaders in one epoch: two nodes acknowledged, or took office, in one leader epoch.
-- idempotent write twice: a retry landed beside its first try (KIP-98).
-- producer reordered: an idempotent producer's batches are not in the order of their sending.
+- two leaders in one epoch: two nodes acknowledged, or became leader, in one leader epoch.
+- idempotent write twice: a retry was appended beside the first attempt (KIP-98).
+- producer reordered: an idempotent producer's batches are not in the order they were sent in.
 - no progress: something that must work did not, after all faults had ended.
-- assertion failed: a node met what it takes to be impossible.
+- assertion failed: an assertion of a node failed.
 
-`checkers_metadata` has those for the metadata log, `checkers_verdict` what to make of witnesses.
-Offsets are of records; a batch of several values takes as many.
+The checkers for the metadata log are in `checkers_metadata`; `checkers_verdict` turns witnesses
+into a verdict. Offsets are those of records; a batch of n values takes n offsets.
 """
 
 from collections import defaultdict
@@ -31,13 +31,13 @@ class Witness(NamedTuple):
 
 
 ANSWER_MS = 3_000
-"""How long an answer may be on its way: readers wait no longer."""
+"""How long a response may be in flight: readers time out after that."""
 
 Checker = Callable[[History], list[Witness]]
 
 
 def name_of(partition: TopicPartition | None) -> str:
-    """Return how people find a partition in a history."""
+    """Return the name of a partition in witness texts."""
     if partition is None:
         return "the quorum"
     return f"{uuid_text(partition[0])}-{partition[1]}"
@@ -51,7 +51,7 @@ def acknowledged_writes_lost(history: History) -> list[Witness]:
     logs, promises = _logs(history), Promises(history)
     return [
         Witness(
-            f"{write.client} was told at {write.ended_ms} ms that {value!r} is kept at "
+            f"{value!r} of {write.client} was acknowledged at {write.ended_ms} ms at "
             f"{name_of(write.partition)}:{offset}, where node {log.node} has "
             f"{log.values.get(offset)!r} (log {log.start} to {_end(log)})",
             write.ended_ms,
@@ -67,13 +67,13 @@ def acknowledged_writes_lost(history: History) -> list[Witness]:
 def _lost_somewhere(
     history: History, logs: Mapping[TopicPartition, list[LogSeen]], promises: Promises
 ) -> list[Witness]:
-    """Return the acknowledged values of which no broker said where they are, and no log has."""
+    """Return the values acknowledged without an offset that a log lacks."""
     unplaced = [write for write in history.acknowledged() if write.offset < 0]
     if not unplaced:
         return []
     held = {each: [set(log.values.values()) for log in kept] for each, kept in logs.items()}
     return [
-        Witness(f"{write.client} was told that {value!r} is kept; a log lacks it", write.ended_ms)
+        Witness(f"{value!r} of {write.client} was acknowledged; a log lacks it", write.ended_ms)
         for write in unplaced
         if promises.stands(write.partition, write.sent_ms)
         and not promises.of(write.partition[0]).compacted
@@ -85,7 +85,7 @@ def _lost_somewhere(
 
 
 def reads_lost(history: History) -> list[Witness]:
-    """Return the records given to consumers that a log lacks, and the offsets kept from them."""
+    """Return the records that consumers read and a log lacks, and the offsets that they skipped."""
     logs, promises = _logs(history), Promises(history)
     found = [
         Witness(
@@ -100,7 +100,7 @@ def reads_lost(history: History) -> list[Witness]:
     ]
     found += [
         Witness(
-            f"{gap.client} was moved over {name_of(gap.partition)}:{gap.first} to {gap.next}",
+            f"{gap.client} skipped {name_of(gap.partition)}:{gap.first} to {gap.next}",
             gap.at_ms,
         )
         for gap in history.skipped
@@ -110,9 +110,9 @@ def reads_lost(history: History) -> list[Witness]:
 
 
 def _may_skip(gap: Skipped, promises: Promises) -> bool:
-    """Tell whether a topic promises no more than what a consumer was shown."""
+    """Tell whether the promise of the topic allows the skip."""
     promise = promises.of(gap.partition[0])
-    if not gap.told:
+    if not gap.was_reset:
         return promise.compacted
     if not promises.stood(gap.partition, gap.at_ms):
         return True
@@ -121,27 +121,27 @@ def _may_skip(gap: Skipped, promises: Promises) -> bool:
 
 
 def two_values_at_one_offset(history: History) -> list[Witness]:
-    """Return the offsets for which clients and committed parts of logs name different values."""
-    said: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
+    """Return the offsets for which clients and committed parts of logs have different values."""
+    claims: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
     found = []
     promises = Promises(history)
     for partition, offset, value, who, at_ms in _claims(history):
         if not promises.stood(partition, history.ended_ms):
             continue
-        first, by = said.setdefault((partition, offset), (value, who))
+        first, by = claims.setdefault((partition, offset), (value, who))
         if first != value:
             text = f"{name_of(partition)}:{offset} is {first!r} to {by}, {value!r} to {who}"
             found.append(Witness(text, at_ms))
     crcs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
-    for word in history.acknowledgements:
-        key = (word.partition, word.epoch, word.offset)
-        crc, node = crcs.setdefault(key, (word.crc, word.node))
-        if crc != word.crc:
+    for each in history.acknowledgements:
+        key = (each.partition, each.epoch, each.offset)
+        crc, node = crcs.setdefault(key, (each.crc, each.node))
+        if crc != each.crc:
             text = (
-                f"{name_of(word.partition)}:{word.offset} of epoch {word.epoch} was acknowledged "
-                f"with two contents, by nodes {node} and {word.node}"
+                f"{name_of(each.partition)}:{each.offset} of epoch {each.epoch} was acknowledged "
+                f"with two contents, by nodes {node} and {each.node}"
             )
-            found.append(Witness(text, word.at_ms))
+            found.append(Witness(text, each.at_ms))
     return found
 
 
@@ -157,16 +157,16 @@ def _claims(history: History) -> Iterator[tuple[TopicPartition, int, bytes, str,
                 yield log.partition, offset, value, f"node {log.node}", history.ended_ms
 
 
-# -- what a client is told ---------------------------------------------------------------------
+# -- watermarks --------------------------------------------------------------------------------
 
 
 def watermarks_that_fell(history: History) -> list[Witness]:
     """Return where a partition's end, or its start, went back for one client.
 
-    By ListOffsets it never may. A fetch is compared with what the same leader said in the same
-    epoch: a new leader learns how far the old one had committed only from its followers, and
-    Kafka promises the end to ListOffsets alone. That asks by name: once the topic is gone, the
-    answer may be about the next one of its name.
+    The end that ListOffsets returns may never go back. A fetch is compared with fetches from the
+    same leader in the same epoch only: a new leader learns the committed offset from its followers,
+    and Kafka guarantees the end for ListOffsets alone. ListOffsets names the topic: once the topic
+    is deleted, the response may be about the next topic of its name.
     """
     found = []
     promises = Promises(history)
@@ -177,18 +177,18 @@ def watermarks_that_fell(history: History) -> list[Witness]:
         if each.node < 0 and not each.is_there
     }
     for seen in history.watermarks:
-        is_by_name = seen.asked == "list_offsets"
+        is_by_name = seen.api == "list_offsets"
         if is_by_name and seen.at_ms >= gone.get(seen.partition[0], seen.at_ms + 1):
             continue
         if not promises.stood(seen.partition, seen.at_ms):
             continue
         within = () if is_by_name else (seen.node, seen.epoch)
-        key = (seen.client, seen.partition, seen.asked, *within)
+        key = (seen.client, seen.partition, seen.api, *within)
         before = last.get(key, -1)
         if seen.offset < before:
             text = (
-                f"{seen.asked} of node {seen.node} told {seen.client} that "
-                f"{name_of(seen.partition)} ends at {seen.offset}, after {before}"
+                f"{seen.api} of node {seen.node} for {seen.client}: the end of "
+                f"{name_of(seen.partition)} is {seen.offset}, after {before}"
             )
             found.append(Witness(text, seen.at_ms))
         last[key] = max(before, seen.offset)
@@ -196,8 +196,8 @@ def watermarks_that_fell(history: History) -> list[Witness]:
         before = last.get(start_key, -1)
         if -1 < seen.log_start < before:
             text = (
-                f"node {seen.node} told {seen.client} that {name_of(seen.partition)} starts at "
-                f"{seen.log_start}, after {before}"
+                f"fetch of node {seen.node} for {seen.client}: the start of "
+                f"{name_of(seen.partition)} is {seen.log_start}, after {before}"
             )
             found.append(Witness(text, seen.at_ms))
         last[start_key] = max(before, seen.log_start)
@@ -208,18 +208,18 @@ def watermarks_that_fell(history: History) -> list[Witness]:
 
 
 def two_leaders_in_one_epoch(history: History) -> list[Witness]:
-    """Return the epochs in which two nodes acknowledged, or took office."""
+    """Return the epochs in which two nodes acknowledged, or became leader."""
     found = []
-    voices: dict[tuple[str, TopicPartition | None, int], int] = {}
-    said = [("took office", *each) for each in history.leader_terms]
-    said += [
-        ("acknowledged", word.node, word.partition, word.epoch, word.at_ms)
-        for word in history.acknowledgements
+    leaders: dict[tuple[str, TopicPartition | None, int], int] = {}
+    acts = [("became leader", *each) for each in history.leader_terms]
+    acts += [
+        ("acknowledged", each.node, each.partition, each.epoch, each.at_ms)
+        for each in history.acknowledgements
     ]
-    for deed, node, partition, epoch, at_ms in said:
-        first = voices.setdefault((deed, partition, epoch), node)
+    for act, node, partition, epoch, at_ms in acts:
+        first = leaders.setdefault((act, partition, epoch), node)
         if first != node:
-            text = f"nodes {first} and {node} both {deed} in epoch {epoch} of {name_of(partition)}"
+            text = f"nodes {first} and {node} both {act} in epoch {epoch} of {name_of(partition)}"
             found.append(Witness(text, at_ms))
     return found
 
@@ -249,7 +249,7 @@ def idempotent_writes_twice(history: History) -> list[Witness]:
 
 
 def producers_reordered(history: History) -> list[Witness]:
-    """Return the idempotent batches that a log holds behind ones that were sent later."""
+    """Return the idempotent batches that a log holds after ones that were sent later."""
     orders = {
         value: (write.client, write.producer, write.number, index)
         for write in history.writes
@@ -277,24 +277,24 @@ def producers_reordered(history: History) -> list[Witness]:
     return found
 
 
-# -- life --------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------
 
 
 def no_progress(history: History) -> list[Witness]:
     """Return what was expected to work after healing and did not."""
     if history.healed_ms is None:
         return []
-    alive = {each.what for each in history.lives if each.at_ms >= history.healed_ms}
+    working = {each.what for each in history.progress if each.at_ms >= history.healed_ms}
     waited_ms = history.ended_ms - history.healed_ms
     return [
         Witness(f"nothing of {what} in {waited_ms} ms after healing", history.ended_ms)
         for what in history.expected
-        if what not in alive
+        if what not in working
     ]
 
 
 def assertions_that_failed(history: History) -> list[Witness]:
-    """Return what nodes took to be impossible, and met."""
+    """Return the assertions of nodes that failed."""
     return [Witness(text, at_ms) for at_ms, text in history.errors]
 
 

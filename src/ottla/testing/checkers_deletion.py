@@ -1,16 +1,17 @@
-"""What must hold for deleted topics in any history: each anomaly is a function to its witnesses.
+"""Checkers for deleted topics. Each takes a history and returns the witnesses of one anomaly.
 
-- deleted topic came back: a topic that was gone from the metadata is there again, or a node knows
-  it from metadata in which it is gone, or again after it had forgotten it.
-- deletion not finished: everything works again, and a deletion has not come to its end, or has
-  left folders, or has no receipt.
-- receipt untrue: the ledger calls a replica deleted whose broker has a folder of it, then or ever
-  after. A replica that the ledger calls abandoned promises nothing.
-- living replica deleted: a node took out of service what the cluster counts on: a replica that is
-  in sync, whatever the node knew, or one that lags, as long as the node knew it to be its own. One
-  that was moved away may go, and the node may be the last to hear that it was moved back.
+- deleted topic came back: a topic that had been removed from the metadata is in it again, or in the
+  image of a node at an offset after its removal, or again in an image that had dropped it.
+- deletion not finished: all faults have ended, and a deletion is not finished, or has left
+  partition directories, or has no receipt.
+- receipt untrue: the ledger lists a replica as deleted whose broker has a directory of it, then or
+  later. Nothing is promised of a replica that the ledger lists as abandoned.
+- living replica deleted: a node took a replica out of service that the cluster relies on: one that
+  is in sync, whatever the node's image says, or one that lags while the node's image assigns it to
+  this node. A replica that was moved away may be deleted, and the node's image may lag behind the
+  change that moves it back.
 
-Topics are told apart by their ids: a new one of an old name is another one.
+Topics are identified by their ids: a new topic of an old name is another topic.
 """
 
 from ottla.base.ids import Uuid, uuid_text
@@ -18,11 +19,11 @@ from ottla.testing.checkers import Witness, name_of
 from ottla.testing.history import History, TopicPartition
 
 METADATA = -1
-"""The node whose word is the metadata itself."""
+"""Stands for the cluster's metadata in place of a node id."""
 
 
 def deleted_topics_came_back(history: History) -> list[Witness]:
-    """Return where a topic that was gone is there again."""
+    """Return where a deleted topic exists again."""
     found = []
     gone_at: dict[Uuid, int] = {}
     """By offset of the metadata."""
@@ -30,7 +31,7 @@ def deleted_topics_came_back(history: History) -> list[Witness]:
     for seen in history.topics_seen:
         is_metadata = seen.node == METADATA
         who = "the metadata" if is_metadata else f"node {seen.node}"
-        key = (seen.topic_id, seen.node, seen.life)
+        key = (seen.topic_id, seen.node, seen.incarnation)
         if not seen.is_there:
             forgotten[key] = seen.at_ms
             if is_metadata:
@@ -47,50 +48,52 @@ def deleted_topics_came_back(history: History) -> list[Witness]:
 
 
 def deletions_unfinished(history: History) -> list[Witness]:
-    """Return the deletions that did not come to their end, though all brokers are up."""
+    """Return the deletions that did not finish although all brokers are up."""
     if history.healed_ms is None or history.receipts is None:
         return []
     ended_ms = history.ended_ms
-    found = [Witness(text, ended_ms) for text in history.deletions_left + history.folders_left]
+    found = [
+        Witness(text, ended_ms) for text in history.deletions_left + history.partition_dirs_left
+    ]
     found += [
         Witness(
-            f"the deletion of {told.name} ({uuid_text(told.topic_id)}) has no receipt", ended_ms
+            f"the deletion of {each.name} ({uuid_text(each.topic_id)}) has no receipt", ended_ms
         )
-        for told in history.topics_acknowledged
-        if told.is_deletion and told.topic_id not in history.receipts
+        for each in history.topics_acknowledged
+        if each.is_deletion and each.topic_id not in history.receipts
     ]
     return found
 
 
 def receipts_untrue(history: History) -> list[Witness]:
-    """Return the replicas that the ledger calls deleted, and that a disk holds then or later."""
+    """Return the replicas that the ledger lists as deleted and a disk holds, then or later."""
     found = []
     since: dict[tuple[int, TopicPartition], int] = {}
-    for told in history.confirmed:
-        since[told.node, told.partition] = told.at_ms
-        if told.left:
+    for each in history.confirmed:
+        since[each.node, each.partition] = each.at_ms
+        if each.left:
             text = (
-                f"{name_of(told.partition)} is called deleted on node {told.node}, which has "
-                f"{', '.join(told.left)}"
+                f"{name_of(each.partition)} is listed as deleted on node {each.node}, which has "
+                f"{', '.join(each.left)}"
             )
-            found.append(Witness(text, told.at_ms))
-    for folder in history.folders:
-        at_ms = since.get((folder.node, folder.partition))
-        if at_ms is not None and folder.at_ms >= at_ms:
+            found.append(Witness(text, each.at_ms))
+    for seen in history.partition_dirs:
+        at_ms = since.get((seen.node, seen.partition))
+        if at_ms is not None and seen.at_ms >= at_ms:
             text = (
-                f"node {folder.node} has {folder.name} of {name_of(folder.partition)}, which is "
-                f"called deleted there since {at_ms} ms"
+                f"node {seen.node} has {seen.name} of {name_of(seen.partition)}, which is listed "
+                f"as deleted there since {at_ms} ms"
             )
-            found.append(Witness(text, folder.at_ms))
+            found.append(Witness(text, seen.at_ms))
     return found
 
 
 def living_replicas_deleted(history: History) -> list[Witness]:
-    """Return the replicas of living topics that their nodes took out of service for nothing."""
+    """Return the replicas that nodes took out of service although the cluster relies on them."""
     found = []
-    for deed in history.set_aside:
-        if deed.in_sync or deed.assigned:
-            why = "which was in sync" if deed.in_sync else "which it knew to be its own"
-            text = f"node {deed.node} gave up its replica of {name_of(deed.partition)}, {why}"
-            found.append(Witness(text, deed.at_ms))
+    for each in history.set_aside:
+        if each.in_sync or each.assigned:
+            why = "which was in sync" if each.in_sync else "which its image assigns to it"
+            text = f"node {each.node} removed its replica of {name_of(each.partition)}, {why}"
+            found.append(Witness(text, each.at_ms))
     return found

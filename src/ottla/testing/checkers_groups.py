@@ -1,24 +1,24 @@
-"""What must hold for consumer groups and readers in any history: each anomaly is a function.
+"""Checkers for consumer groups and readers. Each returns the witnesses of one anomaly.
 
-- committed offset lost: a commit was acknowledged, or fetched, and OffsetFetch, or a replica of
-  __consumer_offsets in the end, has an older one or none; or it has what nobody committed.
-- stale commit taken: a former generation, or a static member that was replaced, could commit.
-- partition owned twice: two members have one partition in one generation, or a member has not what
-  its leader assigned to it.
-- generation went back: a member joined a generation older than one that was stored, or was given
-  its assignment.
-- commit beyond the end: an offset is committed that its partition does not reach.
-- offsets logs differ: replicas of __consumer_offsets hold different records, or amount to
+- committed offset lost: a commit was acknowledged, or fetched; a later OffsetFetch, or a replica of
+  __consumer_offsets in the end, has an older one or none, or one that no client committed.
+- stale commit taken: a commit of a previous generation, or of a replaced static member, was stored.
+- partition owned twice: two members own one partition in one generation, or a member's assignment
+  is not what its group leader sent.
+- generation went back: a member joined, or got an assignment of, a generation older than a stored
+  one.
+- commit beyond the end: a committed offset is greater than the end of its partition.
+- offsets logs differ: replicas of __consumer_offsets hold different records, or replay to
   different offsets and generations.
-- timestamp lookup wrong: ListOffsets for a timestamp passed over a record that was acknowledged
-  before, or named one that is older.
-- uncommitted follower read: a follower gave a consumer what no leader had committed yet, or what
-  lies above its own high watermark (KIP-392).
+- timestamp lookup wrong: ListOffsets for a timestamp skipped a record that was acknowledged before,
+  or returned one that is older.
+- uncommitted follower read: a follower returned records to a consumer that no leader had committed
+  yet, or that lie above its own high watermark (KIP-392).
 
-That groups go on after healing is told by `checkers.no_progress`.
+`checkers.no_progress` checks that groups work again after healing.
 
-A request may arrive once more, later, than its sender thinks (`sim.net`): a commit counts as done
-only that long after its acknowledgement, or when its generation is over.
+A request may be delivered a second time, later (`sim.net`): a commit counts as final only that long
+after its acknowledgement, or when its generation is over.
 """
 
 from bisect import bisect_right
@@ -41,15 +41,15 @@ from ottla.testing.history_groups import (
 )
 
 TWICE_MS = 2_100
-"""How long after its first arrival a request may arrive once more (`NetFaults.slow_us_max`)."""
+"""How long after its first delivery a request may be delivered again (`NetFaults.slow_us_max`)."""
 
 NEVER = 1 << 60
 Place = tuple[str, TopicPartition]
-"""A group and a partition of which it commits offsets."""
+"""A group and a partition that it commits offsets of."""
 
 
 class _Coordinators:
-    """Who coordinated when, to itself and in truth."""
+    """Which node was the coordinator when: by the metadata, and by each node's own image."""
 
     def __init__(self, history: History) -> None:
         self._groups = history.groups
@@ -60,9 +60,9 @@ class _Coordinators:
                 self._states[seen.partition].append(seen)
 
     def is_outdated(self, group: str, node: int, at_ms: int) -> bool:
-        """Tell whether a node did not know yet that another one, or a later epoch, coordinates.
+        """Tell whether a node's image still named it coordinator after it was replaced.
 
-        It may go on to answer what needs no write, as Kafka's coordinators do.
+        Such a node still answers requests that need no write, as Kafka's coordinators do.
         """
         partition = self._groups.offsets_partitions.get(group)
         if partition is None:
@@ -77,14 +77,14 @@ class _Coordinators:
 
 
 class _Known(NamedTuple):
-    """A commit, and from when on it is certain to have been stored."""
+    """A commit, and since when it is known to be stored."""
 
     commit: OffsetCommit
     since_ms: int
 
 
 def committed_offsets_lost(history: History) -> list[Witness]:
-    """Return the fetched offsets that are older than what was stored for certain before."""
+    """Return the fetched offsets that are older than an offset known to be stored before."""
     found: list[Witness] = []
     commits: defaultdict[Place, dict[str, OffsetCommit]] = defaultdict(dict)
     for commit in history.groups.commits:
@@ -105,7 +105,7 @@ def committed_offsets_lost(history: History) -> list[Witness]:
 
 
 def _fetched_from_logs(history: History, commits: Iterable[Place]) -> Iterator[OffsetFetch]:
-    """Yield what replicas hold in the end, as if it had been fetched from them."""
+    """Yield what replicas hold in the end, as OffsetFetch results."""
     held: dict[tuple[int, int], set[str]] = {}
     for log in history.groups.logs:
         for (group, partition), (offset, token, epoch) in log.offsets.items():
@@ -152,12 +152,12 @@ def _lost(
     where = f"{place[0]} in {name_of(place[1])}"
     for fetch in fetches:
         commit = commits.get(fetch.token)
-        told = f"{fetch.client} was told at {fetch.at_ms} ms that {where} is at {fetch.offset}"
+        text = f"{fetch.client} fetched offset {fetch.offset} for {where} at {fetch.at_ms} ms"
         if fetch.token == NO_COMMIT:
             later = [each for each in known if each.since_ms < fetch.sent_ms]
         elif commit is None or not _is_of_commit(fetch, commit):
             yield Witness(
-                f"{told} of epoch {fetch.epoch} ({fetch.token!r}), which nobody had committed",
+                f"{text} of epoch {fetch.epoch} ({fetch.token!r}), which no client had committed",
                 fetch.at_ms,
             )
             continue
@@ -170,7 +170,7 @@ def _lost(
         if later:
             last = max(later, key=lambda each: each.since_ms)
             yield Witness(
-                f"{told} ({fetch.token or 'no commit'}), after {last.commit.offset} "
+                f"{text} ({fetch.token or 'no commit'}), after {last.commit.offset} "
                 f"({last.commit.token}, generation {last.commit.generation}) was stored at "
                 f"{last.since_ms} ms",
                 fetch.at_ms,
@@ -188,14 +188,14 @@ def _acknowledged_ms(commit: OffsetCommit) -> int:
 
 
 def _is_before(commit: OffsetCommit, other: OffsetCommit) -> bool:
-    """Tell whether a commit cannot be stored after another one that was stored for certain."""
+    """Tell whether a commit cannot have been stored after another one that was stored."""
     if commit.generation < other.generation:
         return True  # Its generation was over when the other one was taken.
     return _acknowledged_ms(commit) + TWICE_MS < other.sent_ms
 
 
 def commits_beyond_the_end(history: History) -> list[Witness]:
-    """Return the stored offsets that lie behind the end of their partition."""
+    """Return the stored offsets that are greater than the end of their partition."""
     ends: dict[TopicPartition, int] = {}
     for log in history.logs:
         end = max(max(log.values, default=-1) + 1, log.start, log.high_watermark)
@@ -247,10 +247,10 @@ def stale_commits_taken(history: History) -> list[Witness]:
 
 
 def _lasting(history: History) -> list[AssignmentReceived]:
-    """Return what was assigned since the group has had an offset.
+    """Return the assignments received since the group had a committed offset.
 
-    An empty group without one is deleted when retention is looked at: the next one of its name
-    counts its generations from the beginning.
+    An empty group without one is deleted by the retention check: the next group of its name starts
+    with generation 1 again.
     """
     begun: dict[str, int] = {}
     for commit in history.groups.commits:
@@ -273,7 +273,7 @@ def _first_received(history: History) -> defaultdict[str, dict[int, int]]:
 def _replaced(history: History) -> dict[tuple[str, int, str], int]:
     """Return when members were replaced within a generation by others of their instance id.
 
-    That is stored before the newcomer is told, where its generation was stable before.
+    The replacement is stored before the new member gets its response, if the group was stable.
     """
     members: dict[tuple[str, int, str], list[tuple[int, str]]] = defaultdict(list)
     for each in _lasting(history):
@@ -289,7 +289,7 @@ def _replaced(history: History) -> dict[tuple[str, int, str], int]:
 
 
 def generations_that_went_back(history: History) -> list[Witness]:
-    """Return the answers of a generation older than one that was stored before."""
+    """Return the responses of a generation older than one that was stored before."""
     stored, coordinators = _first_received(history), _Coordinators(history)
     found = []
     answers: list[tuple[str, MemberJoined | AssignmentReceived]] = [
@@ -357,7 +357,7 @@ def _overlaps(
 def _is_of(
     sent: AssignmentSent, received: Iterable[AssignmentReceived], instances: Mapping[str, str]
 ) -> bool:
-    """Tell whether all members have what one leader sent; of those not named, nothing."""
+    """Tell whether all members got what one leader sent; those that it did not name, nothing."""
     assigned = {
         _who(member, instances): set(partitions) for member, partitions in sent.assignments.items()
     }
@@ -368,7 +368,7 @@ def _is_of(
 
 
 def _who(member: str, instances: Mapping[str, str]) -> str:
-    """Return what stays of a member whose process was restarted."""
+    """Return the group.instance.id of a static member, else the member id."""
     return instances.get(member) or member
 
 
@@ -376,14 +376,14 @@ def _names(partitions: Iterable[NamedPartition]) -> str:
     return " ".join(f"{topic}-{number}" for topic, number in partitions) or "nothing"
 
 
-# -- what replicas hold ------------------------------------------------------------------------
+# -- the logs of replicas ----------------------------------------------------------------------
 
 
 def offsets_logs_that_differ(history: History) -> list[Witness]:
-    """Return where replicas of __consumer_offsets hold, or amount to, different things.
+    """Return where replicas of __consumer_offsets hold different records or replay differently.
 
-    Compaction takes records from each replica at its own time: an offset may be missing in one,
-    but not hold something else, and the last word on each key is the same.
+    Each replica is compacted at its own time: an offset may be missing in one, but not hold
+    another record, and the newest record of each key is the same.
     """
     found: list[Witness] = []
     first: dict[int, OffsetsLogSeen] = {}
@@ -408,7 +408,7 @@ def offsets_logs_that_differ(history: History) -> list[Witness]:
                 for group, partition in sorted(log.offsets.keys() | other.offsets.keys())
                 if log.offsets.get((group, partition)) != other.offsets.get((group, partition))
             ]
-            text = f"{where} amount to different offsets and generations: {differing}"
+            text = f"{where} replay to different offsets and generations: {differing}"
             found.append(Witness(text, history.ended_ms))
     return found
 
@@ -417,9 +417,9 @@ def offsets_logs_that_differ(history: History) -> list[Witness]:
 
 
 def timestamp_lookups_wrong(history: History) -> list[Witness]:
-    """Return the lookups that named too early a record, or passed over an acknowledged one.
+    """Return the lookups that returned too old a record, or skipped an acknowledged one.
 
-    A leader that was replaced and does not know it yet may pass over what its successor took.
+    A leader that was replaced and does not know it yet may skip what its successor appended.
     """
     found: list[Witness] = []
     written: defaultdict[TopicPartition, list[Write]] = defaultdict(list)
@@ -433,8 +433,8 @@ def timestamp_lookups_wrong(history: History) -> list[Witness]:
         if each.partition[0] in history.deleted:
             continue
         text = (
-            f"node {each.node} told {each.client} that the first record of "
-            f"{name_of(each.partition)} since {each.timestamp} is at {each.offset}"
+            f"node {each.node} returned to {each.client} as first record of "
+            f"{name_of(each.partition)} since {each.timestamp} offset {each.offset}"
         )
         if each.offset >= 0 and each.found_timestamp < each.timestamp:
             found.append(Witness(f"{text}, of {each.found_timestamp}", each.at_ms))
@@ -467,16 +467,16 @@ def timestamp_lookups_wrong(history: History) -> list[Witness]:
 
 
 def _leader_at(states: list[PartitionSeen], at_ms: int) -> tuple[int, int]:
-    """Return who led a partition last before a moment, and in which epoch."""
+    """Return the leader of a partition at a moment, and its epoch."""
     place = bisect_right(states, at_ms, key=lambda seen: seen.at_ms)
     return (states[place - 1].leader, states[place - 1].leader_epoch) if place else (-1, -1)
 
 
 def uncommitted_follower_reads(history: History) -> list[Witness]:
-    """Return the records that followers gave to consumers before any leader had committed them."""
+    """Return the records that followers returned before any leader had committed them."""
     found = []
     for read in history.groups.follower_reads:
-        text = f"node {read.node}, a follower, gave {read.client} {name_of(read.partition)}"
+        text = f"node {read.node}, a follower, returned to {read.client} {name_of(read.partition)}"
         if read.next > read.high_watermark:
             found.append(
                 Witness(

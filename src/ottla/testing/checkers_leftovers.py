@@ -1,7 +1,7 @@
-"""What must be gone once a history is calm: nothing that a dead client asked for piles up.
+"""Checker for leaks: resources that nodes still hold once a history is calm.
 
-- left over after calm: delayed operations, fetch sessions, timers, forwarded requests, orders of a
-  controller or open files, more of them than those that live account for.
+- left over after calm: more delayed operations, fetch sessions, timers, forwarded requests,
+  controller requests or open files than live clients and replicas account for.
 """
 
 from ottla.testing.checkers import Witness
@@ -9,7 +9,7 @@ from ottla.testing.history import History
 
 
 def left_over_after_calm(history: History) -> list[Witness]:
-    """Return what nodes keep although nobody is there any more that it is kept for."""
+    """Return the resources that nodes hold more of than they may."""
     return [
         Witness(f"node {left.node} keeps {left.kept} {left.what}, {left.most} at most", left.at_ms)
         for left in history.left_over

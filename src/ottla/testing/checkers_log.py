@@ -1,12 +1,12 @@
-"""What must hold for the log of every replica, batch by batch, as the files have it at the end.
+"""Checkers for the log of every replica, batch by batch, as its files are at the end.
 
 - log is damaged: batches or segments do not follow each other, or cannot be read.
 - logs differ: two replicas of a partition hold different committed records.
-- index wrong: an index, the leader epochs or the producers are not what the batches say.
+- index wrong: an index, the leader epochs or the producer state do not match the batches.
 
-In a compacted log offsets may be missing, and one replica may lack what another still has; below
-its log start a replica need not be whole, nor have what others have. `checkers_log_files` has what
-is beside the batches.
+In a compacted log offsets may be missing, and one replica may lack records that another still has.
+Below its log start a replica may have gaps. Indexes, leader epochs and producers are checked by
+`checkers_log_files`.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from ottla.testing.promises import Promises
 
 
 def log_name(log: ReplicaLog) -> str:
-    """Return how people find a replica's log."""
+    """Return the name of a replica's log in witness texts."""
     return f"{name_of(log.partition)} on node {log.node}"
 
 
@@ -38,32 +38,32 @@ def damaged_logs(history: History) -> list[Witness]:
 
 def _damages(log: ReplicaLog) -> Iterator[str]:
     for name in log.strange:
-        yield f"it does not know the file {name}"
+        yield f"file {name} is of none of its segments"
     bases = [segment.base_offset for segment in log.segments]
     if bases and log.start < bases[0]:
         yield f"its first segment begins at {bases[0]}"
     if not log.start <= log.high_watermark <= log.end:
         yield f"its high watermark is {log.high_watermark}"
     for index, segment in enumerate(log.segments):
-        following = bases[index + 1] if index + 1 < len(bases) else log.end
-        yield from _segment_damages(segment, following)
+        next_base = bases[index + 1] if index + 1 < len(bases) else log.end
+        yield from _segment_damages(segment, next_base)
     yield from _order_damages(log)
 
 
-def _segment_damages(segment: SegmentSeen, following: int) -> Iterator[str]:
+def _segment_damages(segment: SegmentSeen, next_base: int) -> Iterator[str]:
     base = segment.base_offset
     if segment.damage is not None:
         yield f"segment {base}: {segment.damage}"
     if segment.file_size != segment.size:
-        yield f"segment {base} has {segment.file_size} bytes, its node knows of {segment.size}"
+        yield f"segment {base} has {segment.file_size} bytes, in memory {segment.size}"
     if not segment.batches:
         return
     first, last = segment.batches[0].base_offset, segment.batches[-1].last_offset
-    # A replica that begins in the midst of a batch has that batch whole.
+    # A replica whose log start lies within a batch has the whole batch.
     if first < base:
         yield f"segment {base} begins with offset {first}"
-    if last >= following:
-        yield f"segment {base} holds offset {last}, what follows begins at {following}"
+    if last >= next_base:
+        yield f"segment {base} holds offset {last}, the next one begins at {next_base}"
 
 
 def _order_damages(log: ReplicaLog) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _span(batch: BatchSeen) -> int:
 def logs_that_differ(history: History) -> list[Witness]:
     """Return where two replicas of a partition hold different committed records.
 
-    The first difference of each pair is told.
+    Only the first difference of each pair is reported.
     """
     promises = Promises(history)
     replicas: defaultdict[TopicPartition, list[ReplicaLog]] = defaultdict(list)
@@ -155,7 +155,7 @@ def _values_differ(one: ReplicaLog, other: ReplicaLog, promises: Promises) -> st
     for offset in sorted(ours.keys() & theirs.keys()):
         if ours[offset] != theirs[offset]:
             return f"offset {offset} is {ours[offset]} and {theirs[offset]} (epoch, record)"
-    # What is newest of its key no cleaning may take, but for a tombstone.
+    # No cleaning may remove the newest record of a key, unless it is a tombstone.
     latest: dict[bytes, tuple[int, bytes | None]] = {}
     for offset in sorted(ours.keys() | theirs.keys()):
         record = (ours.get(offset) or theirs[offset])[1]

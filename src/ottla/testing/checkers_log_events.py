@@ -1,10 +1,10 @@
-"""What must hold for logs while a history runs: each anomaly is a function to its witnesses.
+"""Checkers for logs while a history runs. Each returns the witnesses of one anomaly.
 
 - log matching broken: two replicas have different batches at one offset of one leader epoch.
-- committed records truncated: a running replica cut off what it knew to be committed. With clean
-  elections no log is cut below its own high watermark (KIP-101, KIP-279): every leader has what is
-  committed.
-- high watermark wrong: it fell within one leader epoch, or passed an in-sync member's log end.
+- committed records truncated: a running replica truncated below its own high watermark. With clean
+  elections that never happens (KIP-101, KIP-279): every leader has all committed records.
+- high watermark wrong: it fell within one leader epoch, or passed the log end of an in-sync
+  replica.
 - log start moved: without retention, DeleteRecords or a leader's log start.
 """
 
@@ -28,14 +28,14 @@ def batches_that_do_not_match(history: History) -> list[Witness]:
 
 
 def committed_records_truncated(history: History) -> list[Witness]:
-    """Return the logs that were cut below their own high watermark."""
+    """Return the truncations below a replica's own high watermark."""
     cuts = [each for each in history.log_events if isinstance(each, LogCut)]
     unclean = unclean_elections(history) if cuts else {}
     promises = Promises(history)
     return [
         Witness(
-            f"node {cut.node}, life {cut.life}, cut {name_of(cut.partition)} from {cut.before} "
-            f"to {cut.end}, below its high watermark {cut.high_watermark}",
+            f"node {cut.node}, incarnation {cut.incarnation}, truncated {name_of(cut.partition)} "
+            f"from {cut.before} to {cut.end}, below its high watermark {cut.high_watermark}",
             cut.at_ms,
         )
         for cut in cuts
@@ -53,7 +53,7 @@ def high_watermarks_wrong(history: History) -> list[Witness]:
     for each in history.log_events:
         if isinstance(each, WatermarkFell):
             text = (
-                f"node {each.node}, life {each.life}: the high watermark of "
+                f"node {each.node}, incarnation {each.incarnation}: the high watermark of "
                 f"{name_of(each.partition)} fell from {each.before} to {each.high_watermark} in "
                 f"epoch {each.epoch}"
             )
@@ -69,7 +69,7 @@ def high_watermarks_wrong(history: History) -> list[Witness]:
 
 
 def log_starts_moved(history: History) -> list[Witness]:
-    """Return the log starts that moved for no good reason."""
+    """Return the log starts that moved without a valid reason."""
     return [
         Witness(
             f"node {each.node} moved the log start of {name_of(each.partition)} from "

@@ -1,12 +1,12 @@
-"""What replicas know of their logs beside the batches: "index wrong" of `checkers_log`.
+"""Checks indexes, leader epochs and producer state: "index wrong" of `checkers_log`.
 
-- An entry of the offset index is the last offset of a batch, and where it stands.
+- An entry of the offset index is the last offset of a batch, and the batch's position.
 - An entry of the time index is the timestamp of a batch that ends there; none before it in the
   segment has a larger one. A sealed segment's last entry is its largest.
-- Every batch lies in the epoch that the leader epoch cache has for its offsets, and without
-  compaction every epoch but one at the log's end begins with a batch. A file that was written
-  since the last change says the same.
-- A producer's last batches are those of the log, of its last epoch.
+- The leader epoch cache has each batch's epoch for its offsets; without compaction every epoch but
+  one at the log's end begins with a batch. The checkpoint file holds the same epochs, unless it is
+  not up to date.
+- A producer's last batches are those of its last epoch in the log.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ BATCHES_KEPT = 5
 
 
 def indexes_wrong(history: History) -> list[Witness]:
-    """Return what replicas know of their logs that the batches do not say."""
+    """Return where indexes, epochs and producers of a replica differ from its batches."""
     return [
         Witness(f"{log_name(log)} [{log.start}, {log.end}): {text}", log.at_ms)
         for log in history.replica_logs
@@ -70,7 +70,7 @@ def _time_index(segment: SegmentSeen) -> Iterator[str]:
     if not segment.is_active and segment.damage is None and last < newest:
         yield f"the time index ends with {last}, the largest timestamp is {newest}"
     if segment.largest is not None and segment.largest < newest:
-        yield f"its largest timestamp is said to be {segment.largest}, and is {newest}"
+        yield f"its largest timestamp in memory is {segment.largest}, in the file {newest}"
 
 
 # -- leader epochs -----------------------------------------------------------------------------
@@ -89,13 +89,13 @@ def _epochs(log: ReplicaLog) -> Iterator[str]:
             slot = bisect_right(starts, offset)
             epoch = log.epochs[slot - 1][0] if slot else -1
             if epoch != batch.epoch:
-                yield f"offset {offset} of epoch {batch.epoch} is taken for one of {epoch}"
+                yield f"offset {offset} of epoch {batch.epoch} is in epoch {epoch} of the cache"
                 break
     if log.compacted:
         return
     for epoch, start in log.epochs:
         if start not in bases:
-            yield f"epoch {epoch} is said to begin at {start}, where no batch begins"
+            yield f"epoch {epoch} begins at {start} in the cache, where no batch begins"
 
 
 # -- producers ---------------------------------------------------------------------------------
@@ -111,22 +111,22 @@ def _producers(log: ReplicaLog) -> Iterator[str]:
                 yield f"producer {producer_id} is forgotten, its last batch {batches[-1]}"
         elif not entry.in_transactions:
             yield from _producer(log, entry, epoch, batches)
-    # A cleaning leaves each producer's last batch, if only without records.
+    # A cleaning keeps each producer's last batch, possibly without records.
     for producer_id, entry in known.items():
         if producer_id not in replayed and entry.batches and entry.batches[-1][1] >= log.start:
-            yield f"producer {producer_id} is said to have written {entry.batches[-1]}"
+            yield f"producer {producer_id} has batch {entry.batches[-1]}, which is not in the log"
 
 
 def _producer(
     log: ReplicaLog, entry: ProducerSeen, epoch: int, batches: list[tuple[int, int]]
 ) -> Iterator[str]:
-    said = f"producer {entry.producer_id} (last sequence, last offset): epoch {entry.epoch}"
+    state = f"producer {entry.producer_id} (last sequence, last offset): epoch {entry.epoch}"
     if entry.epoch != epoch or not entry.batches or entry.batches[-1] != batches[-1]:
-        yield f"{said}, {entry.batches}; its batches are {batches} of epoch {epoch}"
+        yield f"{state}, {entry.batches}; its batches are {batches} of epoch {epoch}"
     elif not log.compacted:
         first = batches[0][1]
         if any(each not in batches for each in entry.batches if each[1] >= max(first, log.start)):
-            yield f"{said}, {entry.batches}; its batches are {batches}"
+            yield f"{state}, {entry.batches}; its batches are {batches}"
 
 
 def _replay(log: ReplicaLog) -> dict[int, tuple[int, list[tuple[int, int]]]]:

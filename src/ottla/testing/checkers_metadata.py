@@ -1,11 +1,12 @@
-"""What must hold for the metadata in any history: each anomaly is a function to its witnesses.
+"""Checkers for metadata. Each takes a history and returns the witnesses of one anomaly.
 
-- metadata lost or reordered: nodes disagree about a committed offset, or one went back.
-- acknowledged topic lost: a topic that was created is gone, or one that was deleted is there.
-- images that differ: two nodes made different things of the same metadata.
-- znodes changed by others: a deposed controller, or nobody's, wrote a topic's znodes (KAFKA-6082).
-- partition rules broken: a leader from outside the in-sync replicas, a partition without anybody
-  that surely has every record, an epoch that went back (KIP-966, KAFKA-708).
+- metadata lost or reordered: nodes have different records at a committed offset, or one went back.
+- acknowledged topic lost: a created topic does not exist, or a deleted one exists.
+- images that differ: two nodes have different images at the same offset.
+- znodes changed by others: a client that is not the active controller, such as a deposed one, wrote
+  a topic's znodes (KAFKA-6082).
+- partition rules broken: a leader from outside the in-sync replicas, a partition without a replica
+  known to have every record, an epoch that went back (KIP-966, KAFKA-708).
 """
 
 from ottla.base.ids import uuid_text
@@ -15,7 +16,7 @@ from ottla.testing.promises import Promises
 
 
 def metadata_lost_or_reordered(history: History) -> list[Witness]:
-    """Return the committed offsets that nodes disagree about, and lives that went back."""
+    """Return the committed offsets at which nodes differ, and incarnations that went back."""
     found = []
     first: dict[int, tuple[tuple[int, str], int]] = {}
     last: dict[tuple[int, int], tuple[int, int]] = {}
@@ -27,30 +28,30 @@ def metadata_lost_or_reordered(history: History) -> list[Witness]:
                 f"{node}, {entry.record} of epoch {entry.epoch} to node {entry.node}"
             )
             found.append(Witness(text, entry.at_ms))
-        life = (entry.node, entry.life)
-        offset, epoch = last.get(life, (-1, -1))
+        incarnation = (entry.node, entry.incarnation)
+        offset, epoch = last.get(incarnation, (-1, -1))
         if entry.offset <= offset or entry.epoch < epoch:
             text = (
                 f"node {entry.node} took metadata offset {entry.offset} of epoch {entry.epoch} "
                 f"after {offset} of epoch {epoch}"
             )
             found.append(Witness(text, entry.at_ms))
-        last[life] = (entry.offset, entry.epoch)
+        last[incarnation] = (entry.offset, entry.epoch)
     return found
 
 
 def acknowledged_topics_lost(history: History) -> list[Witness]:
-    """Return the creations and deletions that clients were told of and the end knows nothing of."""
+    """Return the acknowledged creations and deletions that the metadata at the end contradicts."""
     if history.topics is None:
         return []
     found = []
-    for told in history.topics_acknowledged:
-        is_there = told.topic_id in history.topics
-        name = f"{told.name} ({uuid_text(told.topic_id)})"
-        if told.is_deletion and is_there:
-            found.append(Witness(f"topic {name} was deleted and is there", told.at_ms))
-        elif not told.is_deletion and not is_there and told.topic_id not in history.deleted:
-            found.append(Witness(f"topic {name} was created and is gone", told.at_ms))
+    for each in history.topics_acknowledged:
+        exists = each.topic_id in history.topics
+        name = f"{each.name} ({uuid_text(each.topic_id)})"
+        if each.is_deletion and exists:
+            found.append(Witness(f"topic {name} was deleted and exists", each.at_ms))
+        elif not each.is_deletion and not exists and each.topic_id not in history.deleted:
+            found.append(Witness(f"topic {name} was created and does not exist", each.at_ms))
     return found
 
 
@@ -67,12 +68,12 @@ def images_that_differ(history: History) -> list[Witness]:
 
 
 def znodes_changed_by_others(history: History) -> list[Witness]:
-    """Return the changes of topics' znodes that were not the ruling controller's."""
+    """Return the changes of topics' znodes that the active controller did not make."""
     return [Witness(text, at_ms) for at_ms, text in history.unfenced]
 
 
 def partition_rules_broken(history: History) -> list[Witness]:
-    """Return the committed changes of partitions that no decider may make."""
+    """Return the committed changes of partitions that no controller may make."""
     found = []
     promises = Promises(history)
     last: dict[TopicPartition, PartitionSeen] = {}
@@ -96,7 +97,7 @@ def partition_rules_broken(history: History) -> list[Witness]:
 def _broken_alone(seen: PartitionSeen) -> list[str]:
     reasons = []
     if not (seen.isr or seen.elr or seen.last_known):
-        reasons.append("a partition that nobody surely has")
+        reasons.append("a partition with no replica known to be complete")
     if seen.leader >= 0 and seen.leader not in seen.isr:
         reasons.append(f"led by {seen.leader}, outside its in-sync replicas {seen.isr}")
     if not {*seen.isr, *seen.elr} <= set(seen.replicas):
@@ -114,14 +115,14 @@ def _broken_after(before: PartitionSeen, seen: PartitionSeen, *, unclean: bool) 
     if seen.leader in (before.leader, -1):
         return reasons
     if seen.leader_epoch <= before.leader_epoch:
-        reasons.append(f"led by {seen.leader} in an epoch that another one led")
+        reasons.append(f"led by {seen.leader} in the epoch of another leader")
     eligible = {*before.isr, *before.elr}
     if not before.isr and not {*before.elr} & {*seen.elr}:
-        # Those that were eligible have come back without all that they had: in one record they
-        # are left out and the last known leader is taken (KIP-966).
+        # The eligible replicas came back with data lost: one record removes them from the ELR and
+        # elects the last known leader (KIP-966).
         eligible |= {*before.last_known}
-    # A leader may name the new replica in sync and leave with the same change: one that ends a
-    # reassignment, after which it is not a replica any more.
+    # The change that ends a reassignment may add the new replica to the ISR, elect it and remove
+    # the old leader from the replicas.
     left = before.leader >= 0 and before.leader not in seen.replicas
     if seen.leader not in eligible and not left and not unclean:
         reasons.append(

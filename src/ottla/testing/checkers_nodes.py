@@ -1,12 +1,12 @@
-"""What must hold for nodes in any history: each anomaly is a function to its witnesses.
+"""Checkers for nodes. Each takes a history and returns the witnesses of one anomaly.
 
-- request unanswered: a node that went on kept a request longer than its limit, or for ever.
+- request unanswered: a running node answered a request after its time limit, or never.
 - image unlike the log: a node's metadata differs from a replay of the committed log.
 - member lacks committed records: a replica that is in sync, or eligible to lead, has a log that
   ends below the high watermark, or holds other records below it (KIP-497, KIP-966).
-- node goes back to an old epoch: a leader epoch or partition epoch fell within one life.
-- broker unfenced too early: a registration is let serve that never said that it is ready.
-- disk refused at start: a node takes what its own disk holds for damaged.
+- node goes back to an old epoch: a leader epoch or partition epoch fell within one incarnation.
+- broker unfenced too early: a registration was unfenced without a heartbeat that asked for it.
+- disk refused at start: a node refuses to start because of what its own disk holds.
 """
 
 from ottla.testing.checkers import Witness, name_of
@@ -15,8 +15,8 @@ from ottla.testing.history_nodes import MemberSeen
 from ottla.testing.promises import Promises
 
 HELD_GRACE_MS = 800
-"""How much longer than its limit a request may take: the answer's own way through the node, a slow
-disk among it."""
+"""How much longer than its limit a request may take: the time to process the response, a slow disk
+included."""
 
 
 def requests_unanswered(history: History) -> list[Witness]:
@@ -33,11 +33,12 @@ def requests_unanswered(history: History) -> list[Witness]:
 
 
 def images_unlike_the_log(history: History) -> list[Witness]:
-    """Return where a node's metadata is not what the committed log amounts to."""
+    """Return where a node's metadata differs from a replay of the committed log."""
     return [
         Witness(
-            f"node {seen.node}, life {seen.life}: {seen.source} at metadata offset {seen.offset} "
-            f"differs from a replay of the committed log in {', '.join(seen.different)}",
+            f"node {seen.node}, incarnation {seen.incarnation}: {seen.source} at metadata offset "
+            f"{seen.offset} differs from a replay of the committed log in "
+            f"{', '.join(seen.different)}",
             seen.at_ms,
         )
         for seen in history.replays
@@ -46,14 +47,14 @@ def images_unlike_the_log(history: History) -> list[Witness]:
 
 
 def members_that_lack_records(history: History) -> list[Witness]:
-    """Return the replicas whose membership promised records that they do not have."""
+    """Return the in-sync or eligible replicas that lack committed records."""
     found: dict[tuple[TopicPartition, int, int], Witness] = {}
     promises = Promises(history)
     for seen in history.members:
         reason = _lack(seen)
         if reason is not None and not promises.stood(seen.partition, seen.at_ms):
             continue
-        key = (seen.partition, seen.node, seen.life)
+        key = (seen.partition, seen.node, seen.incarnation)
         if reason is not None and key not in found:
             who = "eligible to lead" if seen.is_eligible else "in sync"
             text = f"node {seen.node} is {who} for {name_of(seen.partition)} and {reason}"
@@ -73,18 +74,19 @@ def _lack(seen: MemberSeen) -> str | None:
 
 
 def epochs_that_fell(history: History) -> list[Witness]:
-    """Return the lives of nodes in which an epoch of a partition went back."""
+    """Return the incarnations of nodes in which an epoch of a partition went back."""
     found = []
     last: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
     for seen in history.epochs_seen:
-        key = (seen.partition, seen.node, seen.life)
+        key = (seen.partition, seen.node, seen.incarnation)
         before, now = last.get(key, (-1, -1)), (seen.leader_epoch, seen.partition_epoch)
         last[key] = now
         if now[0] < before[0] or now[1] < before[1]:
             found.append(
                 Witness(
-                    f"node {seen.node}, life {seen.life}, went back from epochs {before[0]} and "
-                    f"{before[1]} of {name_of(seen.partition)} to {now[0]} and {now[1]}",
+                    f"node {seen.node}, incarnation {seen.incarnation}, went back from epochs "
+                    f"{before[0]} and {before[1]} of {name_of(seen.partition)} to {now[0]} and "
+                    f"{now[1]}",
                     seen.at_ms,
                 )
             )
@@ -92,17 +94,17 @@ def epochs_that_fell(history: History) -> list[Witness]:
 
 
 def unfenced_too_early(history: History) -> list[Witness]:
-    """Return the registrations that serve although they have not asked for it."""
+    """Return the registrations that were unfenced without asking for it."""
     return [
-        Witness(f"broker {each.node} is unfenced in its epoch {each.epoch} unasked", each.at_ms)
+        Witness(f"broker {each.node} was unfenced in epoch {each.epoch} unrequested", each.at_ms)
         for each in history.unfenced_brokers
-        if not each.asked
+        if not each.requested
     ]
 
 
 def disks_refused(history: History) -> list[Witness]:
     """Return the starts that ended because of what the node's own disk held."""
     return [
-        Witness(f"node {each.node}, life {each.life}: {each.reason}", each.at_ms)
+        Witness(f"node {each.node}, incarnation {each.incarnation}: {each.reason}", each.at_ms)
         for each in history.starts_refused
     ]

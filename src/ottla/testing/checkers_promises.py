@@ -1,7 +1,7 @@
-"""What must hold for the removal of records: each anomaly is a function to its witnesses.
+"""Checker for DeleteRecords: returns the witnesses of its anomaly.
 
-- records trimmed wrongly: DeleteRecords was acknowledged with less than was asked for, or before
-  every replica in sync had moved its log start (KIP-107).
+- records trimmed wrongly: DeleteRecords was acknowledged with a lower offset than requested, or
+  before every in-sync replica had moved its log start (KIP-107).
 """
 
 from ottla.testing.checkers import Witness, name_of
@@ -9,7 +9,7 @@ from ottla.testing.history import History
 
 
 def trims_that_are_wrong(history: History) -> list[Witness]:
-    """Return the acknowledged DeleteRecords requests that were not done."""
+    """Return the acknowledged DeleteRecords requests that were not fully done."""
     found = []
     for trim in history.trims:
         name = name_of(trim.partition)

@@ -1,7 +1,7 @@
-"""From witnesses to a verdict: true, false, or unknown where a history proves nothing.
+"""Turns witnesses into a verdict: true, false, or unknown where a history proves nothing.
 
-Anomalies that are known and explained are tolerated by name and with the reason; they are shown
-but do not make a verdict false.
+Known anomalies can be tolerated, each by checker and with a reason; they are shown but do not make
+a verdict false.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,12 +77,12 @@ class Verdict(Enum):
     TRUE = "true"
     FALSE = "false"
     UNKNOWN = "unknown"
-    """Nothing is wrong in it, but too little happened."""
+    """No anomaly was found, but too little happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """An anomaly that may be, and why. `covers` tells which witnesses it is about."""
+    """An anomaly that is tolerated, and why. `covers` selects the witnesses that it applies to."""
 
     checker: str
     reason: str
@@ -91,7 +91,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one checker found, in the order of time; `reason`: why it is tolerated."""
+    """What one checker found, in the order of time. `reason`: why it is tolerated, else None."""
 
     checker: str
     witnesses: tuple[Witness, ...]
@@ -100,11 +100,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with all that led to it. `doubts`: why nothing is proved."""
+    """A verdict and its findings. `unknown_reasons`: why the history proves nothing."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
-    doubts: tuple[str, ...] = ()
+    unknown_reasons: tuple[str, ...] = ()
 
     @property
     def violations(self) -> tuple[Finding, ...]:
@@ -135,22 +135,24 @@ def judge(
                 findings.append(Finding(name, covered, tolerance.reason))
         if left:
             findings.append(Finding(name, tuple(left)))
-    doubts = tuple(_doubts(history, acknowledged_min))
+    unknown_reasons = tuple(_unknown_reasons(history, acknowledged_min))
     if any(each.reason is None for each in findings):
-        return Judgement(Verdict.FALSE, tuple(findings), doubts)
-    return Judgement(Verdict.UNKNOWN if doubts else Verdict.TRUE, tuple(findings), doubts)
+        return Judgement(Verdict.FALSE, tuple(findings), unknown_reasons)
+    return Judgement(
+        Verdict.UNKNOWN if unknown_reasons else Verdict.TRUE, tuple(findings), unknown_reasons
+    )
 
 
-def _doubts(history: History, acknowledged_min: int) -> list[str]:
-    doubts = []
+def _unknown_reasons(history: History, acknowledged_min: int) -> list[str]:
+    unknown_reasons = []
     acknowledged = history.acknowledged()
     if len(acknowledged) < acknowledged_min:
-        doubts.append(f"{len(acknowledged)} writes were acknowledged, fewer than expected")
+        unknown_reasons.append(f"{len(acknowledged)} writes were acknowledged, fewer than expected")
     logs = {log.partition for log in history.logs}
     written = {write.partition for write in acknowledged}
     unread = {each for each in written if each[0] not in history.deleted} - logs
     if unread:
-        doubts.append(f"the logs of {len(unread)} written partitions could not be read")
+        unknown_reasons.append(f"the logs of {len(unread)} written partitions could not be read")
     if history.healed_ms is None:
-        doubts.append("the cluster was not healed, so nothing shows that it goes on")
-    return doubts
+        unknown_reasons.append("the cluster was not healed, so nothing shows that it works again")
+    return unknown_reasons

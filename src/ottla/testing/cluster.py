@@ -37,13 +37,13 @@ class Cluster:
     Fields: `brokers`: how many.
             `controllers`: how many nodes are controllers alone, with ids from 101; 0 = none: the
             first three brokers (the first one, of one or two) are controllers too.
-            `zookeeper`: over what the cluster is one in ZooKeeper mode: True = a server of its
-            own, which ends with it; servers that run already; or where others are, as in
-            zookeeper.connect. It has no controllers of its own: one of the brokers is elected.
+            `zookeeper`: for a cluster in ZooKeeper mode: True = a server of its own, which ends
+            with it; a running `ZooKeeperServer`; or a zookeeper.connect string. It has no
+            separate controllers: one of the brokers is elected.
             `config`: properties of all nodes, in Kafka's names.
             `metrics`: whether nodes serve metrics; see `metrics_address`.
-            `data_dir`: where it lives; given, it is kept and may hold a cluster already, else a
-            temporary folder is removed at the end.
+            `data_dir`: its directory; if given, it is kept and may hold a cluster already, else a
+            temporary directory is removed at the end.
             `timeout`: seconds to wait for it to serve.
     Raises: ClusterError, with the end of a node's log where a node did not start.
     Order:  `with` starts it, waits until all brokers serve, and stops it at the end. The nodes
@@ -118,7 +118,7 @@ class Cluster:
         """Return the nodes on free ports."""
         brokers, controllers = self._brokers, self._controllers
         if controllers == 0 and cluster_file.exists(root):
-            # A folder of before combined nodes were the default goes on as it is.
+            # A directory from before combined nodes were the default is used as it is.
             stored = cluster_file.load(root).plans
             controllers = sum(not plan.is_broker for plan in stored)
         count = controller_count(brokers, controllers)
@@ -139,7 +139,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Stop all nodes, and remove the data folder where it is a temporary one; idempotent."""
+        """Stop all nodes, and remove a temporary data directory; idempotent."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.stop(STOP_SECONDS)
@@ -218,7 +218,7 @@ class Cluster:
         return None if found == besides else found
 
     def partitions(self, topic: str) -> dict[int, PartitionFacts]:
-        """Return what a broker knows of a topic's partitions, by number; empty = no such topic.
+        """Return a topic's partitions in a broker's metadata, by partition; empty = no such topic.
 
         Raises ClusterError where no broker answers.
         """
@@ -233,7 +233,7 @@ class Cluster:
         )
 
     def _answering(self) -> list[NodePlan]:
-        """Return the nodes that may answer: a question to a frozen one only costs time."""
+        """Return the running nodes: a request to a paused one would only time out."""
         running = self._running
         return [node.plan for node in running.entry().nodes if running.state(node) == "running"]
 
@@ -242,7 +242,7 @@ class Cluster:
         return self._running.state(self._running.entry().node(node))
 
     def pid(self, node: int) -> int | None:
-        """Return the process id of a node that lives."""
+        """Return the process id of a running node."""
         entry = self._running.entry().node(node)
         alive = self._running.state(entry) not in ("stopped", "dead")
         return entry.process.pid if alive and entry.process is not None else None
@@ -257,8 +257,8 @@ class Cluster:
     def stop(self, node: int | None = None) -> None:
         """Stop a node in order (SIGTERM), or all at once, and wait for the end.
 
-        One after the other, the last nodes of a quorum would wait in vain for a controller that
-        lets them go.
+        One after the other, the last nodes of a quorum would wait in vain for a controller to
+        answer their controlled shutdown.
         """
         self._running.stop(STOP_SECONDS, None if node is None else [node])
 
@@ -273,11 +273,11 @@ class Cluster:
         self._running.wait_ready(self._timeout, [node])
 
     def pause(self, node: int) -> None:
-        """Freeze a node (SIGSTOP): its sockets stay open and nobody answers."""
+        """Pause a node (SIGSTOP): its sockets stay open and it does not answer."""
         self._running.pause(node)
 
     def resume(self, node: int) -> None:
-        """Let a paused node go on."""
+        """Resume a paused node (SIGCONT)."""
         self._running.resume(node)
 
     def wait_ready(self, timeout: float | None = None) -> None:
@@ -289,7 +289,7 @@ class Cluster:
         return self._running.logs(node)
 
     def data_dir(self, node: int | None = None) -> Path:
-        """Return the folder of one node's partitions (its `log.dirs`), or of the whole cluster."""
+        """Return one node's log directory (`log.dirs`), or the data directory of the cluster."""
         root = self._running.data_dir
         return root if node is None else self._running.node_dir(node) / "data"
 

@@ -1,8 +1,8 @@
-"""What a running cluster says of itself: its active controller, its partitions.
+"""Queries a running cluster for its active controller and its partitions.
 
-Questions go to the nodes' own listeners, one after the other until one answers, so that they can
-be asked while other nodes are dead or frozen. An answer is what that node knows, which may be
-older than what another one knows.
+Requests go to the nodes' own listeners, one after the other until one answers, so that they work
+while other nodes are dead or paused. A response is from that node's metadata, which may be older
+than another's.
 """
 
 import time
@@ -34,7 +34,7 @@ UNREACHABLE = (OSError, TimeoutError, WireError, NoSuchVersionError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """One partition as Metadata tells it; `leader` -1 = it has none."""
+    """One partition of a Metadata response; `leader` -1 = it has none."""
 
     leader: int
     leader_epoch: int
@@ -55,12 +55,12 @@ def until(look: Callable[[], T | None], what: str, timeout: float) -> T:
 
 
 def quorum(nodes: Iterable[NodePlan]) -> quorum_wire.ResponsePartitionData | None:
-    """Return what the quorum's leader says of the quorum; None where none of the nodes leads.
+    """Return the quorum as its leader describes it; None = none of the nodes leads.
 
-    A frozen leader that wakes may still think it leads: the newest epoch counts.
+    A resumed leader may still think that it leads: the newest epoch counts.
     """
-    asked = quorum_wire.RequestPartitionData(partition_index=0)
-    topic = quorum_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(asked,))
+    partition = quorum_wire.RequestPartitionData(partition_index=0)
+    topic = quorum_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
     request = quorum_wire.DescribeQuorumRequest(topics=(topic,))
     newest: quorum_wire.ResponsePartitionData | None = None
     for node in nodes:
@@ -70,11 +70,13 @@ def quorum(nodes: Iterable[NodePlan]) -> quorum_wire.ResponsePartitionData | Non
             suppress(*UNREACHABLE),
             Connection(
                 HOST, node.controller_port, client_id="facts", timeout=ASK_SECONDS
-            ) as asked_of,
+            ) as connection,
         ):
-            answer = asked_of.ask(request, quorum_wire.DescribeQuorumResponse, timeout=ASK_SECONDS)
-            found = answer.topics[0].partitions[0]
-            # A leader whose own epoch has no committed record yet decides nothing.
+            response = connection.ask(
+                request, quorum_wire.DescribeQuorumResponse, timeout=ASK_SECONDS
+            )
+            found = response.topics[0].partitions[0]
+            # A leader without a committed record of its own epoch is not active yet.
             leads = found.error_code == Error.NONE and found.high_watermark >= 0
             if leads and (newest is None or found.leader_epoch > newest.leader_epoch):
                 newest = found
@@ -84,14 +86,16 @@ def quorum(nodes: Iterable[NodePlan]) -> quorum_wire.ResponsePartitionData | Non
 def active_controller(nodes: Iterable[NodePlan], *, over_zookeeper: bool = False) -> int | None:
     """Return the id of the active controller; None where none of the nodes is.
 
-    Over ZooKeeper it is the one broker that names itself: what it tells brokers, itself among
-    them, it tells once it rules. Where two do, one has not heard yet that it was deposed: None.
+    Over ZooKeeper it is the broker that names itself in Metadata: an active controller sends
+    UpdateMetadata to itself, too. If two do, one does not know yet that it was deposed: None.
     """
     if over_zookeeper:
         themselves = [
             node.id
             for node in nodes
-            if node.is_broker and (told := ask_cluster(node)) and told.controller_id == node.id
+            if node.is_broker
+            and (metadata := ask_cluster(node))
+            and metadata.controller_id == node.id
         ]
         return themselves[0] if len(themselves) == 1 else None
     found = quorum(nodes)
@@ -99,7 +103,7 @@ def active_controller(nodes: Iterable[NodePlan], *, over_zookeeper: bool = False
 
 
 def ask_cluster(node: NodePlan) -> MetadataResponse | None:
-    """Return what a broker says of the cluster, without topics; None where it gives no answer."""
+    """Return a broker's Metadata response without topics; None = it does not answer."""
     with (
         suppress(*UNREACHABLE),
         Connection(HOST, node.port, client_id="facts", timeout=ASK_SECONDS) as broker,
@@ -109,16 +113,16 @@ def ask_cluster(node: NodePlan) -> MetadataResponse | None:
 
 
 def cluster_id(nodes: Iterable[NodePlan]) -> str | None:
-    """Return the cluster's id as its brokers tell it; None where none answers."""
+    """Return the cluster id from the first broker that answers; None = none does."""
     for node in nodes:
-        told = ask_cluster(node) if node.is_broker else None
-        if told is not None:
-            return told.cluster_id
+        metadata = ask_cluster(node) if node.is_broker else None
+        if metadata is not None:
+            return metadata.cluster_id
     return None
 
 
 def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFacts]:
-    """Return what a broker knows of a topic's partitions, by number; empty = no such topic.
+    """Return a topic's partitions in a broker's metadata, by partition; empty = no such topic.
 
     Raises ClusterError where no broker answers.
     """
@@ -132,7 +136,7 @@ def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFact
             suppress(*UNREACHABLE),
             Connection(HOST, node.port, client_id="facts", timeout=ASK_SECONDS) as broker,
         ):
-            answer = broker.ask(request, MetadataResponse, timeout=ASK_SECONDS)
+            response = broker.ask(request, MetadataResponse, timeout=ASK_SECONDS)
             return {
                 each.partition_index: PartitionFacts(
                     leader=each.leader_id,
@@ -140,9 +144,9 @@ def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFact
                     replicas=each.replica_nodes,
                     isr=each.isr_nodes,
                 )
-                for each in answer.topics[0].partitions
+                for each in response.topics[0].partitions
             }
-    raise ClusterError(f"no broker tells of {topic}")
+    raise ClusterError(f"no broker answered Metadata for {topic}")
 
 
 def all_in_sync(nodes: Sequence[NodePlan], topic: str) -> bool | None:

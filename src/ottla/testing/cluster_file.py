@@ -1,7 +1,7 @@
-"""`cluster.json`: what is remembered of a local cluster between two commands.
+"""`cluster.json`: the state of a local cluster between two commands.
 
-One writer at a time, by an exclusive lock on a file beside it. The pids in it may be of the past:
-`processes.Identity` tells whether they still mean what they meant.
+One writer at a time, by an exclusive lock on a file beside it. The pids in it may be stale:
+`processes.Identity` tells whether they are still those processes.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ FORMAT = 1
 
 @dataclass(slots=True)
 class NodeEntry:
-    """One node as the file has it. `wanted` is False once somebody stopped it on purpose."""
+    """One node in the file. `wanted`: it should run; False after a stop on purpose."""
 
     plan: NodePlan
     process: Identity | None = None
@@ -69,7 +69,7 @@ class ClusterEntry:
 
 
 def exists(data_dir: Path) -> bool:
-    """Tell whether the folder holds a cluster."""
+    """Tell whether the directory holds a cluster."""
     return (data_dir / FILE).is_file()
 
 
@@ -111,7 +111,7 @@ def save(data_dir: Path, entry: ClusterEntry) -> None:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         os.replace(temporary, data_dir / FILE)
     except OSError as error:
-        error.filename = error.filename or str(temporary)  # A full disk does not tell which.
+        error.filename = error.filename or str(temporary)  # ENOSPC has no file name.
         with suppress(OSError):
             temporary.unlink()
         raise
@@ -119,7 +119,7 @@ def save(data_dir: Path, entry: ClusterEntry) -> None:
 
 @contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
-    """Hold the folder's lock; another holder is waited for."""
+    """Hold the directory's lock; wait for another holder."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with open(data_dir / LOCK, "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,12 +1,12 @@
-"""A disk in memory that forgets, on a crash, all that was not synced, and fails when told to.
+"""A disk in memory that loses, on a crash, everything that was not synced, and can inject errors.
 
 The durability rules are the strictest that POSIX allows: a file's content and length survive a
-crash as of its last `sync`, a name as of the last `sync_dir` of its folder. `crash` may keep a
+crash as of its last `sync`, a name as of the last `sync_dir` of its directory. `crash` may keep a
 prefix of what was appended since, as real disks do, so that tests see torn tails.
 
-Every operation first asks `faults`; a rule that matches raises its errno, after it let through
-the bytes that a short write would have written. `on_operation` sees each operation too: a
-simulator lets its clock advance there, which is what a slow disk is.
+Every operation first checks `faults`; a rule that matches raises its errno, after the bytes of a
+short write. `on_operation` is called before each operation: a simulator delays the process there,
+as a slow disk does.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ OPERATIONS = frozenset(
         "write_atomic",
     }
 )
-"""What can fail and is counted; asking for sizes and existence always works."""
+"""The operations that can fail and are counted; size and existence checks always work."""
 
 KeepUnsynced = Callable[[str, int], int]
 """Path and count of unsynced appended bytes -> how many of these a crash leaves."""
@@ -86,15 +86,15 @@ class _FileNode:
 
 @dataclass(eq=False, slots=True)
 class _Link(_FileNode):
-    """A symbolic link: to those who rename or remove it, a file without content."""
+    """A symbolic link: for rename and remove, a file without content."""
 
     target: str = ""
 
 
 @dataclass(eq=False, slots=True)
-class _Folder:
-    entries: dict[str, "_FileNode | _Folder"] = field(default_factory=dict)
-    durable: dict[str, "_FileNode | _Folder"] = field(default_factory=dict)
+class _Directory:
+    entries: dict[str, "_FileNode | _Directory"] = field(default_factory=dict)
+    durable: dict[str, "_FileNode | _Directory"] = field(default_factory=dict)
 
 
 class MemoryFile:
@@ -109,7 +109,7 @@ class MemoryFile:
         self._end = len(node.data)
 
     def fileno(self) -> int:
-        """Return a number that is no descriptor: it only tells open files apart."""
+        """Return a number that identifies the open file; it is no descriptor."""
         return self._number
 
     def read_at(self, position: int, count: int) -> bytes:
@@ -186,7 +186,7 @@ class MemoryDisk:
         self.operations = 0
         self.open_files = 0
         self.open_files_max = 0
-        self._root = _Folder()
+        self._root = _Directory()
         self._locked: set[str] = set()
         self._opened = 0
 
@@ -200,31 +200,31 @@ class MemoryDisk:
         return fault
 
     def crash(self, keep: KeepUnsynced = keep_nothing) -> None:
-        """Lose power: what is not durable is gone, but for the prefixes that `keep` grants."""
+        """Lose power: what is not durable is lost, except the prefixes that `keep` grants."""
         self._locked.clear()
         self.faults.clear()
         self._forget(self._root, "", keep)
 
     def kill(self) -> None:
-        """Lose the process only: nothing written is lost, its locks are free again."""
+        """End the process only: nothing written is lost, its locks are released."""
         self._locked.clear()
 
     def corrupt(self, path: str, position: int, data: bytes) -> None:
-        """Overwrite bytes beneath everybody, durably."""
+        """Overwrite bytes durably, without an operation."""
         node = self._file(path)
         node.data[position : position + len(data)] = data
         node.synced = bytes(node.data)
 
     def link(self, path: str, target: str) -> None:
-        """Make a symbolic link to an absolute path, durably; it may lead nowhere."""
-        folder, name = self._parent(path)
-        folder.entries[name] = folder.durable[name] = _Link(target=target)
+        """Make a symbolic link to an absolute path, durably; it may be dangling."""
+        directory, name = self._parent(path)
+        directory.entries[name] = directory.durable[name] = _Link(target=target)
 
-    def _forget(self, folder: _Folder, path: str, keep: KeepUnsynced) -> None:
-        folder.entries = dict(folder.durable)
-        for name, node in folder.entries.items():
+    def _forget(self, directory: _Directory, path: str, keep: KeepUnsynced) -> None:
+        directory.entries = dict(directory.durable)
+        for name, node in directory.entries.items():
             below = f"{path}/{name}"
-            if isinstance(node, _Folder):
+            if isinstance(node, _Directory):
                 self._forget(node, below, keep)
                 continue
             synced = len(node.synced)
@@ -240,16 +240,16 @@ class MemoryDisk:
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self._begin("open", path)
-        folder, name = self._parent(path)
-        node = folder.entries.get(name)
+        directory, name = self._parent(path)
+        node = directory.entries.get(name)
         if isinstance(node, _Link):
             node = self._node(path)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = folder.entries[name] = _FileNode(modified_ms=self.now_ms())
-        if isinstance(node, _Folder):
-            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+            node = directory.entries[name] = _FileNode(modified_ms=self.now_ms())
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         self._opened += 1
         self.open_files += 1
         self.open_files_max = max(self.open_files_max, self.open_files)
@@ -259,12 +259,12 @@ class MemoryDisk:
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return isinstance(self._find(path), _Folder)
+        return isinstance(self._find(path), _Directory)
 
     def is_link(self, path: str) -> bool:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            folder, name = self._parent(path)
-            return isinstance(folder.entries.get(name), _Link)
+            directory, name = self._parent(path)
+            return isinstance(directory.entries.get(name), _Link)
         return False
 
     def size(self, path: str) -> int:
@@ -275,63 +275,63 @@ class MemoryDisk:
 
     def listdir(self, path: str) -> list[str]:
         self._begin("listdir", path)
-        return sorted(self._folder(path).entries)
+        return sorted(self._directory(path).entries)
 
     def mkdir(self, path: str) -> None:
         self._begin("mkdir", path)
-        folder = self._root
+        directory = self._root
         *parents, last = _names(path)
         for name in parents:
-            child = self._followed(folder.entries.setdefault(name, _Folder()))
-            if not isinstance(child, _Folder):
-                raise NotADirectoryError(errno.ENOTDIR, "a parent is no folder", path)
-            folder = child
-        there = folder.entries.setdefault(last, _Folder())
-        if not isinstance(there, _Folder) and not self.is_dir(path):
+            child = self._followed(directory.entries.setdefault(name, _Directory()))
+            if not isinstance(child, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "a parent is not a directory", path)
+            directory = child
+        there = directory.entries.setdefault(last, _Directory())
+        if not isinstance(there, _Directory) and not self.is_dir(path):
             raise FileExistsError(errno.EEXIST, "a file has this name", path)
 
     def rename(self, source: str, target: str) -> None:
         self._begin("rename", source)
-        old_folder, old_name = self._parent(source)
-        new_folder, new_name = self._parent(target)
-        node = old_folder.entries.get(old_name)
+        old_directory, old_name = self._parent(source)
+        new_directory, new_name = self._parent(target)
+        node = old_directory.entries.get(old_name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        there = new_folder.entries.get(new_name)
-        if isinstance(there, _Folder) and not isinstance(node, _Folder):
-            raise IsADirectoryError(errno.EISDIR, "the target is a folder", target)
-        if isinstance(there, _FileNode) and isinstance(node, _Folder):
-            raise NotADirectoryError(errno.ENOTDIR, "the target is no folder", target)
-        if isinstance(there, _Folder) and there.entries:
-            raise OSError(errno.ENOTEMPTY, "the target is a folder that is not empty", target)
-        del old_folder.entries[old_name]
-        new_folder.entries[new_name] = node
+        there = new_directory.entries.get(new_name)
+        if isinstance(there, _Directory) and not isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "the target is a directory", target)
+        if isinstance(there, _FileNode) and isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "the target is not a directory", target)
+        if isinstance(there, _Directory) and there.entries:
+            raise OSError(errno.ENOTEMPTY, "the target is a directory that is not empty", target)
+        del old_directory.entries[old_name]
+        new_directory.entries[new_name] = node
 
     def remove(self, path: str) -> None:
         self._begin("remove", path)
         try:
-            folder, name = self._parent(path)
+            directory, name = self._parent(path)
         except FileNotFoundError:
             return
-        if isinstance(folder.entries.get(name), _Folder):
-            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
-        folder.entries.pop(name, None)
+        if isinstance(directory.entries.get(name), _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        directory.entries.pop(name, None)
 
     def rmtree(self, path: str) -> None:
         self._begin("rmtree", path)
         try:
-            folder, name = self._parent(path)
+            directory, name = self._parent(path)
         except FileNotFoundError:
             return
-        node = folder.entries.get(name)
+        node = directory.entries.get(name)
         if isinstance(node, _FileNode) and not isinstance(node, _Link):
-            raise NotADirectoryError(errno.ENOTDIR, "is not a folder", path)
-        folder.entries.pop(name, None)
+            raise NotADirectoryError(errno.ENOTDIR, "is not a directory", path)
+        directory.entries.pop(name, None)
 
     def sync_dir(self, path: str) -> None:
         self._begin("sync_dir", path)
-        folder = self._folder(path)
-        folder.durable = dict(folder.entries)
+        directory = self._directory(path)
+        directory.durable = dict(directory.entries)
 
     def read_bytes(self, path: str) -> bytes:
         self._begin("read_bytes", path)
@@ -341,12 +341,12 @@ class MemoryDisk:
         self._begin("write_atomic", path)
         if self._room(len(data)) < len(data):
             raise OSError(errno.ENOSPC, "write_atomic failed", path)
-        folder, name = self._parent(path)
-        if isinstance(folder.entries.get(name), _Folder):
-            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        directory, name = self._parent(path)
+        if isinstance(directory.entries.get(name), _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         node = _FileNode(bytearray(data), data, self.now_ms())
-        folder.entries[name] = node
-        folder.durable = dict(folder.entries)
+        directory.entries[name] = node
+        directory.durable = dict(directory.entries)
 
     def free_bytes(self, path: str) -> int:
         return self._room(self.total_bytes(path))
@@ -357,8 +357,8 @@ class MemoryDisk:
     def lock(self, path: str) -> Callable[[], None]:
         if path in self._locked:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
-        folder, name = self._parent(path)
-        folder.entries.setdefault(name, _FileNode(modified_ms=self.now_ms()))
+        directory, name = self._parent(path)
+        directory.entries.setdefault(name, _FileNode(modified_ms=self.now_ms()))
         self._locked.add(path)
         return lambda: self._locked.discard(path)
 
@@ -380,39 +380,39 @@ class MemoryDisk:
             return wanted
         return max(0, min(wanted, self.capacity - _used(self._root)))
 
-    def _find(self, path: str) -> _FileNode | _Folder | None:
+    def _find(self, path: str) -> _FileNode | _Directory | None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return self._node(path)
         return None
 
-    def _node(self, path: str) -> _FileNode | _Folder:
-        node: _FileNode | _Folder = self._root
+    def _node(self, path: str) -> _FileNode | _Directory:
+        node: _FileNode | _Directory = self._root
         for name in _names(path):
-            if not isinstance(node, _Folder):
-                raise NotADirectoryError(errno.ENOTDIR, "a parent is no folder", path)
+            if not isinstance(node, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "a parent is not a directory", path)
             child = node.entries.get(name)
             if child is None:
-                raise FileNotFoundError(errno.ENOENT, "no such file or folder", path)
+                raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
             node = self._followed(child)
         return node
 
-    def _followed(self, node: _FileNode | _Folder) -> _FileNode | _Folder:
+    def _followed(self, node: _FileNode | _Directory) -> _FileNode | _Directory:
         return self._node(node.target) if isinstance(node, _Link) else node
 
     def _file(self, path: str) -> _FileNode:
         node = self._node(path)
-        if isinstance(node, _Folder):
-            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return node
 
-    def _folder(self, path: str) -> _Folder:
+    def _directory(self, path: str) -> _Directory:
         node = self._node(path)
-        if not isinstance(node, _Folder):
-            raise NotADirectoryError(errno.ENOTDIR, "is not a folder", path)
+        if not isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "is not a directory", path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Folder, str]:
-        return self._folder(dirname(path)), _names(path)[-1]
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        return self._directory(dirname(path)), _names(path)[-1]
 
 
 @lru_cache(maxsize=65_536)
@@ -421,8 +421,8 @@ def _names(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name)
 
 
-def _used(folder: _Folder) -> int:
+def _used(directory: _Directory) -> int:
     return sum(
-        _used(node) if isinstance(node, _Folder) else len(node.data)
-        for node in folder.entries.values()
+        _used(node) if isinstance(node, _Directory) else len(node.data)
+        for node in directory.entries.values()
     )

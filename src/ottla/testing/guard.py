@@ -1,4 +1,4 @@
-"""Kills a process once this one's standard input closes: for servers that do not do so themselves.
+"""Kills a process once this one's standard input closes: for servers that cannot do that.
 
     python -m ottla.testing.guard PID STARTED
 
@@ -15,12 +15,12 @@ from ottla.testing.processes import Identity, send_signal
 
 def main() -> int:
     """Wait, kill, end."""
-    ward = Identity(int(sys.argv[1]), sys.argv[2])
+    process = Identity(int(sys.argv[1]), sys.argv[2])
     # Ctrl-C is for the parent, which may want to stop the process in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    send_signal(ward, signal.SIGKILL)
+    send_signal(process, signal.SIGKILL)
     return 0
 
 

@@ -1,10 +1,11 @@
-"""What happened in a simulated cluster, as plain values: the only thing that checkers look at.
+"""What happened in a simulated cluster, as plain values: the only input of checkers.
 
-Three kinds of witnesses tell the story. Clients tell what they sent, what they were told and what
-they read. Nodes tell what they acknowledged, who led, which metadata they took for committed and
-what it made of their image. At the end, the logs of all replicas are read once.
+A history has three sources. Clients record what they sent, the responses they got and what they
+read. Nodes are observed: what they acknowledged, who led, the metadata that they saw committed and
+their images. At the end, the logs of all replicas are read once.
 
-Times are virtual milliseconds since the start of the history. A restarted node is a further life.
+Times are virtual milliseconds since the start of the history. Each run of a node's process is an
+incarnation, counted from 1.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from ottla.testing.history_topics import Promise, Trim
 ACKS_ALL = -1
 
 TopicPartition = tuple[Uuid, int]
-"""Topic id and partition number: a name may mean another topic later."""
+"""Topic id and partition: a name may stand for another topic later."""
 
 
 class Outcome(Enum):
@@ -38,24 +39,24 @@ class Outcome(Enum):
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """Refused for certain: no broker keeps it."""
+    """Rejected: no broker has appended it."""
     UNKNOWN = "unknown"
-    """Given up after some try that may have been done."""
+    """Given up; some attempt may have been appended."""
 
 
 class Write(NamedTuple):
-    """One batch from a producer, from the first try to the end of the last."""
+    """One batch from a producer, from the first attempt to the end of the last."""
 
     client: str
     partition: TopicPartition
     values: tuple[bytes, ...]
     """Unique in the whole history."""
     number: int
-    """The place in the order in which this client first sent to this partition."""
+    """Counts this client's batches for this partition, in the order of their first attempts."""
     outcome: Outcome
     offset: int = -1
-    """Of the first record, where it was acknowledged; -1 also where the broker knew only that it
-    has the batch already."""
+    """Of the first record, if acknowledged; -1 also where the broker answered
+    DUPLICATE_SEQUENCE_NUMBER without an offset."""
     producer: tuple[int, int] | None = None
     """Producer id and epoch; None = not idempotent."""
     sent_ms: int = 0
@@ -68,11 +69,11 @@ class Write(NamedTuple):
     keys: tuple[bytes, ...] = ()
     """Of each record; empty = none has one."""
     tombstones: tuple[bool, ...] = ()
-    """Whether each record is one: then its value stands in a header. Empty = none is."""
+    """Whether each record is one: then its value is in a header. Empty = none is."""
 
 
 class Read(NamedTuple):
-    """A record that a consumer was given."""
+    """A record that a consumer read."""
 
     client: str
     partition: TopicPartition
@@ -83,10 +84,10 @@ class Read(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Offsets that a consumer was moved over: [first, next).
+    """Offsets that a consumer skipped: [first, next).
 
-    Fields: `told`: a leader said that `first` is out of range, and a leader named `next` and `end`
-            as the log's start and end afterwards. `end` -1 = the consumer did not ask.
+    Fields: `was_reset`: a leader answered OFFSET_OUT_OF_RANGE for `first`, and ListOffsets returned
+            `next` and `end` as log start and end. `end` -1 = the consumer did not ask.
     """
 
     client: str
@@ -94,21 +95,21 @@ class Skipped(NamedTuple):
     first: int
     next: int
     at_ms: int = 0
-    told: bool = False
+    was_reset: bool = False
     end: int = -1
 
 
 class Watermark(NamedTuple):
-    """How far a client was told that a partition goes.
+    """The end of a partition, as a response to a client had it.
 
-    Fields: `epoch`: the leader epoch that the teller was in, where it is known. `asked`: "fetch"
-            or "list_offsets".
+    Fields: `epoch`: the leader epoch of the broker that answered, -1 = not known. `api`: "fetch" or
+            "list_offsets".
     """
 
     client: str
     partition: TopicPartition
     offset: int
-    asked: str
+    api: str
     node: int = -1
     epoch: int = -1
     log_start: int = -1
@@ -116,7 +117,7 @@ class Watermark(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A leader's word, as the node gave it: this batch is kept."""
+    """A leader acknowledged a batch; observed at the node."""
 
     node: int
     partition: TopicPartition
@@ -127,7 +128,7 @@ class Acknowledgement(NamedTuple):
 
 
 class LeaderTerm(NamedTuple):
-    """A node that began to lead; `partition` None = the quorum of controllers."""
+    """A node became leader; `partition` None = of the controller quorum."""
 
     node: int
     partition: TopicPartition | None
@@ -136,10 +137,10 @@ class LeaderTerm(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A metadata record as a node took it for committed."""
+    """A metadata record, as a node saw it committed."""
 
     node: int
-    life: int
+    incarnation: int
     offset: int
     epoch: int
     record: str
@@ -147,7 +148,7 @@ class Committed(NamedTuple):
 
 
 class ImageSeen(NamedTuple):
-    """What a node's committed metadata amounts to at an offset."""
+    """A node's image at a metadata offset."""
 
     node: int
     offset: int
@@ -168,7 +169,7 @@ class PartitionSeen(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
     unclean: bool = False
-    """An election outside the in-sync replicas was asked for, or configured."""
+    """An election outside the in-sync replicas was requested, or is configured."""
     at_ms: int = 0
 
 
@@ -184,7 +185,7 @@ class LogSeen(NamedTuple):
 
 
 class TopicAcknowledged(NamedTuple):
-    """An administrator was told that a topic is created, or deleted."""
+    """A topic's creation, or deletion, was acknowledged to the admin client."""
 
     topic_id: Uuid
     name: str
@@ -193,23 +194,24 @@ class TopicAcknowledged(NamedTuple):
 
 
 class TopicSeen(NamedTuple):
-    """A topic is there from now on, or is not, in the cluster's metadata or as a node knows it.
+    """A topic exists from now on, or no longer, in the cluster's metadata or in a node's image.
 
-    Fields: `node`, `life`: who knows it so; -1 = the metadata itself. `offset`: how far the
-            metadata was then, -1 = this node does not count by the cluster's offsets.
+    Fields: `node`, `incarnation`: whose image; -1 = the metadata itself. `offset`: of the image,
+            -1 = this node's image has no offset of the cluster's metadata.
     """
 
     topic_id: Uuid
     is_there: bool
     node: int = -1
-    life: int = 0
+    incarnation: int = 0
     offset: int = -1
     at_ms: int = 0
 
 
 class ReplicaConfirmed(NamedTuple):
-    """The ledger of deletions says that a replica is gone; `left`: what its broker had of it at
-    that moment: folders, also those that a loss of power would bring back, or what it serves."""
+    """The deletion ledger lists a replica as deleted; `left`: what its broker had of it at that
+    moment: partition directories, also those that a loss of power would restore, or a hosted
+    partition."""
 
     node: int
     partition: TopicPartition
@@ -217,8 +219,8 @@ class ReplicaConfirmed(NamedTuple):
     at_ms: int = 0
 
 
-class FolderAppeared(NamedTuple):
-    """A disk holds a folder of a replica under a name that a start would load, or keep."""
+class PartitionDirAppeared(NamedTuple):
+    """A disk holds a partition directory under a name that a start would load, or keep."""
 
     node: int
     partition: TopicPartition
@@ -227,11 +229,11 @@ class FolderAppeared(NamedTuple):
 
 
 class ReplicaSetAside(NamedTuple):
-    """A node took a replica out of service: no folder of it has its proper name any more.
+    """A node took a replica out of service: none of its directories has its original name any more.
 
-    Fields: `in_sync`: the metadata had it in sync at that moment, and its topic was not on its
-            way out. `assigned`: the metadata had it on that node, in sync or not, its topic was not
-            on its way out, and the node itself knew no better.
+    Fields: `in_sync`: the metadata had it in sync at that moment, and its topic was not being
+            deleted. `assigned`: both the metadata and the node's image assigned it to that node, in
+            sync or not, and its topic was not being deleted.
     """
 
     node: int
@@ -241,8 +243,8 @@ class ReplicaSetAside(NamedTuple):
     at_ms: int = 0
 
 
-class Life(NamedTuple):
-    """A write, or a change of metadata, that succeeded after healing."""
+class Progress(NamedTuple):
+    """A write, a read or a change of metadata that succeeded; see `History.expected`."""
 
     what: str
     at_ms: int = 0
@@ -250,13 +252,13 @@ class Life(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """All of one run. What a kind of witness did not say is empty.
+    """All of one run. What was not recorded is empty.
 
-    Fields: `deleted`: topics whose deletion was asked for: their records may go at any time.
-            `expected`: what must show life again after `healed_ms`. `topics`: those that the
-            cluster has in the end, None = nobody looked. `receipts`: topics whose deletion the
-            ledger calls finished in the end, None = there is no ledger; `deletions_left`: what it
-            has besides, in words; `folders_left`: those of replicas that it calls deleted.
+    Fields: `deleted`: topics whose deletion was requested: their records may go at any time.
+            `expected`: what must be in `progress` again after `healed_ms`. `topics`: those that
+            exist in the end, None = not read. `receipts`: topics whose deletion is finished in the
+            ledger in the end, None = there is no ledger; `deletions_left`: its other deletions, in
+            words; `partition_dirs_left`: directories of replicas that it lists as deleted.
     """
 
     writes: list[Write] = field(default_factory=list)
@@ -275,17 +277,17 @@ class History:
     topics: set[Uuid] | None = None
     topics_seen: list[TopicSeen] = field(default_factory=list)
     confirmed: list[ReplicaConfirmed] = field(default_factory=list)
-    folders: list[FolderAppeared] = field(default_factory=list)
+    partition_dirs: list[PartitionDirAppeared] = field(default_factory=list)
     set_aside: list[ReplicaSetAside] = field(default_factory=list)
     receipts: set[Uuid] | None = None
     deletions_left: list[str] = field(default_factory=list)
-    folders_left: list[str] = field(default_factory=list)
+    partition_dirs_left: list[str] = field(default_factory=list)
     deleted: set[Uuid] = field(default_factory=set)
     expected: list[str] = field(default_factory=list)
-    lives: list[Life] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
     unfenced: list[tuple[int, str]] = field(default_factory=list)
-    """(time, text) of what a node's own assertions refused."""
+    """(time, text) of writes of topics' znodes by others than the active controller."""
     requests_held: list[RequestHeld] = field(default_factory=list)
     replays: list[ReplayCompared] = field(default_factory=list)
     members: list[MemberSeen] = field(default_factory=list)
@@ -294,9 +296,9 @@ class History:
     unfenced_brokers: list[Unfenced] = field(default_factory=list)
     starts_refused: list[StartRefused] = field(default_factory=list)
     promises: dict[Uuid, Promise] = field(default_factory=dict)
-    """Of topics that promise less than to keep all."""
+    """Of topics that do not promise to keep everything."""
     losses: list[int] = field(default_factory=list)
-    """When a broker's machine lost its power."""
+    """When a broker's machine lost power."""
     disks_failed: bool = False
     """A disk refused operations."""
     trims: list[Trim] = field(default_factory=list)
@@ -305,7 +307,7 @@ class History:
     ended_ms: int = 0
 
     def acknowledged(self) -> list[Write]:
-        """Return the writes of which clients were told that all in-sync replicas keep them."""
+        """Return the writes that were acknowledged with acks=all."""
         return [
             each
             for each in self.writes
@@ -313,16 +315,16 @@ class History:
         ]
 
     def leader_changes(self) -> int:
-        """Return how often another node began to lead the quorum, or a partition."""
+        """Return how often the leader of the quorum, or of a partition, changed."""
         last: dict[TopicPartition | None, int] = {}
         changes = 0
-        for office in self.leader_terms:
-            before = last.get(office.partition)
-            changes += before is not None and before != office.node
-            last[office.partition] = office.node
+        for term in self.leader_terms:
+            before = last.get(term.partition)
+            changes += before is not None and before != term.node
+            last[term.partition] = term.node
         return changes
 
     def controller_changes(self) -> int:
-        """Return how often another node began to lead the quorum."""
-        nodes = [office.node for office in self.leader_terms if office.partition is None]
+        """Return how often the leader of the quorum changed."""
+        nodes = [term.node for term in self.leader_terms if term.partition is None]
         return sum(before != after for before, after in pairwise(nodes))

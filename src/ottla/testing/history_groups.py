@@ -1,7 +1,7 @@
-"""What consumer groups and readers saw in a simulated cluster: the part of a history about them.
+"""The part of a `History` about consumer groups and readers.
 
-Each commit carries a token of its own as its metadata, so that an offset that is fetched names the
-commit that wrote it. Times are virtual milliseconds since the start of the history.
+Each commit carries a unique token as its metadata, so that a fetched offset identifies the commit
+that wrote it. Times are virtual milliseconds since the start of the history.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from ottla.testing.history import Outcome, TopicPartition
 
 NamedPartition = tuple[str, int]
-"""Topic name and partition number, as assignments have them."""
+"""Topic name and partition, as in assignments."""
 
 NO_COMMIT = ""
 """The token where nothing is committed."""
 
 
 class OffsetCommit(NamedTuple):
-    """One partition of an OffsetCommit request, with its end.
+    """One partition of an OffsetCommit request, with its outcome.
 
-    Fields: `outcome`: FAILED = refused with `error`, UNKNOWN = perhaps stored.
-            `stale`: sent on purpose under an identity that its client has given up.
+    Fields: `outcome`: FAILED = rejected with `error`, UNKNOWN = perhaps stored.
+            `stale`: sent on purpose under a previous member id or generation of its client.
     """
 
     client: str
@@ -120,7 +120,7 @@ class TimestampLookup(NamedTuple):
 
 
 class FollowerRead(NamedTuple):
-    """Records [first, next) from a replica that a leader had sent the consumer to (KIP-392)."""
+    """Records [first, next) from a preferred read replica (KIP-392)."""
 
     client: str
     partition: "TopicPartition"
@@ -135,7 +135,7 @@ class OffsetsLogSeen(NamedTuple):
     """One replica's log of a partition of __consumer_offsets at the end of the history.
 
     Fields: `records`: key and value by offset. `offsets`: the offset, token and leader epoch that
-            they amount to, by group and partition. `generations`: of each group.
+            they replay to, by group and partition. `generations`: of each group.
     """
 
     node: int
@@ -149,7 +149,7 @@ class OffsetsLogSeen(NamedTuple):
 
 @dataclass(slots=True)
 class GroupHistory:
-    """All that groups and readers of one run saw.
+    """What groups and readers of one run recorded.
 
     Fields: `high_watermarks`: how far leaders had committed each partition, as (time, offset),
             each higher than the one before.
@@ -165,8 +165,8 @@ class GroupHistory:
     high_watermarks: "dict[TopicPartition, list[tuple[int, int]]]" = field(default_factory=dict)
     logs: list[OffsetsLogSeen] = field(default_factory=list)
     offsets_partitions: "dict[str, TopicPartition]" = field(default_factory=dict)
-    """The partition of __consumer_offsets that keeps each group."""
+    """The partition of __consumer_offsets of each group."""
     known_leaders: "dict[tuple[int, TopicPartition], list[tuple[int, int, int]]]" = field(
         default_factory=dict
     )
-    """What each node knew of who leads these: (time, leader, leader epoch), oldest first."""
+    """The leader of these in each node's image: (time, leader, leader epoch), oldest first."""

@@ -1,7 +1,7 @@
-"""What the logs of replicas held: more values of a `History`, which `checkers_log` judges.
+"""The part of a `History` about the logs of replicas; input of `checkers_log`.
 
-A `ReplicaLog` is one replica at the end of a history, as the files on its disk say, beside what its
-node knew of them.
+A `ReplicaLog` is one replica at the end of a history: the files on its disk, and its node's
+in-memory state of them.
 """
 
 from collections.abc import Iterator
@@ -43,9 +43,9 @@ class RecordSeen(NamedTuple):
 class SegmentSeen(NamedTuple):
     """A segment's files, and its indexes: the active one's are those in memory.
 
-    Fields: `size`: how many bytes its node takes for sound; `file_size`: how many there are, -1 =
-            there is no file. `damage`: why reading ended before `size`; None = it did not.
-            `largest`: the largest timestamp that its node knows; None = it has not looked.
+    Fields: `size`: its bytes, as its node has it in memory; `file_size`: of the file, -1 = there is
+            none. `damage`: why reading ended before `size`; None = it did not.
+            `largest`: the largest timestamp in memory; None = not loaded.
     """
 
     base_offset: int
@@ -62,8 +62,8 @@ class SegmentSeen(NamedTuple):
 
 
 class ProducerSeen(NamedTuple):
-    """What a replica remembers of a producer. `batches`: (last sequence, last offset), ascending;
-    `in_transactions`: a marker has come for it, so that its epoch may be a later one."""
+    """A producer's state in a replica. `batches`: (last sequence, last offset), ascending;
+    `in_transactions`: a transaction marker was appended for it: its epoch may be a later one."""
 
     producer_id: int
     epoch: int
@@ -72,10 +72,10 @@ class ProducerSeen(NamedTuple):
 
 
 class ReplicaLog(NamedTuple):
-    """One replica's log. `start`, `end`, `high_watermark`: as its node knows them.
+    """One replica's log. `start`, `end`, `high_watermark`: as its node has them in memory.
 
-    Fields: `compacted`: records may be missing in it. `strange`: files of segments that the node
-            does not know. `epochs`: (epoch, start offset) in memory; `epochs_stored`: on disk,
+    Fields: `compacted`: records may be missing in it. `strange`: log files of segments that the
+            node does not have. `epochs`: (epoch, start offset) in memory; `epochs_stored`: on disk,
             None = that file need not be up to date. `forgets`: producers may have expired.
     """
 
@@ -111,16 +111,16 @@ class BatchTwice(NamedTuple):
 
 
 class LogCut(NamedTuple):
-    """A replica's log ends earlier than what it knew to be committed, and not at a start.
+    """A running replica truncated its log below its own high watermark.
 
-    Fields: `high_watermark`: the highest that the replica knew in this life. `may_be`: it is out of
-            sync, and its log is compacted: where the leader's has no batch of an epoch any more,
-            a start forgets that epoch, and what the replica has of it is cut off, and fetched anew.
+    Fields: `high_watermark`: the highest of the replica in this incarnation. `may_be`: allowed: it
+            is out of sync, and its log is compacted. Where the leader has no batch of an epoch any
+            more, its next start drops that epoch; the replica truncates to it and fetches again.
     """
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     before: int
     end: int
     high_watermark: int
@@ -129,7 +129,7 @@ class LogCut(NamedTuple):
 
 
 class MemberPassed(NamedTuple):
-    """A leader's high watermark lies beyond the log end of an in-sync member."""
+    """A leader's high watermark is greater than the log end of an in-sync replica."""
 
     partition: tuple[Uuid, int]
     leader: int
@@ -141,7 +141,7 @@ class MemberPassed(NamedTuple):
 
 
 class StartMoved(NamedTuple):
-    """A log start moved although only `reason` was there for it."""
+    """A log start moved without a valid reason; `reason`: the only one there was."""
 
     partition: tuple[Uuid, int]
     node: int
@@ -152,11 +152,11 @@ class StartMoved(NamedTuple):
 
 
 class WatermarkFell(NamedTuple):
-    """A replica's high watermark fell within one life and leader epoch, its log not cut."""
+    """A high watermark fell within one incarnation and leader epoch, without a truncation."""
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     epoch: int
     before: int
     high_watermark: int

@@ -1,7 +1,4 @@
-"""What nodes were seen to do and to hold: more values of a `History`.
-
-Each is what a checker of `checkers_nodes` or `checkers_leftovers` looks at.
-"""
+"""The part of a `History` about nodes; input of `checkers_nodes` and `checkers_leftovers`."""
 
 from typing import NamedTuple
 
@@ -9,15 +6,15 @@ from ottla.base.ids import Uuid
 
 
 class RequestHeld(NamedTuple):
-    """A request that a node took longer over than its limit, or had not answered in the end.
+    """A request that a node answered slowly, or had not answered in the end.
 
-    Fields: `client`: the asker's place; `held_ms`: counted while the node's process went on and
-            the connection stood; `limit_ms`: what the request itself allows, or its sender's rule.
+    Fields: `client`: the client's place in the network, negative; `held_ms`: only while the node's
+            process ran and the connection was open; `limit_ms`: the request's own time limit.
     """
 
     client: int
     node: int
-    life: int
+    incarnation: int
     api: str
     held_ms: int
     limit_ms: int
@@ -28,12 +25,12 @@ class RequestHeld(NamedTuple):
 class ReplayCompared(NamedTuple):
     """A node's metadata beside a replay of the committed log, up to the same offset.
 
-    Fields: `source`: what the node's side was: its published image, or its newest snapshot and
-            the log behind it; `different`: the parts that are not the same, none = all are.
+    Fields: `source`: of the node's metadata: its published image, or its newest snapshot and the
+            log after it; `different`: the parts that differ, empty = none.
     """
 
     node: int
-    life: int
+    incarnation: int
     offset: int
     source: str
     different: tuple[str, ...]
@@ -41,16 +38,16 @@ class ReplayCompared(NamedTuple):
 
 
 class MemberSeen(NamedTuple):
-    """How far a live member of a partition's ISR, or ELR, was at one moment.
+    """The log end of a live member of a partition's ISR, or ELR, at one moment.
 
-    Fields: `committed`: the highest high watermark that any leader has named so far; over
+    Fields: `committed`: the highest high watermark that any leader has had so far; over
             ZooKeeper the end of what was acknowledged. `end`: this replica's log end. `epoch`,
             `leader_epoch`: of the last committed record, here and at the leader; -1 = not known.
     """
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     is_eligible: bool
     """It is not in sync, but one of the eligible leader replicas."""
     committed: int
@@ -61,20 +58,20 @@ class MemberSeen(NamedTuple):
 
 
 class EpochSeen(NamedTuple):
-    """The leader epoch and partition epoch that one life of a node acts by."""
+    """The leader epoch and partition epoch of a replica in one incarnation of its node."""
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     leader_epoch: int
     partition_epoch: int
     at_ms: int = 0
 
 
 class LeftOver(NamedTuple):
-    """What a node keeps of something, once all is calm and no client asks any more.
+    """How much of a resource a node holds once the cluster is idle and all clients have stopped.
 
-    Fields: `kept`: how many there are; `most`: how many may be.
+    Fields: `kept`: how many there are; `most`: how many there may be.
     """
 
     node: int
@@ -85,18 +82,18 @@ class LeftOver(NamedTuple):
 
 
 class Unfenced(NamedTuple):
-    """The metadata lets a fenced broker serve. `asked`: that very registration has asked for it."""
+    """A broker was unfenced. `requested`: a heartbeat of that registration asked for it."""
 
     node: int
     epoch: int
-    asked: bool
+    requested: bool
     at_ms: int = 0
 
 
 class StartRefused(NamedTuple):
-    """A node ended at its start, or for a failure of its own, because of what its disk held."""
+    """A node did not start, or could not read its metadata, because of what its disk held."""
 
     node: int
-    life: int
+    incarnation: int
     reason: str
     at_ms: int = 0

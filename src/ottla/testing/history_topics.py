@@ -1,4 +1,4 @@
-"""What topics promise of their records: more values of a `History`, which `promises` reads."""
+"""What topics promise of their records: the part of a `History` that `promises` reads."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from ottla.base.ids import Uuid
 class Promise(NamedTuple):
     """What a topic keeps of the writes that all its in-sync replicas have acknowledged.
 
-    Fields: `compacted`: a record may go once a newer one of its key is there. `keeps_tombstones`:
+    Fields: `compacted`: a record may go once a newer one of its key exists. `keeps_tombstones`:
             a tombstone that is its key's newest record stays. `trimmed`: records may go from the
             start of the log on. `weak`: one replica's acknowledgement is enough, and is given
             before it has flushed: a loss of power may take the record. `unclean`: an election

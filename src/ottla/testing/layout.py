@@ -1,4 +1,4 @@
-"""What a local cluster is made of: its nodes, their ports, their property files.
+"""The layout of a local cluster: its nodes, their ports, their property files.
 
 Broker i has node id i and listens on port + i - 1. Controllers listen from port + 100 and are a
 quorum together: the first brokers are combined nodes, one of fewer than three brokers and three of
@@ -230,8 +230,8 @@ def node_properties(
             "zookeeper.connect": zookeeper,
             "listeners": f"PLAINTEXT://{HOST}:{node.port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
-            # The last brokers that stop have nobody to lead in their place, and wait three times
-            # before they go all the same: 5 s each by default.
+            # The last brokers to stop have no broker to move their leaders to: controlled shutdown
+            # fails after three attempts, 5 s apart by default.
             "controlled.shutdown.retry.backoff.ms": "1000",
         }
     brokers = sum(each.is_broker for each in nodes)
@@ -241,7 +241,7 @@ def node_properties(
         "offsets.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
         "transaction.state.log.replication.factor": str(min(REPLICAS_MAX, brokers)),
         "transaction.state.log.min.isr": str(min(MIN_ISR_MAX, brokers)),
-        # As in the sample properties that come with Kafka: nobody waits 3 s for a first member.
+        # As in Kafka's sample properties: a first member does not wait 3 s.
         "group.initial.rebalance.delay.ms": "0",
     }
     if node.is_broker:

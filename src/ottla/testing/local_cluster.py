@@ -2,7 +2,7 @@
 
     <data-dir>/cluster.json                 the nodes, their ports and pids
     <data-dir>/node-<id>/node.properties    written anew at each `prepare`
-    <data-dir>/node-<id>/server.log         what the node printed, over all its lives; what was
+    <data-dir>/node-<id>/server.log         what the node printed, over all its starts; what was
                                             printed before the last 16 MiB is in server.log.1 to 4
     <data-dir>/node-<id>/data/              log.dirs
     <data-dir>/zookeeper/                   the same for a ZooKeeper of the cluster's own
@@ -49,7 +49,7 @@ def silent(line: str) -> None:
 
 
 class LocalCluster:
-    """The cluster in one data folder. Every method reads the folder's truth anew.
+    """The cluster in one data directory. Every method reads the state from disk again.
 
     `bound`: whether the nodes that this object starts end with this process.
     Raises: ClusterError for all that a caller can foresee.
@@ -68,7 +68,7 @@ class LocalCluster:
         return cluster_file.load(self.data_dir)
 
     def node_dir(self, node_id: int) -> Path:
-        """Return a node's folder."""
+        """Return a node's directory."""
         return self.data_dir / ("zookeeper" if node_id == ZOOKEEPER_ID else f"node-{node_id}")
 
     def log_path(self, node_id: int) -> Path:
@@ -91,16 +91,16 @@ class LocalCluster:
 
     def alive(self) -> list[NodeEntry]:
         """Return the nodes whose processes exist, paused ones too."""
-        return [node for node in self.entry().nodes if _lives(node)]
+        return [node for node in self.entry().nodes if _is_running(node)]
 
     # -- making it -----------------------------------------------------------------------------
 
     def prepare(
         self, plans: Sequence[NodePlan], config: Mapping[str, str], zookeeper: str | None = None
     ) -> ClusterEntry:
-        """Write the folder for these nodes, or adapt it to new ports and configuration.
+        """Write the directory for these nodes, or adapt it to new ports and configuration.
 
-        What is there stays: the cluster id, the data, and configuration not named again.
+        Existing state is kept: the cluster id, the data, and configuration not given again.
         `zookeeper`: what a cluster over ZooKeeper connects to; its own is one of the nodes.
         """
         check_config(config)
@@ -120,8 +120,8 @@ class LocalCluster:
             properties = [self._properties(plan, entry) for plan in nodes]
             for each in properties:
                 readiness.check_properties(each)
-            # The id is kept before any folder is marked with it: were it lost in between, the
-            # next attempt would find folders of another cluster.
+            # The id is saved before any directory is formatted with it: if it were lost in between,
+            # the next attempt would find directories of another cluster.
             cluster_file.save(self.data_dir, entry)
             for plan, each in zip(nodes, properties, strict=True):
                 self._write_node(plan, each, entry)
@@ -133,9 +133,9 @@ class LocalCluster:
         self, plans: Sequence[NodePlan], config: Mapping[str, str], zookeeper: str | None
     ) -> ClusterEntry:
         entry = self.entry()
-        living = [node for node in entry.nodes if _lives(node)]
-        if living:
-            named = ", ".join(f"node {node.plan.id} (pid {_pid(node)})" for node in living)
+        running = [node for node in entry.nodes if _is_running(node)]
+        if running:
+            named = ", ".join(f"node {node.plan.id} (pid {_pid(node)})" for node in running)
             raise ClusterError(
                 f"a cluster is running from {self.data_dir}: {named}{self._way_out(entry)}"
             )
@@ -143,7 +143,7 @@ class LocalCluster:
         if before != after or (entry.zookeeper is None) != (zookeeper is None):
             raise ClusterError(
                 f"{self.data_dir} holds a cluster of {_describe(entry.plans, entry.zookeeper)}: "
-                f"expected that, not {_describe(plans, zookeeper)}, or another folder"
+                f"expected that, not {_describe(plans, zookeeper)}, or another directory"
             )
         entry.zookeeper = zookeeper
         entry.nodes = [NodeEntry(plan) for plan in plans]
@@ -153,7 +153,7 @@ class LocalCluster:
     def _way_out(self, entry: ClusterEntry) -> str:
         """Return what helps where a cluster runs already, in whole or in part."""
         stop = f"'ottla down --data-dir {self.data_dir}' stops it"
-        gone = [node.plan.id for node in entry.nodes if not _lives(node)]
+        gone = [node.plan.id for node in entry.nodes if not _is_running(node)]
         if not gone:
             return f"; {stop}"
         dead = f"node {gone[0]} does" if len(gone) == 1 else f"nodes {', '.join(map(str, gone))} do"
@@ -176,7 +176,7 @@ class LocalCluster:
         if entry.zookeeper is None:
             readiness.format_node(properties, entry.cluster_id)
 
-    # -- lives of nodes ------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------
 
     def start(self, node_ids: Sequence[int] | None = None) -> None:
         """Start nodes that do not run (all where not named), without waiting for them."""
@@ -184,7 +184,7 @@ class LocalCluster:
             entry = self.entry()
             nodes = _pick(entry, node_ids)
             for node in nodes:
-                if _lives(node):
+                if _is_running(node):
                     raise ClusterError(f"node {node.plan.id} runs already (pid {_pid(node)})")
             for node in nodes:
                 _check_ports(node.plan)
@@ -206,7 +206,7 @@ class LocalCluster:
         try:
             cluster_file.save(self.data_dir, entry)
         except OSError:
-            # A process that no file names could never be stopped again.
+            # A process that is in no file could never be stopped again.
             for child in started:
                 child.kill()
                 child.wait()
@@ -215,9 +215,11 @@ class LocalCluster:
 
     def _spawn(self, plan: NodePlan) -> "subprocess.Popen[bytes]":
         if plan.is_zookeeper:
-            folder = self.node_dir(plan.id)
-            return zookeeper_process.spawn(folder, is_ensemble=False, own_session=not self._bound)
-        # -P: a folder named ottla in the working directory must not be taken for the package.
+            directory = self.node_dir(plan.id)
+            return zookeeper_process.spawn(
+                directory, is_ensemble=False, own_session=not self._bound
+            )
+        # -P: a directory named ottla in the working directory must not be taken for the package.
         command = [sys.executable, "-P", "-m", "ottla.cli", "server"]
         if self._bound:
             command.append("--until-stdin-closes")
@@ -245,20 +247,20 @@ class LocalCluster:
         entry = self.entry()
         over_zookeeper = entry.zookeeper is not None
         nodes = [node for node in _pick(entry, node_ids) if node.wanted]
-        said = ""
+        reported = ""
         while True:
             for node in nodes:
-                if not _lives(node):
-                    raise ClusterError(self._obituary(node))
+                if not _is_running(node):
+                    raise ClusterError(self._exit_report(node))
             missing = readiness.missing(
                 [node.plan for node in nodes], over_zookeeper=over_zookeeper
             )
             if missing is None:
                 return
-            # A broker that has no ensemble cannot answer: that is the reason to be told.
+            # A broker without an ensemble cannot answer: report that as the reason.
             missing = readiness.absent_zookeeper(entry.zookeeper) or missing
-            if missing != said:
-                said = missing
+            if missing != reported:
+                reported = missing
                 report(f"waiting for {missing}")
             if time.monotonic() >= deadline:
                 whole = "the cluster" if node_ids is None else f"node {node_ids[0]}"
@@ -273,8 +275,8 @@ class LocalCluster:
     ) -> list[int]:
         """Stop nodes with SIGTERM, brokers before others; return those it had to kill.
 
-        Brokers go first, since a controlled shutdown needs the controller's consent, and the
-        controller of a cluster over ZooKeeper needs that. `timeout`: seconds for the brokers, and
+        Brokers go first: their controlled shutdown needs the controller, and a controller over
+        ZooKeeper needs ZooKeeper. `timeout`: seconds for the brokers, and
         as many again for the others.
         """
         with cluster_file.locked(self.data_dir):
@@ -287,12 +289,12 @@ class LocalCluster:
                 cluster_file.save(self.data_dir, entry)
         killed: list[int] = []
         for is_broker in (True, False):
-            # For each group anew: what slow brokers took must not cost a ZooKeeper its own end.
+            # One deadline per group: slow brokers must not use up the time of ZooKeeper.
             deadline = time.monotonic() + timeout
             group = [node for node in nodes if node.plan.is_broker == is_broker]
             for node in group:
                 self._signal(node, signal.SIGTERM)
-                self._signal(node, signal.SIGCONT)  # A paused one could not take the first.
+                self._signal(node, signal.SIGCONT)  # A paused process gets SIGTERM only after that.
             for node in group:
                 if not self._wait_gone(node, deadline, report):
                     self._signal(node, signal.SIGKILL)
@@ -303,26 +305,26 @@ class LocalCluster:
 
     def kill(self, node_id: int) -> None:
         """Kill a node (SIGKILL) and wait for its end."""
-        node = self._living(node_id)
+        node = self._running_node(node_id)
         self._signal(node, signal.SIGKILL)
         if not self._wait_gone(node, time.monotonic() + 10, silent):
             raise ClusterError(f"node {node_id} (pid {_pid(node)}) does not end after SIGKILL")
         self._reap()
 
     def pause(self, node_id: int) -> None:
-        """Stop a node's process where it is (SIGSTOP): its connections stay, it answers nobody."""
-        node = self._living(node_id)
+        """Pause a node's process (SIGSTOP): its connections stay open, it does not answer."""
+        node = self._running_node(node_id)
         self._signal(node, signal.SIGSTOP)
         self._wait_paused(node, True)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on (SIGCONT)."""
-        node = self._living(node_id)
+        """Resume a paused node (SIGCONT)."""
+        node = self._running_node(node_id)
         self._signal(node, signal.SIGCONT)
         self._wait_paused(node, False)
 
     def logs(self, node_id: int) -> str:
-        """Return what a node has printed, as far as it is kept."""
+        """Return what a node has printed, as far as its log files are kept."""
         path = self.log_path(node_id)
         older = (numbered(path, number) for number in range(OUTPUT_FILES_MAX - 1, 0, -1))
         files = [each for each in (*older, path) if each.exists()]
@@ -330,9 +332,9 @@ class LocalCluster:
 
     # -- help ----------------------------------------------------------------------------------
 
-    def _living(self, node_id: int) -> NodeEntry:
+    def _running_node(self, node_id: int) -> NodeEntry:
         node = self.entry().node(node_id)
-        if not _lives(node):
+        if not _is_running(node):
             raise ClusterError(f"node {node_id} does not run: it is {self.state(node)}")
         return node
 
@@ -364,7 +366,7 @@ class LocalCluster:
                     zookeeper_process.dismiss(self._guards.pop(pid))
                 del self._children[pid]
 
-    def _obituary(self, node: NodeEntry) -> str:
+    def _exit_report(self, node: NodeEntry) -> str:
         pid = node.process.pid if node.process else 0
         child = self._children.get(pid)
         code = child.poll() if child is not None else None
@@ -386,7 +388,7 @@ class LocalCluster:
         )
 
 
-def _lives(node: NodeEntry) -> bool:
+def _is_running(node: NodeEntry) -> bool:
     return node.process is not None and processes.is_alive(node.process)
 
 

@@ -1,8 +1,8 @@
-"""A cluster's facts in memory, behind the metadata port, with every answer at the test's call.
+"""The metadata port in memory, with results that tests control.
 
-`MemoryMetadata` is what is stored; each controller that is elected gets a `MemoryStore` of its
-epoch, and those before it are fenced. What a test wants to go wrong it puts on a store's `faults`;
-what it wants to come later it holds back.
+`MemoryMetadata` is the stored metadata; each elected controller gets a `MemoryStore` of its epoch,
+and earlier ones are fenced. Tests inject results by a store's `faults`, and delay appends with
+`hold`.
 """
 
 from collections import deque
@@ -24,10 +24,10 @@ RECORDS_PER_PART_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What becomes of an append.
+    """The injected result of an append.
 
-    Fields: `answer`: what it is told in the end. `parts`: how many parts of it are written before
-            that happens. `others`: what somebody else writes then.
+    Fields: `answer`: the result. `parts`: how many parts of the step are written before it.
+            `others`: records that another writer writes then.
     """
 
     answer: Appended
@@ -36,7 +36,7 @@ class Fault:
 
 
 class MemoryMetadata:
-    """What is stored. `epoch`: of the controller that may write."""
+    """The stored metadata. `epoch`: of the controller that may write."""
 
     def __init__(self, image: ClusterImage = EMPTY) -> None:
         self.image = image
@@ -44,20 +44,20 @@ class MemoryMetadata:
         self.store: MemoryStore | None = None
 
     def elect(self, *, records_per_part_max: int = RECORDS_PER_PART_MAX) -> "MemoryStore":
-        """Let another controller rule; return its store."""
+        """Elect another controller; return its store."""
         self.epoch += 1
         self.store = MemoryStore(self, self.epoch, records_per_part_max)
         return self.store
 
     def write(self, records: Iterable[Record]) -> ClusterDelta:
-        """Make records facts, for whoever reads them next."""
+        """Store records; stores see them when they refresh."""
         count, _epoch = self.image.position
         delta = replay(self.image, records, offset=count + 1, epoch=self.epoch)
         self.image = delta.image
         return delta
 
     def observe(self, *records: Record) -> None:
-        """Let somebody who is no controller write, and the ruling one see it."""
+        """Write as a client that is not the controller; the active controller's store sees it."""
         self.write(records)
         if self.store is not None:
             self.store.refresh()
@@ -66,8 +66,8 @@ class MemoryMetadata:
 class MemoryStore:
     """See `ottla.controller.metadata_port.MetadataPort`.
 
-    Fields: `faults`: what becomes of the next appends, one each; those after them go well.
-            `steps`: what it was asked to append. `fenced`: it writes nothing any more.
+    Fields: `faults`: the results of the next appends, one each; later ones succeed.
+            `steps`: the appended steps. `fenced`: it writes nothing any more.
     """
 
     def __init__(self, stored: MemoryMetadata, epoch: int, records_per_part_max: int) -> None:
@@ -87,7 +87,7 @@ class MemoryStore:
         self._listeners.append(listener)
 
     def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
-        """Write a step, unless a fault says otherwise."""
+        """Write a step, or return the result of the next fault."""
         assert not self._busy, "one append at a time"
         self._busy = True
         self.steps.append(step)
@@ -105,17 +105,17 @@ class MemoryStore:
         return answer
 
     def hold(self) -> None:
-        """Let what is appended from now on wait."""
+        """Hold all appends from now on."""
         self._waiting = deque()
 
     def release(self) -> None:
-        """Do what waits, and wait no more."""
+        """Process the held appends, and hold no more."""
         waiting, self._waiting = self._waiting, None
         for do in waiting or ():
             do()
 
     def refresh(self) -> None:
-        """See what others wrote."""
+        """Publish what others wrote."""
         if not self.fenced and self.image is not self._stored.image:
             self._publish(delta_between(self.image, self._stored.image))
 

@@ -1,4 +1,4 @@
-"""TCP ports of this machine: which are free, and who holds one that is not."""
+"""TCP ports of this machine: which are free, and which process holds one."""
 
 import os
 import random
@@ -16,7 +16,7 @@ LAST_PORT = 32_000
 between the moment it is found free and the moment a node binds it."""
 
 RESERVED_S = 60
-"""How long a port that was found free is given to nobody else: a server binds it by then."""
+"""How long a port that was found free is reserved: a server binds it by then."""
 
 COMMAND_LENGTH_MAX = 83
 
@@ -35,7 +35,7 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def accepts(port: int, host: str = HOST, timeout: float = 0.3) -> bool:
-    """Tell whether somebody accepts connections on the port."""
+    """Tell whether a server accepts connections on the port."""
     try:
         socket.create_connection((host, port), timeout=timeout).close()
     except OSError:
@@ -44,7 +44,7 @@ def accepts(port: int, host: str = HOST, timeout: float = 0.3) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nobody listens on, nor was given for a while.
+    """Return `count` different ports that are free and not reserved.
 
     Two clusters that start at once, as tests do, would else find the same port free.
     """
@@ -60,11 +60,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def _reserve(port: int) -> bool:
-    """Keep a port from the other processes of this user; tell whether nobody has it."""
-    folder = Path(tempfile.gettempdir()) / f"ottla-ports-{os.getuid()}"
+    """Reserve a port among the processes of this user; tell whether it was not reserved."""
+    directory = Path(tempfile.gettempdir()) / f"ottla-ports-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / str(port)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        path = directory / str(port)
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime >= RESERVED_S:
                 path.unlink()
@@ -72,14 +72,14 @@ def _reserve(port: int) -> bool:
     except FileExistsError:
         return False
     except OSError:
-        return True  # Nowhere to note it: as good as without.
+        return True  # It cannot be reserved: take it without.
     return True
 
 
 def holder(port: int) -> str | None:
     """Name the process that listens on a port, as `command (pid 1)`; None = not known.
 
-    Only Linux tells, and only of processes of the same user unless root asks.
+    Known only on Linux, and for other users' processes only to root.
     """
     inodes = _listening_inodes(port)
     if not inodes:

@@ -1,8 +1,7 @@
-"""Processes named so that a recycled pid is never mistaken for them.
+"""Process identities that survive pid reuse.
 
-An identity is a pid and the moment at which its process started, as the operating system tells
-it. Signals go through a pidfd where there are any (Linux 5.3), so that no moment lies between
-looking and signalling.
+An identity is a pid and its process's start time, from the operating system. Signals go through a
+pidfd where available (Linux 5.3), which avoids a race between the check and the signal.
 """
 
 import os
@@ -17,7 +16,7 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One process, for ever: `started` is opaque and differs between two users of a pid."""
+    """One process: `started` is opaque and differs between two processes of one pid."""
 
     pid: int
     started: str
@@ -25,7 +24,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the operating system says of a pid at the moment."""
+    """The current state of a pid, from the operating system."""
 
     started: str
     state: str

@@ -1,8 +1,8 @@
-"""What may be asked of a history's topics, for each promises something else (see `Promise`).
+"""Applies the promise of each topic (see `Promise`) to what checkers look for.
 
-Acknowledged records may go where a topic allows unclean elections and one was held, or where one
-copy is enough and a broker's disk forgot something; and single records by compaction, where their
-key has a newer one.
+Acknowledged records may be lost where a topic allows unclean elections and one was held, or where
+one copy is enough and a broker lost unflushed data; compaction may remove single records whose key
+has a newer one.
 """
 
 from collections import defaultdict
@@ -30,9 +30,9 @@ class Promises:
         return self._history.promises.get(topic_id, KEEPS_ALL)
 
     def stands(self, partition: TopicPartition, since_ms: int) -> bool:
-        """Tell whether a record that was appended, or still there, then must be there in the end.
+        """Tell whether a record that existed at `since_ms` must exist in the end.
 
-        A loss of power may come between an acknowledgement, or an answer, and its arrival.
+        A loss of power may come between a response and its arrival.
         """
         history, promise = self._history, self.of(partition[0])
         if promise.unclean and partition in self._unclean:
@@ -42,7 +42,7 @@ class Promises:
         return partition[0] not in history.deleted
 
     def stood(self, partition: TopicPartition, at_ms: int) -> bool:
-        """Tell whether nothing that was acknowledged could have gone until then."""
+        """Tell whether no acknowledged record could have been lost until then."""
         history, promise = self._history, self.of(partition[0])
         if promise.unclean and self._unclean.get(partition, NEVER_MS) <= at_ms:
             return False
@@ -50,7 +50,7 @@ class Promises:
         return not (promise.weak and lost)
 
     def keeps(self, log: LogSeen, offset: int, value: bytes) -> bool:
-        """Tell whether a log has a record, or may do without it."""
+        """Tell whether a log has a record, or need not have it."""
         held = log.values.get(offset)
         if held == value or offset < log.start:
             return True
@@ -73,8 +73,9 @@ class Promises:
         return newest.get(key, -1) > offset or self.is_deleted(log.partition[0], key, offset)
 
     def is_deleted(self, topic_id: Uuid, key: bytes, offset: int) -> bool:
-        """Tell whether a key has a tombstone from an offset on that may be gone, and with it what
-        it deleted. A replica that hears of neither keeps that (`delete.retention.ms`).
+        """Tell whether a key has a tombstone at or after an offset that may be removed, and with it
+        the record that it deletes. A replica that fetches neither keeps the record
+        (`delete.retention.ms`).
         """
         if self.of(topic_id).keeps_tombstones:
             return False
@@ -82,7 +83,7 @@ class Promises:
         return any(where < 0 or where >= offset for where in self._tombstones.get(key, ()))
 
     def _known_keys(self) -> dict[bytes, bytes]:
-        """Return the key of each value; note where tombstones are, -1 = nobody knows."""
+        """Return the key of each value; note where tombstones are, -1 = unknown."""
         if self._keys is None:
             self._keys = {}
             for write in self._history.writes:
@@ -97,7 +98,7 @@ class Promises:
 
 
 def unclean_elections(history: History) -> dict[TopicPartition, int]:
-    """Return when a replica first led that may have lacked what is committed."""
+    """Return when each partition was first led by a replica that may lack committed records."""
     found: dict[TopicPartition, int] = {}
     last: dict[TopicPartition, PartitionSeen] = {}
     for state in history.partitions:

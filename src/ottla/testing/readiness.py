@@ -1,4 +1,4 @@
-"""When a local cluster serves: what is still missing, and formatting a node before its start."""
+"""Readiness of a local cluster, and formatting a node before its start."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,11 +8,11 @@ from ottla.testing.ports import HOST
 
 ASK_SECONDS = 2.0
 ZOOKEEPER_PORT = "2181"
-"""Of servers that are named without one."""
+"""The default port of servers given without one."""
 
 
 def absent_zookeeper(connect: str | None) -> str | None:
-    """Return what to say of an ensemble of which no server accepts connections; None = one does.
+    """Return the ensemble if none of its servers accepts connections; None = one does.
 
     `connect`: `host:port,...` and perhaps a path; None or "" = there is no ensemble.
     """
@@ -28,11 +28,11 @@ def absent_zookeeper(connect: str | None) -> str | None:
 
 
 def missing(plans: Sequence[NodePlan], *, over_zookeeper: bool = False) -> str | None:
-    """Say what the nodes still lack to serve; None where they do.
+    """Return what the nodes still lack to serve; None = they serve.
 
-    A broker serves when it answers Metadata and names all brokers of `plans`: only unfenced
-    ones are named, or in a cluster over ZooKeeper registered ones. There it must name a controller
-    too, which one of them has become and which has told it of the others.
+    A broker serves when its Metadata response has all brokers of `plans`: only unfenced ones are
+    in it, or registered ones in a cluster over ZooKeeper. There it must also have a controller,
+    which was elected and has sent UpdateMetadata.
     """
     for plan in plans:
         if plan.is_zookeeper:
@@ -42,10 +42,10 @@ def missing(plans: Sequence[NodePlan], *, over_zookeeper: bool = False) -> str |
             return f"controller {plan.id} to listen at {HOST}:{plan.port}"
     brokers = [plan for plan in plans if plan.is_broker]
     for plan in brokers:
-        told = ask_brokers(plan.port)
-        if told is None:
+        found = ask_brokers(plan.port)
+        if found is None:
             return f"broker {plan.id} to answer at {HOST}:{plan.port}"
-        known, controller = told
+        known, controller = found
         absent = sorted({each.id for each in brokers} - known)
         if absent:
             named = ", ".join(map(str, absent))
@@ -57,13 +57,13 @@ def missing(plans: Sequence[NodePlan], *, over_zookeeper: bool = False) -> str |
 
 
 def known_brokers(port: int) -> set[int] | None:
-    """Return the ids of the brokers that the broker at `port` tells clients; None = no answer."""
-    told = ask_brokers(port)
-    return None if told is None else told[0]
+    """Return the broker ids of the Metadata response at `port`; None = no response."""
+    found = ask_brokers(port)
+    return None if found is None else found[0]
 
 
 def ask_brokers(port: int) -> tuple[set[int], int] | None:
-    """Return the ids of known brokers, and that of the controller; None = no answer."""
+    """Return the broker ids and the controller id of a Metadata response; None = no response."""
     from ottla.client.connection import Connection, NoSuchVersionError
     from ottla.wire.errors import WireError
     from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -92,7 +92,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
     """Format a node's storage; what is formatted already stays as it is.
 
-    Raises ClusterError for folders of another cluster.
+    Raises ClusterError for directories of another cluster.
     """
     from ottla.host.disk import OsDisk
     from ottla.host.storage import StorageError, format_storage

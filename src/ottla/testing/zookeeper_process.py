@@ -27,11 +27,11 @@ HEAP_MEGABYTES: Final = 128
 TICK_MS: Final = 500
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
 SESSION_TIMEOUT_MS_MAX: Final = 120_000
-"""By default it would be 20 ticks, and a client that asks for more gets less without a word."""
+"""By default 20 ticks: a client that requests more gets less without an error."""
 
 LOG_FILE: Final = "server.log"
 CONFIG_FILE: Final = "zoo.cfg"
-DATA_FOLDER: Final = "data"
+DATA_DIR: Final = "data"
 ASK_SECONDS: Final = 2.0
 
 ADVICE: Final = (
@@ -55,12 +55,12 @@ def classpath() -> str:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ClusterError(f"PySpark is not installed; {ADVICE}")
-    folder = Path(spec.origin).parent / "jars"
+    directory = Path(spec.origin).parent / "jars"
     found: list[str] = []
     for prefix in JARS:
-        jars = sorted(folder.glob(f"{prefix}*.jar"))
+        jars = sorted(directory.glob(f"{prefix}*.jar"))
         if not jars:
-            raise ClusterError(f"{folder} has no {prefix}*.jar; {ADVICE}")
+            raise ClusterError(f"{directory} has no {prefix}*.jar; {ADVICE}")
         found.append(str(jars[0]))
     return os.pathsep.join(found)
 
@@ -83,9 +83,9 @@ def check_installed() -> None:
     java()
 
 
-def write_config(folder: Path, member: Member, ensemble: Sequence[Member]) -> None:
-    """Write a server's configuration; what its data folder holds stays."""
-    data = folder / DATA_FOLDER
+def write_config(directory: Path, member: Member, ensemble: Sequence[Member]) -> None:
+    """Write a server's configuration; its data directory is kept."""
+    data = directory / DATA_DIR
     data.mkdir(parents=True, exist_ok=True)
     properties = {
         "tickTime": TICK_MS,
@@ -107,11 +107,11 @@ def write_config(folder: Path, member: Member, ensemble: Sequence[Member]) -> No
             for each in ensemble
         }
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
-    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+    (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
-def spawn(folder: Path, *, is_ensemble: bool, own_session: bool) -> "subprocess.Popen[bytes]":
-    """Start the server that is configured in a folder, without waiting for it."""
+def spawn(directory: Path, *, is_ensemble: bool, own_session: bool) -> "subprocess.Popen[bytes]":
+    """Start the server that is configured in a directory, without waiting for it."""
     main = "quorum.QuorumPeerMain" if is_ensemble else "ZooKeeperServerMain"
     command = [
         java(),
@@ -123,35 +123,35 @@ def spawn(folder: Path, *, is_ensemble: bool, own_session: bool) -> "subprocess.
         "-cp",
         classpath(),
         f"org.apache.zookeeper.server.{main}",
-        str(folder / CONFIG_FILE),
+        str(directory / CONFIG_FILE),
     ]
-    with open(folder / LOG_FILE, "ab") as log:
+    with open(directory / LOG_FILE, "ab") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            cwd=folder,
+            cwd=directory,
             start_new_session=own_session,
             process_group=None if own_session else 0,
         )
 
 
-def guard(ward: Identity) -> "subprocess.Popen[bytes]":
-    """Let a process end with this one: close the guard's standard input to end it earlier."""
+def guard(process: Identity) -> "subprocess.Popen[bytes]":
+    """Start a guard that ends a process with this one, or when its standard input closes."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "ottla.testing.guard", str(ward.pid), ward.started],
+        [sys.executable, "-P", "-m", "ottla.testing.guard", str(process.pid), process.started],
         stdin=subprocess.PIPE,
         process_group=0,
     )
 
 
-def dismiss(guarding: "subprocess.Popen[bytes]") -> None:
-    """End a guard, and with it its ward if that still lives."""
-    assert guarding.stdin is not None
+def dismiss(guard_process: "subprocess.Popen[bytes]") -> None:
+    """End a guard, and its process if that still runs."""
+    assert guard_process.stdin is not None
     with suppress(OSError):
-        guarding.stdin.close()
-    guarding.wait()
+        guard_process.stdin.close()
+    guard_process.wait()
 
 
 def ask(port: int, word: str) -> str | None:
@@ -171,7 +171,7 @@ def ask(port: int, word: str) -> str | None:
 def mode_of(port: int) -> str | None:
     """Return standalone, leader or follower; None while the server does not serve.
 
-    That it listens, and answers ruok, says less: it does so before it serves.
+    Listening and answering ruok are not enough: it does both before it serves.
     """
     for line in (ask(port, "srvr") or "").splitlines():
         if line.startswith("Mode:"):
@@ -179,13 +179,13 @@ def mode_of(port: int) -> str | None:
     return None
 
 
-def obituary(folder: Path) -> str:
+def log_tail(directory: Path) -> str:
     """Return the end of what a server printed."""
     try:
-        text = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
+        text = (directory / LOG_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    return "\n".join(text.splitlines()[-10:]) or f"(nothing in {folder / LOG_FILE})"
+    return "\n".join(text.splitlines()[-10:]) or f"(nothing in {directory / LOG_FILE})"
 
 
 def is_alive(process: Identity | None) -> bool:

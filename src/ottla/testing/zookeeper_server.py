@@ -29,7 +29,7 @@ class ZooKeeperServer:
     """One server, or an ensemble of several.
 
     Fields: `servers`: how many; 1 stands alone.
-            `data_dir`: where they live; given, it is kept, else a temporary folder is removed.
+            `data_dir`: their directory; if given, it is kept, else a temporary one is removed.
             `port`: of the first one, where free; else, and for the others, any free ones.
             `timeout`: seconds to wait for them to serve.
     Raises: ClusterError, where PySpark or Java is missing, or a server does not start.
@@ -84,7 +84,7 @@ class ZooKeeperServer:
         return f"{HOST}:{self._member(number).client_port}"
 
     def pid(self, number: int = 1) -> int | None:
-        """Return the process id of a server that lives."""
+        """Return the process id of a running server."""
         identity = self._identities.get(number)
         return identity.pid if zookeeper_process.is_alive(identity) and identity else None
 
@@ -102,7 +102,7 @@ class ZooKeeperServer:
                 return each.id
         return None
 
-    # -- lives ---------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all servers, and wait until they serve."""
@@ -119,7 +119,7 @@ class ZooKeeperServer:
             raise
 
     def close(self) -> None:
-        """End all servers, and remove the data folder where it is a temporary one; idempotent."""
+        """End all servers, and remove a temporary data directory; idempotent."""
         self._stop(list(self._processes))
         if not self._kept and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
@@ -135,12 +135,12 @@ class ZooKeeperServer:
         self._gone(number)
 
     def pause(self, number: int = 1) -> None:
-        """Freeze a server (SIGSTOP): its sockets stay open and it answers nobody."""
+        """Pause a server (SIGSTOP): its sockets stay open and it does not answer."""
         self._signal(number, signal.SIGSTOP)
-        self._until(lambda: processes.is_paused(self._identities[number]), f"{number} to freeze")
+        self._until(lambda: processes.is_paused(self._identities[number]), f"{number} to pause")
 
     def resume(self, number: int = 1) -> None:
-        """Let a frozen server go on."""
+        """Resume a paused server."""
         self._signal(number, signal.SIGCONT)
 
     def restart(self, number: int = 1) -> None:
@@ -167,7 +167,7 @@ class ZooKeeperServer:
             for index in range(self._servers)
         )
 
-    def _folder(self, number: int) -> Path:
+    def _directory(self, number: int) -> Path:
         assert self._root is not None, "the servers are started first"
         return self._root if self._servers == 1 else self._root / f"server-{number}"
 
@@ -178,10 +178,10 @@ class ZooKeeperServer:
         raise ClusterError(f"no server {number}: expected 1 to {len(self._members)}")
 
     def _spawn(self, member: Member) -> None:
-        folder = self._folder(member.id)
-        zookeeper_process.write_config(folder, member, self._members)
+        directory = self._directory(member.id)
+        zookeeper_process.write_config(directory, member, self._members)
         child = zookeeper_process.spawn(
-            folder, is_ensemble=len(self._members) > 1, own_session=False
+            directory, is_ensemble=len(self._members) > 1, own_session=False
         )
         self._processes[member.id] = child
         self._identities[member.id] = processes.identify(child.pid)
@@ -190,8 +190,8 @@ class ZooKeeperServer:
     def _serves(self, number: int) -> bool:
         code = self._processes[number].poll()
         if code is not None:
-            said = zookeeper_process.obituary(self._folder(number))
-            raise ClusterError(f"ZooKeeper server {number} ended with exit code {code}\n{said}")
+            log_end = zookeeper_process.log_tail(self._directory(number))
+            raise ClusterError(f"ZooKeeper server {number} ended with exit code {code}\n{log_end}")
         return self.mode(number) is not None
 
     def _signal(self, number: int, signal_number: signal.Signals) -> None:
@@ -203,7 +203,7 @@ class ZooKeeperServer:
     def _stop(self, numbers: list[int]) -> None:
         for number in numbers:
             self._signal(number, signal.SIGTERM)
-            self._signal(number, signal.SIGCONT)  # A frozen one could not take the first.
+            self._signal(number, signal.SIGCONT)  # A paused process gets SIGTERM only after that.
         deadline = time.monotonic() + STOP_SECONDS
         for number in numbers:
             left = max(0.0, deadline - time.monotonic())

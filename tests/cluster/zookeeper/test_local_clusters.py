@@ -159,7 +159,7 @@ def test_a_folder_of_one_mode_is_not_run_in_the_other(local: Local, tmp_path: Pa
         pass
     ran = local("up", "--zookeeper", "--detach")
     assert ran.code == 1
-    assert "expected that, not 1 broker over its own ZooKeeper, or another folder" in ran.err
+    assert "expected that, not 1 broker over its own ZooKeeper, or another directory" in ran.err
 
 
 # -- for tests -----------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class CountingDice:
 class Controller:
     """See `ottla.broker.api.base.ControllerPort`. It starts with one unfenced broker."""
 
-    in_office = True
+    is_active = True
 
     def __init__(self, given: dict[str, str] | None = None) -> None:
         self.context = DecisionContext(

@@ -47,7 +47,7 @@ HANDLERS.update(
 
 
 class LateWorkers:
-    """Does the work when told to."""
+    """Does the work when the test calls `run`."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -112,7 +112,7 @@ class GroupWorld(World):
             ms -= 100
         assert pending.done
 
-    # -- One consumer's life, in any version --
+    # -- One consumer's requests, in any version --
 
     def join(self, group_id: str = "g", version: int = 9, **how: Any) -> Any:
         """Join a group of one member; return the answer."""
@@ -124,25 +124,25 @@ class GroupWorld(World):
 
     def stable(self, group_id: str = "g", version: int = 9, **how: Any) -> Any:
         """Bring a group of one member to STABLE; return the join's answer."""
-        told = self.join(group_id, version, **how)
-        assert told.error_code == 0
+        joined = self.join(group_id, version, **how)
+        assert joined.error_code == 0
         synced = self.later(
             sync_group.SyncGroupRequest(
                 group_id=group_id,
-                generation_id=told.generation_id,
-                member_id=told.member_id,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
                 protocol_type="consumer",
-                protocol_name=told.protocol_name,
+                protocol_name=joined.protocol_name,
                 assignments=(
                     sync_group.SyncGroupRequestAssignment(
-                        member_id=told.member_id, assignment=b"mine"
+                        member_id=joined.member_id, assignment=b"mine"
                     ),
                 ),
             ),
             5,
         )
         assert (synced.error_code, synced.assignment) == (0, b"mine")
-        return told
+        return joined
 
 
 def join_request(group_id: str = "g", version: int = 9, **how: Any) -> join_group.JoinGroupRequest:
@@ -187,10 +187,10 @@ def fetch_all(group_id: str = "g") -> offset_fetch.OffsetFetchRequest:
     return offset_fetch.OffsetFetchRequest(groups=(group,))
 
 
-def beat_request(told: Any, group_id: str = "g") -> heartbeat.HeartbeatRequest:
+def beat_request(joined: Any, group_id: str = "g") -> heartbeat.HeartbeatRequest:
     """Return the heartbeat of a member."""
     return heartbeat.HeartbeatRequest(
-        group_id=group_id, generation_id=told.generation_id, member_id=told.member_id
+        group_id=group_id, generation_id=joined.generation_id, member_id=joined.member_id
     )
 
 

@@ -1,4 +1,4 @@
-"""The network of `replicas_world`: messages take a moment, and are lost where a link is cut."""
+"""The network of `replicas_world`: messages have latency, and are lost on a broken link."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ class Peers:
 
 @dataclass(slots=True)
 class Link:
-    """The way to one broker: both directions are cut, or neither."""
+    """The connection to one broker: both directions are broken, or neither."""
 
     peers: Peers
     to: int
@@ -105,7 +105,7 @@ class Link:
 
 @dataclass(slots=True)
 class Forwarder:
-    """The way of one process to the controller, asked again as long as it cannot be reached."""
+    """One process's connection to the controller, with retries while it cannot be reached."""
 
     node: "Node"
     life: int

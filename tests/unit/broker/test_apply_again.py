@@ -39,8 +39,8 @@ def world() -> World:
     world = World()
     world.add_broker()
     world.add_topic(OFFSETS_TOPIC, OFFSETS_ID, partitions=3, replicas=(1, 2), isr=(1, 2), leader=2)
-    assert world.groups.heard == [("resigned", each) for each in range(3)]
-    world.groups.heard.clear()
+    assert world.groups.calls == [("resigned", each) for each in range(3)]
+    world.groups.calls.clear()
     return world
 
 
@@ -56,45 +56,45 @@ def test_a_partition_that_fails_does_not_hold_up_the_others_and_leads_with_the_n
     before = world.broker.image
     first = world.broker.replicas.partition(OFFSETS_TOPIC, 0)
     cls = type(first)
-    follow = cls.follow
+    applied_state = cls.apply
 
     def broken(self: Any, state: Any) -> bool:
         if self is first:
             self.leader, self.leader_epoch = state.leader, state.leader_epoch
             raise ZeroDivisionError
-        return follow(self, state)
+        return applied_state(self, state)
 
-    monkeypatch.setattr(cls, "follow", broken)
-    with pytest.raises(ApplyError, match=rf"1 partitions .*{OFFSETS_TOPIC}-0 first"):
+    monkeypatch.setattr(cls, "apply", broken)
+    with pytest.raises(ApplyError, match=rf"failed for 1 partitions, first {OFFSETS_TOPIC}-0:"):
         world.commit(*leads_all(world))
-    assert world.groups.heard == [("became_leader", 1), ("became_leader", 2)]
+    assert world.groups.calls == [("became_leader", 1), ("became_leader", 2)]
     with pytest.raises(ApiError) as refused:
         first.leader_log()
     assert refused.value.error is Error.NOT_LEADER_OR_FOLLOWER
 
-    monkeypatch.setattr(cls, "follow", follow)
+    monkeypatch.setattr(cls, "apply", applied_state)
     world.broker.apply(delta_between(before, world.broker.image))
-    assert world.groups.heard[2:] == [("became_leader", 0)]
+    assert world.groups.calls[2:] == [("became_leader", 0)]
     assert first.leader_log() is first.log
     assert first.leader_epoch == 1
 
 
-def test_who_begins_to_lead_is_told_again_where_a_later_part_failed(
+def test_a_new_leadership_is_returned_again_where_a_later_part_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = world.broker.image
     monkeypatch.setattr(world.broker.fetchers, "update", failing(world.broker.fetchers.update))
     with pytest.raises(ZeroDivisionError):
         world.commit(*leads_all(world))
-    assert world.groups.heard == []
-    # A change of something else comes first, and tells of nothing but itself.
+    assert world.groups.calls == []
+    # Another change comes first, and its delta has only itself.
     world.add_topic("t", T)
-    assert world.groups.heard == []
+    assert world.groups.calls == []
     world.broker.apply(delta_between(before, world.broker.image))
-    assert world.groups.heard == [("became_leader", each) for each in range(3)]
-    world.groups.heard.clear()
+    assert world.groups.calls == [("became_leader", each) for each in range(3)]
+    world.groups.calls.clear()
     world.broker.apply(delta_between(before, world.broker.image))
-    assert world.groups.heard == [], "what was said once is not said again"
+    assert world.groups.calls == [], "what was said once is not said again"
 
 
 def test_who_has_given_up_meanwhile_does_not_begin(
@@ -106,5 +106,5 @@ def test_who_has_given_up_meanwhile_does_not_begin(
         world.commit(*leads_all(world))
     world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=2))
     world.broker.apply(delta_between(before, world.broker.image))
-    began = [each for each in world.groups.heard if each[0] == "became_leader"]
+    began = [each for each in world.groups.calls if each[0] == "became_leader"]
     assert began == [("became_leader", 0), ("became_leader", 2)]

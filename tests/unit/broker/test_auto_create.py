@@ -37,7 +37,9 @@ def test_all_missing_topics_go_in_one_request(
     ] == [("a", 3, 2), ("b", 3, 2)]
 
 
-def test_a_topic_is_not_asked_for_twice(auto_create: AutoCreate, controller: FakeForwarder) -> None:
+def test_a_creation_in_flight_is_not_repeated(
+    auto_create: AutoCreate, controller: FakeForwarder
+) -> None:
     auto_create.create(["a"])
     assert auto_create.create(["a", "b"]) == {"a": MISSING, "b": MISSING}
     assert [each.name for each in controller.calls[1][0].topics] == ["b"]
@@ -89,7 +91,7 @@ def test_internal_topics_have_settings_of_their_own(
     }
 
 
-def test_so_many_at_once_and_one_line_of_log(
+def test_creations_in_flight_are_limited_and_logged_in_one_line(
     auto_create: AutoCreate, controller: FakeForwarder, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = [f"t{number}" for number in range(AUTO_CREATED_IN_FLIGHT_MAX + 10)]

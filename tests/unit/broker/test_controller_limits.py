@@ -90,9 +90,7 @@ def test_each_api_of_the_controller_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize(("key", "zookeeper"), CASES)
-def test_a_controller_that_cannot_write_keeps_nobody_beyond_the_limit(
-    key: int, zookeeper: bool
-) -> None:
+def test_a_controller_that_cannot_write_answers_within_the_limit(key: int, zookeeper: bool) -> None:
     controller, timers = Stuck(), Timers()
     outcome = ask(controller, key, timers, zookeeper=zookeeper)
     assert controller.asked, "else this shows nothing"
@@ -113,7 +111,7 @@ def test_what_is_answered_from_memory_waits_for_no_write(key: int) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_a_request_that_asks_for_no_wait_has_the_default_limit(timeout_ms: int) -> None:
+def test_a_request_without_a_positive_timeout_has_the_default_limit(timeout_ms: int) -> None:
     controller, timers = Stuck(), Timers()
     request = CreateTopicsRequest(topics=(), timeout_ms=timeout_ms)
     limited = LimitedController(controller, request, timers, since_ms=BEGIN_MS)

@@ -23,13 +23,13 @@ def world() -> World:
     return world
 
 
-def test_the_group_coordinator_hears_of_its_partitions(world: World) -> None:
+def test_the_group_coordinator_gets_its_partitions(world: World) -> None:
     world.add_topic(OFFSETS_TOPIC, OFFSETS_ID, partitions=2, replicas=(1, 2), isr=(1, 2))
     world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=2))
     world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, isr=(2,)))
     world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=1))
     world.commit(RemoveTopicRecord(topic_id=OFFSETS_ID))
-    assert world.groups.heard == [
+    assert world.groups.calls == [
         ("became_leader", 0),
         ("became_leader", 1),
         ("resigned", 1),
@@ -41,10 +41,10 @@ def test_the_group_coordinator_hears_of_its_partitions(world: World) -> None:
     ]
 
 
-def test_the_group_coordinator_hears_of_deleted_topics(world: World) -> None:
+def test_the_group_coordinator_gets_deleted_topics(world: World) -> None:
     world.add_topic("t")
     world.commit(RemoveTopicRecord(topic_id=Uuid(b"t" * 16)))
-    assert world.groups.heard == [("topics_deleted", {Uuid(b"t" * 16): "t"})]
+    assert world.groups.calls == [("topics_deleted", {Uuid(b"t" * 16): "t"})]
 
 
 @pytest.mark.parametrize("broker", [ALL_BROKERS, "1"])
@@ -82,7 +82,7 @@ def test_records_survive_a_restart(world: World) -> None:
     image = world.broker.image
     world.broker.shutdown()
     assert world.disk.exists(f"{LOG_DIR}/.kafka_cleanshutdown")
-    assert ("shutdown", None) in world.groups.heard
+    assert ("shutdown", None) in world.groups.calls
 
     again = World(disk=world.disk)
     again.load(image)
@@ -91,15 +91,15 @@ def test_records_survive_a_restart(world: World) -> None:
     assert (log.log_end_offset, log.high_watermark) == (2, 2)
 
 
-def test_at_a_start_nothing_is_made_while_a_folder_is_missing(world: World) -> None:
-    """What is not found may lie on the folder that is offline (KAFKA-16234)."""
+def test_no_log_is_created_at_a_start_while_a_log_dir_is_offline(world: World) -> None:
+    """A missing log may be in the log directory that is offline (KAFKA-16234)."""
     world.add_topic()
     image = world.broker.image
     again = World({"log.dirs": "/one,/two"})
     again.log_dirs.dirs[0].error = OSError(5, "broken")
     again.broker.apply(delta_between(EMPTY, image))
     assert again.broker.replicas.partition("t", 0).log is None
-    # What is created from now on begins on the folder that works.
+    # New partitions are created in the log directory that is online.
     again.add_topic("new", Uuid(b"n" * 16))
     assert again.broker.replicas.partition("new", 0).log is not None
 

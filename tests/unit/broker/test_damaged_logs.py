@@ -1,4 +1,4 @@
-"""A log that is damaged on the disk: a follower's is cut, or goes offline; a leader's says so.
+"""Damaged logs: a follower's is truncated or goes offline; a leader's is reported.
 
 Method: broker 1 with real logs follows brokers 2 and 3, which the test plays; bytes of a batch in
 its log are overwritten. What a leader does is asked of the broker by fetches.
@@ -11,8 +11,8 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
+from ottla.broker.delayed_fetch import FetchLimits
 from ottla.broker.fetch_sessions import Fetching, FetchPartition
-from ottla.broker.fetcher import FetchLimits
 from ottla.broker.metric_families import broker_families
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST
@@ -20,8 +20,8 @@ from ottla.records.batch import iter_headers
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
-from .test_following import stamped
-from .test_replica_fetcher import Following, answer, asked, data, locate
+from .test_follower_rules import stamped
+from .test_replica_fetcher import Following, answer, data, locate, positions
 from .world import LOG_DIR, TOPIC_ID, World, batch
 
 LENGTH_AT = 8
@@ -68,7 +68,7 @@ def assert_offline(world: Following, caplog: pytest.LogCaptureFixture) -> None:
     assert world.broker.log_dirs.online_dirs
     assert corruptions(world) == 1
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
-    assert line.startswith("t-0: the log is damaged behind offset 4 (position ")
+    assert line.startswith("t-0: log is damaged after offset 4 (position ")
     assert f"of {LOG_DIR}/t-0/{0:020d}.log" in line
     assert "this replica is offline until the broker's next start" in line
 
@@ -89,14 +89,14 @@ def test_an_in_sync_replica_that_would_lose_records_is_offline(
     assert told.id == DIRECTORY_LOST
     assert [topic.topic_id for topic in told.topics] == [TOPIC_ID]
     world.clock.advance(60_000)
-    assert world.peers.to(3).sent == [] or asked(world.peers.to(3).sent[0][0]) == {}
+    assert world.peers.to(3).sent == [] or positions(world.peers.to(3).sent[0][0]) == {}
     assert corruptions(world) == 1
 
 
 @pytest.mark.parametrize(
     "counted", [{"eligible_leader_replicas": (1,)}, {"last_known_elr": (1,)}], ids=str
 )
-def test_so_is_one_that_may_be_elected(
+def test_a_replica_that_may_be_elected_is_offline(
     world: Following, caplog: pytest.LogCaptureFixture, counted: Any
 ) -> None:
     change_leader(world, (3,), **counted)
@@ -105,7 +105,7 @@ def test_so_is_one_that_may_be_elected(
     assert_offline(world, caplog)
 
 
-def test_so_is_one_of_which_the_leader_has_accepted_a_fetch(
+def test_a_replica_whose_fetch_the_leader_has_accepted_is_offline(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The leader may be taking it in just now."""
@@ -116,21 +116,23 @@ def test_so_is_one_of_which_the_leader_has_accepted_a_fetch(
     assert_offline(world, caplog)
 
 
-def test_so_is_every_one_over_zookeeper(world: Following, caplog: pytest.LogCaptureFixture) -> None:
-    """Brokers have no epochs there, and a leader may count a former life's fetch."""
-    heard: list[str] = []
+def test_every_damaged_replica_over_zookeeper_is_offline(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers have no epochs there, and a leader may count a previous process's fetch."""
+    calls: list[str] = []
     world.broker.zk_metadata = object()  # type: ignore[assignment]
-    world.broker.replicas.on_log_dir_failure = lambda: heard.append("lost")
+    world.broker.replicas.on_log_dir_failed = lambda: calls.append("lost")
     world.add_broker(epoch=-1)
     change_leader(world, (3,))
     damage(world, 4, 6, 8)
     world.peers.to(3).answer(diverging(8))
     assert_offline(world, caplog)
-    assert heard == ["lost"]
+    assert calls == ["lost"]
     assert world.controller.calls == []
 
 
-def test_a_replica_that_nobody_counts_on_is_cut_and_copied_again(
+def test_a_replica_that_is_not_needed_is_truncated_and_fetched_again(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     change_leader(world, (3,))
@@ -141,21 +143,21 @@ def test_a_replica_that_nobody_counts_on_is_cut_and_copied_again(
     log = world.log()
     assert log.log_end_offset == 4
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
-    assert line.startswith("t-0: the log is damaged behind offset 4 (position ")
-    assert line.endswith("it is cut there, and copied from the leader again")
+    assert line.startswith("t-0: log is damaged after offset 4 (position ")
+    assert line.endswith("truncating to that offset and fetching the rest from the leader again")
     assert corruptions(world) == 1
     (request, _, _), *_ = leader.sent
-    while asked(request) == {}:
+    while positions(request) == {}:
         leader.answer(answer())
         (request, _, _), *_ = leader.sent
-    assert asked(request) == {0: (4, 0)}
+    assert positions(request) == {0: (4, 0)}
     leader.answer(answer(data(stamped(batch("new"), 4, 1), high=5)))
     assert log.log_end_offset == 5
     assert log.high_watermark == 5
     assert world.controller.calls == []
 
 
-def test_damage_that_goes_with_the_cut_is_no_matter(
+def test_damage_beyond_the_truncation_offset_does_not_matter(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     change_leader(world, (1, 2, 3))
@@ -166,20 +168,20 @@ def test_damage_that_goes_with_the_cut_is_no_matter(
     assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
-def test_a_cut_to_the_end_of_a_leader_elected_uncleanly_meets_damage(
+def test_truncation_to_an_unclean_leaders_end_finds_damage(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was tried again for ever, without a word."""
+    """It was retried for ever, without a log line."""
     change_leader(world, (3,))
     damage(world, 4, 6, 8)
     locate(world.peers.to(3), 0, 8)
     world.clock.advance(0)
     assert world.log().log_end_offset == 4
     assert corruptions(world) == 1
-    assert any("copied from the leader again" in each.message for each in caplog.records)
+    assert any("fetching the rest from the leader again" in each.message for each in caplog.records)
 
 
-def test_the_next_start_finds_the_replica_and_what_the_checkpoints_said_of_it(
+def test_the_next_start_finds_the_replica_and_its_checkpoints(
     world: Following,
 ) -> None:
     change_leader(world, (1, 2, 3))
@@ -196,10 +198,10 @@ def test_the_next_start_finds_the_replica_and_what_the_checkpoints_said_of_it(
 
 
 @pytest.mark.parametrize("replica_id", [-1, 2])
-def test_a_leader_says_once_that_its_log_cannot_be_read(
+def test_a_leader_logs_an_unreadable_log_once(
     caplog: pytest.LogCaptureFixture, replica_id: int
 ) -> None:
-    """The fetcher was told CORRUPT_MESSAGE, again and again, and nobody else a word."""
+    """The fetcher got CORRUPT_MESSAGE repeatedly, and nothing was logged."""
     world = World()
     for node in (1, 2):
         world.add_broker(node)
@@ -216,12 +218,12 @@ def test_a_leader_says_once_that_its_log_cannot_be_read(
         fetching = Fetching({fetched.key: fetched})
         limits = FetchLimits(0, 1, 1_000, committed_only=False, replica_id=replica_id)
         limits = limits._replace(replica_epoch=2 if replica_id > 0 else -1)
-        found = world.broker.replicas.fetcher.fetch(fetching, limits, Pending())
+        found = world.broker.replicas.fetch_reader.fetch(fetching, limits, Pending())
         [(_, read)] = found  # type: ignore[misc]
         assert read.error is Error.CORRUPT_MESSAGE
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith(
-        f"t-0: the log is damaged at or behind offset 5 ({LOG_DIR}/t-0/{0:020d}.log: "
+        f"t-0: log is damaged at or after offset 5 ({LOG_DIR}/t-0/{0:020d}.log: "
     )
     assert corruptions(world) == 1
     assert partition.log is not None

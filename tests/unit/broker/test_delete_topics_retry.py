@@ -1,4 +1,4 @@
-"""A deletion that is sent again deletes what was meant when it was asked, and nothing else.
+"""A retried deletion deletes the topics that the request meant originally, and no others.
 
 Method: the real decider on an image in memory. What the broker knew when the request came, what it
 knows with the answer, and what the lost sending did, differ from test to test.
@@ -76,8 +76,8 @@ class Repeated:
         """Return the client's answers. `image`: the broker's, where it lags."""
         response = controller.ask(self.sent(), 6)
         frame = b"".join(encode_response(response, 6, 7))[4:]
-        told = self.deletion.answer(frame, controller.image if image is None else image)
-        correlation_id, self.response = decode_response(DeleteTopicsResponse, told, self.version)
+        result = self.deletion.answer(frame, controller.image if image is None else image)
+        correlation_id, self.response = decode_response(DeleteTopicsResponse, result, self.version)
         assert correlation_id == 7
         return [(each.name, Error(each.error_code)) for each in self.response.responses]
 
@@ -97,7 +97,7 @@ def test_what_the_lost_sending_did_not_do_is_done_now(version: int) -> None:
     assert not {"t", "u"} & set(controller.image.topics.names())
 
 
-def test_it_is_sent_by_ids_within_the_time_that_is_left() -> None:
+def test_it_is_sent_by_ids_with_the_remaining_timeout() -> None:
     sent = Repeated(world().image, names("t", "nobody", "u")).sent()
     assert [(each.name, each.topic_id) for each in sent.topics] == [(None, FIRST), (None, OTHER)]
     assert sent.timeout_ms == 800
@@ -110,8 +110,8 @@ def test_what_has_gone_meanwhile_is_answered_as_deleted() -> None:
     assert repeated.answered(controller) == [("t", Error.NONE), ("u", Error.NONE)]
 
 
-def test_a_topic_that_was_made_anew_stays() -> None:
-    """Sent by name, it would delete acknowledged records that nobody asked to delete."""
+def test_a_recreated_topic_stays() -> None:
+    """Sent by name, it would delete acknowledged records of another topic."""
     controller = world()
     repeated = Repeated(controller.image, names("t"))
     recreate(controller)
@@ -132,7 +132,7 @@ def test_a_name_that_this_broker_did_not_know_is_not_sent_again() -> None:
 
 
 def test_what_this_broker_has_not_seen_go_is_not_called_deleted() -> None:
-    """A controller that was deposed, and does not know so, may never have heard of the topic."""
+    """A controller that was deposed without knowing it may not have the topic."""
     controller = world()
     before = controller.image
     controller.write(RemoveTopicRecord(topic_id=FIRST))
@@ -148,8 +148,8 @@ def test_by_id() -> None:
     repeated = Repeated(controller.image, states((None, FIRST), (None, OTHER), (None, SECOND)), 6)
     recreate(controller)
     controller.write(RemoveTopicRecord(topic_id=SECOND))
-    told = [("t", Error.NONE), ("u", Error.NONE), (None, Error.UNKNOWN_TOPIC_ID)]
-    assert repeated.answered(controller) == told
+    result = [("t", Error.NONE), ("u", Error.NONE), (None, Error.UNKNOWN_TOPIC_ID)]
+    assert repeated.answered(controller) == result
     assert [each.topic_id for each in repeated.response.responses] == [FIRST, OTHER, SECOND]
 
 
@@ -186,10 +186,10 @@ def test_where_topics_are_not_deleted(version: int, error: Error) -> None:
     assert repeated.answered(controller) == [("t", error)]
 
 
-def test_what_the_controller_says_nothing_of_is_not_known() -> None:
+def test_a_topic_missing_in_the_response_is_unknown() -> None:
     repeated = Repeated(world().image, names("t"))
     silent: Any = b"".join(encode_response(DeleteTopicsResponse(responses=()), 6, 7))[4:]
-    _, told = decode_response(DeleteTopicsResponse, repeated.deletion.answer(silent, EMPTY), 5)
-    (only,) = told.responses
+    _, result = decode_response(DeleteTopicsResponse, repeated.deletion.answer(silent, EMPTY), 5)
+    (only,) = result.responses
     assert isinstance(only, DeletableTopicResult)
     assert only.error_code == Error.REQUEST_TIMED_OUT

@@ -1,4 +1,4 @@
-"""The controller hears where each replica is, once, whatever becomes of the requests.
+"""The controller gets each replica's log directory once, whatever happens to the requests.
 
 Method: folders and partitions as plain values; a controller whose answers the test gives.
 """
@@ -27,7 +27,7 @@ NODE, EPOCH = 1, 7
 
 
 class Folders:
-    """See `ottla.log.log_dirs.LogDirs`: here a log is the id of its folder."""
+    """See `ottla.log.log_dirs.LogDirs`: here a log is the id of its directory."""
 
     def __init__(self, *ids: Uuid) -> None:
         self.dirs = self.directory_ids = ids
@@ -37,7 +37,7 @@ class Folders:
 
 
 def partition(index: int, log: Uuid | None, *, deleted: bool = False) -> Any:
-    return SimpleNamespace(topic_id=TOPIC, index=index, log=log, deleted=deleted)
+    return SimpleNamespace(topic_id=TOPIC, partition_id=index, log=log, deleted=deleted)
 
 
 def image_of(*known: Uuid, node: int = NODE) -> ClusterImage:
@@ -71,8 +71,8 @@ class Desk:
         self.now_ms += ms
         self.timers.run_due(self.now_ms)
 
-    def told(self) -> list[tuple[Uuid, int]]:
-        """Return what the open request tells."""
+    def requested(self) -> list[tuple[Uuid, int]]:
+        """Return the assignments in the open request."""
         [(request, _)] = self.forwarder.calls
         assert (request.broker_id, request.broker_epoch) == (NODE, EPOCH)
         return [
@@ -111,7 +111,7 @@ class Desk:
 
 
 def begun() -> Desk:
-    """Return a desk that has asked about two replicas."""
+    """Return a desk whose request has two replicas."""
     desk = Desk(X, Y)
     unknown = image_of(DIRECTORY_UNASSIGNED, DIRECTORY_UNASSIGNED, Y)
     desk.assignments.update(unknown, [partition(0, X), partition(1, Y), partition(2, Y)])
@@ -119,16 +119,16 @@ def begun() -> Desk:
     return desk
 
 
-def test_what_the_controller_does_not_know_is_told_once() -> None:
+def test_an_unknown_assignment_is_sent_once() -> None:
     desk = begun()
-    assert desk.told() == [(X, 0), (Y, 1)]
+    assert desk.requested() == [(X, 0), (Y, 1)]
     desk.answer()
     desk.pass_ms(10 * RETRY_MS)
     assert desk.forwarder.calls == []
 
 
 @pytest.mark.parametrize(
-    ("known", "told"),
+    ("known", "is_reported"),
     [
         (DIRECTORY_UNASSIGNED, True),
         (DIRECTORY_MIGRATING, True),
@@ -138,22 +138,24 @@ def test_what_the_controller_does_not_know_is_told_once() -> None:
     ],
     ids=["unassigned", "migrating", "online", "offline", "lost"],
 )
-def test_a_replica_without_a_log_is_told_to_be_lost(known: Uuid, told: bool) -> None:
+def test_a_replica_without_a_log_is_reported_as_lost(known: Uuid, is_reported: bool) -> None:
     """Its name was taken by a link or a file; such a leader failed every produce, for ever."""
     desk = Desk(X)
     desk.assignments.update(image_of(known), [partition(0, None)])
     desk.pass_ms(0)
-    assert (desk.told() == [(DIRECTORY_LOST, 0)]) if told else (desk.forwarder.calls == [])
+    assert (
+        (desk.requested() == [(DIRECTORY_LOST, 0)]) if is_reported else (desk.forwarder.calls == [])
+    )
 
 
-def test_a_replica_that_was_lost_tells_where_it_is_once_it_has_a_log() -> None:
+def test_a_lost_replica_is_reported_in_its_directory_once_it_has_a_log() -> None:
     desk = Desk(X)
     desk.assignments.update(image_of(DIRECTORY_LOST), [partition(0, X)])
     desk.pass_ms(0)
-    assert desk.told() == [(X, 0)]
+    assert desk.requested() == [(X, 0)]
 
 
-def test_a_replica_is_not_told_to_be_lost_any_more_once_it_is_another_s() -> None:
+def test_a_replica_of_another_broker_is_not_reported_as_lost() -> None:
     desk = Desk(X)
     desk.assignments.update(image_of(X), [partition(0, None)])
     desk.assignments.update(image_of(X, node=2), [partition(0, None)])
@@ -162,14 +164,14 @@ def test_a_replica_is_not_told_to_be_lost_any_more_once_it_is_another_s() -> Non
 
 
 @pytest.mark.parametrize(
-    ("known", "tells"),
+    ("known", "reports"),
     [(DIRECTORY_UNASSIGNED, False), (DIRECTORY_MIGRATING, False), (X, False), (Y, True)],
 )
-def test_a_broker_of_one_folder_tells_only_what_is_wrong(known: Uuid, tells: bool) -> None:
+def test_a_broker_with_one_log_dir_sends_only_corrections(known: Uuid, reports: bool) -> None:
     desk = Desk(X)
     desk.assignments.update(image_of(known), [partition(0, X)])
     desk.pass_ms(0)
-    assert bool(desk.forwarder.calls) == tells
+    assert bool(desk.forwarder.calls) == reports
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_a_broker_of_one_folder_tells_only_what_is_wrong(known: Uuid, tells: boo
         partition(0, NO_UUID),
     ],
 )
-def test_what_is_not_here_is_not_told(found: Any) -> None:
+def test_partitions_that_are_not_hosted_are_not_sent(found: Any) -> None:
     desk = Desk(X, Y)
     desk.assignments.update(image_of(DIRECTORY_UNASSIGNED), [found])
     desk.assignments.update(image_of(DIRECTORY_UNASSIGNED, node=2), [partition(0, X)])
@@ -201,47 +203,47 @@ def test_a_request_that_was_not_done_is_made_again(refusal: Any) -> None:
     desk.pass_ms(RETRY_MS - 1)
     assert desk.forwarder.calls == []
     desk.pass_ms(1)
-    assert desk.told() == [(X, 0), (Y, 1)]
+    assert desk.requested() == [(X, 0), (Y, 1)]
 
 
-def test_a_replica_that_was_refused_is_told_again_unless_it_is_another_broker_s() -> None:
+def test_a_refused_assignment_is_retried_unless_the_replica_is_another_brokers() -> None:
     desk = begun()
     errors = {0: Error.UNKNOWN_TOPIC_ID, 1: Error.UNKNOWN_SERVER_ERROR}
     desk.answer(lambda index: errors[index])
     desk.pass_ms(RETRY_MS)
-    assert desk.told() == [(Y, 1)]
+    assert desk.requested() == [(Y, 1)]
 
 
-def test_what_changes_while_a_request_is_out_is_told_after_it() -> None:
+def test_changes_during_a_request_are_sent_after_it() -> None:
     desk = begun()
     unknown = image_of(DIRECTORY_UNASSIGNED, DIRECTORY_UNASSIGNED)
     desk.assignments.update(unknown, [partition(0, Y)])
     desk.pass_ms(0)
-    assert desk.told() == [(X, 0), (Y, 1)], "one request at a time"
+    assert desk.requested() == [(X, 0), (Y, 1)], "one request at a time"
     desk.answer()
     desk.pass_ms(0)
-    assert desk.told() == [(Y, 0)]
+    assert desk.requested() == [(Y, 0)]
 
 
-def test_a_folder_that_failed_before_it_was_told_is_told_all_the_same() -> None:
+def test_an_assignment_in_a_log_dir_that_failed_is_still_sent() -> None:
     desk = begun()
     desk.forwarder.answer(ApiError(Error.REQUEST_TIMED_OUT))
     unknown = image_of(DIRECTORY_UNASSIGNED, DIRECTORY_UNASSIGNED)
     desk.assignments.update(unknown, [partition(0, None)])
     desk.pass_ms(RETRY_MS)
-    assert desk.told() == [(X, 0), (Y, 1)]
+    assert desk.requested() == [(X, 0), (Y, 1)]
 
 
-def test_one_request_tells_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_assignments, "DIRECTORY_ASSIGNMENTS_PER_REQUEST_MAX", 1)
     desk = begun()
-    assert desk.told() == [(X, 0)]
+    assert desk.requested() == [(X, 0)]
     desk.answer()
     desk.pass_ms(0)
-    assert desk.told() == [(Y, 1)]
+    assert desk.requested() == [(Y, 1)]
 
 
-def test_after_its_end_nothing_is_told() -> None:
+def test_nothing_is_sent_after_close() -> None:
     desk = begun()
     desk.assignments.close()
     desk.forwarder.answer(ApiError(Error.NOT_CONTROLLER))

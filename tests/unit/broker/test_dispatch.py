@@ -100,7 +100,7 @@ def body_of(chunks: Any, version: int = 0) -> Any:
     return message
 
 
-def test_every_file_is_served_where_it_says() -> None:
+def test_every_api_is_served_on_its_declared_listeners() -> None:
     assert list(TABLE) == sorted(TABLE)
     clients = advertised(TABLE, Listener.CLIENT)
     controllers = advertised(TABLE, Listener.CONTROLLER)
@@ -110,7 +110,7 @@ def test_every_file_is_served_where_it_says() -> None:
     assert 0 not in controllers
 
 
-def test_what_kafka_has_not_is_told_to_ottlas_own_clients_only() -> None:
+def test_ottlas_own_keys_are_listed_to_ottlas_clients_only() -> None:
     """Other clients may have tables of keys, and no row for it."""
     for zookeeper in (False, True):
         others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
@@ -138,11 +138,11 @@ def test_no_answer_is_none(answer: Any) -> None:
 
 
 def test_a_late_answer_that_cannot_be_encoded_ends_its_own_connection_only() -> None:
-    heard: list[Any] = []
+    results: list[Any] = []
     pending: Pending[Any] = Pending()
-    ask(scripted(lambda _ctx, _request: pending), BEAT, 0).then(heard.append)
+    ask(scripted(lambda _ctx, _request: pending), BEAT, 0).then(results.append)
     assert pending.complete(HeartbeatResponse(error_code="no number"))  # type: ignore[arg-type]
-    assert heard == [None]
+    assert results == [None]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ FORWARDED = (
 
 
 @pytest.mark.parametrize("request_", FORWARDED, ids=lambda each: type(each).__name__)
-def test_where_no_controller_answers_clients_are_told_so(request_: Any) -> None:
+def test_clients_get_a_timeout_where_no_controller_answers(request_: Any) -> None:
     broker = Broker()
     key = spec_of(type(request_)).key
     assert key is not None
@@ -278,11 +278,11 @@ def test_where_no_controller_answers_clients_are_told_so(request_: Any) -> None:
     chunks = outcome.value
     assert chunks is not None
     decoded = decode_response(response_type(key), b"".join(chunks)[4:], version)[1]
-    told = getattr(decoded, "error_code", Error.REQUEST_TIMED_OUT)
-    assert told == Error.REQUEST_TIMED_OUT
+    error = getattr(decoded, "error_code", Error.REQUEST_TIMED_OUT)
+    assert error == Error.REQUEST_TIMED_OUT
 
 
-def test_all_that_clients_ask_controllers_is_tried_above() -> None:
+def test_every_client_api_of_controllers_is_covered_above() -> None:
     asked = {spec_of(type(each)).key for each in FORWARDED}
     forwarded = {
         key
@@ -385,7 +385,7 @@ def test_a_malformed_long_request_ends_the_connection(damage: Callable[[bytes], 
     assert not work.seen
 
 
-def test_one_that_waited_ends_it_later_and_says_why() -> None:
+def test_a_delayed_request_closes_the_connection_later_with_the_reason() -> None:
     work = LongWork()
     for _ in range(3):
         work.ask(encode_request(long_request(2000), 4, 77, "me"))
@@ -405,7 +405,7 @@ def test_requests_beyond_every_client_end_the_connection() -> None:
         work.ask(encode_request(request, 4, 77, "me"))
 
 
-def test_what_nodes_say_does_not_wait_for_clients() -> None:
+def test_requests_between_nodes_do_not_wait_for_clients() -> None:
     for key, endpoint in TABLE.items():
         if not endpoint.api.is_for_clients:
             assert not endpoint.is_long(10_000_000), key

@@ -1,4 +1,4 @@
-"""In a ZooKeeper cluster any broker may be the controller: who asks whom, and who passes on.
+"""In a ZooKeeper cluster any broker may be the controller: which requests are forwarded.
 
 Method: the real table of APIs for what is served; scripted endpoints and controllers.
 """
@@ -39,9 +39,9 @@ OF_A_QUORUM = {52, 53, 54, 55, 57, 59, 62, 63, 64, 73, 1002}
 
 @dataclass
 class Brokers:
-    """What is asked of the broker and its controller."""
+    """The requests to the broker and its controller."""
 
-    in_office: bool = False
+    is_active: bool = False
     forwarded: list[bytes] = field(default_factory=list)
 
     def forward(self, _ctx: Context, frame: bytes) -> Pending[Forwarded]:
@@ -81,10 +81,10 @@ FOR_CLIENTS = an_api(listeners=CLIENTS)
 FOR_NODES = an_api(listeners=NOWHERE, zookeeper=BROKERS, advertised=NOBODY)
 
 
-def test_clients_are_told_of_nothing_that_nodes_ask_each_other() -> None:
-    told = set(advertised(TABLE, Listener.CLIENT, zookeeper=True))
-    assert {0, 1, 3, 18, 19, 20, 37, 43, 45} <= told
-    assert not told & (BETWEEN_NODES | OF_A_QUORUM)
+def test_apis_between_nodes_are_not_advertised_to_clients() -> None:
+    returned = set(advertised(TABLE, Listener.CLIENT, zookeeper=True))
+    assert {0, 1, 3, 18, 19, 20, 37, 43, 45} <= returned
+    assert not returned & (BETWEEN_NODES | OF_A_QUORUM)
 
 
 def test_each_mode_serves_its_own() -> None:
@@ -100,31 +100,31 @@ def test_each_mode_serves_its_own() -> None:
 
 
 def test_what_is_the_controllers_is_forwarded_where_another_broker_rules() -> None:
-    brokers = Brokers(in_office=False)
+    brokers = Brokers(is_active=False)
     assert Asked(brokers, FOR_CLIENTS).handled == 0
     assert len(brokers.forwarded) == 1
 
 
-def test_and_decided_where_this_one_does() -> None:
-    brokers = Brokers(in_office=True)
+def test_it_is_decided_here_where_this_is_the_active_controller() -> None:
+    brokers = Brokers(is_active=True)
     assert Asked(brokers, FOR_CLIENTS).handled == 1
     assert brokers.forwarded == []
 
 
 def test_what_was_forwarded_is_not_forwarded_again() -> None:
     """Two brokers that take each other for the controller would send it to and fro."""
-    brokers = Brokers(in_office=False)
+    brokers = Brokers(is_active=False)
     assert Asked(brokers, FOR_CLIENTS, embedded=True).handled == 1
     assert brokers.forwarded == []
 
 
-@pytest.mark.parametrize("in_office", [True, False])
-def test_what_nodes_ask_is_never_forwarded(in_office: bool) -> None:
-    brokers = Brokers(in_office=in_office)
+@pytest.mark.parametrize("is_active", [True, False])
+def test_requests_between_nodes_are_never_forwarded(is_active: bool) -> None:
+    brokers = Brokers(is_active=is_active)
     assert Asked(brokers, FOR_NODES, name="INTERNAL").handled == 1
     assert brokers.forwarded == []
 
 
-def test_and_is_served_only_where_brokers_speak_to_each_other() -> None:
+def test_requests_between_nodes_are_served_on_the_inter_broker_listener_only() -> None:
     with pytest.raises(CloseConnection, match="between nodes only"):
-        Asked(Brokers(in_office=True), FOR_NODES)
+        Asked(Brokers(is_active=True), FOR_NODES)

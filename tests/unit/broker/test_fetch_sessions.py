@@ -1,4 +1,4 @@
-"""Fetch sessions tell a fetcher what changed, and no more; the cache keeps the valuable ones.
+"""Fetch sessions return only changed partitions; the cache keeps the valuable sessions.
 
 Method: requests against the cache with made-up read results; the rules are KIP-227's.
 """
@@ -74,17 +74,17 @@ class Fetcher:
     def fetch(
         self,
         asked: dict[Key, FetchPartition],
-        told: dict[str, PartitionResponse],
+        sent: dict[str, PartitionResponse],
         forgotten: tuple[Key, ...] = (),
     ) -> list[str]:
         """Fetch, note the session, and return the topics of the response in order."""
         fetching = self.open(asked, forgotten)
         assert isinstance(fetching, Fetching)
-        results = [(part, told[part.topic]) for part in fetching.partitions.values()]
-        error, self.id, news = fetching.finish(results, self.now_ms)
+        results = [(part, sent[part.topic]) for part in fetching.partitions.values()]
+        error, self.id, changes = fetching.finish(results, self.now_ms)
         assert error is Error.NONE
         self.epoch = next_epoch(self.epoch)
-        return [part.topic for part, _ in news]
+        return [part.topic for part, _ in changes]
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_the_final_epoch_wants_no_session(sessions: FetchSessions) -> None:
     assert (client.id, len(sessions)) == (NO_SESSION, 0)
 
 
-def test_an_incremental_fetch_tells_only_news(sessions: FetchSessions) -> None:
+def test_an_incremental_fetch_returns_only_changes(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
     quiet = {"a": PartitionResponse(high_watermark=5), "b": PartitionResponse(high_watermark=7)}
     client.fetch(ask("a", "b"), quiet)
@@ -120,7 +120,7 @@ def test_an_incremental_fetch_tells_only_news(sessions: FetchSessions) -> None:
     assert client.fetch({}, quiet | {"a": PartitionResponse(6, 2, diverging=(1, 1))}) == ["a"]
 
 
-def test_a_partition_is_told_again_once_its_error_is_gone(sessions: FetchSessions) -> None:
+def test_a_partition_is_returned_again_once_its_error_is_gone(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
     fine = {"a": PartitionResponse(high_watermark=5)}
     client.fetch(ask("a"), fine)
@@ -133,9 +133,9 @@ def test_a_partition_is_told_again_once_its_error_is_gone(sessions: FetchSession
 
 def test_partitions_that_gave_records_are_served_last(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    told = {name: PartitionResponse() for name in "abc"}
-    client.fetch(ask("a", "b", "c"), told)
-    client.fetch({}, told | {"a": PartitionResponse(size=10)})
+    sent = {name: PartitionResponse() for name in "abc"}
+    client.fetch(ask("a", "b", "c"), sent)
+    client.fetch({}, sent | {"a": PartitionResponse(size=10)})
     opened = client.open({})
     assert isinstance(opened, Fetching)
     assert [part.topic for part in opened.partitions.values()] == ["b", "c", "a"]
@@ -143,9 +143,9 @@ def test_partitions_that_gave_records_are_served_last(sessions: FetchSessions) -
 
 def test_a_session_takes_new_changed_and_forgotten_partitions(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    told = {name: PartitionResponse() for name in "abc"}
-    client.fetch(ask("a", "b"), told)
-    assert client.fetch(ask("c") | ask("a", offset=9), told, (("b", 0),)) == ["c"]
+    sent = {name: PartitionResponse() for name in "abc"}
+    client.fetch(ask("a", "b"), sent)
+    assert client.fetch(ask("c") | ask("a", offset=9), sent, (("b", 0),)) == ["c"]
     opened = client.open({})
     assert isinstance(opened, Fetching)
     parts = list(opened.partitions.values())
@@ -178,15 +178,15 @@ def test_session_errors(sessions: FetchSessions) -> None:
     assert client.open({}) is Error.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_parked_fetch_that_a_later_one_overtook_is_refused(sessions: FetchSessions) -> None:
+def test_a_delayed_fetch_that_a_later_one_overtook_is_refused(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
     client.fetch(ask("a"), {"a": PartitionResponse()})
     parked = client.open({})
     client.epoch += 1
     assert isinstance(client.open({}), Fetching)
     assert isinstance(parked, Fetching)
-    error, session_id, news = parked.finish([], 0)
-    assert (error, session_id, news) == (Error.INVALID_FETCH_SESSION_EPOCH, client.id, [])
+    error, session_id, changes = parked.finish([], 0)
+    assert (error, session_id, changes) == (Error.INVALID_FETCH_SESSION_EPOCH, client.id, [])
 
 
 def test_topics_of_one_id_are_one_partition_whatever_their_name() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.broker.followers import NEVER_MS, FollowerState, check_life, may_join
+from ottla.broker.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
 from ottla.metadata.brokers import BrokerImage
 
 
@@ -63,9 +63,7 @@ class TestCatchingUp:
     @given(
         story=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 9))),
     )
-    def test_it_is_never_said_to_be_later_than_it_was(
-        self, story: list[tuple[int, int, int]]
-    ) -> None:
+    def test_the_caught_up_time_is_never_too_late(self, story: list[tuple[int, int, int]]) -> None:
         follower = FollowerState()
         ends = [(0, 0)]  # (since when, the leader's end)
         now_ms, offset = 0, 0
@@ -82,12 +80,12 @@ class TestCatchingUp:
     def test_another_epoch_of_the_leader_keeps_how_far_it_is(self) -> None:
         follower = FollowerState()
         fetched(follower, 5, 9, 100)
-        follower.led_anew(leader_end=9, now_ms=500)
+        follower.begin_epoch(leader_end=9, now_ms=500)
         assert (follower.log_end_offset, follower.last_caught_up_ms) == (5, 500)
 
 
 class TestJoining:
-    """`may_join` and `check_life`: the broker must be the one that fetched, and stay."""
+    """`may_join` and `check_broker_epoch`: the broker must be the one that fetched, and stay."""
 
     @pytest.mark.parametrize(
         ("image", "epoch", "may"),
@@ -109,7 +107,7 @@ class TestJoining:
         ("image", "epoch"), [(broker(), 5), (broker(fenced=True), 5), (broker(), -1), (None, -1)]
     )
     def test_whose_fetch_counts(self, image: BrokerImage | None, epoch: int) -> None:
-        check_life(image, epoch)
+        check_broker_epoch(image, epoch)
 
     @pytest.mark.parametrize(
         ("image", "epoch", "error"),
@@ -122,5 +120,5 @@ class TestJoining:
     )
     def test_whose_does_not(self, image: BrokerImage | None, epoch: int, error: Error) -> None:
         with pytest.raises(ApiError) as refusal:
-            check_life(image, epoch)
+            check_broker_epoch(image, epoch)
         assert refusal.value.error is error

@@ -40,13 +40,13 @@ def world() -> GroupWorld:
     return world
 
 
-def sync_request(told: Any, version: int, **how: Any) -> SyncGroupRequest:
+def sync_request(joined: Any, version: int, **how: Any) -> SyncGroupRequest:
     named = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     how.setdefault("group_id", "g")
     return SyncGroupRequest(
-        generation_id=told.generation_id,
-        member_id=told.member_id,
-        assignments=(SyncGroupRequestAssignment(member_id=told.member_id, assignment=b"a"),),
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=(SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a"),),
         **{**named, **how},
     )
 
@@ -130,55 +130,57 @@ def test_join_in_every_version(world: GroupWorld, version: int) -> None:
         assert first.value.error_code == Error.MEMBER_ID_REQUIRED
         assert first.value.protocol_name == (None if version >= 7 else "")
         assert first.value.generation_id == -1
-    told = world.join(version=version) if version >= 4 else first.value
-    assert (told.error_code, told.generation_id) == (0, 1)
-    assert told.member_id.startswith("test-")
-    assert told.leader == told.member_id
-    assert (told.protocol_type, told.protocol_name) == (
+    joined = world.join(version=version) if version >= 4 else first.value
+    assert (joined.error_code, joined.generation_id) == (0, 1)
+    assert joined.member_id.startswith("test-")
+    assert joined.leader == joined.member_id
+    assert (joined.protocol_type, joined.protocol_name) == (
         "consumer" if version >= 7 else None,
         "range",
     )
-    assert [(each.member_id, each.metadata) for each in told.members] == [(told.member_id, b"meta")]
-    member = world.service.shard_of("g").groups["g"].members[told.member_id]
+    assert [(each.member_id, each.metadata) for each in joined.members] == [
+        (joined.member_id, b"meta")
+    ]
+    member = world.service.shard_of("g").groups["g"].members[joined.member_id]
     assert member.client_host == "/127.0.0.1"
     assert member.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_sync_in_every_version(world: GroupWorld, version: int) -> None:
-    told = world.join()
-    answer = world.later(sync_request(told, version), version)
+    joined = world.join()
+    answer = world.later(sync_request(joined, version), version)
     assert (answer.error_code, answer.assignment) == (0, b"a")
     expected = ("consumer", "range") if version >= 5 else (None, None)
     assert (answer.protocol_type, answer.protocol_name) == expected
 
 
 def test_sync_v5_must_name_its_protocol(world: GroupWorld) -> None:
-    told = world.join()
+    joined = world.join()
     for how in ({"protocol_name": None}, {"protocol_type": None}):
-        answer = world.ask(sync_request(told, 5, **how), 5)
+        answer = world.ask(sync_request(joined, 5, **how), 5)
         assert answer.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_heartbeat_in_every_version(world: GroupWorld, version: int) -> None:
-    told = world.stable()
-    assert world.ask(beat_request(told), version).error_code == 0
+    joined = world.stable()
+    assert world.ask(beat_request(joined), version).error_code == 0
     stranger = HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
     assert world.ask(stranger, version).error_code == Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_leave_alone(world: GroupWorld, version: int) -> None:
-    told = world.stable()
-    request = LeaveGroupRequest(group_id="g", member_id=told.member_id)
+    joined = world.stable()
+    request = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
     assert world.ask(request, version).error_code == 0
     assert world.ask(request, version).error_code == Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_leave_together(world: GroupWorld, version: int) -> None:
-    told = world.stable(group_instance_id="i")
+    joined = world.stable(group_instance_id="i")
     request = LeaveGroupRequest(
         group_id="g",
         members=(
@@ -191,28 +193,28 @@ def test_leave_together(world: GroupWorld, version: int) -> None:
     assert [
         (each.member_id, each.group_instance_id, each.error_code) for each in answer.members
     ] == [("x", None, Error.UNKNOWN_MEMBER_ID), ("", "i", 0)]
-    again = world.ask(leave_request(told.member_id, group_id="nope"), version)
+    again = world.ask(leave_request(joined.member_id, group_id="nope"), version)
     assert [each.error_code for each in again.members] == [Error.UNKNOWN_MEMBER_ID]
 
 
 def test_an_empty_group_id_is_invalid_for_members(world: GroupWorld) -> None:
-    told = world.stable()
+    joined = world.stable()
     invalid = Error.INVALID_GROUP_ID
     assert world.ask(join_request(""), 9).error_code == invalid
-    assert world.ask(sync_request(told, 5, group_id=""), 5).error_code == invalid
-    assert world.ask(beat_request(told, ""), 4).error_code == invalid
+    assert world.ask(sync_request(joined, 5, group_id=""), 5).error_code == invalid
+    assert world.ask(beat_request(joined, ""), 4).error_code == invalid
     answer = world.ask(leave_request("m", group_id=""), 5)
     assert (answer.error_code, answer.members) == (invalid, ())
     assert world.ask(LeaveGroupRequest(group_id="", member_id="m"), 1).error_code == invalid
 
 
 def test_another_brokers_group_is_sent_away(world: GroupWorld) -> None:
-    told = world.stable()
+    joined = world.stable()
     world.elect(world.service.partition_of("g"), 2)
     away = Error.NOT_COORDINATOR
-    assert world.ask(sync_request(told, 5), 5).error_code == away
-    assert world.ask(beat_request(told), 4).error_code == away
-    assert world.ask(leave_request(told.member_id), 5).error_code == away
+    assert world.ask(sync_request(joined, 5), 5).error_code == away
+    assert world.ask(beat_request(joined), 4).error_code == away
+    assert world.ask(leave_request(joined.member_id), 5).error_code == away
     (described,) = world.ask(DescribeGroupsRequest(groups=("g",)), 5).groups
     assert (described.error_code, described.group_state) == (away, "")
     (deleted,) = world.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results
@@ -224,7 +226,7 @@ def test_another_brokers_group_is_sent_away(world: GroupWorld) -> None:
 
 @pytest.mark.parametrize("version", range(7))
 def test_describe_in_every_version(world: GroupWorld, version: int) -> None:
-    told = world.stable(group_instance_id="i")
+    joined = world.stable(group_instance_id="i")
     request = DescribeGroupsRequest(
         groups=("g", "nope"), include_authorized_operations=version >= 3
     )
@@ -232,7 +234,7 @@ def test_describe_in_every_version(world: GroupWorld, version: int) -> None:
     assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     (member,) = group.members
-    assert (member.member_id, member.client_id) == (told.member_id, "test")
+    assert (member.member_id, member.client_id) == (joined.member_id, "test")
     assert member.group_instance_id == ("i" if version >= 4 else None)
     assert (member.client_host, member.member_metadata) == ("/127.0.0.1", b"meta")
     assert member.member_assignment == b"mine"
@@ -281,6 +283,6 @@ def test_delete_in_every_version(world: GroupWorld, version: int) -> None:
 def test_a_member_may_name_so_many_protocols(world: GroupWorld, count: int) -> None:
     names = [f"p{number}" for number in range(count)]
     protocols = tuple(JoinGroupRequestProtocol(name=name, metadata=b"") for name in names)
-    told = world.join(protocols=protocols)
+    joined = world.join(protocols=protocols)
     refused = count > JOIN_PROTOCOLS_MAX
-    assert told.error_code == (Error.INCONSISTENT_GROUP_PROTOCOL if refused else Error.NONE)
+    assert joined.error_code == (Error.INCONSISTENT_GROUP_PROTOCOL if refused else Error.NONE)

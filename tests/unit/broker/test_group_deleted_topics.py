@@ -136,7 +136,7 @@ def test_the_next_topic_s_offsets_stay_that_another_coordinator_has_written(
     assert offsets_of(world) == {("t", 0): 42, **KEPT}
 
 
-def test_an_offset_without_an_id_stays_where_nothing_tells_against_it(world: GroupWorld) -> None:
+def test_an_offset_without_a_topic_id_stays_while_its_topic_exists(world: GroupWorld) -> None:
     legacy(world, 7)
     away(world)
     assert offsets_of(world) == {("t", 0): 7, ("t", 3): 8, **KEPT}
@@ -162,40 +162,44 @@ def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
     assert world.service.shard_of("g").offsets.count == 0
 
 
-def told(world: GroupWorld, *gone: Uuid) -> None:
-    """Let the broker be one that is told of the metadata by requests."""
-    facts = ZkMetadata(world.broker.node_id, gone=dict.fromkeys(gone, 1), is_complete=True)
+def use_zk_metadata(world: GroupWorld, *gone: Uuid) -> None:
+    """Put the broker into ZooKeeper mode."""
+    facts = ZkMetadata(
+        world.broker.node_id, deleted_ids=dict.fromkeys(gone, 1), has_full_metadata=True
+    )
     world.broker.zk_metadata = SimpleNamespace(facts=facts)  # type: ignore[assignment]
 
 
-def test_a_told_broker_forgets_no_offsets_of_topics_that_it_only_does_not_know(
+def test_over_zookeeper_offsets_of_unknown_topics_stay(
     world: GroupWorld,
 ) -> None:
-    """It may not have been told yet, or a node of the topic could not be read."""
+    """Its request may not have come yet, or a znode of the topic could not be read."""
     begin = LateWorkers()
     world.broker.workers = begin
     world.elect(PARTITION, 2)
     world.remove_topic(TOPIC_ID)
-    told(world)
+    use_zk_metadata(world)
     world.elect(PARTITION, 1)
     begin.run()
     assert offsets_of(world) == {("t", 0): 5, ("t", 3): 8, **KEPT}
 
 
-def test_a_told_broker_forgets_those_of_topics_that_it_was_told_are_gone(
+def test_over_zookeeper_offsets_of_deleted_topics_are_deleted(
     world: GroupWorld,
 ) -> None:
     world.elect(PARTITION, 2)
     world.remove_topic(TOPIC_ID)
-    told(world, TOPIC_ID)
+    use_zk_metadata(world, TOPIC_ID)
     world.elect(PARTITION, 1)
     assert offsets_of(world) == KEPT
 
 
-def test_a_told_broker_tells_a_new_topic_of_the_name_by_its_id(world: GroupWorld) -> None:
+def test_over_zookeeper_a_new_topic_of_the_name_is_distinguished_by_its_id(
+    world: GroupWorld,
+) -> None:
     world.elect(PARTITION, 2)
     world.commit(*made_again())
-    told(world)
+    use_zk_metadata(world)
     world.elect(PARTITION, 1)
     assert offsets_of(world) == KEPT
     assert world.broker.image.topics.by_id(OFFSETS_ID) is not None
@@ -208,24 +212,24 @@ def kept_ids(world: GroupWorld) -> set[Uuid]:
     return {each for number in range(4) for each in offsets.topic_ids("g", "t", number)}
 
 
-def test_a_told_broker_takes_nothing_for_gone_before_it_has_heard_of_all(
+def test_over_zookeeper_no_topic_counts_as_deleted_before_the_full_metadata(
     world: GroupWorld,
 ) -> None:
-    told(world)
+    use_zk_metadata(world)
     facts = world.broker.zk_metadata.facts  # type: ignore[union-attr]
-    facts.refused["t"] = NEW_ID
-    facts.is_complete = False
+    facts.inconsistent_ids["t"] = NEW_ID
+    facts.has_full_metadata = False
     world.service.tick()
     assert kept_ids(world) == {TOPIC_ID}
-    facts.is_complete = True
+    facts.has_full_metadata = True
     world.service.tick()
     assert kept_ids(world) == set()
 
 
-def test_a_told_broker_knows_a_topic_s_successor_that_it_had_to_refuse(world: GroupWorld) -> None:
+def test_over_zookeeper_a_rejected_successor_of_a_topic_is_known(world: GroupWorld) -> None:
     """A replica of the former one is here still: groups are those of the next one already."""
-    told(world)
-    world.broker.zk_metadata.facts.refused["t"] = NEW_ID  # type: ignore[union-attr]
+    use_zk_metadata(world)
+    world.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
     assert offsets_of(world) == KEPT
     world.later(commit_request({("t", 0): 2}), 9)
     world.elect(PARTITION, 2)
@@ -235,10 +239,10 @@ def test_a_told_broker_knows_a_topic_s_successor_that_it_had_to_refuse(world: Gr
     assert kept_ids(world) == {NEW_ID}
 
 
-def test_a_topic_s_id_says_nothing_of_the_next_topic_s_offsets(world: GroupWorld) -> None:
+def test_a_topic_id_does_not_match_the_next_topics_offsets(world: GroupWorld) -> None:
     """A commit that named the former topic was stored as one of the topic that has its name."""
-    told(world)
-    world.broker.zk_metadata.facts.refused["t"] = NEW_ID  # type: ignore[union-attr]
+    use_zk_metadata(world)
+    world.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
     world.later(commit_request({("t", 0): 2}), 9)
     (topic,) = world.later(commit_by_id(TOPIC_ID, 5_000), 10).topics
     assert topic.partitions[0].error_code == Error.UNKNOWN_TOPIC_ID

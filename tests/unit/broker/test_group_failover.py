@@ -19,7 +19,7 @@ from .group_world import (
     find_request,
     join_request,
 )
-from .test_following import content
+from .test_follower_rules import content
 
 PARTITION = 1
 """Of three, the one that group g hashes to."""
@@ -144,15 +144,15 @@ def test_a_leader_that_was_deposed_and_is_elected_again_has_what_came_between() 
 
 
 def test_losing_the_partition_answers_who_waits_for_it() -> None:
-    """KAFKA-9198, KAFKA-9235: an old coordinator serves no more and leaves nobody waiting."""
+    """KAFKA-9198, KAFKA-9235: an old coordinator no longer serves, and answers all requests."""
     world = follower()
     replicate(world, written(10), high_watermark=1)
     world.elect(PARTITION, 1, isr=(1,))
-    told = world.stable()
+    joined = world.stable()
     world.elect(PARTITION, 1, isr=(1, 2))
     member = {
-        "member_id": told.member_id,
-        "generation_id_or_member_epoch": told.generation_id,
+        "member_id": joined.member_id,
+        "generation_id_or_member_epoch": joined.generation_id,
     }
     commit = world.begin(commit_request({("t", 0): 40}, **member), 8)
     joining = world.begin(join_request("g", 3), 3)
@@ -162,11 +162,11 @@ def test_losing_the_partition_answers_who_waits_for_it() -> None:
     assert commit.value.topics[0].partitions[0].error_code == Error.NOT_COORDINATOR
     world.settle(joining)
     assert joining.value.error_code == Error.NOT_COORDINATOR
-    assert world.ask(beat_request(told), 4).error_code == Error.NOT_COORDINATOR
+    assert world.ask(beat_request(joined), 4).error_code == Error.NOT_COORDINATOR
 
 
 def test_a_commit_with_too_few_replicas_left_behind_does_not_block_reads() -> None:
-    """Its writer hears that it may be lost; whoever reads must not wait for ever."""
+    """Its writer gets an error, as it may be lost; readers must not wait for ever."""
     world = follower(min_isr="2")
     replicate(world, written(10), high_watermark=1)
     world.elect(PARTITION, 1, isr=(1, 2))

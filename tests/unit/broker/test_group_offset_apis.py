@@ -79,7 +79,7 @@ def test_errors_of_the_group_are_every_partitions(world: GroupWorld) -> None:
         assert codes == {error}
 
 
-def test_an_empty_commit_asks_nobody(world: GroupWorld) -> None:
+def test_an_empty_commit_needs_no_coordinator(world: GroupWorld) -> None:
     assert world.ask(commit_request({}), 9).topics == ()
 
 
@@ -109,21 +109,21 @@ def test_fetch_of_one_group(world: GroupWorld, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_fetch_of_one_group_tells_its_error(world: GroupWorld, version: int) -> None:
-    """Each partition does, too: aiokafka looks at nothing else, and would begin anew."""
+def test_fetch_of_one_group_returns_its_error(world: GroupWorld, version: int) -> None:
+    """Each partition has it, too: aiokafka reads nothing else, and would reset its position."""
     world.elect(world.service.partition_of("g"), 2)
     topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1))
     answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic,)), version)
     assert answer.error_code == (Error.NONE if version == 1 else Error.NOT_COORDINATOR)
-    (told,) = answer.topics
-    assert [(each.partition_index, each.error_code) for each in told.partitions] == [
+    (joined,) = answer.topics
+    assert [(each.partition_index, each.error_code) for each in joined.partitions] == [
         (0, Error.NOT_COORDINATOR),
         (1, Error.NOT_COORDINATOR),
     ]
-    assert {each.committed_offset for each in told.partitions} == {-1}
+    assert {each.committed_offset for each in joined.partitions} == {-1}
 
 
-def test_fetch_of_all_offsets_of_a_group_tells_its_error(world: GroupWorld) -> None:
+def test_fetch_of_all_offsets_of_a_group_returns_its_error(world: GroupWorld) -> None:
     world.elect(world.service.partition_of("g"), 2)
     answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=None), 2)
     assert (answer.error_code, answer.topics) == (Error.NOT_COORDINATOR, ())
@@ -223,7 +223,7 @@ def test_delete_offsets_of_no_group(world: GroupWorld, group_id: str, error: Err
     assert (answer.error_code, answer.topics) == (error, ())
 
 
-def test_all_offsets_of_a_group_are_told_once(world: GroupWorld) -> None:
+def test_all_offsets_of_a_group_are_returned_once(world: GroupWorld) -> None:
     world.later(commit_request({("t", 0): 5}), 8)
     group = fetch_all().groups[0]
     answer = world.later(offset_fetch.OffsetFetchRequest(groups=(group,) * 500), 9)

@@ -1,4 +1,4 @@
-"""Over ZooKeeper a coordinator serves once it was told what its offsets are to be judged by.
+"""Over ZooKeeper a coordinator serves once it has the full metadata.
 
 A group is looked for once it is known how many partitions keep groups, and served once the broker
 has heard of all topics.
@@ -21,7 +21,13 @@ from ottla.wire.messages import find_coordinator as find
 from ottla.wire.messages import offset_fetch
 from ottla.wire.messages.update_metadata import FULL
 
-from .api.zk_metadata_world import BROKER_EPOCH, CONTROLLER_EPOCH, ZkMetadataWorld, known, told
+from .api.zk_metadata_world import (
+    BROKER_EPOCH,
+    CONTROLLER_EPOCH,
+    ZkMetadataWorld,
+    known,
+    partition_state,
+)
 from .group_world import commit_request, fetch_all
 from .world import TOPIC_ID
 
@@ -31,7 +37,7 @@ LED = (0, 2)
 """What broker 1 leads; broker 2 leads the rest."""
 
 
-def asked(made: ZkMetadataWorld, group: str) -> tuple[int, int]:
+def coordinator_and_offset(made: ZkMetadataWorld, group: str) -> tuple[int, int]:
     """Ask for the coordinator of a group; return the error and the broker."""
     answer = made.ask(find.FindCoordinatorRequest(key=group), 3)
     return answer.error_code, answer.node_id
@@ -49,18 +55,18 @@ def test_no_group_is_looked_for_among_the_partitions_that_are_hosted_here(number
     group = next(name for name in names if positive_hash(name) % COUNT == number)
     made = ZkMetadataWorld()
     made.broker.groups = GroupService(made.broker)
-    made.learn_metadata()
-    made.lead(*map(told, LED), topic=OFFSETS_TOPIC, topic_id=OFFSETS_ID)
-    assert asked(made, group) == (Error.COORDINATOR_NOT_AVAILABLE, -1)
+    made.update_metadata()
+    made.lead(*map(partition_state, LED), topic=OFFSETS_TOPIC, topic_id=OFFSETS_ID)
+    assert coordinator_and_offset(made, group) == (Error.COORDINATOR_NOT_AVAILABLE, -1)
     assert offsets_asked(made, group) == Error.COORDINATOR_NOT_AVAILABLE
     states = [known(each, leader=1 if each in LED else 2) for each in range(COUNT)]
-    made.learn_metadata(*states, topic=OFFSETS_TOPIC, topic_id=OFFSETS_ID, type=FULL)
-    assert asked(made, group) == (Error.NONE, 1 if number in LED else 2)
+    made.update_metadata(*states, topic=OFFSETS_TOPIC, topic_id=OFFSETS_ID, type=FULL)
+    assert coordinator_and_offset(made, group) == (Error.NONE, 1 if number in LED else 2)
     here = offsets_asked(made, group)
     assert here == (Error.NONE if number in LED else Error.NOT_COORDINATOR)
 
 
-# --- the first word of all topics -------------------------------------------------------------
+# --- the first full UpdateMetadata -------------------------------------------------------------
 
 NEW_ID = Uuid(b"the next t......")
 ELSEWHERE: dict[str, Any] = {"leader": 2, "isr": (2,), "replicas": (2,)}
@@ -71,8 +77,8 @@ def behind() -> ZkMetadataWorld:
     """Broker 1 knows a former topic t, and has a copy of an offset of the one of now."""
     made = ZkMetadataWorld()
     made.broker.groups = GroupService(made.broker)
-    made.learn_metadata(known(**ELSEWHERE))
-    tell_of_offsets(made, leader=2)
+    made.update_metadata(known(**ELSEWHERE))
+    send_offsets_topic(made, leader=2)
     log = made.broker.replicas.partition(OFFSETS_TOPIC, 0).log
     assert log is not None
     now_ms = made.clock.now_ms()
@@ -82,19 +88,21 @@ def behind() -> ZkMetadataWorld:
     return made
 
 
-def tell_of_offsets(
+def send_offsets_topic(
     made: ZkMetadataWorld, *, leader: int, leader_epoch: int = 0, by: int = CONTROLLER_EPOCH
 ) -> None:
     """Let the offsets topic, of one partition, be led by a broker, with a log of its own."""
     how: dict[str, Any] = {"leader": leader, "leader_epoch": leader_epoch, "isr": (leader,)}
     topic: dict[str, Any] = {"topic": OFFSETS_TOPIC, "topic_id": OFFSETS_ID}
-    made.lead(told(**how), **topic, controller_epoch=by)
-    made.learn_metadata(known(**how), **topic, controller_epoch=by)
+    made.lead(partition_state(**how), **topic, controller_epoch=by)
+    made.update_metadata(known(**how), **topic, controller_epoch=by)
 
 
-def tell_of_all(made: ZkMetadataWorld, topic_id: Uuid = NEW_ID, by: int = CONTROLLER_EPOCH) -> None:
-    """Let the broker hear, as of all topics, which one t is."""
-    made.learn_metadata(known(**ELSEWHERE), topic_id=topic_id, type=FULL, controller_epoch=by)
+def send_full_update(
+    made: ZkMetadataWorld, topic_id: Uuid = NEW_ID, by: int = CONTROLLER_EPOCH
+) -> None:
+    """Send a full UpdateMetadata with the topic t."""
+    made.update_metadata(known(**ELSEWHERE), topic_id=topic_id, type=FULL, controller_epoch=by)
 
 
 def shown(made: ZkMetadataWorld) -> tuple[int, list[int]]:
@@ -114,43 +122,43 @@ def test_a_coordinator_that_may_not_know_a_topic_yet_lets_clients_wait(
     behind: ZkMetadataWorld,
 ) -> None:
     """They were shown no offset of it, and what they committed was the former topic's."""
-    tell_of_offsets(behind, leader=1, leader_epoch=1)
+    send_offsets_topic(behind, leader=1, leader_epoch=1)
     behind.clock.advance(10_000)
     assert shown(behind) == (Error.COORDINATOR_LOAD_IN_PROGRESS, [])
     assert committed(behind, 800) == Error.COORDINATOR_LOAD_IN_PROGRESS
-    tell_of_all(behind)
+    send_full_update(behind)
     assert shown(behind) == (Error.NONE, [777])
     assert committed(behind, 800) == Error.NONE
     assert shown(behind) == (Error.NONE, [800])
 
 
-def test_one_that_a_new_controller_elects_waits_for_its_word_of_all(
+def test_a_coordinator_elected_by_a_new_controller_waits_for_the_full_metadata(
     behind: ZkMetadataWorld,
 ) -> None:
-    """What the former one told of all says nothing of what came after that."""
-    tell_of_all(behind, TOPIC_ID)
-    tell_of_offsets(behind, leader=1, leader_epoch=1, by=CONTROLLER_EPOCH + 1)
+    """The former one's full update lacks all later changes."""
+    send_full_update(behind, TOPIC_ID)
+    send_offsets_topic(behind, leader=1, leader_epoch=1, by=CONTROLLER_EPOCH + 1)
     behind.clock.advance(10_000)
     assert shown(behind) == (Error.COORDINATOR_LOAD_IN_PROGRESS, [])
-    tell_of_all(behind, by=CONTROLLER_EPOCH + 1)
+    send_full_update(behind, by=CONTROLLER_EPOCH + 1)
     assert shown(behind) == (Error.NONE, [777])
 
 
-def test_one_that_is_deposed_before_it_has_heard_of_all_serves_nobody(
+def test_a_coordinator_deposed_before_the_full_metadata_serves_no_group(
     behind: ZkMetadataWorld,
 ) -> None:
-    tell_of_offsets(behind, leader=1, leader_epoch=1)
-    tell_of_offsets(behind, leader=2, leader_epoch=2)
-    tell_of_all(behind)
+    send_offsets_topic(behind, leader=1, leader_epoch=1)
+    send_offsets_topic(behind, leader=2, leader_epoch=2)
+    send_full_update(behind)
     assert shown(behind) == (Error.NOT_COORDINATOR, [])
 
 
-def test_one_that_is_elected_anew_before_it_has_heard_of_all_serves_once(
+def test_a_coordinator_elected_again_before_the_full_metadata_serves_once(
     behind: ZkMetadataWorld,
 ) -> None:
-    tell_of_offsets(behind, leader=1, leader_epoch=1)
-    tell_of_offsets(behind, leader=1, leader_epoch=2)
-    tell_of_all(behind)
+    send_offsets_topic(behind, leader=1, leader_epoch=1)
+    send_offsets_topic(behind, leader=1, leader_epoch=2)
+    send_full_update(behind)
     assert shown(behind) == (Error.NONE, [777])
 
 
@@ -159,12 +167,12 @@ def test_one_that_serves_goes_on_while_it_may_have_missed_something(
     behind: ZkMetadataWorld, how: str
 ) -> None:
     """What it keeps is of topics that it knows."""
-    tell_of_offsets(behind, leader=1, leader_epoch=1)
-    tell_of_all(behind)
+    send_offsets_topic(behind, leader=1, leader_epoch=1)
+    send_full_update(behind)
     if how == "a new controller":
-        behind.learn_metadata(controller_epoch=CONTROLLER_EPOCH + 1)
+        behind.update_metadata(controller_epoch=CONTROLLER_EPOCH + 1)
     else:
-        behind.learn_metadata(broker_epoch=BROKER_EPOCH + 1)
-    assert not behind.facts.is_complete
+        behind.update_metadata(broker_epoch=BROKER_EPOCH + 1)
+    assert not behind.facts.has_full_metadata
     assert shown(behind) == (Error.NONE, [777])
     assert committed(behind, 800) == Error.NONE

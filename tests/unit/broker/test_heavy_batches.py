@@ -140,7 +140,7 @@ def test_the_bytes_are_kept_though_the_receive_buffer_is_used_again(world: World
     assert answer.value[0].error is Error.NONE
 
 
-def test_it_is_appended_only_by_who_leads_then(world: World) -> None:
+def test_it_is_appended_only_where_this_broker_still_leads(world: World) -> None:
     answer = send(world, HEAVY["many records"]())
     world.commit(
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, replicas=[1, 2], isr=[2])
@@ -274,9 +274,9 @@ def test_a_request_with_many_does_not_hold_up_others(world: World) -> None:
     world.add_topic("many", OTHER_ID, partitions=20)
     replicas = world.broker.replicas
     asked = [(replicas.partition("many", index), heavy) for index in range(20)]
-    many = replicas.append_all(asked, acks=1, timeout_ms=1000, gone=Pending())
+    many = replicas.append_all(asked, acks=1, timeout_ms=1000, closed=Pending())
     one = replicas.append_all(
-        [(replicas.partition("t", 0), heavy)], acks=1, timeout_ms=1000, gone=Pending()
+        [(replicas.partition("t", 0), heavy)], acks=1, timeout_ms=1000, closed=Pending()
     )
     assert isinstance(many, Pending)
     assert isinstance(one, Pending)

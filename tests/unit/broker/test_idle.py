@@ -1,4 +1,4 @@
-"""A broker counts time without use, of topics with a limit only, and says so to the controller.
+"""A broker counts idle time, of topics with a limit only, and reports it to the controller.
 
 Method: the broker of handlers' tests, with real requests; what it tells is looked at where it
 leaves. The look comes every second.
@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
-from ottla.broker.idle import IdleTopics, Kept
+from ottla.broker.idle import IdleTopics, SavedIdleTime
 from ottla.metadata.delta import delta_between
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
@@ -37,7 +37,7 @@ def world(**configs: str) -> World:
 
 
 def answered(of: World) -> ReportIdleTopicsRequest | None:
-    """Answer what the controller is told; return the last of it."""
+    """Answer the reports; return the last one."""
     report = None
     for request, pending in list(of.controller.calls):
         if isinstance(request, ReportIdleTopicsRequest):
@@ -47,8 +47,8 @@ def answered(of: World) -> ReportIdleTopicsRequest | None:
     return report
 
 
-def told(of: World) -> dict[Uuid, int]:
-    """Let a second pass; return the idle time of each topic that the controller is told of."""
+def reported(of: World) -> dict[Uuid, int]:
+    """Let a second pass; return the reported idle times."""
     answered(of)
     of.clock.advance(SECOND)
     report = answered(of)
@@ -92,29 +92,29 @@ def read(of: World, *, replica: int = -1, topic: str = "t") -> None:
 
 def test_time_without_use_adds_up() -> None:
     at = world()
-    assert [told(at) for _ in range(3)] == [{TOPIC_ID: n * SECOND} for n in (1, 2, 3)]
+    assert [reported(at) for _ in range(3)] == [{TOPIC_ID: n * SECOND} for n in (1, 2, 3)]
 
 
-def test_a_produce_begins_it_anew() -> None:
+def test_a_produce_resets_the_idle_time() -> None:
     at = world()
-    told(at)
+    reported(at)
     write(at)
-    assert told(at) == {TOPIC_ID: 0}
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: SECOND}
 
 
 def test_a_produce_that_fails_is_a_use() -> None:
     at = world(cleanup_policy="compact")
-    told(at)
+    reported(at)
     write(at)  # Its record has no key.
-    assert told(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_a_fetch_that_finds_nothing_is_a_use() -> None:
     at = world()
-    told(at)
+    reported(at)
     read(at)
-    assert told(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_what_a_follower_fetches_is_no_use() -> None:
@@ -123,9 +123,9 @@ def test_what_a_follower_fetches_is_no_use() -> None:
     at.add_broker(2)
     at.add_topic(replicas=(1, 2), isr=(1, 2), ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    told(at)
+    reported(at)
     read(at, replica=2)
-    assert told(at) == {TOPIC_ID: 2 * SECOND}
+    assert reported(at) == {TOPIC_ID: 2 * SECOND}
 
 
 def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
@@ -134,11 +134,11 @@ def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
     at.add_topic(OFFSETS_TOPIC, OFFSETS_ID)
     at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: SECOND}
     at.broker.idle.committed(TOPIC_ID)
     at.broker.idle.committed(OTHER_ID)
-    assert told(at) == {TOPIC_ID: 0}
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: SECOND}
 
 
 def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
@@ -151,31 +151,31 @@ def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
         at.add_topic(ottla_topic_ttl_ms="3600000")
         at.broker.idle.start()
         at.clock.advance(interval_ms)
-        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == interval_ms
+        assert at.broker.idle.saved()[TOPIC_ID].idle_ms == interval_ms
         answer = at.later(commit_request({("t", 0): 5}, **who), 9)
         assert bool(answer.topics[0].partitions[0].error_code) == is_refused
         at.clock.advance(interval_ms)
-        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == 0
+        assert at.broker.idle.saved()[TOPIC_ID].idle_ms == 0
 
 
-def test_a_topic_that_the_broker_is_no_witness_of_is_not_told_of() -> None:
+def test_a_topic_that_the_broker_does_not_observe_is_not_reported() -> None:
     at = World(PROPERTIES)
     at.add_broker()
     at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    assert told(at) == {}
+    assert reported(at) == {}
 
 
-def test_nobody_looks_while_no_topic_has_a_limit() -> None:
+def test_there_is_no_check_while_no_topic_has_a_limit() -> None:
     at = World(PROPERTIES)
     at.add_broker()
     at.add_topic()
     at.broker.idle.start()
     assert at.timers.next_ms() is None
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: SECOND}
     at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
-    assert told(at) == {}
+    assert reported(at) == {}
     assert at.timers.next_ms() is None
 
 
@@ -187,7 +187,7 @@ def test_what_was_used_before_it_had_a_limit_does_not_count_as_idle() -> None:
     at.clock.advance(60 * SECOND)
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
     at.clock.advance(SECOND // 2)
-    assert told(at)[TOPIC_ID] <= SECOND
+    assert reported(at)[TOPIC_ID] <= SECOND
 
 
 def test_internal_topics_are_never_counted() -> None:
@@ -195,10 +195,10 @@ def test_internal_topics_are_never_counted() -> None:
     at.add_broker()
     at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, ottla_topic_ttl_ms="5000")
     at.broker.start_serving()
-    assert told(at) == {}
+    assert reported(at) == {}
 
 
-def test_other_replicas_begin_it_anew() -> None:
+def test_other_replicas_reset_the_idle_time() -> None:
     """The one that went took along what it saw. The time before the change is not counted."""
     for topic_id in (TOPIC_ID, OFFSETS_ID):
         at = World(PROPERTIES)
@@ -207,13 +207,13 @@ def test_other_replicas_begin_it_anew() -> None:
         at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, replicas=(1, 2), isr=(1,))
         at.add_topic(replicas=(1, 2), isr=(1,), ottla_topic_ttl_ms="3600000")
         at.broker.start_serving()
-        assert [told(at) for _ in range(2)][-1] == {TOPIC_ID: 2 * SECOND}
+        assert [reported(at) for _ in range(2)][-1] == {TOPIC_ID: 2 * SECOND}
         at.clock.advance(SECOND - 300)
         at.commit(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(1, 2)),
         )
         at.clock.advance(300)
-        assert told(at) == {TOPIC_ID: 4 * SECOND}
+        assert reported(at) == {TOPIC_ID: 4 * SECOND}
         at.clock.advance(SECOND - 300)
         at.commit(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=(1, 3), isr=(1,)),
@@ -226,20 +226,20 @@ def test_other_replicas_begin_it_anew() -> None:
         assert report.topics[0].replicas == ((1, 3) if topic_id == TOPIC_ID else (1, 2))
 
 
-def test_a_new_topic_of_the_name_begins_anew() -> None:
+def test_a_new_topic_of_the_name_starts_at_zero() -> None:
     at = world()
-    told(at)
+    reported(at)
     at.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
     at.add_topic("t", OTHER_ID, ottla_topic_ttl_ms="3600000")
-    assert told(at) == {OTHER_ID: SECOND}
+    assert reported(at) == {OTHER_ID: SECOND}
 
 
 def test_a_process_that_was_stopped_counts_one_interval_for_it() -> None:
     at = world()
-    told(at)
+    reported(at)
     at.clock.elapsed_ms += 3_600 * SECOND  # Nobody ran what was due meanwhile.
     at.timers.run_due(at.clock.elapsed_ms)
-    assert told(at)[TOPIC_ID] == 3 * SECOND
+    assert reported(at)[TOPIC_ID] == 3 * SECOND
 
 
 def test_a_broker_that_is_fenced_does_not_count() -> None:
@@ -247,7 +247,7 @@ def test_a_broker_that_is_fenced_does_not_count() -> None:
     at.add_broker(fenced=True)
     at.add_topic(ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    assert told(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_each_report_names_the_answer_that_came_before_its_look() -> None:
@@ -270,17 +270,17 @@ def test_each_report_names_the_answer_that_came_before_its_look() -> None:
 
 def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_count() -> None:
     at = world()
-    told(at)
+    reported(at)
     at.clock.advance(SECOND // 2)
     at.broker.idle.stop()
-    kept = at.broker.idle.kept()
-    assert kept == {TOPIC_ID: Kept((1,), (), 1_500)}
-    after = restarted(at, kept)
+    saved = at.broker.idle.saved()
+    assert saved == {TOPIC_ID: SavedIdleTime((1,), (), 1_500)}
+    after = restarted(at, saved)
     at.clock.advance(SECOND)
-    assert after.kept()[TOPIC_ID].idle_ms == 2_500
+    assert after.saved()[TOPIC_ID].idle_ms == 2_500
 
 
-def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
+def restarted(at: World, saved: dict[Uuid, SavedIdleTime]) -> IdleTopics:
     """Return the counting of the next process, ten seconds later."""
     at.broker.idle.stop()
     at.clock.advance(10 * SECOND)
@@ -292,7 +292,7 @@ def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
         clock=at.clock,
         timers=at.timers,
         interval_ms=SECOND,
-        kept=kept,
+        saved=saved,
     )
     after.apply(delta_between(EMPTY, at.broker.image))
     after.start()
@@ -301,29 +301,29 @@ def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
 
 def test_what_was_kept_for_other_witnesses_or_another_topic_is_dropped() -> None:
     at = world()
-    for kept in (
-        {TOPIC_ID: Kept((1, 2), (), 1_500)},
-        {TOPIC_ID: Kept((1,), (1,), 1_500)},
-        {OTHER_ID: Kept((1,), (), 1_500)},
+    for saved in (
+        {TOPIC_ID: SavedIdleTime((1, 2), (), 1_500)},
+        {TOPIC_ID: SavedIdleTime((1,), (1,), 1_500)},
+        {OTHER_ID: SavedIdleTime((1,), (), 1_500)},
     ):
-        assert restarted(at, kept).kept() == {TOPIC_ID: Kept((1,), (), 0)}
+        assert restarted(at, saved).saved() == {TOPIC_ID: SavedIdleTime((1,), (), 0)}
 
 
 def test_what_was_kept_is_for_the_start_only() -> None:
     """A topic that gets its limit back later was used meanwhile, for all that is known."""
     at = world()
     at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
-    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
+    after = restarted(at, {TOPIC_ID: SavedIdleTime((1,), (), 1_500)})
     before = at.broker.image
     at.clock.advance(SECOND)
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
     after.apply(delta_between(before, at.broker.image))
-    assert after.kept() == {TOPIC_ID: Kept((1,), (), 0)}
+    assert after.saved() == {TOPIC_ID: SavedIdleTime((1,), (), 0)}
 
 
 def test_a_use_right_after_the_start_counts() -> None:
     at = world()
-    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
+    after = restarted(at, {TOPIC_ID: SavedIdleTime((1,), (), 1_500)})
     write(at)
     at.clock.advance(SECOND)
-    assert after.kept()[TOPIC_ID].idle_ms == 0
+    assert after.saved()[TOPIC_ID].idle_ms == 0

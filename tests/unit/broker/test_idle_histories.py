@@ -21,7 +21,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, OFFSETS_TOPIC, Uuid
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.idle import IdleTopics, Kept
+from ottla.broker.idle import IdleTopics, SavedIdleTime
 from ottla.broker.metrics import TopicMetrics
 from ottla.controller.idle import (
     REPORT_INTERVALS_MAX,
@@ -93,7 +93,7 @@ def partition_of(image: ClusterImage) -> PartitionImage:
 class Machine:
     """A broker's process: a clock of its own, which runs on while it is stopped."""
 
-    town: "Town"
+    cluster: "Cluster"
     broker_id: int
     epoch: int
     offset_ms: int
@@ -103,7 +103,7 @@ class Machine:
     is_stopped: bool = False
     idle: IdleTopics = field(init=False)
 
-    def begin(self, kept: dict[Uuid, Kept]) -> None:
+    def begin(self, saved: dict[Uuid, SavedIdleTime]) -> None:
         self.idle = IdleTopics(
             node_id=self.broker_id,
             broker_epoch=lambda: self.epoch,
@@ -112,13 +112,13 @@ class Machine:
             clock=self,
             timers=self.timers,
             interval_ms=INTERVAL_MS,
-            kept=kept,
+            saved=saved,
         )
-        self.learn()
+        self.follow_metadata()
         self.idle.start()
 
-    def learn(self) -> None:
-        before, self.image = self.image, self.town.image
+    def follow_metadata(self) -> None:
+        before, self.image = self.image, self.cluster.image
         self.idle.apply(delta_between(before, self.image))
 
     @property
@@ -127,17 +127,17 @@ class Machine:
         return partition_of(self.image)
 
     def now_ms(self) -> int:
-        return self.town.wall_ms
+        return self.cluster.wall_ms
 
     def monotonic_ms(self) -> int:
-        return self.town.now_ms + self.offset_ms
+        return self.cluster.now_ms + self.offset_ms
 
     def call(self, request: ReportIdleTopicsRequest, *, timeout_ms: int) -> Pending[object]:
-        return self.town.last_report(request)
+        return self.cluster.received(request)
 
 
 @dataclass
-class Town:
+class Cluster:
     """A cluster; `uses` are true times, `gone_ms` is when the topic went."""
 
     image: ClusterImage = EMPTY
@@ -152,7 +152,7 @@ class Town:
     up: dict[int, Machine] = field(default_factory=dict)
     target: tuple[int, ...] | None = None
     """Where the topic moves to."""
-    kept: dict[int, dict[Uuid, Kept]] = field(default_factory=dict)
+    saved: dict[int, dict[Uuid, SavedIdleTime]] = field(default_factory=dict)
     delayed: list[tuple[ReportIdleTopicsRequest, Pending[object]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -179,7 +179,7 @@ class Town:
 
     # -- the controller ------------------------------------------------------------------------
 
-    def last_report(self, request: ReportIdleTopicsRequest) -> Pending[object]:
+    def received(self, request: ReportIdleTopicsRequest) -> Pending[object]:
         answer: Pending[object] = Pending()
         if self.network == "works":
             self.decide(request, answer)
@@ -245,7 +245,7 @@ class Town:
             self.write(registration(broker_id, epoch))
         machine = Machine(self, broker_id, epoch, offset_ms=1_000_000 * broker_id)
         self.up[broker_id] = machine
-        machine.begin(self.kept.pop(broker_id, {}))
+        machine.begin(self.saved.pop(broker_id, {}))
         self.elect()
 
     def end(self, broker_id: int, *, clean: bool) -> None:
@@ -255,7 +255,7 @@ class Town:
         del self.up[broker_id]
         if clean:
             machine.idle.stop()
-            self.kept[broker_id] = machine.idle.kept()
+            self.saved[broker_id] = machine.idle.saved()
         self.write(
             BrokerRegistrationChangeRecord(
                 broker_id=broker_id, broker_epoch=machine.epoch, fenced=1
@@ -270,7 +270,7 @@ class Town:
         self.write(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **how))
 
     def elect(self) -> None:
-        """Let one in sync that is up lead, or nobody."""
+        """Elect an in-sync replica that is up, or none."""
         led = self.partition.leader
         able = [each for each in self.partition.isr if each in self.up and each in self.replicas]
         leader = led if led in able else next(iter(able), NO_LEADER)
@@ -310,9 +310,9 @@ class Town:
     def partition(self) -> PartitionImage:
         return partition_of(self.image)
 
-    def learn(self, broker_id: int) -> None:
+    def follow_metadata(self, broker_id: int) -> None:
         if broker_id in self.up:
-            self.up[broker_id].learn()
+            self.up[broker_id].follow_metadata()
 
     def fail_over(self) -> None:
         self.epoch += 1
@@ -326,44 +326,44 @@ class Town:
         self.delayed.clear()
 
 
-def act(town: Town, dice: Random) -> None:
+def act(cluster: Cluster, dice: Random) -> None:
     """Let some time pass, then let something happen, or nothing."""
-    town.advance(dice.randrange(100, 1_500))
-    town.wall_ms = dice.randrange(-(10**12), 10**12)
+    cluster.advance(dice.randrange(100, 1_500))
+    cluster.wall_ms = dice.randrange(-(10**12), 10**12)
     broker_id = dice.choice(BROKERS)
-    machine = town.up.get(broker_id)
+    machine = cluster.up.get(broker_id)
     what = dice.choices(list(CHANCES), list(CHANCES.values()))[0]
     match what:
         case "use":
-            town.use(broker_id)
+            cluster.use(broker_id)
         case "crash" | "leave":
-            town.end(broker_id, clean=what == "leave")
+            cluster.end(broker_id, clean=what == "leave")
         case "start":
-            town.start(broker_id)
+            cluster.start(broker_id)
         case "stop" | "go on":
             if machine is not None:
                 machine.is_stopped = what == "stop"
-        case "learn":
-            town.learn(broker_id)
+        case "follow_metadata":
+            cluster.follow_metadata(broker_id)
         case "move":
-            town.move(dice.choice([(1, 2), (1, 3), (2, 3), (3,)]))
+            cluster.move(dice.choice([(1, 2), (1, 3), (2, 3), (3,)]))
         case "join":
-            town.join(broker_id)
+            cluster.join(broker_id)
         case "finish":
-            town.finish()
+            cluster.finish()
         case "delays" | "loses":
-            town.network = what
+            cluster.network = what
         case "works":
-            town.network = what
-            town.deliver()
+            cluster.network = what
+            cluster.deliver()
         case "fail over":
-            town.fail_over()
+            cluster.fail_over()
 
 
 CHANCES = {
     "nothing": 40,
     "use": 10,
-    "learn": 15,
+    "follow_metadata": 15,
     "start": 20,
     "go on": 20,
     "works": 20,
@@ -382,41 +382,41 @@ CHANCES = {
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_topic_that_was_used_within_its_limit_stays(seed: int) -> None:
-    town, dice = Town(), Random(seed)
+    cluster, dice = Cluster(), Random(seed)
     for _ in range(dice.randrange(200)):
-        act(town, dice)
-        if town.gone_ms is not None:
+        act(cluster, dice)
+        if cluster.gone_ms is not None:
             break
-    if town.gone_ms is None:
-        left_in_peace(town)
-    assert town.gone_ms is not None
-    late = [at_ms for at_ms in town.uses if BLIND_MS < town.gone_ms - at_ms < TTL_MS]
+    if cluster.gone_ms is None:
+        left_in_peace(cluster)
+    assert cluster.gone_ms is not None
+    late = [at_ms for at_ms in cluster.uses if BLIND_MS < cluster.gone_ms - at_ms < TTL_MS]
     assert late == []
 
 
-def left_in_peace(town: Town) -> None:
-    town.network = "works"
-    town.deliver()
+def left_in_peace(cluster: Cluster) -> None:
+    cluster.network = "works"
+    cluster.deliver()
     for each in BROKERS:
-        if each in town.up:
-            town.up[each].is_stopped = False
-        town.start(each)
+        if each in cluster.up:
+            cluster.up[each].is_stopped = False
+        cluster.start(each)
     for each in BROKERS:
-        town.learn(each)
-    town.advance(TTL_MS + 12 * INTERVAL_MS)
+        cluster.follow_metadata(each)
+    cluster.advance(TTL_MS + 12 * INTERVAL_MS)
 
 
-def restarted_in_turn(*, clean: bool) -> Town:
-    """Return a town nobody uses, whose brokers restart one after the other, again and again."""
-    town = Town()
+def restarted_in_turn(*, clean: bool) -> Cluster:
+    """Return an unused cluster whose brokers restart one after the other, repeatedly."""
+    cluster = Cluster()
     for turn in range(4 * TTL_MS // (4 * INTERVAL_MS)):
         broker_id = BROKERS[turn % len(BROKERS)]
-        town.advance(3 * INTERVAL_MS)
-        town.end(broker_id, clean=clean)
-        town.advance(INTERVAL_MS // 2)
-        town.start(broker_id)
-        town.advance(INTERVAL_MS // 2)
-    return town
+        cluster.advance(3 * INTERVAL_MS)
+        cluster.end(broker_id, clean=clean)
+        cluster.advance(INTERVAL_MS // 2)
+        cluster.start(broker_id)
+        cluster.advance(INTERVAL_MS // 2)
+    return cluster
 
 
 def test_restarts_in_turn_do_not_keep_a_topic_for_ever() -> None:
@@ -434,49 +434,49 @@ def test_a_use_that_only_a_replica_saw_that_came_and_went_counts(
 ) -> None:
     """Its broker dies with it. `away`: who is cleanly stopped while the replica goes, and hears of
     its coming only where it must; `early`: they stop before it is used, else after."""
-    town = Town()
-    town.move((2, 3))
-    town.change(isr=(1, 2, 3))
-    town.finish()
-    learn(town)
-    assert town.partition.leader == 2
-    town.advance(TTL_MS // 2)
-    town.move((1, 2))
-    learn(town, 1, 2)
-    town.join(1)
-    assert 1 in town.partition.isr
-    learn(town, 1)
+    cluster = Cluster()
+    cluster.move((2, 3))
+    cluster.change(isr=(1, 2, 3))
+    cluster.finish()
+    follow_metadata(cluster)
+    assert cluster.partition.leader == 2
+    cluster.advance(TTL_MS // 2)
+    cluster.move((1, 2))
+    follow_metadata(cluster, 1, 2)
+    cluster.join(1)
+    assert 1 in cluster.partition.isr
+    follow_metadata(cluster, 1)
     if early:
-        stop(town, away)
-    town.advance(INTERVAL_MS // 3)
-    town.use(1)
-    used_ms = town.uses[-1]
-    assert used_ms == town.now_ms
+        stop(cluster, away)
+    cluster.advance(INTERVAL_MS // 3)
+    cluster.use(1)
+    used_ms = cluster.uses[-1]
+    assert used_ms == cluster.now_ms
     if not early:
-        stop(town, away)
-    if not {*town.partition.isr} & {2, 3}:
-        town.start(2)
-        learn(town, 1, 2)
-        town.join(2)
-    town.end(1, clean=False)
-    town.move((2, 3))
+        stop(cluster, away)
+    if not {*cluster.partition.isr} & {2, 3}:
+        cluster.start(2)
+        follow_metadata(cluster, 1, 2)
+        cluster.join(2)
+    cluster.end(1, clean=False)
+    cluster.move((2, 3))
     for each in away:
-        town.start(each)
+        cluster.start(each)
     for each in (2, 3):
-        learn(town)
-        town.join(each)
-    town.finish()
-    assert town.replicas == (2, 3)
-    left_in_peace(town)
-    assert town.gone_ms is not None
-    assert town.gone_ms >= used_ms + TTL_MS
+        follow_metadata(cluster)
+        cluster.join(each)
+    cluster.finish()
+    assert cluster.replicas == (2, 3)
+    left_in_peace(cluster)
+    assert cluster.gone_ms is not None
+    assert cluster.gone_ms >= used_ms + TTL_MS
 
 
-def learn(town: Town, *broker_ids: int) -> None:
+def follow_metadata(cluster: Cluster, *broker_ids: int) -> None:
     for each in broker_ids or BROKERS:
-        town.learn(each)
+        cluster.follow_metadata(each)
 
 
-def stop(town: Town, broker_ids: tuple[int, ...]) -> None:
+def stop(cluster: Cluster, broker_ids: tuple[int, ...]) -> None:
     for each in broker_ids:
-        town.end(each, clean=True)
+        cluster.end(each, clean=True)

@@ -38,7 +38,7 @@ def test_members_carry_the_epochs_that_are_known() -> None:
 
 
 def test_kafka_708_last_isr_member_stays() -> None:
-    """KAFKA-708: an in-sync set that shrank to nothing left nobody to lead."""
+    """KAFKA-708: an ISR that shrank to nothing left no replica to lead."""
     with pytest.raises(AssertionError):
         reduction((1, 2), (1, 2), {}, at=(0, 0))
 

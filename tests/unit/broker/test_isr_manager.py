@@ -153,7 +153,9 @@ class TestAsking:
         world.broker.replicas.recheck(shrink=True)
         world.clock.advance(0)
         (line,) = caplog.messages
-        assert line.startswith("out of sync: 9 partitions, such as u-0 [2, 3] at 0 of 0, u-1")
+        assert line.startswith(
+            "shrinking ISR by: 9 partitions, such as u-0 [2, 3] (high watermark 0, "
+        )
 
     def test_nothing_is_sent_after_the_end(self, world: World) -> None:
         world.broker.isr.close()
@@ -165,67 +167,67 @@ class TestAnswers:
     """What each answer makes of the proposal."""
 
     @pytest.fixture
-    def asking(self, world: World) -> World:
+    def proposing(self, world: World) -> World:
         fetch(world, 2)
         return world
 
     def change(self, world: World) -> IsrChange | None:
         return partition(world).pending
 
-    def test_done(self, asking: World) -> None:
+    def test_done(self, proposing: World) -> None:
         """The metadata before the change may say more than the answer does: it is waited for."""
-        found, change = partition(asking), self.change(asking)
-        asking.controller.answer(answered(0, 1, 2))
-        asking.clock.advance(60_000)
+        found, change = partition(proposing), self.change(proposing)
+        proposing.controller.answer(answered(0, 1, 2))
+        proposing.clock.advance(60_000)
         assert (found.isr, found.maximal_isr, found.pending) == ((1,), (1, 2), change)
-        assert asking.controller.calls == []
-        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert proposing.controller.calls == []
+        proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
         assert (found.isr, found.pending, found.partition_epoch) == ((1, 2), None, 1)
-        isr = asking.broker.isr
+        isr = proposing.broker.isr
         assert (isr.expands, isr.shrinks, isr.failures) == (1, 0, 0)
 
-    def test_done_over_zookeeper(self, asking: World) -> None:
-        """No metadata log says it: the answer counts at once."""
-        asking.broker.zk_metadata = cast("ZkMetadataPort", object())
-        asking.controller.answer(answered(0, 1, 2))
-        found = partition(asking)
+    def test_done_over_zookeeper(self, proposing: World) -> None:
+        """There is no metadata log: the response takes effect at once."""
+        proposing.broker.zk_metadata = cast("ZkMetadataPort", object())
+        proposing.controller.answer(answered(0, 1, 2))
+        found = partition(proposing)
         assert (found.isr, found.pending, found.partition_epoch) == ((1, 2), None, 1)
 
-    def test_nothing_to_be_done(self, asking: World) -> None:
+    def test_nothing_to_be_done(self, proposing: World) -> None:
         """The image is where the answer is: nothing else will end the proposal."""
-        change = self.change(asking)
-        asking.controller.answer(answered(0, 1, epoch=0))
-        assert partition(asking).isr == (1,)
-        assert self.change(asking) is not change
+        change = self.change(proposing)
+        proposing.controller.answer(answered(0, 1, epoch=0))
+        assert partition(proposing).isr == (1,)
+        assert self.change(proposing) is not change
 
-    def test_done_and_known_from_the_metadata_already(self, asking: World) -> None:
-        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
-        assert self.change(asking) is None
-        asking.controller.answer(answered(0, 1, 2))
-        assert partition(asking).isr == (1, 2)
-        assert asking.broker.isr.expands == 1
+    def test_done_and_known_from_the_metadata_already(self, proposing: World) -> None:
+        proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert self.change(proposing) is None
+        proposing.controller.answer(answered(0, 1, 2))
+        assert partition(proposing).isr == (1, 2)
+        assert proposing.broker.isr.expands == 1
 
-    def test_the_metadata_does_not_undo_a_newer_proposal(self, asking: World) -> None:
+    def test_the_metadata_does_not_undo_a_newer_proposal(self, proposing: World) -> None:
         """Over ZooKeeper the answer comes first; then another proposal is out when the metadata
         says the same."""
-        asking.broker.zk_metadata = cast("ZkMetadataPort", object())
-        asking.controller.answer(answered(0, 1, 2))
-        fetch(asking, 3)
-        newer = self.change(asking)
+        proposing.broker.zk_metadata = cast("ZkMetadataPort", object())
+        proposing.controller.answer(answered(0, 1, 2))
+        fetch(proposing, 3)
+        newer = self.change(proposing)
         assert newer is not None
-        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
-        assert self.change(asking) is newer
-        assert partition(asking).maximal_isr == (1, 2, 3)
+        proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert self.change(proposing) is newer
+        assert partition(proposing).maximal_isr == (1, 2, 3)
 
     @pytest.mark.parametrize("error", [Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED])
-    def test_not_done(self, asking: World, error: Error) -> None:
-        asking.controller.answer(answered(0, error=error))
-        assert partition(asking).maximal_isr == (1,)
-        fetch(asking, 2)
-        assert asking.controller.calls == []  # Not at once, or refusals would chase each other.
-        asking.clock.advance(100)
-        fetch(asking, 2)
-        assert proposed(asking) == [(0, (1, 2))]
+    def test_not_done(self, proposing: World, error: Error) -> None:
+        proposing.controller.answer(answered(0, error=error))
+        assert partition(proposing).maximal_isr == (1,)
+        fetch(proposing, 2)
+        assert proposing.controller.calls == []  # Not at once, or refusals would chase each other.
+        proposing.clock.advance(100)
+        fetch(proposing, 2)
+        assert proposed(proposing) == [(0, (1, 2))]
 
     @pytest.mark.parametrize(
         "error",
@@ -238,16 +240,16 @@ class TestAnswers:
             Error.UNKNOWN_TOPIC_OR_PARTITION,
         ],
     )
-    def test_perhaps_done_so_it_counts_until_the_metadata_says(
-        self, asking: World, error: Error
+    def test_a_possibly_applied_proposal_stays_in_effect_until_newer_metadata(
+        self, proposing: World, error: Error
     ) -> None:
-        asking.controller.answer(answered(0, error=error))
-        asking.clock.advance(1_000)
-        assert asking.controller.calls == []
-        assert partition(asking).maximal_isr == (1, 2)
-        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
-        assert self.change(asking) is None
-        assert asking.broker.isr.failures == 1
+        proposing.controller.answer(answered(0, error=error))
+        proposing.clock.advance(1_000)
+        assert proposing.controller.calls == []
+        assert partition(proposing).maximal_isr == (1, 2)
+        proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert self.change(proposing) is None
+        assert proposing.broker.isr.failures == 1
 
     @pytest.mark.parametrize(
         "response",
@@ -259,38 +261,38 @@ class TestAnswers:
             answered(0, error=Error.UNKNOWN_SERVER_ERROR),
         ],
     )
-    def test_asked_again(self, asking: World, response: Any) -> None:
-        asking.controller.answer(response)
-        asking.clock.advance(RETRY_MS - 1)
-        assert asking.controller.calls == []
-        asking.broker.epoch = 9
-        asking.clock.advance(1)
-        ((request, _),) = asking.controller.calls
+    def test_a_failed_proposal_is_retried(self, proposing: World, response: Any) -> None:
+        proposing.controller.answer(response)
+        proposing.clock.advance(RETRY_MS - 1)
+        assert proposing.controller.calls == []
+        proposing.broker.epoch = 9
+        proposing.clock.advance(1)
+        ((request, _),) = proposing.controller.calls
         assert request.broker_epoch == 9
-        assert proposed(asking) == [(0, (1, 2))]
+        assert proposed(proposing) == [(0, (1, 2))]
 
     @pytest.mark.parametrize("whole", [True, False])
-    def test_an_error_of_a_newer_controller_is_one_to_ask_again_after(
-        self, asking: World, whole: bool
+    def test_an_unknown_error_of_a_newer_controller_is_retried(
+        self, proposing: World, whole: bool
     ) -> None:
         """No such number here: the proposal was lost, and the partition waited for ever."""
         unknown: Any = 32_000
-        asking.controller.answer(
+        proposing.controller.answer(
             AlterPartitionResponse(error_code=unknown, topics=())
             if whole
             else answered(0, 1, error=unknown)
         )
-        asking.clock.advance(RETRY_MS)
-        assert proposed(asking) == [(0, (1, 2))]
+        proposing.clock.advance(RETRY_MS)
+        assert proposed(proposing) == [(0, (1, 2))]
 
-    def test_an_answer_of_another_epoch_is_old_news(self, asking: World) -> None:
-        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
-        asking.controller.answer(answered(0, 1, 2))
-        assert partition(asking).isr == (1,)
+    def test_a_response_of_another_epoch_is_ignored(self, proposing: World) -> None:
+        proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        proposing.controller.answer(answered(0, 1, 2))
+        assert partition(proposing).isr == (1,)
 
 
 class TestWhatIsCommittedMeanwhile:
-    """The high watermark rests on every replica that the controller may take for in sync."""
+    """The high watermark depends on every replica that may be in the controller's ISR."""
 
     def test_a_newcomer_counts_before_the_answer(self, world: World) -> None:
         fetch(world, 2)
@@ -378,7 +380,7 @@ class TestWhatIsCommittedMeanwhile:
         fetch(world, 2, offset=2)
         assert proposed(world) == [(0, (1, 3, 2))]
 
-    def test_another_leader_in_between_makes_all_followers_tell_anew(self, world: World) -> None:
+    def test_another_leader_in_between_resets_all_followers(self, world: World) -> None:
         """Two elections in one change: broker 3 cut off what it had, as broker 2 lacked it, but
         still counted with it; what was acknowledged then could be lost with brokers 1 and 2."""
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2, 3)))

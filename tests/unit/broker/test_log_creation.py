@@ -1,4 +1,4 @@
-"""The logs of many new partitions are made in steps, and found by whoever follows the metadata.
+"""The logs of many new partitions are created in steps, and found when the change is applied.
 
 Method: changes replayed by hand, with real logs on a disk in memory.
 """
@@ -59,7 +59,7 @@ def a_topic(world: World, count: int = MANY, name: str = "t") -> ClusterDelta:
     return change(world.broker.image, made, *partitions(*range(count)))
 
 
-def folders(world: World) -> list[str]:
+def partition_dirs(world: World) -> list[str]:
     return sorted(name for name in world.disk.listdir(LOG_DIR) if name[-1].isdigit())
 
 
@@ -69,7 +69,7 @@ def test_each_step_makes_one_log_and_the_change_finds_them_all(world: World) -> 
     assert steps is not None
     for count in range(1, MANY + 1):
         next(steps)
-        assert len(folders(world)) == count
+        assert len(partition_dirs(world)) == count
         assert list(world.broker.replicas.hosted()) == []
     at_once(steps)
     made = [world.log_dirs.get("t", number) for number in range(MANY)]
@@ -112,7 +112,7 @@ def a_topic_of(topic_id: Uuid) -> list[Record]:
     return [TopicRecord(name="t", topic_id=topic_id), *partitions(*range(MANY), topic_id=topic_id)]
 
 
-def test_a_disk_that_fails_is_told_of_when_the_change_is_followed(
+def test_a_failed_log_creation_is_logged_when_the_change_is_applied(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     delta = a_topic(world)
@@ -122,7 +122,7 @@ def test_a_disk_that_fails_is_told_of_when_the_change_is_followed(
     at_once(steps)
     assert caplog.text == ""
     world.broker.apply(delta)
-    assert f"there is no log: {MANY} partitions, such as t-0 (" in caplog.text
+    assert f"log creation failed: {MANY} partitions, such as t-0 (" in caplog.text
     assert all(each.log is None for each in world.broker.replicas.hosted())
 
 

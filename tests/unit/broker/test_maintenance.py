@@ -70,7 +70,7 @@ def test_an_interval_of_zero_repeats_nothing(never: str) -> None:
     assert armed == (5 if never == "0" else 6) - 1  # flush.ms is never looked at by default.
 
 
-def test_a_pass_over_many_logs_is_cut_into_steps() -> None:
+def test_a_run_over_many_logs_is_divided_into_steps() -> None:
     world = World({"log.retention.check.interval.ms": "1000"})
     world.add_broker()
     count = LOGS_PER_STEP_MAX + 1
@@ -85,7 +85,7 @@ def test_a_pass_over_many_logs_is_cut_into_steps() -> None:
     assert world.broker.replicas.partition("t", count - 1).leader_log().log_start_offset == 1
 
 
-def test_a_disk_failure_during_a_pass_ends_that_folder_only() -> None:
+def test_a_disk_failure_during_a_run_takes_only_that_log_dir_offline() -> None:
     world = World({"log.dirs": "/one,/two", "log.retention.check.interval.ms": "1000"})
     world.add_broker()
     world.add_topic("a", Uuid(b"a" * 16), retention_ms="10")

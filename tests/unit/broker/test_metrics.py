@@ -135,10 +135,10 @@ def test_partitions_leaders_and_logs(world: World) -> None:
     assert found.value(f"{prefix}_leader_count") == 1
 
 
-def test_a_broker_that_is_told_by_requests_has_no_offset_of_the_metadata(world: World) -> None:
+def test_a_zookeeper_broker_has_no_metadata_offset(world: World) -> None:
     before = set(scrape(world).families)
-    told: Any = object()  # Only that there is a way to be told counts.
-    world.broker.zk_metadata = told
+    port: Any = object()  # Only its presence matters.
+    world.broker.zk_metadata = port
     offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
     assert before - set(scrape(world).families) == {offset}
 
@@ -158,8 +158,8 @@ def test_strays_show(world: World) -> None:
     assert scrape(world).value("ottla_log_stray_folders", directory=directory.path) == 1
 
 
-def test_a_failed_folder_shows(world: World) -> None:
-    world.broker.replicas.on_no_storage = lambda: None
+def test_a_failed_log_dir_is_counted(world: World) -> None:
+    world.broker.replicas.on_all_log_dirs_failed = lambda: None
     world.fail_disk("append")
     produce(world, batch("a"))
     found = scrape(world)
@@ -192,7 +192,7 @@ def test_requests_by_api() -> None:
     seen.requests, seen.request_bytes = 2, 70
     seen.local.observe(200_000)
     seen.local.observe(100_000)
-    seen.parked.observe(100_000)
+    seen.delayed.observe(100_000)
     errors = {"Fetch": Counter({int(Error.OFFSET_OUT_OF_RANGE): 4})}
     found = Scrape("".join(render(request_families([seen, unused], errors))))
     prefix = "kafka_network_request_metrics"

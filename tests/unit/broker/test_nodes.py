@@ -12,11 +12,11 @@ from ottla.broker.nodes import (
     any_live_broker,
     leader_of,
     live_nodes,
+    live_nodes_or_self,
     node_of,
     offline_replicas,
     operations,
     partition_state,
-    told_nodes,
 )
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -66,18 +66,20 @@ def image() -> ClusterImage:
     )
 
 
-def test_only_live_brokers_with_the_listener_are_told(image: ClusterImage) -> None:
+def test_only_live_brokers_with_the_listener_are_returned(image: ClusterImage) -> None:
     assert live_nodes(image, "PLAINTEXT") == [Node(1, "host1", 9001, "rack1")]
     assert node_of(image, 2, "PLAINTEXT") is None
     assert node_of(image, 9, "PLAINTEXT") is None
 
 
-def test_where_no_broker_lives_the_one_that_is_asked_is_told(image: ClusterImage) -> None:
-    """A client that heard of none, as all of them stopped, did not find them again."""
-    assert told_nodes(image, "PLAINTEXT", 2) == live_nodes(image, "PLAINTEXT")
+def test_where_no_broker_is_live_the_responding_one_is_returned(image: ClusterImage) -> None:
+    """A client that got an empty list, as all brokers stopped, did not find them again."""
+    assert live_nodes_or_self(image, "PLAINTEXT", 2) == live_nodes(image, "PLAINTEXT")
     stopped = ClusterImage(brokers=Map({2: broker(2, fenced=True), 4: broker(4, fenced=True)}))
-    assert told_nodes(stopped, "PLAINTEXT", 2) == [Node(2, "host2", 9002, "rack2")]
-    assert told_nodes(stopped, "PLAINTEXT", 9) == told_nodes(stopped, "OTHER", 2) == []
+    assert live_nodes_or_self(stopped, "PLAINTEXT", 2) == [Node(2, "host2", 9002, "rack2")]
+    assert (
+        live_nodes_or_self(stopped, "PLAINTEXT", 9) == live_nodes_or_self(stopped, "OTHER", 2) == []
+    )
 
 
 def test_the_controller_is_any_live_broker(image: ClusterImage) -> None:
@@ -87,8 +89,8 @@ def test_the_controller_is_any_live_broker(image: ClusterImage) -> None:
 
 
 def test_a_leader_out_of_reach_is_none(image: ClusterImage) -> None:
-    told = [leader_of(image, partition(node), "PLAINTEXT") for node in (1, 2, 3, 4, -1)]
-    assert told == [1, 2, -1, -1, -1]
+    returned = [leader_of(image, partition(node), "PLAINTEXT") for node in (1, 2, 3, 4, -1)]
+    assert returned == [1, 2, -1, -1, -1]
 
 
 def test_offline_replicas_are_dead_fenced_or_out_of_reach(image: ClusterImage) -> None:
@@ -105,7 +107,7 @@ def test_offline_replicas_are_dead_fenced_or_out_of_reach(image: ClusterImage) -
         (DIRECTORY_MIGRATING, ()),
     ],
 )
-def test_a_replica_in_a_lost_folder_is_offline(
+def test_a_replica_in_a_lost_directory_is_offline(
     image: ClusterImage, directory: Uuid, offline: tuple[int, ...]
 ) -> None:
     assert offline_replicas(image, partition(1, directory), "PLAINTEXT") == offline
@@ -120,4 +122,4 @@ def test_partitions_are_found_by_id_or_by_name(image: ClusterImage) -> None:
 
 
 def test_operations_are_bits() -> None:
-    assert operations((3, 4, 5, 6, 7, 8, 10, 11)) == 3576  # What Kafka tells of a topic.
+    assert operations((3, 4, 5, 6, 7, 8, 10, 11)) == 3576  # As in Kafka, for a topic.

@@ -14,7 +14,7 @@ from .world import FakeClock, FakeForwarder
 
 
 class World:
-    """Producer ids over a controller that answers when told to."""
+    """Producer ids over a controller whose responses the test gives."""
 
     def __init__(self) -> None:
         self.timers = Timers()
@@ -50,7 +50,7 @@ def test_producers_wait_for_the_first_block_in_order() -> None:
     assert [one.value for one in granted] == [100, 101, 102]
 
 
-def test_the_next_block_is_asked_for_before_the_last_id_is_gone() -> None:
+def test_the_next_block_is_requested_before_the_last_id_is_used() -> None:
     world = World()
     world.grant()
     world.give_block(0)
@@ -87,13 +87,13 @@ def test_a_refused_allocation_is_tried_again_while_somebody_waits() -> None:
     assert granted.value == 0
 
 
-def test_a_producer_that_waited_too_long_is_told_to_come_back() -> None:
+def test_a_producer_that_waited_too_long_gets_a_retriable_error() -> None:
     world = World()
     late = world.grant(timeout_ms=20)
     world.controller.answer(ApiError(Error.NOT_CONTROLLER))
     world.clock.advance(RETRY_BACKOFF_MS)
     assert late.value is Error.COORDINATOR_LOAD_IN_PROGRESS
-    assert not world.controller.calls  # Nobody waits: the next producer asks.
+    assert not world.controller.calls  # No producer waits: the next one sends the request.
     patient = world.grant()
     world.give_block(5)
     assert patient.value == 5  # The one that left took none with it.

@@ -17,7 +17,7 @@ class Request:
         self.ready = False
         self.attempts = 0
         self.expired = 0
-        self.parked: DelayedOperation = purgatory.park(
+        self.operation: DelayedOperation = purgatory.add(
             tuple(keys),
             attempt=self._attempt,
             expire=self._expire,
@@ -38,7 +38,7 @@ def test_a_key_wakes_its_requests_in_order_of_parking() -> None:
     purgatory = Purgatory(timers)
     order: list[int] = []
     for number in range(3):
-        purgatory.park(
+        purgatory.add(
             "a",
             attempt=lambda n=number: order.append(n) or True,  # type: ignore[misc]
             expire=lambda: None,
@@ -60,7 +60,7 @@ def test_an_answered_request_is_gone_from_all_its_keys() -> None:
     assert request.attempts == 1
 
 
-def test_a_failed_attempt_leaves_the_request_parked() -> None:
+def test_a_failed_attempt_leaves_the_request_in_the_purgatory() -> None:
     purgatory = Purgatory(Timers())
     request = Request(purgatory, "a")
     assert purgatory.wake("a") == 0
@@ -104,7 +104,7 @@ def test_an_abandoned_request_neither_answers_nor_expires() -> None:
     purgatory = Purgatory(timers)
     request = Request(purgatory, "a")
     request.ready = True
-    request.parked.abandon()
+    request.operation.abandon()
     timers.run_due(1_000)
     assert (purgatory.wake("a"), request.attempts, request.expired) == (0, 0, 0)
 
@@ -117,7 +117,7 @@ def test_a_request_may_park_another_while_it_is_answered() -> None:
         later.append(Request(purgatory, "a"))
         return True
 
-    purgatory.park("a", attempt=answer, expire=lambda: None, deadline_ms=1)
+    purgatory.add("a", attempt=answer, expire=lambda: None, deadline_ms=1)
     assert purgatory.wake("a") == 1
     # The new one was not there when the wake began.
     assert later[0].attempts == 0
@@ -130,8 +130,8 @@ def test_a_request_under_many_changed_keys_is_tried_once() -> None:
     few.ready = True
     purgatory.wake_each("abcdefg")
     assert (many.attempts, few.attempts) == (1, 1)
-    assert not many.parked.done
-    assert few.parked.done
+    assert not many.operation.done
+    assert few.operation.done
     assert purgatory.count == 1
 
 
@@ -151,7 +151,7 @@ def test_an_answer_that_wakes_its_own_request_counts_once() -> None:
             purgatory.wake("a")
         return True
 
-    purgatory.park("a", attempt=answer, expire=lambda: None, deadline_ms=100)
+    purgatory.add("a", attempt=answer, expire=lambda: None, deadline_ms=100)
     other = Request(purgatory, "b")
     assert purgatory.wake("a") == 1
     assert (attempts, purgatory.count) == (1, 1)
@@ -171,7 +171,7 @@ def test_what_is_woken_while_it_fails_is_tried_again() -> None:
             purgatory.wake("a")
         return attempts == 2
 
-    purgatory.park("a", attempt=attempt, expire=lambda: None, deadline_ms=100)
+    purgatory.add("a", attempt=attempt, expire=lambda: None, deadline_ms=100)
     assert purgatory.wake("a") == 1
     assert (attempts, purgatory.count) == (2, 0)
 
@@ -179,13 +179,13 @@ def test_what_is_woken_while_it_fails_is_tried_again() -> None:
 def test_a_connection_that_ends_within_the_answer_is_no_second_end() -> None:
     purgatory = Purgatory(Timers())
     request = Request(purgatory, "a")
-    purgatory.park(
+    purgatory.add(
         "b",
-        attempt=lambda: parked.abandon() or True,  # type: ignore[func-returns-value]
+        attempt=lambda: operation.abandon() or True,  # type: ignore[func-returns-value]
         expire=lambda: None,
         deadline_ms=100,
     )
-    (parked,) = purgatory._by_key["b"]
+    (operation,) = purgatory._by_key["b"]
     assert purgatory.wake("b") == 1
     assert purgatory.count == 1
     request.ready = True
@@ -196,24 +196,24 @@ def test_a_connection_that_ends_within_the_answer_is_no_second_end() -> None:
 def test_a_request_whose_asker_is_gone_is_forgotten() -> None:
     timers = Timers()
     purgatory = Purgatory(timers)
-    gone: Pending[None] = Pending()
+    closed: Pending[None] = Pending()
     answers: list[str] = []
 
-    def park(is_ready: bool) -> None:
-        purgatory.park(
+    def add(is_ready: bool) -> None:
+        purgatory.add(
             "a",
             attempt=lambda: is_ready and (answers.append("answered") or True),  # type: ignore[func-returns-value]
             expire=lambda: answers.append("expired"),
             deadline_ms=100,
-            gone=gone,
+            closed=closed,
         )
 
-    park(True)
-    park(False)
+    add(True)
+    add(False)
     assert purgatory.wake("a") == 1
     assert purgatory.count == 1
-    gone.complete(None)
+    closed.complete(None)
     assert (purgatory.count, purgatory.waits_on("a"), len(timers)) == (0, False, 0)
-    park(False)
+    add(False)
     assert purgatory.count == 0
     assert answers == ["answered"]

@@ -82,7 +82,7 @@ class TestSelecting:
     def test_not_where_it_is_not_configured(self) -> None:
         assert fetch(make(selector=""), rack="rack2").value.preferred_read_replica == -1
 
-    def test_consumers_that_cannot_be_told_read_here(self) -> None:
+    def test_consumers_of_versions_without_preferred_replica_read_here(self) -> None:
         assert len(fetch(make(), rack="rack2", version=10).value.records) > 0
 
     def test_of_several_the_one_that_is_furthest(self) -> None:
@@ -137,7 +137,9 @@ class TestReadingFromAFollower:
         world.clock.advance(500)
         assert (waiting.value.error_code, waiting.value.records) == (Error.NONE, b"")
 
-    def test_it_comes_once_the_follower_knows(self, world: World) -> None:
+    def test_a_record_is_returned_once_the_follower_has_the_high_watermark(
+        self, world: World
+    ) -> None:
         waiting = fetch(world, 2)
         partition = world.broker.replicas.partition("t", 0)
         assert partition.log is not None
@@ -153,7 +155,7 @@ class TestReadingFromAFollower:
     def test_the_epoch_is_checked(self, world: World, epoch: int, error: Error) -> None:
         assert fetch(world, current_leader_epoch=epoch).value.error_code == error
 
-    def test_followers_send_nobody_on(self, world: World) -> None:
+    def test_followers_return_no_preferred_replica(self, world: World) -> None:
         assert fetch(world, rack="rack3").value.preferred_read_replica == -1
 
     def test_becoming_leader_serves_on(self, world: World) -> None:

@@ -1,4 +1,4 @@
-"""Where a fetcher's log leaves the leader's is found in a few steps, and never said of a prefix.
+"""Where a fetcher's log diverges is found in a few steps, and never reported for a prefix.
 
 Method: hypothesis makes up a leader's history and a follower that left it somewhere; the follower
 cuts as it is told, over and over, as a real one does.
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.broker.fetch_sessions import FetchPartition
-from ottla.broker.following import common_end
+from ottla.broker.follower_rules import truncation_offset
 from ottla.broker.reading import divergence
 from ottla.log.epoch_cache import EpochCache, EpochEnd
 
@@ -65,9 +65,7 @@ def test_a_prefix_never_diverges(records: list[int], kept: int) -> None:
 
 
 @given(records=EPOCHS, kept=st.integers(0, 8), extra=EPOCHS)
-def test_what_differs_is_cut_and_nothing_else(
-    records: list[int], kept: int, extra: list[int]
-) -> None:
+def test_exactly_what_differs_is_truncated(records: list[int], kept: int, extra: list[int]) -> None:
     common = records[:kept]
     # One epoch has one leader, so what is not common is of epochs that the other log lacks.
     latest = common[-1] if common else -1
@@ -79,19 +77,19 @@ def test_what_differs_is_cut_and_nothing_else(
         found = ask(leader, follower)
         if found is None:
             break
-        end = common_end(cast(Any, follower), *found)
+        end = truncation_offset(cast(Any, follower), *found)
         assert len(common) <= end < len(follower.records)
         del follower.records[end:]
     assert follower.records == common
 
 
-def test_an_epoch_that_the_leader_never_heard_of_has_no_end() -> None:
+def test_an_epoch_that_the_leader_does_not_know_has_no_end() -> None:
     with pytest.raises(ApiError) as refusal:
         ask(Log([0, 0]), Log([0, 3]))
     assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
 
 
-def test_below_the_leaders_start_nothing_can_be_said() -> None:
+def test_an_offset_below_the_leaders_log_start_is_out_of_range() -> None:
     with pytest.raises(ApiError) as refusal:
         ask(Log([0] * 5, log_start_offset=4), Log([0, 0]))
     assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE

@@ -1,4 +1,4 @@
-"""What follows a refused batch of a producer hears what that one heard, until it is back.
+"""Batches of a producer after a refused one get its error, until it is retried.
 
 Method: a leader of three replicas whose in-sync replicas come and go; batches by their sequences.
 """
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.broker.partition import ACKS_ALL, Partition
-from ottla.broker.refused_batches import FOLLOWING_MAX, PRODUCERS_MAX, RefusedBatches
+from ottla.broker.refused_batches import LATER_BATCHES_MAX, PRODUCERS_MAX, RefusedBatches
 from ottla.records.builder import concatenate
 
 from .test_partition import state
@@ -38,11 +38,11 @@ def partition() -> Partition:
 
 def in_sync(partition: Partition, isr: tuple[int, ...]) -> None:
     changes = partition.partition_epoch + 1
-    partition.follow(state(*isr, replicas=(1, 2, 3), changes=changes))
+    partition.apply(state(*isr, replicas=(1, 2, 3), changes=changes))
 
 
 def produce(partition: Partition, sequence: int, *, producer: int = 7, epoch: int = 0) -> str:
-    """Append a batch of one record; return what its producer hears."""
+    """Append a batch of one record; return the result."""
     data = producer_batch(producer, epoch, sequence, "value")
     try:
         info = partition.append(data, ACKS_ALL, START_MS)
@@ -72,42 +72,44 @@ def test_a_batch_behind_a_refused_one_is_not_out_of_order(partition: Partition) 
     assert [produce(partition, each) for each in (1, 2, 3)] == ["at 1", "at 2", "at 3"]
 
 
-def test_nor_is_it_taken_for_the_first_of_an_unknown_producer(partition: Partition) -> None:
+def test_a_later_batch_is_not_taken_for_the_first_of_an_unknown_producer(
+    partition: Partition,
+) -> None:
     assert produce(partition, 0) == "NOT_ENOUGH_REPLICAS"
     in_sync(partition, ENOUGH)
     assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
     assert [produce(partition, each) for each in (0, 1)] == ["at 0", "at 1"]
 
 
-def test_a_new_leader_says_so_to_the_end(partition: Partition) -> None:
+def test_a_new_leader_refuses_all_later_batches(partition: Partition) -> None:
     in_sync(partition, ENOUGH)
     assert produce(partition, 0) == "at 0"
-    partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    partition.apply(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
     assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
-    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
+    partition.apply(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
     assert produce(partition, 2) == "NOT_LEADER_OR_FOLLOWER"
     assert [produce(partition, each) for each in (1, 2)] == ["at 1", "at 2"]
 
 
 def test_what_came_by_another_leader_is_not_waited_for(partition: Partition) -> None:
-    """A follower refused it; the leader did not, and this broker copied that, and leads now."""
+    """A follower refused it; the leader appended it; this broker replicated it, and leads now."""
     in_sync(partition, ENOUGH)
     assert produce(partition, 0) == "at 0"
-    partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    partition.apply(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
     assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
     copy(partition, 1)
     copy(partition, 2)
     assert produce(partition, 9) == "NOT_LEADER_OR_FOLLOWER"
-    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
+    partition.apply(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
     assert [produce(partition, each) for each in (2, 3)] == ["duplicate of 2", "at 3"]
 
 
 def test_the_newest_refusal_counts_where_the_one_before_is_past(partition: Partition) -> None:
-    partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    partition.apply(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
     assert produce(partition, 0) == "NOT_LEADER_OR_FOLLOWER"
     copy(partition, 0)
     assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
-    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
+    partition.apply(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
     assert produce(partition, 2) == "NOT_LEADER_OR_FOLLOWER"
     assert [produce(partition, each) for each in (1, 2)] == ["at 1", "at 2"]
 
@@ -135,8 +137,8 @@ def test_one_that_is_never_repeated_is_forgotten(partition: Partition) -> None:
     in_sync(partition, TOO_FEW)
     assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
     in_sync(partition, ENOUGH)
-    heard = [produce(partition, 2) for _ in range(FOLLOWING_MAX + 1)]
-    assert heard == ["NOT_ENOUGH_REPLICAS"] * FOLLOWING_MAX + ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    errors = [produce(partition, 2) for _ in range(LATER_BATCHES_MAX + 1)]
+    assert errors == ["NOT_ENOUGH_REPLICAS"] * LATER_BATCHES_MAX + ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
     assert partition.refused is None
 
 
@@ -161,8 +163,8 @@ def test_no_more_than_so_many_producers_are_remembered() -> None:
         refused.check(producer_batch(1, 0, 6, "value"), {})
 
 
-@given(st.integers(0, 2**31 - 1), st.integers(1, FOLLOWING_MAX))
-def test_sequences_begin_anew_after_the_largest(first: int, ahead: int) -> None:
+@given(st.integers(0, 2**31 - 1), st.integers(1, LATER_BATCHES_MAX))
+def test_sequences_wrap_around(first: int, ahead: int) -> None:
     refused = RefusedBatches()
     refused.note(producer_batch(7, 0, first, "value"), LATER, {})
     with pytest.raises(ApiError, match="later"):

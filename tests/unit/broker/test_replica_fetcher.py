@@ -17,7 +17,7 @@ from ottla.wire.messages import fetch as wire
 from ottla.wire.messages import list_offsets as offsets_wire
 
 from ..log.support import append
-from .test_following import content, emptied, lead, stamped
+from .test_follower_rules import content, emptied, lead, stamped
 from .world import TOPIC_ID, FakeSender, World, batch
 
 SESSION = 77
@@ -47,7 +47,7 @@ class Following(World):
         self.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=index, leader=leader))
 
 
-def aside(world: Following) -> FakeSender:
+def sessionless(world: Following) -> FakeSender:
     return world.peers.to(2, 1)
 
 
@@ -79,7 +79,7 @@ def data(
     )
 
 
-def asked(request: wire.FetchRequest) -> dict[int, tuple[int, int]]:
+def positions(request: wire.FetchRequest) -> dict[int, tuple[int, int]]:
     """Return offset and last epoch by partition."""
     return {
         each.partition: (each.fetch_offset, each.last_fetched_epoch)
@@ -95,26 +95,26 @@ def open_request(world: Following) -> wire.FetchRequest:
     return request
 
 
-def test_the_first_request_opens_a_session_and_says_who_asks() -> None:
+def test_the_first_fetch_opens_a_session_and_has_the_replica_id() -> None:
     world = Following(partitions=2)
     request = open_request(world)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert request.replica_state == wire.ReplicaState(replica_id=1, replica_epoch=40)
-    assert asked(request) == {0: (0, -1), 1: (0, -1)}
+    assert positions(request) == {0: (0, -1), 1: (0, -1)}
     assert (request.max_wait_ms, request.min_bytes) == (500, 1)
     assert request.max_bytes == 10 << 20
     assert request.topics[0].partitions[0].partition_max_bytes == 1 << 20
     assert request.topics[0].partitions[0].current_leader_epoch == 0
 
 
-def test_records_are_appended_and_only_news_is_asked_for() -> None:
+def test_records_are_appended_and_only_changes_are_requested() -> None:
     world = Following(partitions=2)
     records = stamped(batch("a", "b"), 0, 0)
     world.leader.answer(answer(data(records, high=0), data(index=1)))
     assert content(world.log()) == records
     request = open_request(world)
     assert (request.session_id, request.session_epoch) == (SESSION, 1)
-    assert asked(request) == {0: (2, 0)}
+    assert positions(request) == {0: (2, 0)}
     world.leader.answer(answer(data(high=2)))
     assert open_request(world).topics == ()
     assert open_request(world).session_epoch == 2
@@ -138,7 +138,7 @@ def test_the_log_start_follows_the_leaders() -> None:
     assert request.topics[0].partitions[0].log_start_offset == 1
 
 
-def test_an_empty_log_begins_with_a_batch_that_the_leaders_start_cuts_in_two() -> None:
+def test_an_empty_log_starts_with_a_batch_that_spans_the_leaders_log_start() -> None:
     """DeleteRecords moved the leader's start into a batch, which comes whole."""
     world = Following()
     world.log().truncate_fully_and_start_at(3)
@@ -163,19 +163,19 @@ def test_emptied_batches_move_the_end() -> None:
     world = Following()
     world.leader.answer(answer(data(emptied(stamped(batch("a", "b"), 0, 0)), high=2)))
     assert world.log().log_end_offset == 2
-    assert asked(open_request(world)) == {0: (2, 0)}
+    assert positions(open_request(world)) == {0: (2, 0)}
 
 
-def test_a_diverging_answer_cuts_and_asks_again_at_once() -> None:
+def test_a_diverging_epoch_truncates_and_fetches_again_at_once() -> None:
     world = Following()
     lead(world.log(), 0, 2, 3)
     world.change(leader=3, epoch=1)
     sender = world.peers.to(3)
     ((request, _, _),) = sender.sent
-    assert asked(request) == {0: (5, 0)}
+    assert positions(request) == {0: (5, 0)}
     sender.answer(answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=2))))
     assert world.log().log_end_offset == 2
-    assert asked(sender.sent[0][0]) == {0: (2, 0)}
+    assert positions(sender.sent[0][0]) == {0: (2, 0)}
 
 
 def test_an_answer_from_before_a_new_epoch_is_dropped() -> None:
@@ -195,7 +195,7 @@ def test_an_answer_that_comes_after_becoming_leader_is_dropped() -> None:
     assert world.leader.sent == []  # There is nothing left to follow.
 
 
-def test_batches_of_a_later_epoch_than_was_asked_in_are_not_taken() -> None:
+def test_batches_of_a_later_epoch_than_the_requests_are_rejected() -> None:
     """KAFKA-18723: appended they would hide that the logs part here."""
     world = Following()
     good, later = stamped(batch("a"), 0, 0), stamped(batch("b"), 1, 1)
@@ -203,13 +203,13 @@ def test_batches_of_a_later_epoch_than_was_asked_in_are_not_taken() -> None:
     assert content(world.log()) == good
 
 
-def test_a_partition_without_a_leader_is_not_asked_for() -> None:
+def test_a_partition_without_a_leader_is_not_fetched() -> None:
     world = Following()
     world.change(leader=-1, epoch=1)
     world.leader.answer(answer(data()))
     assert world.leader.sent == []
     world.change(leader=3, epoch=2)
-    assert asked(world.peers.to(3).sent[0][0]) == {0: (0, -1)}
+    assert positions(world.peers.to(3).sent[0][0]) == {0: (0, -1)}
 
 
 def test_a_deleted_topic_is_forgotten_in_the_session() -> None:
@@ -232,12 +232,12 @@ def test_an_error_takes_one_partition_out_until_its_pause_is_over() -> None:
         answer(data(error=Error.UNKNOWN_LEADER_EPOCH), data(stamped(batch("a"), 0, 0), 1))
     )
     request = open_request(world)
-    assert asked(request) == {1: (1, 0)}
+    assert positions(request) == {1: (1, 0)}
     assert request.forgotten_topics_data[0].partitions == (0,)
     world.clock.advance(49)
-    assert aside(world).sent == []
+    assert sessionless(world).sent == []
     world.clock.advance(1)
-    assert asked(aside(world).sent[0][0]) == {0: (0, -1)}
+    assert positions(sessionless(world).sent[0][0]) == {0: (0, -1)}
 
 
 def test_pauses_grow_up_to_the_configured_one() -> None:
@@ -247,10 +247,10 @@ def test_pauses_grow_up_to_the_configured_one() -> None:
         world.clock.advance(pause_ms - 1)
         assert world.leader.sent == []
         world.clock.advance(1)
-        assert asked(open_request(world)) == {0: (0, -1)}
+        assert positions(open_request(world)) == {0: (0, -1)}
 
 
-def test_a_damaged_batch_is_never_appended_and_is_asked_for_again() -> None:
+def test_a_damaged_batch_is_never_appended_and_is_fetched_again() -> None:
     world = Following()
     damaged = bytearray(stamped(batch("a"), 0, 0))
     damaged[-1] ^= 1
@@ -273,10 +273,10 @@ def test_a_mistake_with_one_partition_does_not_stop_the_others(
     records = stamped(batch("a"), 0, 0)
     world.leader.answer(answer(data(records), data(records, 1)))
     assert (world.log(0).log_end_offset, world.log(1).log_end_offset) == (0, 1)
-    assert asked(open_request(world)) == {1: (1, 0)}
+    assert positions(open_request(world)) == {1: (1, 0)}
 
 
-def test_a_failed_request_begins_the_session_anew_after_a_pause() -> None:
+def test_a_failed_fetch_opens_a_new_session_after_a_backoff() -> None:
     world = Following(partitions=2)
     world.leader.answer(answer(data(stamped(batch("a"), 0, 0)), data(index=1)))
     world.leader.answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
@@ -285,10 +285,10 @@ def test_a_failed_request_begins_the_session_anew_after_a_pause() -> None:
     request = open_request(world)
     assert (request.session_id, request.session_epoch) == (SESSION, 0)
     # Whoever gave records goes last.
-    assert list(asked(request).items()) == [(1, (0, -1)), (0, (1, 0))]
+    assert list(positions(request).items()) == [(1, (0, -1)), (0, (1, 0))]
 
 
-def test_a_leader_elected_anew_is_asked_at_once() -> None:
+def test_a_newly_elected_leader_is_fetched_from_at_once() -> None:
     world = Following()
     for pause_ms in (50, 100, 200):
         world.leader.answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
@@ -296,24 +296,24 @@ def test_a_leader_elected_anew_is_asked_at_once() -> None:
     world.leader.answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
     assert world.leader.sent == []
     world.change(leader=2, epoch=1)
-    assert asked(open_request(world)) == {0: (0, -1)}
+    assert positions(open_request(world)) == {0: (0, -1)}
     world.clock.advance(1_000)
     assert len(world.leader.sent) == 1
 
 
-def test_a_session_that_the_leader_lost_is_begun_anew_at_once() -> None:
+def test_a_session_that_the_leader_lost_is_reopened_at_once() -> None:
     world = Following()
     world.leader.answer(answer(data()))
     world.leader.answer(answer(session=0, error=Error.FETCH_SESSION_ID_NOT_FOUND))
     request = open_request(world)
     assert (request.session_id, request.session_epoch) == (0, 0)
-    assert asked(request) == {0: (0, -1)}
+    assert positions(request) == {0: (0, -1)}
 
 
 def test_without_sessions_everything_is_named_each_time() -> None:
     world = Following(partitions=2)
     world.leader.answer(answer(data(), data(index=1), session=0))
-    assert asked(open_request(world)) == {0: (0, -1), 1: (0, -1)}
+    assert positions(open_request(world)) == {0: (0, -1), 1: (0, -1)}
     assert open_request(world).session_epoch == 0
 
 
@@ -323,7 +323,7 @@ def test_without_sessions_everything_is_named_each_time() -> None:
 def locate(sender: FakeSender, start: int, end: int) -> None:
     """Refuse the offset; answer where the leader's log begins and ends."""
     sender.answer(answer(data(error=Error.OFFSET_OUT_OF_RANGE)))
-    told = {-2: start, -1: end}
+    offsets = {-2: start, -1: end}
     for _ in range(2):
         position = next(
             slot
@@ -334,7 +334,7 @@ def locate(sender: FakeSender, start: int, end: int) -> None:
         assert request.replica_id == 1
         wanted = request.topics[0].partitions[0]
         found = offsets_wire.ListOffsetsPartitionResponse(
-            partition_index=0, error_code=0, offset=told[wanted.timestamp]
+            partition_index=0, error_code=0, offset=offsets[wanted.timestamp]
         )
         topic = offsets_wire.ListOffsetsTopicResponse(name="t", partitions=(found,))
         pending.complete(offsets_wire.ListOffsetsResponse(topics=(topic,)))
@@ -347,33 +347,33 @@ def test_a_follower_that_was_away_long_begins_at_the_leaders_start() -> None:
     locate(world.peers.to(3), 100, 120)
     log = world.log()
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
-    assert asked(world.peers.to(3).sent[0][0]) == {0: (100, -1)}
+    assert positions(world.peers.to(3).sent[0][0]) == {0: (100, -1)}
 
 
-def test_a_longer_log_is_cut_to_the_end_of_a_leader_elected_uncleanly() -> None:
+def test_a_longer_log_is_truncated_to_an_unclean_leaders_end() -> None:
     world = Following()
     lead(world.log(), 0, 2, 2)
     world.log().advance_high_watermark(4)
     world.change(leader=3, epoch=1)
     locate(world.peers.to(3), 0, 2)
     assert world.log().log_end_offset == world.log().high_watermark == 2
-    assert asked(world.peers.to(3).sent[0][0]) == {0: (2, 0)}
+    assert positions(world.peers.to(3).sent[0][0]) == {0: (2, 0)}
 
 
-def test_a_leader_that_cannot_say_where_it_begins_is_asked_later() -> None:
+def test_a_failed_list_offsets_is_retried_later() -> None:
     world = Following()
     world.leader.answer(answer(data(error=Error.OFFSET_OUT_OF_RANGE)))
     for _ in range(2):
         world.leader.answer(ApiError(Error.REQUEST_TIMED_OUT))
     assert world.leader.sent == []
     world.clock.advance(50)
-    assert asked(open_request(world)) == {0: (0, -1)}
+    assert positions(open_request(world)) == {0: (0, -1)}
 
 
 # --- disks --------------------------------------------------------------------------------------
 
 
-def test_a_failed_disk_takes_out_only_its_folder() -> None:
+def test_a_failed_disk_takes_only_its_log_dir_offline() -> None:
     world = Following(partitions=2, log_dirs="/logs,/more")
     one, two = world.log(0), world.log(1)
     assert one.directory.rpartition("/")[0] != two.directory.rpartition("/")[0]
@@ -382,11 +382,11 @@ def test_a_failed_disk_takes_out_only_its_folder() -> None:
     world.leader.answer(answer(data(records, high=1), data(records, 1, high=1)))
     assert world.broker.replicas.partition("t", 0).log is None
     assert two.log_end_offset == 1
-    assert asked(open_request(world)) == {1: (1, 0)}
+    assert positions(open_request(world)) == {1: (1, 0)}
     assert open_request(world).forgotten_topics_data[0].partitions == (0,)
 
 
-def test_what_must_be_flushed_is_before_the_leader_hears_of_it() -> None:
+def test_a_due_flush_completes_before_the_next_fetch() -> None:
     world = Following()
     world.workers.inline = False
     log = world.log()
@@ -394,10 +394,10 @@ def test_what_must_be_flushed_is_before_the_leader_hears_of_it() -> None:
     world.leader.answer(answer(data(stamped(batch("a"), 0, 0), high=1)))
     assert world.leader.sent == []
     world.workers.run()
-    assert asked(open_request(world)) == {0: (1, 0)}
+    assert positions(open_request(world)) == {0: (1, 0)}
 
 
-def test_nothing_is_asked_before_a_truncation_is_durable() -> None:
+def test_no_fetch_is_sent_before_a_truncation_is_durable() -> None:
     """What the leader sends next lies behind it, and a loss of power must not part them."""
     world = Following()
     log = world.log()
@@ -411,11 +411,11 @@ def test_nothing_is_asked_before_a_truncation_is_durable() -> None:
     world.workers.run()
     assert (log.log_end_offset, log.truncation_unflushed) == (2, False)
     ((request, _, _),) = sender.sent
-    assert asked(request) == {0: (2, 0)}
+    assert positions(request) == {0: (2, 0)}
 
 
-def test_a_log_that_leads_meanwhile_is_not_cut() -> None:
-    """What a former leader said of it is no more true."""
+def test_a_log_that_leads_meanwhile_is_not_truncated() -> None:
+    """A former leader's response no longer applies."""
     world = Following()
     lead(world.log(), 0, 2, 3)
     world.log().flush()
@@ -441,7 +441,7 @@ def test_a_disk_that_fails_below_a_truncation_takes_the_log_offline() -> None:
     assert world.peers.to(3).sent == []
 
 
-def test_nothing_is_asked_after_the_end() -> None:
+def test_no_fetch_is_sent_after_close() -> None:
     world = Following()
     world.broker.shutdown()
     world.leader.answer(answer(data(stamped(batch("a"), 0, 0), high=1)))
@@ -451,13 +451,13 @@ def test_nothing_is_asked_after_the_end() -> None:
 def test_an_error_of_many_partitions_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A leader that hears late of thousands of elections refuses them all at once."""
+    """A leader that gets thousands of elections late refuses them all at once."""
     caplog.set_level("INFO", logger="ottla.broker.replica_fetcher")
     world = Following(partitions=5)
     refusals = [data(index=index, error=Error.FENCED_LEADER_EPOCH) for index in range(5)]
     world.leader.answer(answer(*refusals))
     (line,) = caplog.messages
     assert line == (
-        "broker 2 answers FENCED_LEADER_EPOCH: 5 partitions, such as "
+        "fetch from broker 2 failed with FENCED_LEADER_EPOCH, retrying: 5 partitions, such as "
         "t-0 in epoch 0, t-1 in epoch 0, t-2 in epoch 0"
     )

@@ -9,15 +9,15 @@ from ottla.metadata.records import PartitionChangeRecord
 from ottla.wire.messages import fetch as wire
 
 from ..log.support import append
-from .test_following import lead, stamped
-from .test_replica_fetcher import Following, answer, asked, data
+from .test_follower_rules import lead, stamped
+from .test_replica_fetcher import Following, answer, data, positions
 from .world import TOPIC_ID, batch
 
 
 def sent(world: Following) -> dict[tuple[int, int], list[int]]:
-    """Return the partitions that are asked for, by broker and lane."""
+    """Return the fetched partitions, by broker and lane."""
     return {
-        place: sorted(asked(sender.sent[0][0]))
+        place: sorted(positions(sender.sent[0][0]))
         for place, sender in world.peers.senders.items()
         if sender.sent and isinstance(sender.sent[0][0], wire.FetchRequest)
     }
@@ -34,7 +34,7 @@ def test_partitions_are_spread_over_the_fetchers_of_a_leader() -> None:
 def test_many_partitions_of_one_change_go_in_one_request() -> None:
     world = Following(partitions=500)
     assert len(world.leader.sent) == 1
-    assert len(asked(world.leader.sent[0][0])) == 500
+    assert len(positions(world.leader.sent[0][0])) == 500
 
 
 def test_a_change_that_leaves_the_leader_alone_disturbs_nothing() -> None:
@@ -48,7 +48,7 @@ def test_a_change_that_leaves_the_leader_alone_disturbs_nothing() -> None:
 def test_a_partition_moves_to_its_new_leader() -> None:
     world = Following()
     world.change(leader=3, epoch=1)
-    assert sorted(asked(world.peers.to(3).sent[0][0])) == [0]
+    assert sorted(positions(world.peers.to(3).sent[0][0])) == [0]
     assert world.broker.fetchers.leader_count() == 1
 
 
@@ -78,22 +78,22 @@ def test_a_replica_that_was_moved_away_is_followed_no_more() -> None:
 
 
 def test_a_leader_that_begins_to_follow_keeps_what_it_has() -> None:
-    """It is cut only when the new leader says so."""
+    """It is truncated only by the new leader's response."""
     world = Following()
     world.change(leader=1, epoch=1)
     append(world.log(), bytearray(batch("a")), epoch=1)
     world.change(leader=3, epoch=2)
     assert world.log().log_end_offset == 1
-    assert asked(world.peers.to(3).sent[0][0]) == {0: (1, 1)}
+    assert positions(world.peers.to(3).sent[0][0]) == {0: (1, 1)}
 
 
-def test_a_log_without_epochs_is_cut_before_it_is_followed() -> None:
+def test_a_log_without_epochs_is_truncated_before_it_follows() -> None:
     world = Following()
     lead(world.log(), 0, 1, 1)
     world.log().advance_high_watermark(1)
     world.log().epochs.clear()
     world.change(leader=3, epoch=1)
-    assert asked(world.peers.to(3).sent[0][0])[0][0] == 1
+    assert positions(world.peers.to(3).sent[0][0])[0][0] == 1
 
 
 def test_old_segments_go_once_the_leaders_start_has_passed_them() -> None:
@@ -109,10 +109,10 @@ def test_old_segments_go_once_the_leaders_start_has_passed_them() -> None:
     lead(log, 0, 2)
     world.change(leader=3, epoch=1)
     world.broker.start_serving()
-    told = wire.PartitionData(
+    partition_data = wire.PartitionData(
         partition_index=0, error_code=0, high_watermark=4, log_start_offset=3, records=None
     )
-    world.peers.to(3).answer(answer(told))
+    world.peers.to(3).answer(answer(partition_data))
     assert log.log_start_offset == 3
     world.clock.advance(1_000)
     assert [segment.base_offset for segment in log.segments] == [2]

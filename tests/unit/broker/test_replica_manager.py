@@ -1,4 +1,4 @@
-"""The replica manager hosts what the metadata says, from creation to deletion and disk failure.
+"""The replica manager hosts partitions by the metadata, from creation to deletion and disk failure.
 
 Method: records replayed into deltas; real logs on a disk in memory.
 """
@@ -30,7 +30,7 @@ def world() -> World:
     return world
 
 
-def folders(world: World) -> list[str]:
+def partition_dirs(world: World) -> list[str]:
     return [name for name in world.disk.listdir(LOG_DIR) if "-" in name and "check" not in name]
 
 
@@ -57,10 +57,10 @@ class TestHosting:
     def test_only_what_is_assigned_here_is_made(self, world: World) -> None:
         world.add_topic("mine", TOPIC_ID, partitions=2)
         world.add_topic("theirs", NEW_ID, replicas=(2,), isr=(2,), leader=2)
-        assert folders(world) == ["mine-0", "mine-1"]
+        assert partition_dirs(world) == ["mine-0", "mine-1"]
         assert error_of(world, "theirs") is Error.NOT_LEADER_OR_FOLLOWER
         assert error_of(world, "mine", 2) is Error.UNKNOWN_TOPIC_OR_PARTITION
-        assert [one.index for one in world.broker.replicas.hosted()] == [0, 1]
+        assert [one.partition_id for one in world.broker.replicas.hosted()] == [0, 1]
 
     def test_a_partition_added_later_is_made(self, world: World) -> None:
         world.add_topic()
@@ -75,7 +75,7 @@ class TestHosting:
                 partition_epoch=0,
             )
         )
-        assert folders(world) == ["t-0", "t-1"]
+        assert partition_dirs(world) == ["t-0", "t-1"]
 
     def test_a_dropped_assignment_deletes_the_log(self, world: World) -> None:
         world.add_topic(replicas=(1, 2), isr=(1, 2))
@@ -85,7 +85,7 @@ class TestHosting:
             )
         )
         assert error_of(world) is Error.NOT_LEADER_OR_FOLLOWER
-        assert [name for name in folders(world) if name.endswith("-delete")]
+        assert [name for name in partition_dirs(world) if name.endswith("-delete")]
         assert list(world.broker.replicas.hosted()) == []
 
     def test_kafka_13972_a_cancelled_reassignment_leaves_no_log(self, world: World) -> None:
@@ -94,13 +94,13 @@ class TestHosting:
             partition_id=0, topic_id=TOPIC_ID, replicas=(1, 2), adding_replicas=(1,)
         )
         world.commit(adding)
-        assert folders(world) == ["t-0"]
+        assert partition_dirs(world) == ["t-0"]
         cancelled = PartitionChangeRecord(
             partition_id=0, topic_id=TOPIC_ID, replicas=(2,), adding_replicas=(), leader=2
         )
         world.commit(cancelled)
         world.clock.advance(60_000)
-        assert folders(world) == []
+        assert partition_dirs(world) == []
 
     def test_kafka_9539_a_replica_that_comes_back_keeps_its_new_log(self, world: World) -> None:
         """The old log's deletion is on its way when the partition is assigned here again."""
@@ -116,7 +116,7 @@ class TestHosting:
         world.commit(back)
         assert append(world, "new") == 0, "it must not begin with what it had before"
         world.clock.advance(60_000)
-        assert folders(world) == ["t-0"]
+        assert partition_dirs(world) == ["t-0"]
         assert append(world, "newer") == 1
 
     @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ class TestHosting:
             (RemoveTopicRecord(topic_id=TOPIC_ID), Error.UNKNOWN_TOPIC_OR_PARTITION),
         ],
     )
-    def test_a_parked_append_learns_whether_its_partition_lives_on(
+    def test_a_delayed_append_gets_the_error_of_its_removed_partition(
         self, world: World, end: Record, error: Error
     ) -> None:
-        """A producer that heard of an unknown topic would take the records for not stored."""
+        """By UNKNOWN_TOPIC_OR_PARTITION a producer would take the records for not stored."""
         world.add_topic(replicas=(1, 2), isr=(1, 2))
         pending = world.broker.replicas.append("t", 0, batch("a"))
         assert isinstance(pending, Pending)
@@ -159,15 +159,15 @@ class TestHosting:
 class TestDeletion:
     """A deleted topic's name is free at once, and its log never comes back."""
 
-    def test_the_folder_goes_after_a_while(self, world: World) -> None:
+    def test_the_partition_dir_is_removed_after_a_while(self, world: World) -> None:
         world.add_topic()
         world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
         assert error_of(world) is Error.UNKNOWN_TOPIC_OR_PARTITION
-        assert [name.endswith("-delete") for name in folders(world)] == [True]
+        assert [name.endswith("-delete") for name in partition_dirs(world)] == [True]
         world.clock.advance(60_000)
-        assert folders(world) == []
+        assert partition_dirs(world) == []
 
-    def test_a_topic_made_anew_within_the_same_change_is_empty(self, world: World) -> None:
+    def test_a_topic_recreated_within_the_same_change_is_empty(self, world: World) -> None:
         world.add_topic()
         append(world, "old")
         world.commit(
@@ -199,7 +199,7 @@ class TestDeletion:
 
 
 class TestDiskFailure:
-    """A folder that fails takes its own logs along, no others."""
+    """A failed log directory takes its own logs offline, no others."""
 
     @pytest.fixture
     def two(self) -> World:
@@ -212,7 +212,7 @@ class TestDiskFailure:
     def path(self, world: World, topic: str) -> str:
         return world.broker.replicas.partition(topic, 0).leader_log().directory
 
-    def test_the_other_folder_goes_on(self, two: World) -> None:
+    def test_the_other_log_dir_stays_online(self, two: World) -> None:
         assert (self.path(two, "a"), self.path(two, "b")) == ("/one/a-0", "/two/b-0")
         two.disk.faults.append(Fault(path="/one"))
         result = two.broker.replicas.append("a", 0, batch("x"))
@@ -220,14 +220,18 @@ class TestDiskFailure:
         assert result.error is Error.KAFKA_STORAGE_ERROR
         assert append(two, "x", topic="b") == 0
 
-    def test_a_lost_partition_does_not_begin_anew_elsewhere(self, two: World) -> None:
+    def test_a_partition_in_an_offline_log_dir_is_not_created_in_another_one(
+        self, two: World
+    ) -> None:
         partition = two.broker.replicas.partition("a", 0)
         two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
         two.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         assert partition.log is None
         assert not two.disk.exists("/two/a-0")
 
-    def test_nor_does_one_that_is_moved_away_and_back(self, two: World) -> None:
+    def test_a_partition_moved_away_and_back_is_not_created_in_another_log_dir(
+        self, two: World
+    ) -> None:
         replicas = two.broker.replicas
         replicas.storage_failed(replicas.partition("a", 0), OSError(5, "broken"))
         for hosts in ((2,), (2, 1)):
@@ -251,10 +255,10 @@ class TestDiskFailure:
             assert not isinstance(result, Pending)
             assert result.error is Error.KAFKA_STORAGE_ERROR
 
-    def test_what_a_lost_folder_held_is_one_line_in_the_log(
+    def test_the_partitions_of_an_offline_log_dir_are_one_line_in_the_log(
         self, two: World, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """At a start of a broker that misses a folder, of thousands of partitions."""
+        """At the start of a broker with an offline log directory, of thousands of partitions."""
         for topic in ("a", "b"):
             partition = two.broker.replicas.partition(topic, 0)
             two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
@@ -262,24 +266,24 @@ class TestDiskFailure:
         caplog.set_level("INFO", logger="ottla.broker.replica_manager")
         two.add_topic("c", Uuid(b"c" * 16), partitions=9)
         (line,) = caplog.messages
-        assert line.startswith("there is no log: 9 partitions, such as c-0 (")
+        assert line.startswith("log creation failed: 9 partitions, such as c-0 (")
 
-    def test_a_failure_in_a_worker_is_heard_of(self, two: World) -> None:
+    def test_a_failure_in_a_worker_is_handled(self, two: World) -> None:
         append(two, "x", topic="a")
         two.disk.faults.append(Fault(operation="sync", path="/one"))
         two.broker.replicas.partition("a", 0).leader_log().flush()
         assert two.broker.replicas.partition("a", 0).log is None
         assert two.broker.replicas.partition("b", 0).log is not None
 
-    def test_the_last_folder_ends_the_broker(self, two: World) -> None:
+    def test_the_last_log_dir_ends_the_broker(self, two: World) -> None:
         ended: list[bool] = []
-        two.broker.replicas.on_no_storage = lambda: ended.append(True)
+        two.broker.replicas.on_all_log_dirs_failed = lambda: ended.append(True)
         for topic, times in (("a", 0), ("b", 1)):
             partition = two.broker.replicas.partition(topic, 0)
             two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
             assert len(ended) == times
 
-    def test_parked_requests_are_answered(self, two: World) -> None:
+    def test_delayed_requests_are_answered(self, two: World) -> None:
         two.add_topic("r", Uuid(b"r" * 16), replicas=(1, 2), isr=(1, 2))
         waiting = two.broker.replicas.append("r", 0, batch("x"))
         assert isinstance(waiting, Pending)

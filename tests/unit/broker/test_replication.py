@@ -53,7 +53,7 @@ class TestReplicating:
         assert written.answer == (Error.NONE, 0)
         assert [values(world, node) for node in (1, 2, 3)] == [["a"]] * 3
 
-    def test_followers_hear_of_the_high_watermark_soon(self, world: ReplicasWorld) -> None:
+    def test_followers_get_the_high_watermark_soon(self, world: ReplicasWorld) -> None:
         acknowledge(world, "a")
         world.run(10)
         assert [world.nodes[node].log.high_watermark for node in (1, 2, 3)] == [1, 1, 1]
@@ -120,7 +120,7 @@ class TestFailover:
         world.check_agreement()
         assert values(world, 1) == ["a", "b"]
 
-    def test_a_fenced_leaders_longer_log_is_cut(self, world: ReplicasWorld) -> None:
+    def test_a_fenced_leaders_longer_log_is_truncated(self, world: ReplicasWorld) -> None:
         acknowledge(world, "a")
         world.cut |= {frozenset({1, 2}), frozenset({1, 3})}
         lonely = world.produce("lost", to=1, acks=1)
@@ -155,8 +155,10 @@ class TestFailover:
         world.run(5)
         assert waiting.answer == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
-    def test_kafka_9198_nobody_waits_for_a_leader_that_is_none(self, world: ReplicasWorld) -> None:
-        """KAFKA-9198: what was parked at a broker hung when its replica was taken away."""
+    def test_kafka_9198_delayed_requests_end_when_the_leadership_moves(
+        self, world: ReplicasWorld
+    ) -> None:
+        """KAFKA-9198: delayed requests of a broker hung when its replica was removed."""
         world.cut |= {frozenset({1, 2}), frozenset({1, 3})}
         waiting = world.produce("a")
         consumer, followed = world.begin_fetch(1), world.begin_fetch(1, replica=2)
@@ -198,10 +200,10 @@ class TestFailover:
         world.heal()
         world.check_agreement()
 
-    def test_one_that_had_to_cut_its_log_hears_of_the_high_watermark(
+    def test_a_follower_that_truncated_its_log_gets_the_high_watermark(
         self, world: ReplicasWorld
     ) -> None:
-        """The answer that tells it to cut says a high watermark, too, which it does not take."""
+        """The response with the diverging epoch has a high watermark, too, which is not applied."""
         world.produce("a", acks=1)
         world.run(1)
         world.nodes[1].deaf = True
@@ -215,7 +217,7 @@ class TestFailover:
     def test_a_leader_that_dies_and_leads_again_is_followed_again(
         self, world: ReplicasWorld
     ) -> None:
-        """A fetch that was parked at its first life must not be waited for."""
+        """A delayed fetch of its previous process must not be waited for."""
         world.prefer(3)
         world.run(100)
         world.nodes[2].kill()
@@ -226,7 +228,7 @@ class TestFailover:
     def test_no_high_watermark_goes_back_below_what_was_committed(
         self, world: ReplicasWorld
     ) -> None:
-        """A new leader knows less of it, and tells nobody of offsets until it knows more."""
+        """A new leader may have a lower one, and returns no offsets until it has caught up."""
         written = world.produce("a")
         world.run(3)
         assert written.answer == (Error.NONE, 0)

@@ -22,7 +22,7 @@ def test_a_few_are_named_and_more_are_counted(count: int, said: str) -> None:
     assert listed([f"t-{index}" for index in range(count)]) == said
 
 
-def test_each_headline_is_one_line_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_headline_is_logged_once_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     summary = Summary(logger)
     for index in range(5):

@@ -1,10 +1,10 @@
-"""What a broker makes of a controller's requests is what the controller's image says.
+"""A broker's image after a controller's requests is equal to the controller's image.
 
-Method: the histories of `test_broker_request_histories`, read by the broker's own code for the
+Method: the histories of `test_broker_request_histories`, handled by the broker's own code for the
 three requests instead of a model of it. After each delta the broker's image must hold the same
 topics, ids, leaders, in-sync replicas and epochs, and of its replicas what only LeaderAndIsr holds.
-Folders are each side's own; brokers' epochs are not told. Whatever a broker was ordered to delete,
-a copy of the order that is read at any later time deletes nothing of what it hosts then.
+Log directories are each side's own; brokers' epochs are not sent. A late copy of a request to
+delete replicas, at any later time, deletes nothing that the broker hosts then.
 """
 
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ UNTOLD: dict[str, Any] = {
     "removing_replicas": (),
     "leader_recovery_state": RECOVERED,
 }
-"""What UpdateMetadata has no word for."""
+"""Fields that UpdateMetadata does not have."""
 
 
 @dataclass(slots=True)
@@ -47,14 +47,14 @@ class Broker:
     image: ClusterImage = EMPTY
     facts: ZkMetadata = field(init=False)
     stops: list[StopReplicaRequest] = field(default_factory=list)
-    """What it was told to stop or delete."""
-    news: list[UpdateMetadataRequest] = field(default_factory=list)
-    """What it was told of brokers and partitions."""
+    """The StopReplica requests received."""
+    updates: list[UpdateMetadataRequest] = field(default_factory=list)
+    """The UpdateMetadata requests received."""
 
     def __post_init__(self) -> None:
         self.facts = ZkMetadata(self.id, self.epoch)
 
-    def hear(self, sent_one: BrokerRequest) -> None:
+    def receive(self, sent_one: BrokerRequest) -> None:
         """Take a request as the broker's handlers do."""
         request = sent_one.request
         refusal = self.facts.check_sender(
@@ -63,20 +63,20 @@ class Broker:
             controller_epoch=request.controller_epoch,
         )
         if refusal is not Error.NONE:
-            # Only what was meant for the process before this one.
+            # Only requests to the previous process of the broker.
             assert (refusal, request.broker_epoch < self.epoch) == (Error.STALE_BROKER_EPOCH, True)
             return
         if isinstance(request, StopReplicaRequest):
             self._stop(request)
             return
         if isinstance(request, LeaderAndIsrRequest):
-            told = self.facts.leader_and_isr(self.image, request)
+            change = self.facts.leader_and_isr(self.image, request)
         else:
             assert isinstance(request, UpdateMetadataRequest)
-            self.news.append(request)
-            told = self.facts.update_metadata(self.image, request)
-        assert set(told.errors.values()) <= {Error.NONE}
-        self.apply(told.records)
+            self.updates.append(request)
+            change = self.facts.update_metadata(self.image, request)
+        assert set(change.errors.values()) <= {Error.NONE}
+        self.apply(change.records)
 
     def _stop(self, request: StopReplicaRequest) -> None:
         self.stops.append(request)
@@ -87,8 +87,8 @@ class Broker:
                 if state.delete_partition:
                     self.apply(self.facts.dropped(self.image, [name]))
 
-    def hear_again(self, request: StopReplicaRequest) -> None:
-        """Take a copy that comes late of what was heard: of what is here now nothing goes."""
+    def receive_again(self, request: StopReplicaRequest) -> None:
+        """Handle a late copy of a request: nothing that is hosted now is deleted."""
         if request.controller_epoch < self.facts.controller_epoch:
             return
         counts = [
@@ -100,10 +100,10 @@ class Broker:
         ]
         assert self.facts.dropped(self.image, counts) == ()
 
-    def hear_old_news(self, request: UpdateMetadataRequest) -> None:
-        """Take a copy that comes late of what was heard: topics stay as they are.
+    def receive_late_copy(self, request: UpdateMetadataRequest) -> None:
+        """Handle a late copy of a request: topics stay as they are.
 
-        Brokers are again those of then, until the next word of them; that is left out.
+        Brokers return to those of that request until the next one; that is left out.
         """
         if request.controller_epoch < self.facts.controller_epoch:
             return
@@ -120,12 +120,12 @@ class Broker:
         self.image = replay(self.image, records, offset=0, epoch=0).image
 
     def check(self, image: ClusterImage) -> None:
-        """Compare with what the controller knows, once the ledger was asked of what is in doubt."""
-        for topic_id in sorted(self.facts.ghosts):
+        """Compare with the controller's image, after a look-up of the missing topics."""
+        for topic_id in sorted(self.facts.missing_topics):
             entry = image.deletions.of(topic_id)
             if entry is not None and (entry.has_begun or entry.is_finished):
                 self.apply(tuple(self.facts.deleted_topic(self.image, topic_id)))
-        self.facts.ghosts = frozenset()
+        self.facts.missing_topics = frozenset()
         assert {
             broker_id: (broker.endpoints, broker.rack, broker.fenced)
             for broker_id, broker in self.image.brokers.items()
@@ -137,35 +137,35 @@ class Broker:
             if image.deletions.is_being_deleted(topic.id):
                 self._check_deletion(topic)
         hosted = frozenset(
-            (topic.id, number)
+            (topic.id, partition_id)
             for topic in image.topics
-            for number, partition in topic.partitions.items()
+            for partition_id, partition in topic.partitions.items()
             if self.id in partition.replicas and partition.directory(self.id) != DIRECTORY_LOST
         )
-        assert as_told(self.image, hosted) == as_told(image, hosted)
+        assert as_sent(self.image, hosted) == as_sent(image, hosted)
 
     def _check_deletion(self, topic: TopicImage) -> None:
-        """No order to delete a replica of a topic that goes is refused, whatever was heard."""
+        """No request to delete a replica of a deleted topic is refused."""
         assert self.image.topics.by_id(topic.id) is None
-        for number, partition in topic.partitions.items():
+        for partition_id, partition in topic.partitions.items():
             if self.id in partition.replicas:
-                name = (topic.name, number)
+                name = (topic.name, partition_id)
                 may = self.facts.may_stop(self.image, name, EPOCH_DURING_DELETE)
                 assert may is Error.NONE
 
 
-def as_told(
+def as_sent(
     image: ClusterImage, hosted: frozenset[tuple[Uuid, int]]
 ) -> dict[tuple[str, Uuid, int], PartitionImage]:
-    """Return what brokers are told of partitions: who does not host one hears less of it."""
+    """Return the partitions as sent to a broker: less of those that it does not host."""
     return {
-        (topic.name, topic.id, number): replace(
+        (topic.name, topic.id, partition_id): replace(
             partition,
             directories=(),
-            **({} if (topic.id, number) in hosted else UNTOLD),
+            **({} if (topic.id, partition_id) in hosted else UNTOLD),
         )
         for topic in image.topics
-        for number, partition in topic.partitions.items()
+        for partition_id, partition in topic.partitions.items()
         if partition.leader_epoch != NO_EPOCH and not image.deletions.is_being_deleted(topic.id)
     }
 
@@ -182,31 +182,31 @@ def knowing_what_is_stored(broker_id: int, epoch: int, stored: ClusterImage) -> 
     return started
 
 
-class Retelling(Telling):
+class Resending(Telling):
     """Requests are sent again where no answer came, and the copies are read at any time."""
 
     @rule(broker_id=BROKERS, back=st.integers(0, 9))
     def read_a_late_stop(self, broker_id: int, back: int) -> None:
-        process = self.told.get(broker_id)
+        process = self.processes.get(broker_id)
         if process is not None:
             assert isinstance(process, Broker)
             for request in process.stops[::-1][back : back + 1]:
-                process.hear_again(request)
+                process.receive_again(request)
 
     @rule(broker_id=BROKERS, back=st.integers(0, 30))
-    def read_old_news(self, broker_id: int, back: int) -> None:
-        process = self.told.get(broker_id)
+    def read_late_copy(self, broker_id: int, back: int) -> None:
+        process = self.processes.get(broker_id)
         if process is not None:
             assert isinstance(process, Broker)
-            for request in process.news[::-1][back : back + 1]:
-                process.hear_old_news(request)
+            for request in process.updates[::-1][back : back + 1]:
+                process.receive_late_copy(request)
 
 
-class Hearing(Retelling):
+class Hearing(Resending):
     process = knowing_nothing
 
 
-class Starting(Retelling):
+class Starting(Resending):
     process = knowing_what_is_stored
 
 
@@ -215,10 +215,10 @@ TestHearing, TestStarting = Hearing.TestCase, Starting.TestCase
 TestHearing.settings = TestStarting.settings = SETTINGS
 
 
-def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
+def test_the_deletion_of_a_topic_that_never_had_a_leader_is_sent_to_brokers_that_read_it() -> None:
     """Its only broker was away when it was made; the order to delete it was refused for ever."""
     history = Starting()
-    history.begin(number=0, unclean=False)
+    history.begin(partition_id=0, unclean=False)
     history.write_a_topic_by_hand(name="v", replicas=[4])
     history.start(broker_id=4)
     history.begin_to_delete(name="v")
@@ -228,7 +228,7 @@ def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
 
 def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
     history = Starting()
-    history.begin(number=0, unclean=False)
+    history.begin(partition_id=0, unclean=False)
     history.append(*topic_records(a_topic("v", never_led(1, 2))))
     history.start(broker_id=2)
     # Of a broker's start its elections are to come, and do not where a deletion comes first.
@@ -240,30 +240,30 @@ def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
 def test_kafka_9539_an_order_from_before_a_replica_came_back_does_not_hit_it() -> None:
     """Its topic is the same, and so was its leader epoch."""
     history = Hearing()
-    history.begin(number=0, unclean=False)
-    history.reassign(name="t", number=0, to=[2, 3])
-    history.reassign(name="t", number=0, to=[2, 3, 1])
-    assert len(history.told[1].stops) == 1
+    history.begin(partition_id=0, unclean=False)
+    history.reassign(name="t", partition_id=0, to=[2, 3])
+    history.reassign(name="t", partition_id=0, to=[2, 3, 1])
+    assert len(history.processes[1].stops) == 1
     history.read_a_late_stop(broker_id=1, back=0)
-    history.change_isr(name="t", number=0, isr=[1, 2, 3])
+    history.change_isr(name="t", partition_id=0, isr=[1, 2, 3])
     history.read_a_late_stop(broker_id=1, back=0)
     check_all(history)
 
 
-def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
+def test_a_late_full_update_removes_no_topic_created_since() -> None:
     history = Hearing()
-    history.begin(number=0, unclean=False)
+    history.begin(partition_id=0, unclean=False)
     history.start(broker_id=4)
     history.look_at_brokers(apart=False)
     history.append(*topic_records(a_topic("v", led([1, 2]))))
-    process = history.told[4]
+    process = history.processes[4]
     assert isinstance(process, Broker)
-    assert FULL in {each.type for each in process.news}
-    for back in range(len(process.news)):
-        history.read_old_news(broker_id=4, back=back)
+    assert FULL in {each.type for each in process.updates}
+    for back in range(len(process.updates)):
+        history.read_late_copy(broker_id=4, back=back)
         check_all(history)
 
 
 def check_all(history: Telling) -> None:
-    for process in history.told.values():
+    for process in history.processes.values():
         process.check(history.image)

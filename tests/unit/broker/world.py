@@ -59,7 +59,7 @@ TOPIC_ID = Uuid(b"t" * 16)
 
 @dataclass(slots=True)
 class FakeClock:
-    """Time that moves when told to; the wall clock runs along from `START_MS`."""
+    """Time that the test advances; the wall clock runs along from `START_MS`."""
 
     timers: Timers
     elapsed_ms: int = 0
@@ -122,7 +122,7 @@ class FakeWorkers:
 
 @dataclass(slots=True)
 class FakeForwarder:
-    """A controller channel whose answers the test gives: `calls` holds what was asked."""
+    """A controller channel whose responses the test gives: `calls` holds the requests."""
 
     calls: list[tuple[Any, Pending[Any]]] = field(default_factory=list)
 
@@ -135,7 +135,7 @@ class FakeForwarder:
         return pending
 
     def answer(self, response: Message | ApiError) -> Any:
-        """Answer the oldest open call; return what it asked."""
+        """Answer the oldest open call; return its request."""
         request, pending = self.calls.pop(0)
         pending.complete(response)
         return request
@@ -143,27 +143,27 @@ class FakeForwarder:
 
 @dataclass(slots=True)
 class FakeGroups:
-    """Notes what the broker tells the group coordinator."""
+    """Records the broker's calls of the group coordinator."""
 
-    heard: list[tuple[str, object]] = field(default_factory=list)
+    calls: list[tuple[str, object]] = field(default_factory=list)
 
     def became_leader(self, partition: int) -> None:
-        self.heard.append(("became_leader", partition))
+        self.calls.append(("became_leader", partition))
 
     def resigned(self, partition: int) -> None:
-        self.heard.append(("resigned", partition))
+        self.calls.append(("resigned", partition))
 
     def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
-        self.heard.append(("topics_deleted", deleted))
+        self.calls.append(("topics_deleted", deleted))
 
-    def told_all(self) -> None:
-        self.heard.append(("told_all", None))
+    def full_metadata_received(self) -> None:
+        self.calls.append(("full_metadata_received", None))
 
     def served(self) -> list[object]:
         return []
 
     def shutdown(self) -> None:
-        self.heard.append(("shutdown", None))
+        self.calls.append(("shutdown", None))
 
 
 @dataclass(slots=True)
@@ -283,10 +283,10 @@ class World:
         """Make an operation fail from now on."""
         self.disk.faults.append(Fault(operation=operation, path=path))
 
-    # -- What the controller says --
+    # -- Metadata --
 
     def commit(self, *records: Record) -> None:
-        """Let the broker hear of committed records, as one delta."""
+        """Apply committed records to the broker, as one delta."""
         self.offset += len(records)
         self.broker.apply(replay(self.broker.image, records, offset=self.offset, epoch=1))
 

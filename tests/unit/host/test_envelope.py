@@ -100,17 +100,17 @@ def test_an_elected_controller_that_is_not_active_yet_has_the_broker_retry() -> 
 class Elected:
     """An elected controller that is not active yet."""
 
-    in_office = False
+    is_active = False
 
 
 def test_a_controller_that_resigned_during_a_request_does_not_mark_it_untouched() -> None:
     """What he wrote may be committed by the next controller."""
     controller = Elected()
-    controller.in_office = True
+    controller.is_active = True
 
     class Deposed(Controller):
         def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
-            controller.in_office = False
+            controller.is_active = False
             return super().dispatch_embedded(ctx, frame)
 
     harness = Harness()

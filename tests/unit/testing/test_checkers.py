@@ -10,9 +10,9 @@ from ottla.testing.history import (
     Acknowledgement,
     History,
     LeaderTerm,
-    Life,
     LogSeen,
     Outcome,
+    Progress,
     Read,
     Skipped,
     TopicSeen,
@@ -72,7 +72,7 @@ def test_a_write_that_another_one_replaced_is_lost() -> None:
     assert len(checkers.acknowledged_writes_lost(history)) == 1
 
 
-def test_a_write_whose_offset_nobody_said_must_be_somewhere() -> None:
+def test_a_write_acknowledged_without_an_offset_must_be_in_the_log() -> None:
     somewhere = History(writes=[kept(b"a", offset=-1)], logs=[log_of(b"z", b"a")])
     assert checkers.acknowledged_writes_lost(somewhere) == []
     nowhere = History(writes=[kept(b"a", offset=-1)], logs=[log_of(b"z", b"b")])
@@ -109,7 +109,7 @@ def test_a_record_that_was_read_and_then_truncated_is_found() -> None:
     assert "node 3" in found.text
 
 
-def test_a_consumer_that_was_moved_over_records_is_found() -> None:
+def test_a_consumer_that_skipped_records_is_found() -> None:
     history = History(skipped=[Skipped("c", PARTITION, 4, 9, 80)])
     assert [witness.at_ms for witness in checkers.reads_lost(history)] == [80]
 
@@ -159,7 +159,7 @@ def test_ends_that_only_grow_are_well() -> None:
     assert checkers.watermarks_that_fell(History(watermarks=seen)) == []
 
 
-def test_an_end_that_goes_back_is_found_whoever_tells_it() -> None:
+def test_an_end_that_goes_back_is_found_whichever_broker_answers() -> None:
     seen = [
         Watermark("c", PARTITION, 8, "list_offsets", node=1, epoch=3),
         Watermark("c", PARTITION, 5, "list_offsets", node=2, epoch=4, at_ms=60),
@@ -187,7 +187,7 @@ def test_a_log_start_that_goes_back_is_found() -> None:
     assert len(checkers.watermarks_that_fell(History(watermarks=seen))) == 1
 
 
-def test_list_offsets_speaks_of_the_next_topic_of_a_name_once_one_is_gone() -> None:
+def test_list_offsets_after_a_deletion_is_about_the_next_topic_of_the_name() -> None:
     seen = [
         Watermark("c", PARTITION, 23, "list_offsets", node=1, at_ms=10),
         Watermark("c", PARTITION, 0, "list_offsets", node=1, at_ms=60),
@@ -227,7 +227,7 @@ def test_two_nodes_that_acknowledge_in_one_epoch_are_found() -> None:
 def test_two_controllers_of_one_epoch_are_found() -> None:
     history = History(leader_terms=[LeaderTerm(1, None, 3), LeaderTerm(2, None, 3, 41)])
     (found,) = checkers.two_leaders_in_one_epoch(history)
-    assert found == Witness("nodes 1 and 2 both took office in epoch 3 of the quorum", 41)
+    assert found == Witness("nodes 1 and 2 both became leader in epoch 3 of the quorum", 41)
 
 
 # -- producers ---------------------------------------------------------------------------------
@@ -267,17 +267,20 @@ def test_a_batch_behind_a_later_one_is_found() -> None:
     assert "b'a' of p" in found.text
 
 
-# -- life --------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------
 
 
 def test_what_works_again_after_healing_is_progress() -> None:
-    history = History(expected=["x"], lives=[Life("x", 120)], healed_ms=100, ended_ms=900)
+    history = History(expected=["x"], progress=[Progress("x", 120)], healed_ms=100, ended_ms=900)
     assert checkers.no_progress(history) == []
 
 
 def test_what_worked_only_before_healing_is_no_progress() -> None:
     history = History(
-        expected=["x", "y"], lives=[Life("x", 120), Life("y", 99)], healed_ms=100, ended_ms=900
+        expected=["x", "y"],
+        progress=[Progress("x", 120), Progress("y", 99)],
+        healed_ms=100,
+        ended_ms=900,
     )
     assert checkers.no_progress(history) == [Witness("nothing of y in 800 ms after healing", 900)]
 
@@ -286,5 +289,5 @@ def test_without_healing_nothing_is_expected() -> None:
     assert checkers.no_progress(History(expected=["x"])) == []
 
 
-def test_what_a_node_could_not_believe_is_a_witness() -> None:
+def test_a_failed_assertion_is_a_witness() -> None:
     assert checkers.assertions_that_failed(History(errors=[(5, "no")])) == [Witness("no", 5)]

@@ -8,8 +8,8 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.testing import checkers_deletion as checkers
 from ottla.testing.history import (
-    FolderAppeared,
     History,
+    PartitionDirAppeared,
     ReplicaConfirmed,
     ReplicaSetAside,
     TopicAcknowledged,
@@ -24,8 +24,8 @@ PARTITION = (TOPIC, 0)
 
 MADE = TopicSeen(TOPIC, True, offset=5)
 REMOVED = TopicSeen(TOPIC, False, offset=9, at_ms=40)
-KNOWN = TopicSeen(TOPIC, True, node=1, life=1, offset=5)
-FORGOTTEN = TopicSeen(TOPIC, False, node=1, life=1, offset=9, at_ms=50)
+KNOWN = TopicSeen(TOPIC, True, node=1, incarnation=1, offset=5)
+FORGOTTEN = TopicSeen(TOPIC, False, node=1, incarnation=1, offset=9, at_ms=50)
 
 
 def came_back(*seen: TopicSeen) -> list[int]:
@@ -37,13 +37,13 @@ def test_a_topic_that_comes_and_goes_is_well() -> None:
     assert came_back(MADE, KNOWN, REMOVED, FORGOTTEN) == []
 
 
-def test_a_node_may_hear_late_of_what_is_gone() -> None:
-    late = TopicSeen(TOPIC, True, node=2, life=1, offset=8, at_ms=60)
+def test_a_node_may_learn_of_a_deletion_late() -> None:
+    late = TopicSeen(TOPIC, True, node=2, incarnation=1, offset=8, at_ms=60)
     assert came_back(MADE, REMOVED, late) == []
 
 
 def test_a_restarted_node_may_begin_with_what_it_knew() -> None:
-    again = KNOWN._replace(life=2, offset=6, at_ms=60)
+    again = KNOWN._replace(incarnation=2, offset=6, at_ms=60)
     assert came_back(MADE, KNOWN, REMOVED, FORGOTTEN, again) == []
 
 
@@ -95,7 +95,7 @@ def test_an_acknowledged_deletion_without_a_receipt_is_found() -> None:
     assert [witness.at_ms for witness in found] == [90]
 
 
-@pytest.mark.parametrize("left", ["deletions_left", "folders_left"])
+@pytest.mark.parametrize("left", ["deletions_left", "partition_dirs_left"])
 def test_what_is_left_in_the_end_is_found(left: str) -> None:
     history = ended({TOPIC})
     setattr(history, left, ["something"])
@@ -105,11 +105,13 @@ def test_what_is_left_in_the_end_is_found(left: str) -> None:
 # -- receipt untrue ----------------------------------------------------------------------------
 
 CONFIRMED = ReplicaConfirmed(1, PARTITION, at_ms=40)
-FOLDER = FolderAppeared(1, PARTITION, "/data/t-0", at_ms=10)
+FOLDER = PartitionDirAppeared(1, PARTITION, "/data/t-0", at_ms=10)
 
 
-def untrue(confirmed: list[ReplicaConfirmed], folders: list[FolderAppeared]) -> list[int]:
-    history = History(confirmed=confirmed, folders=folders)
+def untrue(
+    confirmed: list[ReplicaConfirmed], partition_dirs: list[PartitionDirAppeared]
+) -> list[int]:
+    history = History(confirmed=confirmed, partition_dirs=partition_dirs)
     return [witness.at_ms for witness in checkers.receipts_untrue(history)]
 
 
@@ -134,21 +136,21 @@ def test_a_folder_that_comes_back_is_found() -> None:
 # -- living replica deleted --------------------------------------------------------------------
 
 
-def test_what_nobody_counts_on_may_go() -> None:
+def test_an_unassigned_replica_may_be_removed() -> None:
     history = History(set_aside=[ReplicaSetAside(1, PARTITION)])
     assert checkers.living_replicas_deleted(history) == []
 
 
-def test_a_replica_that_goes_though_it_is_in_sync_is_found() -> None:
+def test_a_removed_replica_that_is_in_sync_is_found() -> None:
     history = History(set_aside=[ReplicaSetAside(1, PARTITION, in_sync=True, at_ms=7)])
     [found] = checkers.living_replicas_deleted(history)
     assert found.at_ms == 7
     assert found.text.endswith("which was in sync")
 
 
-def test_a_replica_that_goes_though_its_node_knew_it_to_be_its_own_is_found() -> None:
+def test_a_removed_replica_that_its_nodes_image_assigns_to_it_is_found() -> None:
     """In sync or not: one that lags may be the last to have what was acknowledged."""
     history = History(set_aside=[ReplicaSetAside(1, PARTITION, assigned=True, at_ms=8)])
     [found] = checkers.living_replicas_deleted(history)
     assert found.at_ms == 8
-    assert found.text.endswith("which it knew to be its own")
+    assert found.text.endswith("which its image assigns to it")

@@ -65,43 +65,43 @@ def fetch(offset: int, at_ms: int, token: str | None = None) -> OffsetFetch:
 
 
 def test_the_newest_commit_is_what_is_fetched() -> None:
-    told = history(
+    recorded = history(
         commits=[commit(5, 10), commit(9, 10 + LATER_MS)],
         fetches=[fetch(-1, 9), fetch(5, 20), fetch(9, 9_000)],
     )
-    assert checkers.committed_offsets_lost(told) == []
+    assert checkers.committed_offsets_lost(recorded) == []
 
 
 def test_no_offset_after_a_commit_was_acknowledged_is_found() -> None:
-    told = history(commits=[commit(5, 10)], fetches=[fetch(-1, 20)])
-    (found,) = checkers.committed_offsets_lost(told)
+    recorded = history(commits=[commit(5, 10)], fetches=[fetch(-1, 20)])
+    (found,) = checkers.committed_offsets_lost(recorded)
     assert found.at_ms == 20
-    assert "is at -1 (no commit), after 5 (t5, generation 1) was stored at 11 ms" in found.text
+    assert "at 20 ms (no commit), after 5 (t5, generation 1) was stored at 11 ms" in found.text
 
 
 def test_an_older_commit_after_a_newer_one_was_acknowledged_is_found() -> None:
     commits = [commit(5, 10), commit(9, 11 + LATER_MS)]
-    told = history(commits=commits, fetches=[fetch(5, 9_000)])
-    assert [each.at_ms for each in checkers.committed_offsets_lost(told)] == [9_000]
+    recorded = history(commits=commits, fetches=[fetch(5, 9_000)])
+    assert [each.at_ms for each in checkers.committed_offsets_lost(recorded)] == [9_000]
 
 
-def test_a_fetch_beside_a_commit_may_tell_the_one_before() -> None:
+def test_a_fetch_concurrent_with_a_commit_may_return_the_one_before() -> None:
     commits = [commit(5, 10), commit(9, 3_000)]
-    told = history(commits=commits, fetches=[fetch(5, 3_001)])
-    assert checkers.committed_offsets_lost(told) == []
+    recorded = history(commits=commits, fetches=[fetch(5, 3_001)])
+    assert checkers.committed_offsets_lost(recorded) == []
 
 
 def test_a_commit_of_unknown_fate_may_show_or_not() -> None:
     unknown = commit(9, 3_000, outcome=Outcome.UNKNOWN)
     for shown in (5, 9):
-        told = history(commits=[commit(5, 10), unknown], fetches=[fetch(shown, 9_000)])
-        assert checkers.committed_offsets_lost(told) == []
+        recorded = history(commits=[commit(5, 10), unknown], fetches=[fetch(shown, 9_000)])
+        assert checkers.committed_offsets_lost(recorded) == []
 
 
 def test_what_was_fetched_once_does_not_go_away() -> None:
     unknown = commit(9, 3_000, outcome=Outcome.UNKNOWN)
-    told = history(commits=[commit(5, 10), unknown], fetches=[fetch(9, 4_000), fetch(5, 9_000)])
-    assert [each.at_ms for each in checkers.committed_offsets_lost(told)] == [9_000]
+    recorded = history(commits=[commit(5, 10), unknown], fetches=[fetch(9, 4_000), fetch(5, 9_000)])
+    assert [each.at_ms for each in checkers.committed_offsets_lost(recorded)] == [9_000]
 
 
 def test_a_request_that_arrives_once_more_may_undo_a_commit_of_its_generation() -> None:
@@ -113,21 +113,21 @@ def test_a_request_that_arrives_once_more_may_undo_a_commit_of_its_generation() 
 
 
 @pytest.mark.parametrize("wrong", [fetch(6, 20, token="t5"), fetch(7, 20, token="t7"), fetch(5, 9)])
-def test_what_nobody_has_committed_is_found(wrong: OffsetFetch) -> None:
+def test_an_offset_that_no_client_committed_is_found(wrong: OffsetFetch) -> None:
     (found,) = checkers.committed_offsets_lost(history(commits=[commit(5, 10)], fetches=[wrong]))
-    assert "which nobody had committed" in found.text
+    assert "which no client had committed" in found.text
 
 
 def test_an_offset_that_lost_its_leader_epoch_is_found() -> None:
-    told = history(commits=[commit(5, 10)._replace(epoch=3)], fetches=[fetch(5, 20)])
-    (found,) = checkers.committed_offsets_lost(told)
+    recorded = history(commits=[commit(5, 10)._replace(epoch=3)], fetches=[fetch(5, 20)])
+    (found,) = checkers.committed_offsets_lost(recorded)
     assert "of epoch -1" in found.text
 
 
 def test_offsets_go_with_their_topic() -> None:
-    told = history(commits=[commit(5, 10)], fetches=[fetch(-1, 20)])
-    told.deleted = {TOPIC}
-    assert checkers.committed_offsets_lost(told) == []
+    recorded = history(commits=[commit(5, 10)], fetches=[fetch(-1, 20)])
+    recorded.deleted = {TOPIC}
+    assert checkers.committed_offsets_lost(recorded) == []
 
 
 def log_of(
@@ -143,30 +143,30 @@ def log_of(
 
 
 def test_replicas_that_hold_the_newest_commit_are_well() -> None:
-    told = history(commits=[commit(5, 10)], logs=[log_of(1, 5), log_of(2, 5)])
-    assert checkers.committed_offsets_lost(told) == []
+    recorded = history(commits=[commit(5, 10)], logs=[log_of(1, 5), log_of(2, 5)])
+    assert checkers.committed_offsets_lost(recorded) == []
 
 
 @pytest.mark.parametrize("held", [None, 3])
 def test_a_replica_without_the_newest_commit_is_found(held: int | None) -> None:
     commits = [commit(3, 10), commit(5, 11 + LATER_MS)]
-    told = history(commits=commits, logs=[log_of(1, 5), log_of(2, held)])
-    (found,) = checkers.committed_offsets_lost(told)
-    assert found.text.startswith("the log of node 2 was told at 99000 ms")
+    recorded = history(commits=commits, logs=[log_of(1, 5), log_of(2, held)])
+    (found,) = checkers.committed_offsets_lost(recorded)
+    assert found.text.startswith("the log of node 2 fetched offset")
 
 
 OFFSETS_PARTITION = (Uuid(bytes(15) + b"\x08"), 1)
 
 
-def with_coordinators(told: History, *known: tuple[int, int, int]) -> History:
+def with_coordinators(recorded: History, *known: tuple[int, int, int]) -> History:
     """Let node 1, then node 2 from 15 ms on, coordinate; `known`: as far as node 1 knows."""
-    told.groups.offsets_partitions = {"g": OFFSETS_PARTITION}
-    told.groups.known_leaders = {(1, OFFSETS_PARTITION): list(known)}
-    told.partitions = [
+    recorded.groups.offsets_partitions = {"g": OFFSETS_PARTITION}
+    recorded.groups.known_leaders = {(1, OFFSETS_PARTITION): list(known)}
+    recorded.partitions = [
         led_by(1, 0, 1)._replace(partition=OFFSETS_PARTITION),
         led_by(2, 1, 15)._replace(partition=OFFSETS_PARTITION),
     ]
-    return told
+    return recorded
 
 
 def test_a_coordinator_that_does_not_know_of_its_successor_may_answer_what_it_had() -> None:
@@ -183,9 +183,9 @@ def test_a_coordinator_that_does_not_know_of_its_successor_may_answer_what_it_ha
 
 
 def test_a_commit_at_the_end_is_well_and_one_behind_it_is_found() -> None:
-    told = history(fetches=[fetch(2, 20), fetch(3, 30)])
-    told.logs = [LogSeen(1, PARTITION, 0, 2, {0: b"a", 1: b"b"})]
-    (found,) = checkers.commits_beyond_the_end(told)
+    recorded = history(fetches=[fetch(2, 20), fetch(3, 30)])
+    recorded.logs = [LogSeen(1, PARTITION, 0, 2, {0: b"a", 1: b"b"})]
+    (found,) = checkers.commits_beyond_the_end(recorded)
     assert found.at_ms == 30
     assert "has committed 3" in found.text
 
@@ -219,31 +219,31 @@ def received(
 
 
 def test_a_commit_of_the_newest_generation_is_taken() -> None:
-    told = group_with(
+    recorded = group_with(
         commits=[commit(5, 10, generation=1), commit(6, 30, generation=2)],
         received=[received(1, 5), received(2, 20)],
     )
-    assert checkers.stale_commits_taken(told) == []
+    assert checkers.stale_commits_taken(recorded) == []
 
 
 def test_a_commit_of_a_generation_that_is_over_is_found() -> None:
-    told = group_with(commits=[commit(5, 30)], received=[received(1, 5), received(2, 20)])
-    (found,) = checkers.stale_commits_taken(told)
+    recorded = group_with(commits=[commit(5, 30)], received=[received(1, 5), received(2, 20)])
+    (found,) = checkers.stale_commits_taken(recorded)
     assert "acknowledged for m of generation 1" in found.text
     assert "generation 2 was stored before 20 ms" in found.text
 
 
 def test_a_refused_commit_of_a_generation_that_is_over_is_well_unless_it_is_fetched() -> None:
     refused = commit(5, 30, outcome=Outcome.FAILED)
-    told = group_with(commits=[refused], received=[received(1, 5), received(2, 20)])
-    assert checkers.stale_commits_taken(told) == []
-    told.groups.fetches.append(fetch(5, 50))
-    assert len(checkers.stale_commits_taken(told)) == 1
+    recorded = group_with(commits=[refused], received=[received(1, 5), received(2, 20)])
+    assert checkers.stale_commits_taken(recorded) == []
+    recorded.groups.fetches.append(fetch(5, 50))
+    assert len(checkers.stale_commits_taken(recorded)) == 1
 
 
 def test_a_generation_that_was_only_joined_does_not_end_the_one_before() -> None:
-    told = group_with(commits=[commit(5, 30)], joins=[joined(2, 20)], received=[received(1, 5)])
-    assert checkers.stale_commits_taken(told) == []
+    recorded = group_with(commits=[commit(5, 30)], joins=[joined(2, 20)], received=[received(1, 5)])
+    assert checkers.stale_commits_taken(recorded) == []
 
 
 def test_a_commit_of_a_static_member_that_was_replaced_is_found() -> None:
@@ -261,15 +261,15 @@ def test_a_commit_of_a_static_member_that_was_replaced_is_found() -> None:
 
 
 def test_a_group_that_never_had_an_offset_may_begin_anew() -> None:
-    told = history(
+    recorded = history(
         commits=[commit(5, 40)],
         joins=[joined(1, 30)],
         sent=[sent(1, m=(0,))],
         received=[received(1, 5, 0), received(2, 20), received(1, 35, 0, 1)],
     )
-    assert checkers.stale_commits_taken(told) == []
-    assert checkers.generations_that_went_back(told) == []
-    assert checkers.partitions_owned_twice(told) == []
+    assert checkers.stale_commits_taken(recorded) == []
+    assert checkers.generations_that_went_back(recorded) == []
+    assert checkers.partitions_owned_twice(recorded) == []
 
 
 # -- generation went back ----------------------------------------------------------------------
@@ -290,20 +290,20 @@ def joined(
 
 
 def test_generations_that_grow_or_stay_are_well() -> None:
-    told = group_with(
+    recorded = group_with(
         joins=[joined(1, 1), joined(2, 10), joined(2, 30)], received=[received(2, 20)]
     )
-    assert checkers.generations_that_went_back(told) == []
+    assert checkers.generations_that_went_back(recorded) == []
 
 
 def test_a_generation_that_was_never_stored_may_be_begun_again() -> None:
-    told = group_with(joins=[joined(2, 10), joined(2, 40)], received=[received(1, 5)])
-    assert checkers.generations_that_went_back(told) == []
+    recorded = group_with(joins=[joined(2, 10), joined(2, 40)], received=[received(1, 5)])
+    assert checkers.generations_that_went_back(recorded) == []
 
 
 def test_a_generation_older_than_a_stored_one_is_found() -> None:
-    told = group_with(joins=[joined(1, 30)], received=[received(2, 20)])
-    (found,) = checkers.generations_that_went_back(told)
+    recorded = group_with(joins=[joined(1, 30)], received=[received(2, 20)])
+    (found,) = checkers.generations_that_went_back(recorded)
     assert (
         found.text == "c joined generation 1 of g at node -1, after generation 2 was stored "
         "before 20 ms"
@@ -312,18 +312,18 @@ def test_a_generation_older_than_a_stored_one_is_found() -> None:
 
 
 def test_an_assignment_of_a_generation_that_is_over_is_found() -> None:
-    told = group_with(received=[received(1, 5), received(2, 20), received(1, 30)])
-    (found,) = checkers.generations_that_went_back(told)
+    recorded = group_with(received=[received(1, 5), received(2, 20), received(1, 30)])
+    (found,) = checkers.generations_that_went_back(recorded)
     assert "was given its assignment in generation 1" in found.text
     assert found.at_ms == 30
 
 
 def test_a_coordinator_that_does_not_know_of_its_successor_may_go_on_with_its_generation() -> None:
     seen = {"joins": [joined(1, 30)._replace(node=1)], "received": [received(2, 20)]}
-    told = with_coordinators(group_with(**seen), (1, 1, 0))
-    assert checkers.generations_that_went_back(told) == []
-    told = with_coordinators(group_with(**seen), (1, 1, 0), (17, 2, 1))
-    assert len(checkers.generations_that_went_back(told)) == 1
+    recorded = with_coordinators(group_with(**seen), (1, 1, 0))
+    assert checkers.generations_that_went_back(recorded) == []
+    recorded = with_coordinators(group_with(**seen), (1, 1, 0), (17, 2, 1))
+    assert len(checkers.generations_that_went_back(recorded)) == 1
 
 
 # -- partition owned twice ---------------------------------------------------------------------
@@ -337,7 +337,7 @@ def sent(generation: int, **assigned: tuple[int, ...]) -> AssignmentSent:
 
 
 def test_members_that_have_what_their_leader_sent_are_well() -> None:
-    told = group_with(
+    recorded = group_with(
         sent=[sent(1, a=(0,), b=(1,)), sent(2, a=(0, 1))],
         received=[
             received(1, 5, 0, member="a"),
@@ -346,36 +346,36 @@ def test_members_that_have_what_their_leader_sent_are_well() -> None:
             received(2, 21, member="late"),
         ],
     )
-    assert checkers.partitions_owned_twice(told) == []
+    assert checkers.partitions_owned_twice(recorded) == []
 
 
 def test_a_partition_of_two_members_in_one_generation_is_found() -> None:
-    told = group_with(
+    recorded = group_with(
         sent=[sent(1, a=(0,), b=(0, 1))],
         received=[received(1, 5, 0, member="a"), received(1, 6, 0, 1, member="b")],
     )
-    (found,) = checkers.partitions_owned_twice(told)
+    (found,) = checkers.partitions_owned_twice(recorded)
     assert found == Witness("t-0 is client of a's and client of b's in generation 1 of g", 6)
 
 
 def test_two_leaders_of_one_generation_whose_assignments_are_mixed_are_found() -> None:
-    told = group_with(
+    recorded = group_with(
         sent=[sent(1, a=(0,), b=(1,)), sent(1, a=(1,), b=(0,))],
         received=[received(1, 5, 0, member="a"), received(1, 6, 0, member="b")],
     )
-    texts = [each.text for each in checkers.partitions_owned_twice(told)]
+    texts = [each.text for each in checkers.partitions_owned_twice(recorded)]
     assert any("that no leader sent" in text for text in texts)
     assert any("t-0 is" in text for text in texts)
 
 
 def test_a_member_that_has_less_than_its_leader_sent_is_found() -> None:
-    told = group_with(sent=[sent(1, a=(0, 1))], received=[received(1, 5, 0, member="a")])
-    (found,) = checkers.partitions_owned_twice(told)
+    recorded = group_with(sent=[sent(1, a=(0, 1))], received=[received(1, 5, 0, member="a")])
+    (found,) = checkers.partitions_owned_twice(recorded)
     assert "assignments that no leader sent: client of a t-0" in found.text
 
 
 def test_a_static_member_goes_on_with_what_it_had() -> None:
-    told = group_with(
+    recorded = group_with(
         joins=[joined(1, 1, member="old", instance="i"), joined(1, 9, member="new", instance="i")],
         sent=[sent(1, old=(0,))],
         received=[
@@ -383,7 +383,7 @@ def test_a_static_member_goes_on_with_what_it_had() -> None:
             received(1, 20, 0, member="new", instance="i"),
         ],
     )
-    assert checkers.partitions_owned_twice(told) == []
+    assert checkers.partitions_owned_twice(recorded) == []
 
 
 # -- offsets logs differ -----------------------------------------------------------------------
@@ -398,19 +398,19 @@ def test_replicas_that_were_compacted_at_different_times_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "text"),
     [
         (log_of(2, 5, end=9, records={7: (b"k", b"w")}), "end at 8 and 9"),
         (log_of(2, 5, records={7: (b"k", b"x")}), "hold different records at 7"),
-        (log_of(2, 6), "amount to different offsets and generations: ['g in "),
-        (log_of(2, 5, generation=2), "amount to different offsets and generations: []"),
+        (log_of(2, 6), "replay to different offsets and generations: ['g in "),
+        (log_of(2, 5, generation=2), "replay to different offsets and generations: []"),
     ],
 )
-def test_replicas_that_differ_are_found(other: OffsetsLogSeen, said: str) -> None:
+def test_replicas_that_differ_are_found(other: OffsetsLogSeen, text: str) -> None:
     logs = [log_of(1, 5, records={7: (b"k", b"w")}), other]
     (found,) = checkers.offsets_logs_that_differ(history(logs=logs))
     assert found.text.startswith("__consumer_offsets-0 of nodes 1 and 2")
-    assert said in found.text
+    assert text in found.text
 
 
 # -- timestamp lookup wrong --------------------------------------------------------------------
@@ -421,11 +421,11 @@ def led_by(node: int, epoch: int, at_ms: int) -> PartitionSeen:
 
 
 def lookup(timestamp: int, offset: int, found: int = -1, read: int = -1) -> History:
-    told = history(
+    recorded = history(
         lookups=[TimestampLookup("c", PARTITION, timestamp, offset, found, read, 1, 50, 51, 3)]
     )
-    told.partitions = [led_by(2, 2, 1), led_by(1, 3, 2), led_by(1, 3, 30)]
-    told.writes = [
+    recorded.partitions = [led_by(2, 2, 1), led_by(1, 3, 2), led_by(1, 3, 30)]
+    recorded.writes = [
         Write(
             client="p",
             partition=PARTITION,
@@ -438,11 +438,11 @@ def lookup(timestamp: int, offset: int, found: int = -1, read: int = -1) -> Hist
         )
         for number in range(4)
     ]
-    return told
+    return recorded
 
 
 @pytest.mark.parametrize(
-    "told",
+    "recorded",
     [
         lookup(1_100, 1, 1_100, 1_100),
         lookup(1_050, 1, 1_100),
@@ -452,32 +452,32 @@ def lookup(timestamp: int, offset: int, found: int = -1, read: int = -1) -> Hist
         lookup(2_000, -1),
     ],
 )
-def test_a_lookup_names_the_first_record_that_is_not_older(told: History) -> None:
-    assert checkers.timestamp_lookups_wrong(told) == []
+def test_a_lookup_names_the_first_record_that_is_not_older(recorded: History) -> None:
+    assert checkers.timestamp_lookups_wrong(recorded) == []
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("recorded", "text"),
     [
-        (lookup(1_150, 1, 1_100), "is at 1, of 1100"),
+        (lookup(1_150, 1, 1_100), "offset 1, of 1100"),
         (lookup(1_100, 1, 1_100, 1_150), "it is of 1150"),
         (lookup(1_100, 2, 1_200, 1_200), "of 1100 was acknowledged at 1 before"),
         (lookup(1_200, -1), "of 1200 was acknowledged at 2 before"),
     ],
 )
 def test_a_lookup_that_is_too_early_or_passes_over_a_record_is_found(
-    told: History, said: str
+    recorded: History, text: str
 ) -> None:
-    (found,) = checkers.timestamp_lookups_wrong(told)
-    assert said in found.text
-    told.deleted = {TOPIC}
-    assert checkers.timestamp_lookups_wrong(told) == []
+    (found,) = checkers.timestamp_lookups_wrong(recorded)
+    assert text in found.text
+    recorded.deleted = {TOPIC}
+    assert checkers.timestamp_lookups_wrong(recorded) == []
 
 
 def test_a_leader_that_was_replaced_may_pass_over_a_record() -> None:
-    told = lookup(1_200, -1)
-    told.partitions.append(led_by(2, 4, 49))
-    assert checkers.timestamp_lookups_wrong(told) == []
+    recorded = lookup(1_200, -1)
+    recorded.partitions.append(led_by(2, 4, 49))
+    assert checkers.timestamp_lookups_wrong(recorded) == []
 
 
 # -- uncommitted follower read -----------------------------------------------------------------

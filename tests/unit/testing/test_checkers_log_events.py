@@ -9,7 +9,7 @@ from ottla.testing.history import History, PartitionSeen
 from ottla.testing.history_log import BatchTwice, LogCut, MemberPassed, StartMoved, WatermarkFell
 
 PARTITION = (Uuid(bytes(15) + b"\x08"), 0)
-CUT = LogCut(PARTITION, node=2, life=1, before=12, end=9, high_watermark=10, at_ms=50)
+CUT = LogCut(PARTITION, node=2, incarnation=1, before=12, end=9, high_watermark=10, at_ms=50)
 LED = PartitionSeen(
     PARTITION,
     offset=3,

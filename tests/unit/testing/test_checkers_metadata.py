@@ -28,7 +28,7 @@ def test_nodes_that_agree_on_every_offset_are_well() -> None:
         Committed(1, 1, 0, 1, "a"),
         Committed(1, 1, 1, 1, "b"),
         Committed(2, 1, 1, 1, "b"),  # It began with a snapshot.
-        Committed(1, 2, 0, 1, "a"),  # A further life reads again.
+        Committed(1, 2, 0, 1, "a"),  # Another incarnation reads again.
     ]
     assert checkers.metadata_lost_or_reordered(History(metadata=entries)) == []
 
@@ -39,7 +39,7 @@ def test_an_offset_with_two_records_is_found() -> None:
     assert [witness.at_ms for witness in found] == [40]
 
 
-def test_a_life_that_goes_back_is_found() -> None:
+def test_an_incarnation_that_goes_back_is_found() -> None:
     entries = [Committed(1, 1, 5, 2, "a"), Committed(1, 1, 4, 2, "b")]
     assert len(checkers.metadata_lost_or_reordered(History(metadata=entries))) == 1
 
@@ -55,8 +55,10 @@ CREATED = TopicAcknowledged(PARTITION[0], "t", at_ms=5)
 DELETED = TopicAcknowledged(PARTITION[0], "t", is_deletion=True, at_ms=6)
 
 
-def topics_lost(told: list[TopicAcknowledged], *, there: bool, deleted: bool = False) -> list[int]:
-    history = History(topics_acknowledged=told, topics={PARTITION[0]} if there else set())
+def topics_lost(
+    topics: list[TopicAcknowledged], *, there: bool, deleted: bool = False
+) -> list[int]:
+    history = History(topics_acknowledged=topics, topics={PARTITION[0]} if there else set())
     history.deleted = {PARTITION[0]} if deleted else set()
     return [witness.at_ms for witness in checkers.acknowledged_topics_lost(history)]
 
@@ -75,7 +77,7 @@ def test_a_deleted_topic_that_is_there_is_found() -> None:
     assert topics_lost([CREATED, DELETED], there=True, deleted=True) == [6]
 
 
-def test_topics_that_nobody_looked_for_are_no_witnesses() -> None:
+def test_without_the_final_topics_there_are_no_witnesses() -> None:
     assert checkers.acknowledged_topics_lost(History(topics_acknowledged=[CREATED])) == []
 
 
@@ -157,9 +159,9 @@ def test_the_last_known_leader_may_lead_once_the_eligible_one_has_lost_data() ->
     assert down.then(isr=(1,), elr=(), leader=1, leader_epoch=2).broken() == []
 
 
-def test_a_partition_that_nobody_surely_has_is_found() -> None:
+def test_a_partition_with_no_complete_replica_is_found() -> None:
     (reason,) = story().then(isr=(), leader=-1, leader_epoch=1).broken()
-    assert "nobody surely has" in reason
+    assert "no replica known to be complete" in reason
 
 
 def test_a_reassignment_may_end_with_a_new_leader() -> None:

@@ -20,12 +20,19 @@ from ottla.testing.history_nodes import (
 
 PARTITION = (Uuid(bytes(15) + b"\x09"), 0)
 HELD = RequestHeld(
-    client=-1, node=1, life=1, api="Produce", held_ms=2_100, limit_ms=2_000, answered=True, at_ms=7
+    client=-1,
+    node=1,
+    incarnation=1,
+    api="Produce",
+    held_ms=2_100,
+    limit_ms=2_000,
+    answered=True,
+    at_ms=7,
 )
 MEMBER = MemberSeen(
     PARTITION,
     node=2,
-    life=1,
+    incarnation=1,
     is_eligible=False,
     committed=10,
     end=10,
@@ -33,7 +40,7 @@ MEMBER = MemberSeen(
     leader_epoch=3,
     at_ms=8,
 )
-EPOCH = EpochSeen(PARTITION, node=1, life=1, leader_epoch=4, partition_epoch=9)
+EPOCH = EpochSeen(PARTITION, node=1, incarnation=1, leader_epoch=4, partition_epoch=9)
 
 
 # -- request unanswered ------------------------------------------------------------------------
@@ -111,10 +118,12 @@ def test_epochs_that_rise_are_well() -> None:
     )
 
 
-def test_another_life_or_node_may_know_less() -> None:
+def test_another_incarnation_or_node_may_have_an_older_epoch() -> None:
     assert (
         fallen(
-            EPOCH, EPOCH._replace(life=2, leader_epoch=3), EPOCH._replace(node=2, partition_epoch=1)
+            EPOCH,
+            EPOCH._replace(incarnation=2, leader_epoch=3),
+            EPOCH._replace(node=2, partition_epoch=1),
         )
         == 0
     )
@@ -128,17 +137,17 @@ def test_an_epoch_that_falls_is_found(field: str) -> None:
 # -- the others --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_broker_that_serves_unasked_is_found(asked: bool) -> None:
-    history = History(unfenced_brokers=[Unfenced(2, 17, asked, 13)])
+@pytest.mark.parametrize("requested", [True, False])
+def test_a_broker_that_was_unfenced_unrequested_is_found(requested: bool) -> None:
+    history = History(unfenced_brokers=[Unfenced(2, 17, requested, 13)])
     found = checkers_nodes.unfenced_too_early(history)
-    assert [each.at_ms for each in found] == ([] if asked else [13])
+    assert [each.at_ms for each in found] == ([] if requested else [13])
 
 
 def test_a_disk_that_is_refused_is_found() -> None:
     history = History(starts_refused=[StartRefused(3, 2, "the log begins at offset 7", 11)])
     (found,) = checkers_nodes.disks_refused(history)
-    assert (found.at_ms, found.text) == (11, "node 3, life 2: the log begins at offset 7")
+    assert (found.at_ms, found.text) == (11, "node 3, incarnation 2: the log begins at offset 7")
 
 
 def test_as_many_as_there_may_be_are_well() -> None:

@@ -25,7 +25,11 @@ def lost() -> History:
 
 def test_a_history_that_keeps_its_promises_is_true() -> None:
     judgement = judge(kept())
-    assert (judgement.verdict, judgement.findings, judgement.doubts) == (Verdict.TRUE, (), ())
+    assert (judgement.verdict, judgement.findings, judgement.unknown_reasons) == (
+        Verdict.TRUE,
+        (),
+        (),
+    )
 
 
 def test_a_history_that_breaks_one_is_false() -> None:
@@ -55,12 +59,12 @@ def test_too_few_writes_leave_the_verdict_unknown() -> None:
     assert judge(kept(), acknowledged_min=2).verdict is Verdict.UNKNOWN
 
 
-def test_logs_that_nobody_read_leave_the_verdict_unknown() -> None:
+def test_logs_that_were_not_read_leave_the_verdict_unknown() -> None:
     history = kept()
     history.logs = []
     judgement = judge(history)
     assert judgement.verdict is Verdict.UNKNOWN
-    assert judgement.doubts == ("the logs of 1 written partitions could not be read",)
+    assert judgement.unknown_reasons == ("the logs of 1 written partitions could not be read",)
 
 
 def test_a_cluster_that_was_not_healed_leaves_the_verdict_unknown() -> None:

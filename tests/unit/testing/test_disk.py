@@ -1,6 +1,6 @@
 """The disk in memory: what a crash leaves, and how faults strike.
 
-Method: small stories on one disk; that it otherwise behaves as a real one is checked in
+Method: small sequences on one disk; that it otherwise behaves as a real one is checked in
 `tests/unit/host/test_disk.py`.
 """
 

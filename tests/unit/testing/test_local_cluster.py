@@ -1,4 +1,4 @@
-"""The engine's folders and refusals; nodes are started by the cluster tests.
+"""The engine's directories and errors; nodes are started by the cluster tests.
 
 Method: entries of `cluster.json` name this test's own process, another pid's, or none.
 """
@@ -49,7 +49,7 @@ def test_preparing_formats_and_keeps_the_cluster(engine: LocalCluster) -> None:
     assert properties(engine)["log.roll.hours"] == "6"
 
 
-def test_a_folder_keeps_its_number_of_nodes(engine: LocalCluster) -> None:
+def test_a_data_dir_keeps_its_number_of_nodes(engine: LocalCluster) -> None:
     engine.prepare(plan_nodes(1, 0, 9092), {})
     with pytest.raises(
         ClusterError,
@@ -79,8 +79,8 @@ def test_what_is_refused_leaves_nothing_behind(engine: LocalCluster) -> None:
     assert [path.name for path in engine.data_dir.iterdir()] == ["cluster.lock"]
 
 
-def test_a_folder_that_was_half_made_is_finished_later(engine: LocalCluster) -> None:
-    """The cluster's id was once written last: folders formatted before fitted nothing then."""
+def test_a_half_prepared_data_dir_is_finished_later(engine: LocalCluster) -> None:
+    """The cluster id was once written last: directories formatted before did not match it then."""
     engine.data_dir.mkdir()
     (engine.data_dir / "node-2").write_text("a file in a folder's place")
     with pytest.raises(FileExistsError):
@@ -91,8 +91,8 @@ def test_a_folder_that_was_half_made_is_finished_later(engine: LocalCluster) -> 
     assert (engine.node_dir(2) / "data" / "meta.properties").exists()
 
 
-def test_a_node_that_cannot_be_remembered_does_not_stay(engine: LocalCluster) -> None:
-    """As on a full disk: a process that no file names could never be stopped."""
+def test_a_node_that_cannot_be_saved_is_stopped(engine: LocalCluster) -> None:
+    """As on a full disk: a process that is in no file could never be stopped."""
     engine.prepare(plan_nodes(1, 0, *free_ports(1)), {})
     # What `save` writes first cannot be written.
     (engine.data_dir / "cluster.json.new").mkdir()

@@ -1,4 +1,4 @@
-"""Which ports are free, and who holds one that is not."""
+"""Which ports are free, and which process holds one."""
 
 import os
 import socket
@@ -36,8 +36,8 @@ def test_a_port_that_was_given_is_not_given_again_at_once(
     monkeypatch.setattr(ports, "LAST_PORT", FIRST_PORT + 20)
     first = free_ports(5)
     assert set(free_ports(5)).isdisjoint(first)
-    (folder,) = tmp_path.iterdir()
-    for path in folder.iterdir():
+    (directory,) = tmp_path.iterdir()
+    for path in directory.iterdir():
         os.utime(path, (0, 0))  # Long ago.
     assert len(free_ports(15)) == 15
 
@@ -49,7 +49,7 @@ def test_a_port_that_is_listened_on() -> None:
         assert accepts(port)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who listens")
+@pytest.mark.skipif(sys.platform != "linux", reason="the holder is known only on Linux")
 def test_the_holder_of_a_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What topics promise less than to keep all is asked of them, no more and no less.
+"""Checkers demand of each topic what it promises, no more and no less.
 
 Method: histories of a few lines under each promise, one that keeps it and one that breaks it.
 """
@@ -115,15 +115,15 @@ def test_a_read_record_may_be_cleaned_and_its_offset_be_skipped() -> None:
 @pytest.mark.parametrize(
     ("promise", "skipped", "found"),
     [
-        (TRIMMED, Skipped("c", PARTITION, 3, 7, 200, told=True), 0),
-        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, told=True, end=9), 0),
-        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, told=True, end=8), 1),
+        (TRIMMED, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 0),
+        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, was_reset=True, end=9), 0),
+        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, was_reset=True, end=8), 1),
         (TRIMMED, Skipped("c", PARTITION, 3, 7, 200), 1),
-        (KEEPS_ALL, Skipped("c", PARTITION, 3, 7, 200, told=True), 1),
-        (COMPACTED, Skipped("c", PARTITION, 3, 7, 200, told=True), 1),
+        (KEEPS_ALL, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 1),
+        (COMPACTED, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 1),
     ],
 )
-def test_a_consumer_may_be_moved_to_the_log_start_if_it_was_told(
+def test_a_consumer_may_be_reset_to_the_log_start(
     promise: Promise, skipped: Skipped, found: int
 ) -> None:
     assert len(checkers.reads_lost(history_of(promise, skipped=[skipped]))) == found
@@ -186,12 +186,12 @@ def test_without_an_unclean_election_such_a_topic_keeps_all() -> None:
 
 
 def test_a_watermark_may_fall_only_after_something_was_lost() -> None:
-    told = [
+    watermarks = [
         Watermark("c", PARTITION, offset, "list_offsets", at_ms=at_ms)
         for offset, at_ms in ((9, 100), (5, 200))
     ]
     for losses, found in (([150], 0), ([250], 1)):
-        history = history_of(WEAK, watermarks=told, losses=losses)
+        history = history_of(WEAK, watermarks=watermarks, losses=losses)
         assert len(checkers.watermarks_that_fell(history)) == found
 
 

@@ -16,8 +16,8 @@ from ottla.testing.zookeeper_process import Member, write_config
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
 
-def properties_in(folder: Path) -> dict[str, str]:
-    lines = (folder / "zoo.cfg").read_text().splitlines()
+def properties_in(directory: Path) -> dict[str, str]:
+    lines = (directory / "zoo.cfg").read_text().splitlines()
     return dict(line.partition("=")[::2] for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""What AlterConfigs (33) and IncrementalAlterConfigs (44) share: deciding, and one answer each."""
+"""Shared by AlterConfigs (33) and IncrementalAlterConfigs (44): the decision and the response."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def alter(
     response: Callable[..., Message],
     resource_response: Callable[..., Any],
 ) -> Steps[Answer]:
-    """Decide on the controller; answer in the given message classes, whose fields are alike."""
+    """Decide on the controller; respond in the given message classes, whose fields are alike."""
     context = ctx.controller.context
     found = yield from decide_in_parts(
         ctx,

@@ -1,10 +1,10 @@
-"""What an API file declares, and what its handler is given.
+"""What an API file declares, and the context that its handler gets.
 
 Every `kNN_<name>.py` beside this file has a constant `API` and a function
-`handle(ctx, request)`. The handler returns one of: the response message; a `Pending` of it,
-where the answer comes later; `None`, where the protocol wants no answer (Produce, acks=0).
-Handlers are plain functions on the node's loop: they never wait and never block. One whose work
-grows with what a peer sends, or with the cluster, is a generator under `@InSteps`.
+`handle(ctx, request)`. The handler returns one of: the response message; a `Pending` of it, where
+the response comes later; `None`, where the protocol has no response (Produce, acks=0).
+Handlers are plain functions on the node's loop: they never wait and never block. A handler whose
+work grows with the request, or with the cluster, is a generator under `@InSteps`.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,11 +38,11 @@ Listeners = tuple[tuple[str, str, int], ...]
 
 
 NO_ANSWER: Any = object()
-"""What a promise is kept with where the protocol wants no answer after all (Produce, acks=0)."""
+"""The value of a promise where the protocol has no response after all (Produce, acks=0)."""
 
 
 class CloseConnection(Exception):
-    """The peer's connection must end: its request has no answer in the protocol.
+    """The peer's connection must be closed: its request has no response in the protocol.
 
     Raised by handlers (Produce with acks=0 that failed) and by the dispatcher (garbage).
     """
@@ -57,7 +57,7 @@ class Listener(Enum):
 
 
 class RunsOn(Enum):
-    """Where a request is decided; a broker forwards to the controller what is not its own."""
+    """Where a request is decided; a broker forwards the controller's requests."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -65,12 +65,12 @@ class RunsOn(Enum):
 
 CLIENTS = frozenset({Listener.CLIENT})
 BROKERS = frozenset({Listener.CLIENT, Listener.INTER_BROKER})
-"""Between nodes: the inter-broker listener is often the clients', so such an API is advertised
-to nobody and checks the listener's name itself."""
+"""Between nodes: the inter-broker listener is often the clients' one, too, so such an API is not
+advertised, and checks the listener's name itself."""
 NOBODY = range(0)
 CONTROLLERS = frozenset({Listener.CONTROLLER})
 NOWHERE: frozenset[Listener] = frozenset()
-"""Of the other mode only."""
+"""Not served in this mode."""
 EVERYWHERE = frozenset(Listener)
 
 
@@ -78,37 +78,37 @@ EVERYWHERE = frozenset(Listener)
 class Api:
     """One API key as this server offers it.
 
-    Fields: `versions`: served. `advertised`: what ApiVersions says, where it must differ from
-            `versions`; an empty range = nothing: nodes say it to each other on a port that
-            clients may use, too. `listeners`: the kinds it answers on; only those of the kind
-            CLIENT are told to clients. `is_told`: False = ApiVersions tells of it to Ottla's own
-            clients only: others need not know what a key beyond Kafka's means. `zookeeper`: the
-            listeners where ZooKeeper keeps the metadata, None = no difference. `once`: to do it
-            twice is not the same, for what it names may be something else by then: a broker does
-            not send it to the controller again where that may have done it. `large_answers`:
-            a small request may ask for a large answer. `client_elements_max`: array elements that
-            a client's request may hold. `acl`: operation and resource, for later enforcement.
+    Fields: `versions`: served. `advertised`: the versions in ApiVersions, where they must differ
+            from `versions`; an empty range = not advertised: an API between nodes on a port that
+            clients may use, too. `listeners`: the kinds it is served on; only those of the kind
+            CLIENT are advertised to clients. `is_public`: False = ApiVersions lists it to Ottla's
+            own clients only: a key beyond Kafka's. `zookeeper`: the listeners in ZooKeeper mode,
+            None = no difference. `at_most_once`: it is not idempotent, as a name in it may belong
+            to another topic by then: a broker does not retry it where the controller may have done
+            it. `large_answers`: a small request may have a large response.
+            `client_elements_max`: array elements that a client's request may hold. `acl`:
+            operation and resource, for later enforcement.
     """
 
     key: int
     versions: range
     advertised: range | None = None
-    is_told: bool = True
+    is_public: bool = True
     listeners: frozenset[Listener] = CLIENTS
     zookeeper: frozenset[Listener] | None = None
     runs_on: RunsOn = RunsOn.BROKER
-    once: bool = False
+    at_most_once: bool = False
     large_answers: bool = False
     client_elements_max: int = REQUEST_ELEMENTS_MAX
     acl: str = ""
 
     def answers_on(self, *, zookeeper: bool) -> frozenset[Listener]:
-        """Return the kinds of listener it answers on in a cluster of that mode."""
+        """Return the kinds of listener it is served on in a cluster of that mode."""
         return self.zookeeper if zookeeper and self.zookeeper is not None else self.listeners
 
     @property
     def is_for_clients(self) -> bool:
-        """Tell whether clients ask it: what only nodes do is told to nobody else's."""
+        """Tell whether clients use it, and not only nodes."""
         return Listener.CLIENT in self.listeners and self.advertised != NOBODY
 
     @property
@@ -130,15 +130,15 @@ class Connection:
     software_name: str = "unknown"
     software_version: str = "unknown"
     refusal: str | None = None
-    """Why its last request has no answer, where that showed later than the request came."""
+    """Why its last request has no response, where that was found out later."""
     closed: Pending[None] = field(default_factory=Pending)
-    """Kept when the connection ends: what it holds (a parked request) is released then."""
+    """Completes when the connection closes: its delayed requests are released then."""
 
 
 class InSteps(Generic[M]):
     """A handler whose work grows with its request, as a generator that yields in between.
 
-    The dispatcher works on `steps` in turns (`ottla.base.turns`); called, it does all at once.
+    The dispatcher runs `steps` in turns (`ottla.base.turns`); a call runs all of them at once.
     """
 
     def __init__(self, steps: "Callable[[Context, M], Steps[Answer]]") -> None:
@@ -154,17 +154,17 @@ class ControllerPort(Protocol):
 
     @property
     def context(self) -> "DecisionContext":
-        """Return what deciders know besides the image: configuration, chance, who is alive."""
+        """Return the deciders' context besides the image: configuration, dice, live brokers."""
         ...
 
     @property
     def image(self) -> "ClusterImage":
-        """Return the appended image, on which the next decision will rest."""
+        """Return the appended image, which the next decision uses."""
         ...
 
     @property
-    def in_office(self) -> bool:
-        """Tell whether it may decide; `run` answers NOT_CONTROLLER where not."""
+    def is_active(self) -> bool:
+        """Tell whether this is the active controller; else `run` answers NOT_CONTROLLER."""
         ...
 
     def run(
@@ -173,22 +173,22 @@ class ControllerPort(Protocol):
         """Decide now; answer when the decision's records are committed.
 
         `deadline_ms` is monotonic: a decision that could not start by then is not made and is
-        answered REQUEST_TIMED_OUT. Not leading is answered NOT_CONTROLLER.
+        answered REQUEST_TIMED_OUT. Where this is not the active controller: NOT_CONTROLLER.
         """
         ...
 
 
 class QuorumPort(Protocol):
-    """The metadata quorum of this node: what controllers and observers ask each other."""
+    """The metadata quorum of this node: the requests of controllers and observers."""
 
     @property
     def leader_id(self) -> int:
-        """Return the node that leads the quorum as far as this one knows, or -1."""
+        """Return the quorum's leader as far as this node knows, or -1."""
         ...
 
     @property
     def committed_offset(self) -> int:
-        """Return the offset of the last metadata record that is known to be committed, or -1."""
+        """Return the offset of the last committed metadata record, or -1."""
         ...
 
     @property
@@ -223,7 +223,7 @@ class QuorumPort(Protocol):
 
 @dataclass(slots=True)
 class Context:
-    """One request's surroundings: who asks, when, and the parts of the node it may use."""
+    """One request's context: its connection, the time, and the parts of the node it may use."""
 
     header: "RequestHeader"
     connection: Connection
@@ -235,7 +235,7 @@ class Context:
     controller_or_none: ControllerPort | None = None
     quorum_or_none: QuorumPort | None = None
     call_later: Callable[[Callable[[], None]], object] = lambda call: call()
-    """Calls back in a later turn of the loop, for work that goes on after a promise was kept."""
+    """Calls back in a later turn of the loop, for work that goes on after a promise completed."""
 
     @property
     def version(self) -> int:
@@ -244,34 +244,34 @@ class Context:
 
     @property
     def broker(self) -> "Broker":
-        """Return the broker of this node; only APIs of broker listeners ask."""
+        """Return the broker of this node; for APIs of broker listeners only."""
         assert self.broker_or_none is not None
         return self.broker_or_none
 
     @property
     def controller(self) -> ControllerPort:
-        """Return the controller of this node; only APIs that run on it ask."""
+        """Return the controller of this node; for APIs that run on it only."""
         assert self.controller_or_none is not None
         return self.controller_or_none
 
     @property
     def quorum(self) -> QuorumPort:
-        """Return the metadata quorum of this node; only controller listeners ask."""
+        """Return the metadata quorum of this node; for controller listeners only."""
         assert self.quorum_or_none is not None
         return self.quorum_or_none
 
 
 class NodeFacts(Protocol):
-    """What every handler may ask of the node, broker or controller."""
+    """The node, broker or controller, as every handler may use it."""
 
     node_id: int
     cluster_id: str
     config: "NodeConfig"
-    """The node's properties as its file says; a broker's dynamic ones are in its image."""
+    """The node's properties from its file; a broker's dynamic ones are in its image."""
 
     @property
     def supported_features(self) -> Mapping[str, tuple[int, int]]:
-        """Return the lowest and highest level of each feature that this node can run."""
+        """Return the lowest and highest level of each feature that this node supports."""
         ...
 
     @property
@@ -280,9 +280,9 @@ class NodeFacts(Protocol):
         ...
 
     def advertised(self, listener: Listener, *, to_ottla: bool = False) -> Mapping[int, range]:
-        """Return the versions by API key that ApiVersions tells on a listener.
+        """Return the versions by API key in ApiVersions of a listener.
 
-        `to_ottla`: one of Ottla's own clients asks.
+        `to_ottla`: for one of Ottla's own clients.
         """
         ...
 
@@ -292,17 +292,17 @@ class NodeFacts(Protocol):
 
 
 Forwarded = bytes | ApiError | None
-"""A controller's response, header included. ApiError = none has answered in time; None = it could
-not answer this request."""
+"""A controller's response, header included. ApiError = none answered in time; None = it could not
+answer this request."""
 
 
 class Forwarder(Protocol):
-    """A broker's way to the active controller."""
+    """A broker's connection to the active controller."""
 
     def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
-        """Send a client's request on inside an Envelope."""
+        """Forward a client's request inside an Envelope."""
         ...
 
     def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:
-        """Ask the controller something of the broker's own (ids, registration, creation)."""
+        """Send one of the broker's own requests (ids, registration, topic creation)."""
         ...

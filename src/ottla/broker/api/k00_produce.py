@@ -1,15 +1,15 @@
 """Produce (key 0): append record batches to partitions that this broker leads.
 
 Behaviour: each partition by itself, in the order given; one batch of format 2 a partition.
-           acks=0 is not answered, and a failure then ends the connection, which is how the
-           client learns of it. acks=all waits until the in-sync replicas have it.
+           acks=0 has no response, and a failure closes the connection, so that the client notices.
+           acks=all waits until the in-sync replicas have it.
            Only Kafka's admin client may write to internal topics. More than PRODUCE_ELEMENTS_MAX
            topics and partitions end the connection.
 Versions:  v3 transactional id, format 2 only; v5 log start; v7 zstd (KIP-110); v8 what is
            wrong with which record (KIP-467); v9 flexible; v10 the new leader and its address
            on NOT_LEADER_OR_FOLLOWER (KIP-951); v11, v12 transaction errors (KIP-890);
            v13 topics by id (KIP-516). Advertised from v0, as Kafka does (KAFKA-18659): librdkafka
-           takes a broker that lacks v0 for one that cannot compress; v0 to v2 end the connection.
+           stops compressing for a broker without v0; v0 to v2 end the connection.
 Not done:  transactions: their batches are refused with INVALID_TXN_STATE. Quotas.
 """
 
@@ -45,14 +45,14 @@ _peek = struct.Struct(">8xi4xb4xh").unpack_from
 """Length, magic and attributes of a record batch."""
 
 Shape = list[tuple[str, Uuid, list[int]]]
-"""(name, id, indexes) of each topic of the request: all that a late answer needs of it. The
-request itself must not be kept, as its records lie in the connection's receive buffer."""
+"""(name, id, partition ids) of each topic of the request: all that a late response needs of it. The
+request itself must not be kept, as its records are in the connection's receive buffer."""
 
 NO_TRANSACTIONS = "transactions are not available on this broker"
 
 
 def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
-    """Append all batches; answer at once, or when the replicas have them."""
+    """Append all batches; respond at once, or when the replicas have them."""
     shape: Shape = [
         (topic.name, topic.topic_id, [each.index for each in topic.partition_data])
         for topic in request.topic_data
@@ -60,10 +60,12 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
     acks = request.acks
     if acks not in (0, 1, ACKS_ALL):
         refused = AppendResult(Error.INVALID_REQUIRED_ACKS)
-        return _answer(ctx, shape, [refused for _, _, indexes in shape for _ in indexes])
+        return _answer(
+            ctx, shape, [refused for _, _, partition_ids in shape for _ in partition_ids]
+        )
     results, batches = _sort(ctx, request)
     appended = ctx.broker.replicas.append_all(
-        batches, acks=acks, timeout_ms=request.timeout_ms, gone=ctx.connection.closed
+        batches, acks=acks, timeout_ms=request.timeout_ms, closed=ctx.connection.closed
     )
     if not isinstance(appended, Pending):
         merged = _merge(results, appended)
@@ -82,7 +84,7 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
 
 
 def _unanswered(ctx: Context, results: list[AppendResult]) -> Answer:
-    """Return what ends a request without an answer; None ends its connection, too."""
+    """Return NO_ANSWER after success; None, which closes the connection, after a failure."""
     failed = _first_failure(results)
     if failed is None:
         return NO_ANSWER
@@ -97,7 +99,7 @@ def _first_failure(results: list[AppendResult]) -> AppendResult | None:
 def _sort(
     ctx: Context, request: wire.ProduceRequest
 ) -> tuple[list[AppendResult | None], list[tuple[Partition, Buffer]]]:
-    """Return a result for each partition, None where its batch goes to the log, and those."""
+    """Return a result for each partition, None where its batch is valid, and the valid batches."""
     replicas, version = ctx.broker.replicas, ctx.version
     results: list[AppendResult | None] = []
     batches: list[tuple[Partition, Buffer]] = []
@@ -132,7 +134,7 @@ def _check_internal(ctx: Context, topic: str) -> None:
 def _check(data: object, version: int) -> None:
     """Raise ApiError unless this is one batch that this version may carry.
 
-    Only what depends on the request is looked at; the log checks the batch itself.
+    Only what depends on the request is checked here; the log checks the batch itself.
     """
     if not isinstance(data, memoryview | bytes | bytearray) or len(data) < HEADER_SIZE:
         raise ApiError(Error.INVALID_RECORD, "there must be one record batch for each partition")
@@ -161,14 +163,14 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
     in_order = iter(results)
     endpoints: dict[int, wire.NodeEndpoint] = {}
     topics: list[wire.TopicProduceResponse] = []
-    for name, topic_id, indexes in shape:
+    for name, topic_id, partition_ids in shape:
         partitions: list[wire.PartitionProduceResponse] = []
-        for index in indexes:
+        for partition_id in partition_ids:
             result = next(in_order)
             if result.error is _NONE:
                 partitions.append(
                     wire.PartitionProduceResponse(
-                        index=index,
+                        index=partition_id,
                         error_code=0,
                         base_offset=result.base_offset,
                         log_append_time_ms=result.log_append_time_ms,
@@ -178,8 +180,8 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
                 continue
             leader = NO_NEWS
             if ctx.version >= 10 and result.error is Error.NOT_LEADER_OR_FOLLOWER:
-                leader = _leader(ctx, name, topic_id, index, endpoints)
-            partitions.append(_refusal(ctx, topic_id, index, result, leader))
+                leader = _leader(ctx, name, topic_id, partition_id, endpoints)
+            partitions.append(_refusal(ctx, topic_id, partition_id, result, leader))
         topics.append(
             wire.TopicProduceResponse(
                 name=name, topic_id=topic_id, partition_responses=tuple(partitions)
@@ -193,21 +195,25 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
 
 _NONE = Error.NONE
 NO_NEWS = wire.PartitionProduceResponse(index=0, error_code=0, base_offset=0).current_leader
-"""The default itself, which the encoder knows at once."""
+"""The default object, which the encoder recognizes by identity."""
 
 
 def _refusal(
-    ctx: Context, topic_id: Uuid, index: int, result: AppendResult, leader: wire.LeaderIdAndEpoch
+    ctx: Context,
+    topic_id: Uuid,
+    partition_id: int,
+    result: AppendResult,
+    leader: wire.LeaderIdAndEpoch,
 ) -> wire.PartitionProduceResponse:
     error, message = result.error, result.message
     by_id = ctx.version >= 13
     gone = by_id and ctx.broker.image.topics.by_id(topic_id) is None
     if error is Error.UNKNOWN_TOPIC_OR_PARTITION and gone:
-        # Deleted while the batch waited for its replicas.
+        # The topic was deleted while the batch waited for its replicas.
         error, message = Error.UNKNOWN_TOPIC_ID, None
     ctx.broker.partition_errors.add(API.key, error)
     return wire.PartitionProduceResponse(
-        index=index,
+        index=partition_id,
         error_code=error,
         base_offset=-1,
         log_start_offset=result.log_start_offset,
@@ -221,11 +227,15 @@ def _refusal(
 
 
 def _leader(
-    ctx: Context, name: str, topic_id: Uuid, index: int, endpoints: dict[int, wire.NodeEndpoint]
+    ctx: Context,
+    name: str,
+    topic_id: Uuid,
+    partition_id: int,
+    endpoints: dict[int, wire.NodeEndpoint],
 ) -> wire.LeaderIdAndEpoch:
     """Return who leads now, and note its address for the response."""
     image = ctx.broker.image
-    state = partition_state(image, name, topic_id, index)
+    state = partition_state(image, name, topic_id, partition_id)
     if state is None:
         return NO_NEWS
     node = node_of(image, state.leader, ctx.connection.listener_name)

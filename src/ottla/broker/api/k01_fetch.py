@@ -1,10 +1,10 @@
 """Fetch (key 1): read record batches; on a controller's listener, the metadata log.
 
 Behaviour: partitions in the order of the request, or of the session (KIP-227), where those that
-           gave records go last; waits for min_bytes until max_wait_ms; the first batch is sent
-           whatever its size (KIP-74). Records travel as slices of the log's files. Followers
-           read to the log's end, and say with it how far they are. Consumers read anywhere,
-           and with replica.selector.class are sent to a replica of their rack (KIP-392).
+           returned records go last; waits for min_bytes until max_wait_ms; the first batch is sent
+           whatever its size (KIP-74). Records are sent as slices of the log's files. Followers
+           read to the log's end, and their fetch offset is their log end. Consumers may read from
+           any replica; replica.selector.class directs them to one of their rack (KIP-392).
 Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-320);
            v10 zstd (KIP-110); v11 rack; v12 flexible, diverging epoch (KIP-595); v13 topics by
            id (KIP-516); v15 replica state (KIP-903); v16 the new leader and its address
@@ -17,8 +17,8 @@ from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps, at_once
 from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, InSteps, Listener
+from ottla.broker.delayed_fetch import FetchLimits, Reads
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, Key
-from ottla.broker.fetcher import FetchLimits, Reads
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.reading import NO_REPLICA, PartitionRead
 from ottla.records.compression import Codec
@@ -36,7 +36,7 @@ PARTITIONS_PER_STEP = 64
 
 @InSteps
 def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
-    """Answer with what is there, or later with what came."""
+    """Respond with the records that are there, or wait for more."""
     connection = ctx.connection
     if connection.listener is Listener.CONTROLLER:
         return ctx.quorum.fetch(ctx, request)
@@ -47,13 +47,13 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
             request.replica_state.replica_id,
             request.replica_state.replica_epoch,
         )
-    asked: Asked = {}
+    requested: Asked = {}
     for topic in request.topics:
         for begin in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
-            _ask(asked, topic, topic.partitions[begin : begin + PARTITIONS_PER_STEP])
+            _ask(requested, topic, topic.partitions[begin : begin + PARTITIONS_PER_STEP])
             yield
     fetching = broker.sessions.open(
-        asked,
+        requested,
         _forgotten(request) if request.forgotten_topics_data else (),
         session_id=request.session_id,
         epoch=request.session_epoch,
@@ -75,17 +75,21 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
         request.rack_id,
         connection.listener_name,
     )
-    reads = yield from broker.replicas.fetcher.fetch_in_steps(fetching, limits, connection.closed)
+    reads = yield from broker.replicas.fetch_reader.fetch_in_steps(
+        fetching, limits, connection.closed
+    )
     if isinstance(reads, Pending):
         return reads.map(lambda late: at_once(_answer(ctx, fetching, late)))
     try:
         return (yield from _answer(ctx, fetching, reads))
     except GeneratorExit:  # The connection is gone.
-        _release_untold(reads, [])
+        _release_unsent(reads, [])
         raise
 
 
-def _ask(asked: Asked, topic: wire.FetchTopic, partitions: tuple[wire.FetchPartition, ...]) -> None:
+def _ask(
+    requested: Asked, topic: wire.FetchTopic, partitions: tuple[wire.FetchPartition, ...]
+) -> None:
     name, topic_id = topic.topic, topic.topic_id
     for each in partitions:
         partition = FetchPartition(
@@ -98,40 +102,40 @@ def _ask(asked: Asked, topic: wire.FetchTopic, partitions: tuple[wire.FetchParti
             each.last_fetched_epoch,
             each.log_start_offset,
         )
-        asked[partition.key] = partition
+        requested[partition.key] = partition
 
 
 def _forgotten(request: wire.FetchRequest) -> list[Key]:
     return [
-        (topic.topic if topic.topic_id == NO_UUID else topic.topic_id, index)
+        (topic.topic if topic.topic_id == NO_UUID else topic.topic_id, partition_id)
         for topic in request.forgotten_topics_data
-        for index in topic.partitions
+        for partition_id in topic.partitions
     ]
 
 
 def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> Steps[wire.FetchResponse]:
     if ctx.version < 10:
         reads = _without_zstd(ctx, reads)
-    error, session_id, told = fetching.finish(reads, ctx.broker.clock.now_ms())
-    if len(told) < len(reads):
-        _release_untold(reads, told)
+    error, session_id, sent = fetching.finish(reads, ctx.broker.clock.now_ms())
+    if len(sent) < len(reads):
+        _release_unsent(reads, sent)
     endpoints: dict[int, wire.NodeEndpoint] = {}
     responses: list[wire.FetchableTopicResponse] = []
     partitions: list[wire.PartitionData] = []
     topic: FetchPartition | None = None
-    for number, (asked, found) in enumerate(told, 1):
-        if number % PARTITIONS_PER_STEP == 0:
+    for count, (requested, found) in enumerate(sent, 1):
+        if count % PARTITIONS_PER_STEP == 0:
             yield
         # Neighbours of one topic share an entry; the order of partitions stays.
-        if topic is None or asked.topic_id != topic.topic_id or asked.topic != topic.topic:
+        if topic is None or requested.topic_id != topic.topic_id or requested.topic != topic.topic:
             if topic is not None:
                 responses.append(_topic(topic, partitions))
-            topic, partitions = asked, []
+            topic, partitions = requested, []
         is_plain = found.error is _NONE and found.diverging is None and found.preferred < 0
         if is_plain and not found.aborted:
             partitions.append(
                 wire.PartitionData(
-                    partition_index=asked.index,
+                    partition_index=requested.partition_id,
                     error_code=0,
                     high_watermark=found.high_watermark,
                     last_stable_offset=found.last_stable_offset,
@@ -141,7 +145,7 @@ def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> Steps[wire.FetchR
                 )
             )
         else:
-            partitions.append(_special(ctx, asked, found, endpoints))
+            partitions.append(_special(ctx, requested, found, endpoints))
     if topic is not None:
         responses.append(_topic(topic, partitions))
     if not endpoints:
@@ -168,29 +172,29 @@ def _topic(
 
 
 PLAIN = wire.PartitionData(partition_index=0, error_code=0, high_watermark=0, records=None)
-"""Gives the defaults of the tagged fields: the encoder knows these very objects at once."""
+"""Holds the default objects of the tagged fields, which the encoder recognizes by identity."""
 
 
 def _special(
     ctx: Context,
-    asked: FetchPartition,
+    requested: FetchPartition,
     found: PartitionRead,
     endpoints: dict[int, wire.NodeEndpoint],
 ) -> wire.PartitionData:
-    """Tell of an error, a diverging log or aborted transactions."""
+    """Return the response of a partition with an error, a diverging log or aborted transactions."""
     diverging, error, leader = PLAIN.diverging_epoch, found.error, PLAIN.current_leader
     if error is Error.KAFKA_STORAGE_ERROR and ctx.version <= 5:
-        # Clients of that time do not know the code, and retry this one.
+        # Clients of these versions do not know the code, and retry this one.
         error = Error.NOT_LEADER_OR_FOLLOWER
     if ctx.version >= 16 and error in LEADER_ERRORS:
-        leader = _leader(ctx, asked, endpoints)
+        leader = _leader(ctx, requested, endpoints)
     if error is not _NONE:
         ctx.broker.partition_errors.add(API.key, error)
     if found.diverging is not None:
         epoch, end_offset = found.diverging
         diverging = wire.EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return wire.PartitionData(
-        partition_index=asked.index,
+        partition_index=requested.partition_id,
         error_code=error,
         high_watermark=found.high_watermark,
         last_stable_offset=found.last_stable_offset,
@@ -214,11 +218,11 @@ LEADER_ERRORS = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPO
 
 
 def _leader(
-    ctx: Context, asked: FetchPartition, endpoints: dict[int, wire.NodeEndpoint]
+    ctx: Context, requested: FetchPartition, endpoints: dict[int, wire.NodeEndpoint]
 ) -> wire.LeaderIdAndEpoch:
     """Return who leads now, and note its address for the response."""
     image = ctx.broker.image
-    state = partition_state(image, asked.topic, asked.topic_id, asked.index)
+    state = partition_state(image, requested.topic, requested.topic_id, requested.partition_id)
     if state is None:
         return PLAIN.current_leader
     node = node_of(image, state.leader, ctx.connection.listener_name)
@@ -232,23 +236,23 @@ def _leader(
 def _without_zstd(ctx: Context, reads: Reads) -> Reads:
     """Refuse partitions whose topic compresses with zstd, which such an old client cannot read.
 
-    A batch that a producer compressed so in a topic of another setting does get through, as in
-    Kafka: looking into every batch would cost more than such a client is worth.
+    A batch that a producer compressed with zstd in a topic of another setting gets through, as in
+    Kafka: checking every batch would cost too much for such clients.
     """
     checked: Reads = []
-    for asked, found in reads:
+    for requested, found in reads:
         if found.size:
-            log = ctx.broker.replicas.asked_for(asked).log
+            log = ctx.broker.replicas.partition_for(requested).log
             if log is not None and log.config.codec is Codec.ZSTD:
                 found.release()
                 found = PartitionRead(Error.UNSUPPORTED_COMPRESSION_TYPE)
-        checked.append((asked, found))
+        checked.append((requested, found))
     return checked
 
 
-def _release_untold(reads: Reads, told: Reads) -> None:
-    """Unpin what was read for partitions that the response leaves out."""
-    kept = {id(found) for _, found in told}
+def _release_unsent(reads: Reads, sent: Reads) -> None:
+    """Unpin the reads of partitions that the response leaves out."""
+    kept = {id(found) for _, found in sent}
     for _, found in reads:
         if found.slices and id(found) not in kept:
             found.release()

@@ -2,12 +2,12 @@
 
 Behaviour: -1 = the end (high watermark, or last stable offset with read_committed); -2 = log
            start; -3 = the record with the largest timestamp (KIP-734); -4 = start of what is on
-           local disk (KIP-405); -5 = end of the remote tier (KIP-1005), of which there is none
-           yet, hence no offset; a time = the first record at or after it. Only leaders answer.
-           Records are looked into by workers: see `timestamp_lookups`.
+           local disk (KIP-405); -5 = end of the remote tier (KIP-1005), which does not exist yet,
+           hence no offset; a time = the first record at or after it. Only leaders answer.
+           Workers search the records: see `timestamp_lookups`.
 Versions:  v1 one offset; v2 isolation level; v4 leader epochs (KIP-320); v5 OFFSET_NOT_AVAILABLE
            (KIP-207); v6 flexible; v7 -3; v8 -4; v9 -5; v10 timeout for remote reads (KIP-1075).
-Not done:  -6 (v11), the offset that will be tiered next: UNSUPPORTED_VERSION. Remote tier.
+Not done:  -6 (v11), the next offset to be tiered: UNSUPPORTED_VERSION. Remote tier.
 """
 
 from collections import Counter, deque
@@ -42,13 +42,13 @@ Found = tuple[int, int, int]
 NOTHING: Found = (-1, -1, -1)
 
 Asker = tuple[int, int]
-"""Its replica id (-1 = a consumer) and isolation level."""
+"""The client: its replica id (-1 = a consumer) and isolation level."""
 
 Partly = wire.ListOffsetsPartitionResponse
 NOT_YET = Partly(partition_index=-1, error_code=Error.NONE)
 
 Lookup = Callable[[], Pending[Partly]]
-"""Begins to look for a record by its timestamp."""
+"""Starts the lookup of a record by its timestamp."""
 
 
 @InSteps
@@ -72,7 +72,7 @@ def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Steps[Answer]:
                 part = NOT_YET
             found.append(part)
             yield
-    # Nothing else of the request is kept, should it wait.
+    # Nothing else of the request is kept while it waits.
     shape = [(topic.name, len(topic.partitions)) for topic in request.topics]
     if not lookups:
         return _answer(shape, found)
@@ -110,17 +110,17 @@ def _answer(shape: list[tuple[str, int]], found: list[Partly]) -> wire.ListOffse
 def _partition(
     ctx: Context, asker: Asker, topic: str, each: wire.ListOffsetsPartition
 ) -> Partly | Lookup:
-    """Return the answer, or what looks for it."""
-    index, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
+    """Return the result, or a function that starts its lookup."""
+    partition_id, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
     if timestamp < 0 and ctx.version < SINCE_VERSION.get(timestamp, 2**15):
-        return _response(ctx, index, Error.UNSUPPORTED_VERSION)
+        return _response(ctx, partition_id, Error.UNSUPPORTED_VERSION)
     try:
-        partition = ctx.broker.replicas.partition(topic, index)
+        partition = ctx.broker.replicas.partition(topic, partition_id)
         log = partition.leader_log(epoch)
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-            return _response(ctx, index, Error.NONE, _find(partition, log, timestamp, asker))
+            return _response(ctx, partition_id, Error.NONE, _find(partition, log, timestamp, asker))
     except ApiError as refusal:
-        return _refusal(ctx, index, refusal)
+        return _refusal(ctx, partition_id, refusal)
 
     def looked_up(found: "TimestampMatch | ApiError | OSError | None") -> Partly:
         try:
@@ -131,21 +131,21 @@ def _partition(
                 raise ApiError(Error.KAFKA_STORAGE_ERROR)
             if partition.gone:
                 raise ApiError(partition.gone)
-            # Who leads, and how far all is committed, may have changed meanwhile.
+            # The leader and the high watermark may have changed meanwhile.
             visible = _bounded(partition, partition.leader_log(epoch), found, asker)
-            return _response(ctx, index, Error.NONE, visible)
+            return _response(ctx, partition_id, Error.NONE, visible)
         except ApiError as refusal:
-            return _refusal(ctx, index, refusal)
+            return _refusal(ctx, partition_id, refusal)
 
     wanted = None if timestamp == MAX_TIMESTAMP else timestamp
     return lambda: look_up(ctx.broker.replicas.batch_work, log, wanted).map(looked_up)
 
 
 def _bound(partition: Partition, log: PartitionLog, asker: Asker) -> tuple[int, bool]:
-    """Return up to where the asker may see, and whether that is not known for sure.
+    """Return the bound of what the client may see, and whether it may still be too low.
 
-    Until the high watermark reaches where this leader's epoch began, an answer could lie
-    before one that a consumer got from the leader before (KIP-207).
+    Until the high watermark reaches the start of this leader's epoch, the result could be lower
+    than one that a consumer got from the previous leader (KIP-207).
     """
     replica_id, isolation_level = asker
     if replica_id != CONSUMER:
@@ -155,7 +155,7 @@ def _bound(partition: Partition, log: PartitionLog, asker: Asker) -> tuple[int, 
 
 
 def _find(partition: Partition, log: PartitionLog, timestamp: int, asker: Asker) -> Found:
-    """Return an end of the log; raise ApiError OFFSET_NOT_AVAILABLE where it is not known."""
+    """Return the log's start or end; raise ApiError OFFSET_NOT_AVAILABLE where it is unknown."""
     if timestamp == LATEST:
         bound, lagging = _bound(partition, log, asker)
         if lagging:
@@ -171,7 +171,7 @@ def _find(partition: Partition, log: PartitionLog, timestamp: int, asker: Asker)
 def _bounded(
     partition: Partition, log: PartitionLog, found: "TimestampMatch | None", asker: Asker
 ) -> Found:
-    """Return the record that was found, if the asker may see it; raises as `_find`."""
+    """Return the record that was found, if the client may see it; raises as `_find`."""
     bound, lagging = _bound(partition, log, asker)
     if found is not None and found.offset < bound:
         return found.timestamp, found.offset, found.leader_epoch
@@ -180,19 +180,19 @@ def _bounded(
     return NOTHING
 
 
-def _refusal(ctx: Context, index: int, refusal: ApiError) -> Partly:
+def _refusal(ctx: Context, partition_id: int, refusal: ApiError) -> Partly:
     error = refusal.error
     if error is Error.OFFSET_NOT_AVAILABLE and ctx.version < 5:
         error = Error.LEADER_NOT_AVAILABLE
-    return _response(ctx, index, error)
+    return _response(ctx, partition_id, error)
 
 
 def _response(
-    ctx: Context, index: int, error: Error, found: Found = NOTHING
+    ctx: Context, partition_id: int, error: Error, found: Found = NOTHING
 ) -> wire.ListOffsetsPartitionResponse:
     timestamp, offset, epoch = found
     return wire.ListOffsetsPartitionResponse(
-        partition_index=index,
+        partition_index=partition_id,
         error_code=error,
         timestamp=timestamp,
         offset=offset,

@@ -1,17 +1,17 @@
 """Metadata (key 3): the live brokers, and topics with their partitions' leaders and replicas.
 
-Behaviour: addresses are those of the listener that the client came by; a leader without it is
-           told as LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing
-           topics are created where both sides allow it, and told UNKNOWN_TOPIC_OR_PARTITION
-           until they are there. Where no broker lives this one is told: see `told_nodes`. The
-           controller's id is that of any live broker, since each forwards what the controller
-           must decide (KIP-590). A request of v10 or v11 that has a topic without a name is
-           refused as a whole, topic by topic (INVALID_REQUEST).
+Behaviour: addresses are those of the listener that the client is connected to; a leader without it
+           is LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing topics are
+           created where both sides allow it, and are UNKNOWN_TOPIC_OR_PARTITION until they exist.
+           Where no broker is live this one is listed: see `live_nodes_or_self`. The controller's id
+           is that of any live broker, since each forwards the controller's requests (KIP-590).
+           A request of v10 or v11 that has a topic without a name is refused as a whole, topic by
+           topic (INVALID_REQUEST).
 Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v5 offline
            replicas; v6 LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE; v7 leader epochs;
            v8 authorized operations (KIP-430), of the cluster until v10; v9 flexible; v10 topic
            ids in responses; v12 topics by id (KIP-516); v13 top-level error (KIP-1102).
-Not done:  authorization: everybody may do all, and is told so.
+Not done:  authorization: all operations are reported as allowed.
 """
 
 from ottla.base.errors import Error
@@ -20,13 +20,13 @@ from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
-    NOT_ASKED,
+    OPERATIONS_NOT_REQUESTED,
     TOPIC_OPERATIONS,
     leader_of,
+    live_nodes_or_self,
     node_of,
     offline_replicas,
     operations,
-    told_nodes,
 )
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topic_names import fault_of
@@ -38,14 +38,14 @@ API = Api(key=3, versions=range(14), large_answers=True, acl="topic:describe")
 
 @InSteps
 def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
-    """Answer from the broker's image; start the creation of missing topics."""
+    """Respond from the broker's image; start the creation of missing topics."""
     broker, version = ctx.broker, ctx.version
     if version < 12 and _has_nameless(request):
         return _refusal(request)
     image = broker.image
     listener = ctx.connection.listener_name
-    nodes = told_nodes(image, listener, broker.config.node_id)
-    asked = 8 <= version <= 10 and request.include_cluster_authorized_operations
+    nodes = live_nodes_or_self(image, listener, broker.config.node_id)
+    wants_operations = 8 <= version <= 10 and request.include_cluster_authorized_operations
     topics = yield from _topics(ctx, request)
     return wire.MetadataResponse(
         brokers=tuple(
@@ -57,19 +57,21 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id,
         topics=topics,
-        cluster_authorized_operations=operations(CLUSTER_OPERATIONS) if asked else NOT_ASKED,
+        cluster_authorized_operations=operations(CLUSTER_OPERATIONS)
+        if wants_operations
+        else OPERATIONS_NOT_REQUESTED,
     )
 
 
 def _has_nameless(request: wire.MetadataRequest) -> bool:
-    """Say whether a topic lacks a name or has an id: v10 and v11 have ids, for answers only."""
+    """Tell whether a topic lacks a name or has an id: ids in v10 and v11 are for responses only."""
     return request.topics is not None and any(
         each.name is None or each.topic_id != NO_UUID for each in request.topics
     )
 
 
 def _refusal(request: wire.MetadataRequest) -> wire.MetadataResponse:
-    """Refuse each topic, in a response that tells of nothing else, as Kafka does."""
+    """Refuse each topic, in a response without brokers, as Kafka does."""
     return wire.MetadataResponse(
         brokers=(),
         topics=tuple(
@@ -87,29 +89,31 @@ def _refusal(request: wire.MetadataRequest) -> wire.MetadataResponse:
 def _topics(
     ctx: Context, request: wire.MetadataRequest
 ) -> Steps[tuple[wire.MetadataResponseTopic, ...]]:
-    image = ctx.broker.announced_image
-    teller = _Teller(
+    image = ctx.broker.client_image
+    describer = _TopicDescriber(
         image,
         ctx.connection.listener_name,
         ctx.version,
-        operations(TOPIC_OPERATIONS) if request.include_topic_authorized_operations else NOT_ASKED,
+        operations(TOPIC_OPERATIONS)
+        if request.include_topic_authorized_operations
+        else OPERATIONS_NOT_REQUESTED,
     )
     described_topics: list[wire.MetadataResponseTopic] = []
     if request.topics is None or (ctx.version == 0 and not request.topics):
         for each in image.topics:
-            described = yield from teller.topic(each)
+            described = yield from describer.topic(each)
             described_topics.append(described)
         return tuple(described_topics)
     ids = list(dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != NO_UUID))
     if ids:
-        # A request speaks of topics by id or by name; with any id, the names do not count.
+        # A request names topics by id or by name; with any id, the names are ignored.
         for topic_id in ids:
             topic = image.topics.by_id(topic_id)
             if topic is None:
-                described_topics.append(teller.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id))
+                described_topics.append(describer.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id))
                 yield
             else:
-                described_topics.append((yield from teller.topic(topic)))
+                described_topics.append((yield from describer.topic(topic)))
         return tuple(described_topics)
     names = dict.fromkeys(each.name for each in request.topics if each.name is not None)
     missing = [name for name in names if name not in image.topics]
@@ -121,10 +125,10 @@ def _topics(
     for name in names:
         topic = image.topics.by_name(name)
         if topic is None:
-            described_topics.append(teller.missing(name, errors.get(name) or _why_missing(name)))
+            described_topics.append(describer.missing(name, errors.get(name) or _why_missing(name)))
             yield
         else:
-            described_topics.append((yield from teller.topic(topic)))
+            described_topics.append((yield from describer.topic(topic)))
     return tuple(described_topics)
 
 
@@ -137,8 +141,8 @@ def _why_missing(name: str) -> Error:
     return Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class _Teller:
-    """Puts topics into the words of one response."""
+class _TopicDescriber:
+    """Builds the topics of one response."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int, allowed: int) -> None:
         self._image = image
@@ -152,8 +156,8 @@ class _Teller:
 
     def topic(self, topic: TopicImage) -> Steps[wire.MetadataResponseTopic]:
         partitions: list[wire.MetadataResponsePartition] = []
-        for index, state in topic.in_order():
-            partitions.append(self._partition(index, state))
+        for partition_id, state in topic.in_order():
+            partitions.append(self._partition(partition_id, state))
             if not len(partitions) % PARTITIONS_PER_STEP:
                 yield
         yield
@@ -178,7 +182,9 @@ class _Teller:
             topic_authorized_operations=self._allowed,
         )
 
-    def _partition(self, index: int, state: PartitionImage) -> wire.MetadataResponsePartition:
+    def _partition(
+        self, partition_id: int, state: PartitionImage
+    ) -> wire.MetadataResponsePartition:
         replicas, isr = state.replicas, state.isr
         leader = self._leaders.get(state.leader)
         if leader is None:
@@ -198,7 +204,7 @@ class _Teller:
             error = self._why_no_leader(state)
         return wire.MetadataResponsePartition(
             error_code=error,
-            partition_index=index,
+            partition_index=partition_id,
             leader_id=leader,
             leader_epoch=state.leader_epoch,
             replica_nodes=replicas,

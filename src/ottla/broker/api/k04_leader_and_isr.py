@@ -1,14 +1,14 @@
-"""LeaderAndIsr (key 4): the controller tells this broker what to lead and what to follow.
+"""LeaderAndIsr (key 4): the controller sets which partitions this broker leads and follows.
 
-Behaviour: each partition stands or falls by itself. One that is told of again in the epoch that
-           it has is answered as done. KAFKA_STORAGE_ERROR where the replica's log folder is
-           offline, each time alike (KAFKA-7313), by which the controller learns of it.
-Epochs:    an older broker epoch than this registration's, or than one that was spoken to, is
-           STALE_BROKER_EPOCH, a newer one is taken, -1 = any; an older controller epoch than is
-           known is STALE_CONTROLLER_EPOCH. Handled once the broker is registered: what comes
-           before that may be meant for its former life.
-Versions:  v5 topic ids (KIP-516); v6 the recovery state (KIP-704); v7 KRaft controllers, which
-           there are none of here. Older ones, without ids, are not served.
+Behaviour: each partition has its own result. A repetition in the same leader epoch is answered as
+           done. KAFKA_STORAGE_ERROR where the replica's log directory is offline, every time
+           (KAFKA-7313): that is how the controller detects it.
+Epochs:    a broker epoch older than this registration's, or than that of an earlier request, is
+           STALE_BROKER_EPOCH, a newer one is accepted, -1 = any; a controller epoch older than the
+           known one is STALE_CONTROLLER_EPOCH. Handled once the broker is registered: earlier
+           requests may be for its previous process.
+Versions:  v5 topic ids (KIP-516); v6 the recovery state (KIP-704); v7 KRaft controllers, which do
+           not exist in this mode. Older ones, without ids, are not served.
 Not done:  type FULL, which only a controller that migrates to KRaft sends; authorization.
 """
 
@@ -30,20 +30,20 @@ API = Api(
 
 
 def handle(ctx: Context, request: wire.LeaderAndIsrRequest) -> Answer:
-    """Learn how new topics are configured, which their logs must be made with; then follow."""
+    """Read the configuration of new topics, which their logs need; then apply the request."""
     zk_metadata = ctx.broker.zk_metadata
-    assert zk_metadata is not None, "served where brokers are told by requests only"
+    assert zk_metadata is not None, "served in ZooKeeper mode only"
     named = [(topic.topic_name, topic.topic_id) for topic in request.topic_states]
     new = unknown_topics(zk_metadata.image, named)
     if not new:
         return _follow(ctx.broker, zk_metadata, request)
-    return zk_metadata.learn(new).map(lambda _: _follow(ctx.broker, zk_metadata, request))
+    return zk_metadata.read_configs(new).map(lambda _: _follow(ctx.broker, zk_metadata, request))
 
 
 def _follow(
     broker: Broker, zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest
 ) -> wire.LeaderAndIsrResponse:
-    """Check the sender, follow what the request says, and name partitions without a log."""
+    """Check the epochs, apply the request, and report partitions without a log."""
     error = zk_metadata.facts.check_sender(
         broker_epoch=request.broker_epoch,
         controller_id=request.controller_id,

@@ -1,13 +1,13 @@
-"""UpdateMetadata (key 6): the controller tells this broker who is there and who leads what.
+"""UpdateMetadata (key 6): the controller sends this broker the live brokers and the leaders.
 
-Behaviour: the brokers named are all that live. Partitions that are not named stay as they are.
-           A leader of -2 says that the topic goes (KAFKA-1355): it is gone here from then on,
-           with the replicas that this broker has of it and the offsets that groups committed.
-           What a request of type FULL does not name goes, too, if the deletion ledger knows that
-           it has begun to; a late copy of an older request does not name what was made since.
+Behaviour: the brokers named are all live ones. Partitions that are not named stay as they are.
+           A leader of -2 means that the topic is being deleted (KAFKA-1355): it is removed here at
+           once, with this broker's replicas of it and the offsets that groups committed.
+           A topic that a request of type FULL does not have is removed, too, if the deletion ledger
+           has its deletion; a late copy of an older request lacks topics created since.
 Epochs:    as LeaderAndIsr.
-Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which there are none of here. Older ones,
-           without ids, are not served.
+Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which do not exist in this mode. Older
+           ones, without ids, are not served.
 Not done:  authorization.
 """
 
@@ -33,9 +33,9 @@ API = Api(
 
 
 def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
-    """Check who tells; take it over."""
+    """Check the epochs; apply the request."""
     zk_metadata = ctx.broker.zk_metadata
-    assert zk_metadata is not None, "served where brokers are told by requests only"
+    assert zk_metadata is not None, "served in ZooKeeper mode only"
     error = zk_metadata.facts.check_sender(
         broker_epoch=request.broker_epoch,
         controller_id=request.controller_id,
@@ -47,16 +47,16 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         new = [record.name for record in records if isinstance(record, TopicRecord)]
         drop_replicas(ctx.broker, zk_metadata, records, list(_partitions(zk_metadata.image, gone)))
         if request.type == wire.FULL:
-            ctx.broker.groups.told_all()
+            ctx.broker.groups.full_metadata_received()
         if new:
-            # Those without a replica here: whoever describes them is told how they are configured.
-            zk_metadata.learn(new)
-        if zk_metadata.facts.ghosts:
-            zk_metadata.doubt()
+            # For topics without a replica here: DescribeConfigs needs their configuration.
+            zk_metadata.read_configs(new)
+        if zk_metadata.facts.missing_topics:
+            zk_metadata.check_missing_topics()
     return wire.UpdateMetadataResponse(error_code=error)
 
 
 def _partitions(image: ClusterImage, topic_ids: Iterable[Uuid]) -> Iterator[PartitionName]:
     for topic in map(image.topics.by_id, topic_ids):
         if topic is not None:
-            yield from ((topic.name, number) for number in topic.partitions)
+            yield from ((topic.name, partition_id) for partition_id in topic.partitions)

@@ -1,10 +1,11 @@
-"""ControlledShutdown (key 7): a broker of a ZooKeeper cluster asks the controller to let it go.
+"""ControlledShutdown (key 7): a broker of a ZooKeeper cluster asks for its controlled shutdown.
 
-Behaviour: what it leads moves to others in sync, it leaves the in-sync replicas of what has other
-           members, and stops what it follows. The answer names the partitions that it leads
-           still, though they have other replicas; it asks again, and goes in the end.
+Behaviour: the controller moves the partitions that it leads to other in-sync replicas, removes it
+           from ISRs with other members, and stops its followers. The response names the partitions
+           that it still leads, though they have other replicas; the broker retries, and shuts down
+           in the end.
 Epochs:    v2 an older broker epoch than the registered one is STALE_BROKER_EPOCH, a newer one is
-           taken, -1 = any. A broker that is not registered: BROKER_NOT_AVAILABLE.
+           accepted, -1 = any. A broker that is not registered: BROKER_NOT_AVAILABLE.
 Versions:  v2 broker epoch (KIP-380); v3 flexible. In KRaft brokers ask with heartbeats.
 Not done:  authorization.
 """

@@ -1,10 +1,10 @@
-"""OffsetCommit (key 8): remember how far a group has read.
+"""OffsetCommit (key 8): store how far a group has read.
 
-Behaviour: partitions that do not exist get UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID where
-           the topic is named by id, also where its name is another topic's by now; the others go
-           to the group's coordinator, and one error of the group is every one's. A commit without
-           member and generation makes, or belongs to, a group without members.
-Versions:  v2 to v4 carry a retention of the client's own; v6 leader epochs (KIP-320); v7 group
+Behaviour: partitions that do not exist get UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID where
+           the topic is named by id, also where its name belongs to another topic by now; the others
+           go to the group's coordinator, and an error of the group is that of all of them. A commit
+           without member and generation creates, or belongs to, a group without members.
+Versions:  v2 to v4 have a retention time in the request; v6 leader epochs (KIP-320); v7 group
            instance ids (KIP-345); v8 flexible; v9 GROUP_ID_NOT_FOUND; v10 topic ids.
 Not done:  member epochs of the consumer protocol (KIP-848).
 """
@@ -29,9 +29,9 @@ FIRST_VERSION_WITH_MISSING_GROUP = 9
 
 @InSteps
 def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
-    """Answer when the offsets are stored."""
+    """Respond when the offsets are stored."""
     topics = [_find(ctx, topic) for topic in request.topics]
-    asked: list[OffsetToCommit] = []
+    offsets: list[OffsetToCommit] = []
     errors: list[list[Error]] = []
     for topic, found in zip(request.topics, topics, strict=True):
         if found is not None:
@@ -48,11 +48,11 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
                     each.committed_leader_epoch,
                     each.committed_metadata,
                 )
-                asked.append(offset)
+                offsets.append(offset)
             yield
-    if not asked:
+    if not offsets:
         return (yield from _answer(request, errors, []))
-    stored = _commit(ctx, request, asked)
+    stored = _commit(ctx, request, offsets)
     if stored.done:
         return (yield from _answer(request, errors, stored.value))
     return stored.map(lambda late: at_once(_answer(request, errors, late)))

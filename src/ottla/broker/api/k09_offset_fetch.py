@@ -1,14 +1,14 @@
 """OffsetFetch (key 9): how far groups have read.
 
-Behaviour: named partitions, or with null topics all that have an offset; -1 where there is
-           none, be it that the group, the topic or the commit is missing. The answer waits for
-           commits that are being replicated. With require_stable a partition with offsets in an
-           open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447).
-           What is wrong with the group, as a coordinator that loads, each partition that was named
-           says up to v7, too. Kafka's brokers say it of the group alone from v2 on.
+Behaviour: named partitions, or with null topics all that have an offset; -1 where there is none,
+           whether the group, the topic or the commit is missing. The response waits for commits
+           that are being replicated. With require_stable a partition with offsets in an open
+           transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447).
+           Up to v7 an error of the group (as a loading coordinator's) is also that of each named
+           partition. Kafka's brokers return it for the group alone from v2 on.
 Versions:  v1 has no error of the group's own; v2 null topics; v5 leader epochs; v6 flexible; v7
            require_stable; v8 several groups (KIP-709); v9 member epochs; v10 topic ids.
-Not done:  v0 (ZooKeeper); member epochs of the consumer protocol (KIP-848) are not looked at.
+Not done:  v0 (ZooKeeper); member epochs of the consumer protocol (KIP-848) are ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ Fetched = tuple[Error, list[FetchedOffset]]
 
 @InSteps
 def handle(ctx: Context, request: wire.OffsetFetchRequest) -> Steps[Answer]:
-    """Answer from the coordinators' shards of this broker."""
+    """Respond from the coordinators' shards of this broker."""
     if ctx.version < FIRST_VERSION_WITH_SEVERAL_GROUPS:
         return _one(ctx, request)
     answers: list[Pending[wire.OffsetFetchResponseGroup]] = []
-    # All offsets of a group are said once, however often it is named.
+    # All offsets of a group are returned once, however often it is named.
     groups = {each.group_id if each.topics is None else each: each for each in request.groups}
     for group in groups.values():
         answers.append(_group(ctx, group, request.require_stable))
@@ -72,8 +72,8 @@ def _one(ctx: Context, request: wire.OffsetFetchRequest) -> Answer:
     def answer(fetched: Fetched) -> wire.OffsetFetchResponse:
         error, offsets = fetched
         if error:
-            # In every version: aiokafka 0.14 reads those of partitions alone, and would take a
-            # coordinator that loads for one that has no offsets, and begin anew.
+            # In every version: aiokafka 0.14 reads the errors of partitions alone; without them it
+            # would take a loading coordinator for one without offsets, and reset its position.
             offsets = [FetchedOffset(*key, error=error) for key in wanted or ()]
         return wire.OffsetFetchResponse(error_code=error, topics=_topics(offsets))
 
@@ -122,7 +122,7 @@ def _group(
 def _wanted(
     ctx: Context, group: wire.OffsetFetchRequestGroup
 ) -> tuple[list[PartitionKey] | None, tuple[wire.OffsetFetchResponseTopics, ...]]:
-    """Return the partitions asked for, and the answer for topic ids that nobody knows."""
+    """Return the requested partitions, and the response for unknown topic ids."""
     if group.topics is None:
         return None, ()
     wanted: list[PartitionKey] = []
@@ -154,7 +154,7 @@ def _group_topics(
         if not by_id:
             found.append(wire.OffsetFetchResponseTopics(name=name, partitions=_parts(of_topic)))
         elif (topic_id := ctx.broker.groups.topic_id_of(name)) != NO_UUID:
-            # Offsets of a topic that was just deleted cannot be told by id, and mean nothing.
+            # Offsets of a topic that was just deleted have no id, and are left out.
             found.append(
                 wire.OffsetFetchResponseTopics(topic_id=topic_id, partitions=_parts(of_topic))
             )

@@ -1,21 +1,21 @@
 """DeleteReplicas (key 1002): the controller has this broker delete replicas, named by topic id.
 
-Behaviour: only what the topic id's own folders hold is deleted, wherever in the log folders it
-           lies; what is not here counts as deleted, so that a repeated request is answered as
-           the first one. Only a topic that this broker has itself seen deleted is spoken of: its
-           id is in the ledger of its metadata and no topic's any more. This is waited for, since
-           the order mostly comes some milliseconds before that; after a second the answer is
-           OPERATION_NOT_ATTEMPTED, and the controller asks again: this broker may yet make the
-           replica as it replays what happened earlier, and "deleted" would be a lie. After the
-           receipt is forgotten nobody waits for an answer. KAFKA_STORAGE_ERROR where a log folder
-           is offline that may hold the replica, and stays so until that folder is back or given
-           up; the log says so, but not each time (`broker.removal_failures`). Answered once the
-           names are gone durably and the checkpoints are written anew; where these cannot be, a
-           name that is gone is (see `ottla.log.replica_deletion`). The bytes follow after
-           file.delete.delay.ms.
+Behaviour: only partition directories with that topic id are deleted, in any log directory; a
+           replica that is not here counts as deleted, so that a repeated request has the same
+           result. This broker's metadata must have the deletion: the id is in its deletion ledger,
+           and no topic's any more. It waits for that, since the request mostly comes some
+           milliseconds earlier; after a second the result is OPERATION_NOT_ATTEMPTED, and the
+           controller retries: this broker may yet create the replica as it replays older records,
+           so "deleted" would be wrong. Once the ledger entry is dropped no controller waits for a
+           response. KAFKA_STORAGE_ERROR while a log directory that may hold the replica is offline,
+           until it is back or given up; this is logged, but not each time
+           (`broker.deletion_failures`). Answered once the directories are durably renamed and the
+           checkpoints are rewritten; where the latter fails, the rename is enough (see
+           `ottla.log.replica_deletion`). The files are removed after file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
-           taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
-Versions:  v0. Ottla's own; advertised to nobody, served where brokers speak to each other.
+           accepted, -1 = any; an older controller epoch than the known one is
+           STALE_CONTROLLER_EPOCH.
+Versions:  v0. Ottla's own; not advertised, served on the inter-broker listener.
 Not done:  authorization.
 """
 
@@ -37,7 +37,7 @@ from ottla.broker.api.base import (
     Message,
 )
 from ottla.broker.core import Broker
-from ottla.broker.removal_failures import Failure
+from ottla.broker.deletion_failures import Failure
 from ottla.log.replica_deletion import Removed, Replica, remove_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
@@ -52,11 +52,11 @@ API = Api(
 )
 
 METADATA_WAIT_MS: Final = 1_000
-"""How long a broker that has not heard of a deletion waits for that, before it says so."""
+"""How long a request waits for the deletion in this broker's metadata."""
 
 
 def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
-    """Check who asks; wait until this broker knows of the deletions; delete."""
+    """Check the sender; wait until this broker's metadata has the deletions; delete."""
     broker = ctx.broker
     if ctx.connection.listener_name != broker.config.inter_broker_listener_name:
         raise CloseConnection("DeleteReplicas is served between nodes only")
@@ -79,12 +79,12 @@ def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
         return knows_all
 
     if not attempt():
-        broker.vanishing.park(
+        broker.topic_deletion_purgatory.add(
             topic_ids,
             attempt=attempt,
             expire=delete,
             deadline_ms=ctx.monotonic_ms + METADATA_WAIT_MS,
-            gone=ctx.connection.closed,
+            closed=ctx.connection.closed,
         )
     return answer
 
@@ -92,9 +92,13 @@ def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
 def _delete(
     broker: Broker, request: wire.DeleteReplicasRequest
 ) -> Pending[wire.DeleteReplicasResponse]:
-    """Delete what this broker knows to be deleted; the answer says of all what came of it."""
-    asked = [(topic.topic_id, number) for topic in request.topics for number in topic.partitions]
-    results = dict.fromkeys(asked, Error.OPERATION_NOT_ATTEMPTED)
+    """Delete the replicas of topics that are deleted in this broker's metadata; respond for all."""
+    requested = [
+        (topic.topic_id, partition_id)
+        for topic in request.topics
+        for partition_id in topic.partitions
+    ]
+    results = dict.fromkeys(requested, Error.OPERATION_NOT_ATTEMPTED)
     unwanted = [replica for replica in results if _is_deleted(broker.image, replica[0])]
     entries = (broker.image.deletions.of(topic_id) for topic_id, _ in unwanted)
     topics = {entry.topic_id: entry.name for entry in entries if entry is not None}
@@ -102,27 +106,28 @@ def _delete(
     def answer(removed: Removed) -> wire.DeleteReplicasResponse:
         for replica, failure in removed.items():
             results[replica] = Error.NONE if failure is None else Error.KAFKA_STORAGE_ERROR
-        _tell(broker, removed)
+        _log_failures(broker, removed)
         return _response(results)
 
     return remove_replicas(broker.log_dirs, unwanted, topics).map(answer)
 
 
-def _tell(broker: Broker, removed: Removed) -> None:
-    """Have the log say what could not be removed, and why."""
+def _log_failures(broker: Broker, removed: Removed) -> None:
+    """Log the replicas that could not be deleted, and why."""
     failed: dict[Hashable, Failure] = {}
-    for (topic_id, number), error in removed.items():
+    for (topic_id, partition_id), error in removed.items():
         if error is not None:
             deletion = broker.image.deletions.of(topic_id)
             topic = str(topic_id) if deletion is None else deletion.name
-            failed[topic_id, number] = Failure(f"{topic}-{number}", error)
-    broker.removal_failures.tell(
+            failed[topic_id, partition_id] = Failure(f"{topic}-{partition_id}", error)
+    broker.deletion_failures.log_new(
         failed, gone=removed.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
     )
 
 
 def _fence(broker: Broker, request: wire.DeleteReplicasRequest) -> Error:
-    # Only an older epoch is refused: this broker may hear of its own newest one last (KAFKA-9839).
+    # Only an older epoch is refused: the controller may know a newer one before this broker does
+    # (KAFKA-9839).
     if NO_EPOCH != request.broker_epoch < broker.epoch:
         return Error.STALE_BROKER_EPOCH
     known = max(broker.controller_epoch, broker.image.position[1])
@@ -140,9 +145,9 @@ def _is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
 
 def _response(results: dict[Replica, Error]) -> wire.DeleteReplicasResponse:
     by_topic: dict[Uuid, list[wire.DeleteReplicasPartitionResult]] = defaultdict(list)
-    for (topic_id, number), error in results.items():
+    for (topic_id, partition_id), error in results.items():
         by_topic[topic_id].append(
-            wire.DeleteReplicasPartitionResult(partition_index=number, error_code=error)
+            wire.DeleteReplicasPartitionResult(partition_index=partition_id, error_code=error)
         )
     return wire.DeleteReplicasResponse(
         error_code=Error.NONE,

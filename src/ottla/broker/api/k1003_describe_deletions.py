@@ -1,16 +1,15 @@
-"""DescribeDeletions (key 1003): what the deletion ledger says of topics, asked for by clients.
+"""DescribeDeletions (key 1003): entries of the deletion ledger, for clients.
 
-Behaviour: the controller answers from the image on which it decides, so that every deletion that
-           was acknowledged before the question is in the answer; brokers pass the question on. No
-           topics = the whole ledger. A name finds all topics that ever bore it. What the ledger
-           does not have is left out. One answer has a few hundred entries at most, by topic id,
-           and says where the next one goes on: what is in the ledger from the first to the last
-           of them is told once. It may have none and not be the last, where it looked for a name
-           among many. UNSUPPORTED_VERSION where the cluster keeps no ledger
+Behaviour: the controller responds from its appended image, so that every deletion that was
+           acknowledged before the request is included; brokers forward the request. No topics =
+           the whole ledger. A name matches all topics that ever had it. What the ledger does not
+           have is left out. One response has a few hundred entries at most, by topic id, and a
+           cursor for the next one: an entry that is in the ledger from the first to the last of
+           them is returned once. A response may be empty and not the last, where it searched for a
+           name among many. UNSUPPORTED_VERSION where the cluster keeps no ledger
            (`ottla.version` below 1).
-Versions:  v0. Ottla's own; ApiVersions tells of it to Ottla's clients only.
-Not done:  authorization; a controller that was deposed and has not heard of it yet answers of the
-           past.
+Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
+Not done:  authorization; a deposed controller that does not know it yet responds from old state.
 """
 
 from collections.abc import Collection, Iterator
@@ -33,7 +32,7 @@ from ottla.wire.messages import describe_deletions as wire
 API = Api(
     key=1003,
     versions=range(1),
-    is_told=False,
+    is_public=False,
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:describe",
@@ -42,7 +41,7 @@ API = Api(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one answer tells. `next_after`: where the next one begins, NO_UUID = nowhere."""
+    """The entries of one response. `next_after`: the cursor of the next one; NO_UUID = last."""
 
     deletions: tuple[DeletionImage, ...]
     next_after: Uuid = NO_UUID
@@ -65,7 +64,7 @@ def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
 
 
 def page_of(ledger: DeletionsImage, request: wire.DescribeDeletionsRequest) -> Page:
-    """Return the first entries that a request asks for, looking at no more than it may."""
+    """Return the first matching entries, within the limits of one response."""
     names = {each.name for each in request.topics if each.name is not None}
     ids = {each.topic_id for each in request.topics}
     found: list[DeletionImage] = []
@@ -90,12 +89,12 @@ def _candidates(
     names: Collection[str],
     ids: Collection[Uuid],
 ) -> Iterator[DeletionImage]:
-    """Yield what may be asked for, in the order of ids."""
+    """Yield the entries that may match, in the order of ids."""
     after, receipts = request.after, request.include_receipts
     if names or not request.topics:
         yield from ledger.after(after, receipts=receipts)
         return
-    # Whoever waits asks for the same few again and again.
+    # A waiting client requests the same few ids again and again.
     for each in map(ledger.of, sorted(each for each in ids if each > after)):
         if each is not None and (receipts or not each.is_finished):
             yield each
@@ -112,7 +111,7 @@ def _answer(reply: Page | ApiError) -> wire.DescribeDeletionsResponse:
 
 
 def described(deletion: DeletionImage) -> wire.DescribedDeletion:
-    """Return an entry of the ledger as it travels."""
+    """Return an entry of the ledger for the response."""
     return wire.DescribedDeletion(
         topic_id=deletion.topic_id,
         name=deletion.name,

@@ -1,8 +1,8 @@
-"""ReportIdleTopics (key 1004): a broker says for how long it saw nobody use topics.
+"""ReportIdleTopics (key 1004): a broker reports the idle times of topics.
 
-Behaviour: what it says is remembered; topics that are due by it, and by what the other brokers
-           have said, are deleted as if a client had asked for that. The answer comes when that is
-           written. A process that is not registered now is refused: STALE_BROKER_EPOCH.
+Behaviour: the report is kept; topics that are due by all brokers' reports are deleted as by a
+           client's DeleteTopics. The response comes when that is committed. A process that is not
+           registered now is refused: STALE_BROKER_EPOCH.
 Versions:  v0. Ottla's own; between nodes only.
 Not done:  authorization.
 """
@@ -30,7 +30,7 @@ API = Api(
 log = logging.getLogger(__name__)
 
 Taken = tuple[int, list[IdleStatus], tuple[DeletedTopic, ...]]
-"""The token of the answer; the topics that are due, and what came of each."""
+"""The response's token; the topics that are due, and the result of each deletion."""
 
 
 def handle(ctx: Context, request: wire.ReportIdleTopicsRequest) -> Answer:
@@ -63,11 +63,13 @@ def _answer(reply: Taken | ApiError) -> wire.ReportIdleTopicsResponse:
     for verdict, each in zip(due, deleted, strict=True):
         if each.error is Error.NONE:
             log.info(
-                "topic %s is deleted: nobody used it for %d ms, its limit is %d ms",
+                "deleting idle topic %s: not used for %d ms, limit %d ms",
                 verdict.name,
                 verdict.idle_ms,
                 verdict.ttl_ms,
             )
         else:
-            log.warning("topic %s is idle, and stays: %s", verdict.name, each.message or each.error)
+            log.warning(
+                "deletion of idle topic %s failed: %s", verdict.name, each.message or each.error
+            )
     return wire.ReportIdleTopicsResponse(error_code=Error.NONE, token=token)

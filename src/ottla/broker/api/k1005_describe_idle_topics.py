@@ -1,9 +1,9 @@
-"""DescribeIdleTopics (key 1005): a dry view of the topics that go because nobody uses them.
+"""DescribeIdleTopics (key 1005): topics with an idle limit, and when they will be deleted.
 
-Behaviour: the controller answers by what brokers have told it; brokers pass the question on. A
-           controller that has just begun has heard of none yet. UNSUPPORTED_VERSION where topics
-           cannot have a limit (`ottla.version` below 1).
-Versions:  v0. Ottla's own; ApiVersions tells of it to Ottla's clients only.
+Behaviour: the controller responds from the brokers' reports; brokers forward the request. A new
+           controller has no reports yet. UNSUPPORTED_VERSION where topics cannot have a limit
+           (`ottla.version` below 1).
+Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  authorization.
 """
 
@@ -18,7 +18,7 @@ from ottla.wire.messages import describe_idle_topics as wire
 API = Api(
     key=1005,
     versions=range(1),
-    is_told=False,
+    is_public=False,
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:describe",
@@ -26,7 +26,7 @@ API = Api(
 
 
 def handle(ctx: Context, request: wire.DescribeIdleTopicsRequest) -> Answer:
-    """Read the controller's image and what it has heard; translate."""
+    """Read the controller's image and the brokers' reports; translate."""
     context, now_ms = ctx.controller.context, ctx.monotonic_ms
     config = context.config
 

@@ -1,12 +1,12 @@
-"""FindCoordinator (key 10): which broker keeps a group.
+"""FindCoordinator (key 10): which broker coordinates a group.
 
-Behaviour: the leader of the offsets partition that the group's id hashes to, by the address of
-           the listener asked on. The first question creates the offsets topic; until it and a
-           leader are there the answer is COORDINATOR_NOT_AVAILABLE, on which clients ask again.
+Behaviour: the leader of the offsets partition that the group's id hashes to, with its address on
+           the request's listener. The first request creates the offsets topic; until it has a
+           leader the result is COORDINATOR_NOT_AVAILABLE, which clients retry.
 Versions:  v1 key types and messages; v3 flexible; v4 several keys (KIP-699); v6 share groups.
-Not done:  transactions. A transactional id gets CLUSTER_AUTHORIZATION_FAILED, with a message that
-           says why: of the codes that librdkafka does not retry until a timeout hides the reason,
-           it is the one at which Java's client shows the message and not a text of its own.
+Not done:  transactions. A transactional id gets CLUSTER_AUTHORIZATION_FAILED, with the reason as
+           message: of the codes that librdkafka does not retry until a timeout, it is the one for
+           which Java's client shows the broker's message.
            Share groups (KIP-932) and unknown key types get INVALID_REQUEST, as from a Kafka broker
            without a share coordinator.
 """
@@ -36,7 +36,7 @@ class KeyType(IntEnum):
 
 @InSteps
 def handle(ctx: Context, request: wire.FindCoordinatorRequest) -> Steps[Answer]:
-    """Answer from the broker's image."""
+    """Respond from the broker's image."""
     if ctx.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         coordinators: list[wire.Coordinator] = []
         for key in request.coordinator_keys:

@@ -1,7 +1,7 @@
 """JoinGroup (key 11): become a member of a group's next generation.
 
-Behaviour: the answer comes when the generation begins; its leader is told all members. A new
-           member without a group instance id is given an id and has to join again (KIP-394).
+Behaviour: the response comes when the generation begins; its leader gets all members. A new member
+           without a group instance id is given an id and has to join again (KIP-394).
            More than JOIN_PROTOCOLS_MAX protocols are INCONSISTENT_GROUP_PROTOCOL.
 Versions:  v1 rebalance timeout (v0: the session's); v4 MEMBER_ID_REQUIRED; v5 group instance
            ids (KIP-345); v6 flexible; v7 the protocol's type, and null for no protocol
@@ -25,7 +25,7 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
 
 def handle(ctx: Context, request: wire.JoinGroupRequest) -> Answer:
-    """Answer when the member's group has decided."""
+    """Respond when the group's generation begins."""
     try:
         if len(request.protocols) > JOIN_PROTOCOLS_MAX:
             raise ApiError(Error.INCONSISTENT_GROUP_PROTOCOL)
@@ -40,7 +40,7 @@ def handle(ctx: Context, request: wire.JoinGroupRequest) -> Answer:
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             client_id=ctx.header.client_id or "",
-            # As Java prints an address without a host name: tools have come to expect the slash.
+            # As Java prints an address without a host name: tools expect the slash.
             client_host=f"/{ctx.connection.client_host}",
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=(

@@ -1,7 +1,7 @@
 """Heartbeat (key 12): a member shows that it is alive.
 
-Behaviour: REBALANCE_IN_PROGRESS tells the member to join again. While the coordinator loads
-           every heartbeat is fine: sessions begin anew when it has loaded.
+Behaviour: REBALANCE_IN_PROGRESS makes the member join again. While the coordinator loads every
+           heartbeat succeeds: sessions start when it has loaded.
 Versions:  v3 group instance ids (KIP-345); v4 flexible.
 Not done:  groups of the consumer protocol (KIP-848).
 """

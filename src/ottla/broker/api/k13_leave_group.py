@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members go, or are removed by an admin.
+"""LeaveGroup (key 13): members leave, or are removed by an admin.
 
 Behaviour: the rest of the group rebalances at once. From v3 several members, each by member id,
            by group instance id or by both; one result for each.

@@ -1,8 +1,8 @@
-"""SyncGroup (key 14): a member asks for its assignment; the leader brings everybody's.
+"""SyncGroup (key 14): a member gets its assignment; the leader sends all assignments.
 
-Behaviour: the answer comes when the leader's assignment is stored in the offsets topic.
+Behaviour: the response comes when the leader's assignment is stored in the offsets topic.
 Versions:  v3 group instance ids (KIP-345); v4 flexible; v5 the protocol's type and name, both
-           of which the client must say (KIP-559).
+           required (KIP-559).
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
@@ -18,7 +18,7 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 
 
 def handle(ctx: Context, request: wire.SyncGroupRequest) -> Answer:
-    """Answer when the generation is stored, or at once where it is."""
+    """Respond when the assignment is stored, or at once where it is already."""
     names = (request.protocol_type, request.protocol_name)
     if ctx.version >= FIRST_VERSION_WITH_PROTOCOL and None in names:
         return _answer(SyncResponse(error=Error.INCONSISTENT_GROUP_PROTOCOL))

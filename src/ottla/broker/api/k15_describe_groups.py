@@ -3,13 +3,13 @@
 Behaviour: protocol and members' metadata show while the group is stable only. A group that does
            not exist is "Dead"; from v6 it is GROUP_ID_NOT_FOUND too (KIP-1043).
 Versions:  v3 authorized operations (KIP-430); v4 group instance ids; v5 flexible; v6 messages.
-Not done:  authorization: everybody may do all, and is told so.
+Not done:  authorization: all operations are reported as allowed.
 """
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
-from ottla.broker.nodes import GROUP_OPERATIONS, NOT_ASKED, operations
+from ottla.broker.nodes import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, operations
 from ottla.coordinator.group_states import NAMES, State
 from ottla.coordinator.groups import describe
 from ottla.coordinator.values import GroupView, MemberView
@@ -22,9 +22,9 @@ FIRST_VERSION_WITH_MISSING_GROUP = 6
 
 @InSteps
 def handle(ctx: Context, request: wire.DescribeGroupsRequest) -> Steps[Answer]:
-    """Answer each group by itself."""
-    asked = request.include_authorized_operations
-    allowed = operations(GROUP_OPERATIONS) if asked else NOT_ASKED
+    """Describe each group by itself."""
+    wants_operations = request.include_authorized_operations
+    allowed = operations(GROUP_OPERATIONS) if wants_operations else OPERATIONS_NOT_REQUESTED
     groups: list[wire.DescribedGroup] = []
     for group_id in dict.fromkeys(request.groups):
         groups.append(_group(ctx, group_id, allowed))

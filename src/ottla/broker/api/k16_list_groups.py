@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-Behaviour: a tool asks every broker. While a partition of the offsets topic loads here the
-           answer is COORDINATOR_LOAD_IN_PROGRESS, as its groups would be missing.
+Behaviour: tools send it to every broker. While a partition of the offsets topic loads here the
+           result is COORDINATOR_LOAD_IN_PROGRESS, as its groups would be missing.
 Versions:  v3 flexible; v4 filter by state (KIP-518); v5 filter by type (KIP-848).
 Not done:  nothing; all groups here are of the type "classic".
 """

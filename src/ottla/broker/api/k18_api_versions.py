@@ -1,10 +1,10 @@
-"""ApiVersions (key 18): what this listener serves.
+"""ApiVersions (key 18): the APIs that this listener serves.
 
 Behaviour: computed from the API files; a version that is not served is answered in v0 with
-           UNSUPPORTED_VERSION and the versions of this key alone (KIP-511). What is not Kafka's
-           is told to clients that call themselves as Ottla's do.
+           UNSUPPORTED_VERSION and the versions of this key alone (KIP-511). Ottla's own keys are
+           listed only to clients with Ottla's software name.
 Versions:  v3 flexible, with the client's software name and the features (KIP-511, KIP-584);
-           v4 tells features whose lowest level is 0 (KAFKA-17011).
+           v4 lists features whose lowest level is 0 (KAFKA-17011).
 """
 
 import re
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 API = Api(key=18, versions=range(5), listeners=EVERYWHERE)
 
 OTTLA = "ottla"
-"""How Ottla's own clients call themselves."""
+"""The software name of Ottla's own clients."""
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -28,17 +28,17 @@ Response = wire.ApiVersionsResponse
 
 
 def handle(ctx: Context, request: wire.ApiVersionsRequest) -> Response:
-    """Answer the versions of every API of this listener, and the finalized features."""
+    """Return the versions of every API of this listener, and the finalized features."""
     if ctx.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE.fullmatch(name) for name in names):
             return Response(error_code=Error.INVALID_REQUEST, api_keys=())
         ctx.connection.software_name, ctx.connection.software_version = names
     to_ottla = request.client_software_name == OTTLA
-    told = ctx.node.advertised(ctx.connection.listener, to_ottla=to_ottla)
+    versions_by_key = ctx.node.advertised(ctx.connection.listener, to_ottla=to_ottla)
     keys = tuple(
         wire.ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)
-        for key, versions in told.items()
+        for key, versions in versions_by_key.items()
     )
     image = ctx.node.image
     return Response(
@@ -51,7 +51,7 @@ def handle(ctx: Context, request: wire.ApiVersionsRequest) -> Response:
 
 
 def refusal(ctx: Context) -> Response:
-    """Answer a version that is not served, for a client to come down to one that is."""
+    """Return the response to a version that is not served, so that the client downgrades."""
     own = wire.ApiVersion(
         api_key=API.key, min_version=API.versions.start, max_version=API.versions.stop - 1
     )

@@ -1,11 +1,10 @@
-"""CreateTopics (key 19): make topics, placed by the cluster or by hand.
+"""CreateTopics (key 19): create topics, with automatic or manual replica assignment.
 
-Behaviour: each topic stands or falls by itself. Many are created some at a time, with others
-           served in between; where a later part cannot be decided (NOT_CONTROLLER,
-           REQUEST_TIMED_OUT), the topics that are left are answered so, and those before them are
-           there. The answer comes when all are committed; brokers hear of them a moment later.
-           timeout_ms ends the wait for the controller's attention, not for the disk.
-           REQUEST_TIMED_OUT where its answer was lost: they may have been made, and deleted since.
+Behaviour: each topic has its own result. Many topics are created in parts, with other requests
+           served in between; where a later part fails (NOT_CONTROLLER, REQUEST_TIMED_OUT), its
+           topics and all later ones get that error, and the earlier ones exist. The response comes
+           when all are committed; brokers receive them a moment later. REQUEST_TIMED_OUT where the
+           controller's response was lost: they may have been created, and deleted since.
 Versions:  v1 validate_only and error messages; v4 -1 for the node's defaults (KIP-464);
            v5 flexible, with configurations and counts (KIP-525); v6 THROTTLING_QUOTA_EXCEEDED;
            v7 topic ids.
@@ -28,7 +27,7 @@ API = Api(
     versions=range(8),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:create",
 )
 
@@ -72,13 +71,13 @@ def _failed(wanted: Sequence[NewTopic], failure: ApiError) -> Topics:
 
 
 def _answer(topics: Topics) -> wire.CreateTopicsResponse:
-    # Topics of one request mostly share their settings.
-    told: dict[int, tuple[wire.CreatableTopicConfigs, ...]] = {}
+    # Topics of one request mostly share their configuration.
+    configs: dict[int, tuple[wire.CreatableTopicConfigs, ...]] = {}
     for topic in topics:
-        if id(topic.configs) not in told:
-            told[id(topic.configs)] = _configs(topic.configs)
+        if id(topic.configs) not in configs:
+            configs[id(topic.configs)] = _configs(topic.configs)
     return wire.CreateTopicsResponse(
-        topics=tuple(_result(topic, told[id(topic.configs)]) for topic in topics)
+        topics=tuple(_result(topic, configs[id(topic.configs)]) for topic in topics)
     )
 
 

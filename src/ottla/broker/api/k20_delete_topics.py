@@ -1,16 +1,17 @@
 """DeleteTopics (key 20): delete topics by name or, from v6, by id.
 
-Behaviour: KRaft: the name is free again with the answer; brokers drop the logs as they hear of it.
-           ZooKeeper: the topic is queued, as by a marker under /admin/delete_topics. The answer
-           comes when the controller's broker knows it no more, which may be before the name is
-           free; REQUEST_TIMED_OUT where that takes longer than timeout_ms, or where that is not
-           positive: the deletion goes on all the same. Asking again joins the wait.
-           Each topic goes as a whole. Many of them go one part after the other, with others served
-           in between: which topics are meant is settled when the request is first looked at. Where
-           a later part cannot be decided (NOT_CONTROLLER, REQUEST_TIMED_OUT), the topics that are
-           left are answered so, and those before them are gone.
-           A controller that is lost takes its answer along: the broker that passed the request on
-           asks again by ids, for the topics that it knew by these names when the request came; see
+Behaviour: KRaft: the name is free with the response; brokers delete the logs when they receive it.
+           ZooKeeper: the topic is queued, as by a marker under /admin/delete_topics. The response
+           comes when the controller's broker has removed it from its metadata, which may be before
+           the name is free; REQUEST_TIMED_OUT where that takes longer than timeout_ms, or where
+           that is not positive: the deletion goes on all the same. A repeated request joins the
+           wait.
+           Each topic is deleted as a whole. Many topics are deleted in parts, with other requests
+           served in between; names are resolved to topics once, at the start. Where a later part
+           fails (NOT_CONTROLLER, REQUEST_TIMED_OUT), its topics and all later ones get that error,
+           and the earlier ones are deleted.
+           Where a controller fails before it responds, the broker that forwarded the request
+           retries it by ids, for the topics that had these names when the request came; see
            `ottla.broker.delete_topics_retry`.
            More than DELETED_TOPICS_PER_REQUEST_MAX topics are refused (INVALID_REQUEST).
            A topic named twice, or by name and by id, is refused and kept. Internal topics are
@@ -44,12 +45,12 @@ API = Api(
     versions=range(7),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="topic:delete",
 )
 
 BY_ID_VERSION = 6
-"""From here on topics may be named by their ids, and are answered with them."""
+"""From this version on topics may be named by id, and results have ids."""
 
 TOO_MANY = f"The request names more than {DELETED_TOPICS_PER_REQUEST_MAX} topics."
 
@@ -75,7 +76,7 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Steps[Answer]:
 
 
 def _too_many(request: wire.DeleteTopicsRequest, version: int) -> Steps[wire.DeleteTopicsResponse]:
-    """Refuse each topic as it was named."""
+    """Refuse each topic, by the name or id in the request."""
     refused: list[wire.DeletableTopicResult] = []
     by_id = version >= BY_ID_VERSION
     named = (
@@ -90,7 +91,7 @@ def _too_many(request: wire.DeleteTopicsRequest, version: int) -> Steps[wire.Del
 
 
 def references(request: wire.DeleteTopicsRequest, version: int) -> list[TopicReference]:
-    """Return the topics as the client named them."""
+    """Return the topics of the request, by name or id."""
     if version >= BY_ID_VERSION:
         return [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     return [TopicReference(name) for name in request.topic_names]
@@ -99,7 +100,7 @@ def references(request: wire.DeleteTopicsRequest, version: int) -> list[TopicRef
 def result(
     name: str | None, topic_id: Uuid, code: int, message: str | None, version: int
 ) -> wire.DeletableTopicResult:
-    """Return what a version can say of a topic."""
+    """Return a topic's result in the form of a version."""
     if code == Error.TOPIC_DELETION_DISABLED and version < 3:
         code = Error.INVALID_REQUEST
     return wire.DeletableTopicResult(
@@ -111,7 +112,7 @@ def result(
 
 
 def _delete_all(ctx: Context, wanted: list[TopicReference], *, queue: bool) -> Pending[Reply]:
-    """Delete in as many decisions as it takes, the next one when the last one is committed."""
+    """Delete in several decisions, the next one when the previous one is committed."""
     controller, wall_ms = ctx.controller, ctx.now_ms
     ended: Pending[Reply] = Pending()
 
@@ -147,7 +148,7 @@ def _failed(left: Topics, failure: ApiError) -> Topics:
 
 
 def _await_end(ctx: Context, reply: Reply, timeout_ms: int, ended: Pending[Reply]) -> None:
-    """Keep `ended` once this broker knows none of the queued topics, or when time is up."""
+    """Complete `ended` once this broker's metadata has no queued topic, or at the timeout."""
     if isinstance(reply, ApiError):
         ended.complete(reply)
         return
@@ -172,12 +173,12 @@ def _await_end(ctx: Context, reply: Reply, timeout_ms: int, ended: Pending[Reply
     if timeout_ms <= 0:
         expire()
         return
-    broker.vanishing.park(
+    broker.topic_deletion_purgatory.add(
         queued,
         attempt=attempt,
         expire=expire,
         deadline_ms=ctx.monotonic_ms + timeout_ms,
-        gone=ctx.connection.closed,
+        closed=ctx.connection.closed,
     )
 
 

@@ -1,9 +1,9 @@
-"""DeleteRecords (key 21): move a partition's log start forward, so that what lies before goes.
+"""DeleteRecords (key 21): advance a partition's log start, which deletes earlier records.
 
 Behaviour: offset -1 = up to the high watermark. Only leaders delete; topics whose cleanup.policy
            lacks delete refuse (POLICY_VIOLATION), internal topics too (INVALID_TOPIC_EXCEPTION).
-           The answer comes once the log start of every live replica has passed the offset, with
-           the smallest of these, or REQUEST_TIMED_OUT: then the records go all the same.
+           The response comes once the log start of every live replica has reached the offset, with
+           the smallest of these, or REQUEST_TIMED_OUT: then the records are deleted all the same.
 Versions:  v0 to v2 are alike; v2 flexible.
 """
 
@@ -27,14 +27,14 @@ class _Deletion:
     """One partition of a request: `partition` is None once its result is there."""
 
     topic: str
-    index: int
+    partition_id: int
     partition: Partition | None = None
     offset: int = NO_OFFSET
     low_watermark: int = NO_LOW_WATERMARK
     error: Error = Error.NONE
 
     def settle(self) -> None:
-        """Look how far the replicas are; end the wait where there is nothing to wait for."""
+        """Check the replicas' log starts; end the wait where it is over."""
         partition = self.partition
         if partition is None:
             return
@@ -53,7 +53,7 @@ class _Deletion:
 
 @InSteps
 def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
-    """Delete in each partition by itself; answer when all of them are done."""
+    """Delete in each partition by itself; respond when all of them are done."""
     deletions: list[_Deletion] = []
     for topic in request.topics:
         for each in topic.partitions:
@@ -78,12 +78,12 @@ def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
                 each.error = Error.REQUEST_TIMED_OUT
         answer.complete(_response(request, deletions))
 
-    ctx.broker.replicas.deletes.park(
+    ctx.broker.replicas.delete_records_purgatory.add(
         waiting,
         attempt=attempt,
         expire=expire,
         deadline_ms=ctx.monotonic_ms + max(request.timeout_ms, 0),
-        gone=ctx.connection.closed,
+        closed=ctx.connection.closed,
     )
     return answer
 
@@ -105,7 +105,7 @@ def _response(
 
 def _result(deletion: _Deletion) -> wire.DeleteRecordsPartitionResult:
     return wire.DeleteRecordsPartitionResult(
-        partition_index=deletion.index,
+        partition_index=deletion.partition_id,
         low_watermark=deletion.low_watermark,
         error_code=deletion.error,
     )
@@ -125,7 +125,7 @@ def _delete(ctx: Context, topic: str, each: wire.DeleteRecordsPartition) -> _Del
 
 
 def _delete_here(ctx: Context, partition: Partition, offset: int) -> int:
-    """Move this leader's log start; return up to where the others have to follow."""
+    """Move this leader's log start; return the offset that the followers must reach."""
     replicas = ctx.broker.replicas
     if partition.topic in INTERNAL_TOPICS:
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION)
@@ -138,5 +138,5 @@ def _delete_here(ctx: Context, partition: Partition, offset: int) -> int:
     except OSError as failure:
         replicas.storage_failed(partition, failure)
         raise ApiError(Error.KAFKA_STORAGE_ERROR) from failure
-    replicas.fetcher.tell_followers(partition)
+    replicas.fetch_reader.hasten_follower_fetches(partition)
     return wanted

@@ -1,14 +1,13 @@
 """InitProducerId (key 22): an id for an idempotent producer.
 
-Behaviour: every request without a transactional id gets a new id with epoch 0, also one that
-           names an id it had (KIP-360), as in Kafka. While the controller has no block of ids
-           for this broker the request waits; then COORDINATOR_LOAD_IN_PROGRESS, which clients
-           retry.
-Versions:  v2 flexible; v3 the id it had; v4 PRODUCER_FENCED; v5 KIP-890.
+Behaviour: every request without a transactional id gets a new id with epoch 0, also one with the
+           producer's previous id (KIP-360), as in Kafka. Without a block of ids from the controller
+           the request waits; then COORDINATOR_LOAD_IN_PROGRESS, which clients retry.
+Versions:  v2 flexible; v3 the previous id; v4 PRODUCER_FENCED; v5 KIP-890.
 Not done:  v6 (two-phase commit, KIP-939), which is unstable in Kafka; transactions. A
            transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of the codes that clients
-           know here it is the one that both the Java client and librdkafka take as final at
-           once; they retry or misname the others until a timeout.
+           know here it is the one that both the Java client and librdkafka treat as fatal at once;
+           they retry or misreport the others until a timeout.
 """
 
 from ottla.base.errors import Error
@@ -25,7 +24,7 @@ GRANT_TIMEOUT_MS = 5_000
 
 
 def handle(ctx: Context, request: wire.InitProducerIdRequest) -> Answer:
-    """Grant an id, now or when the controller has sent a block."""
+    """Return an id, now or when the controller has sent a block."""
     if request.transactional_id == "":
         return _refusal(Error.INVALID_REQUEST)
     if request.transactional_id is not None:

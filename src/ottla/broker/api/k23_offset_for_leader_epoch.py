@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where an epoch ended, to find out whether a log was truncated.
+"""OffsetForLeaderEpoch (key 23): the end offset of an epoch, to detect log truncation.
 
-Behaviour: the largest epoch up to the one asked for, and the offset after its last record; -1
-           where the leader knows of none. Only leaders answer.
+Behaviour: the largest epoch up to the requested one, and the offset after its last record; -1
+           where the leader has none. Only leaders answer.
 Versions:  v2 current leader epoch (KIP-320), the first for consumers; v3 replica id; v4 flexible.
 """
 
@@ -15,7 +15,7 @@ API = Api(key=23, versions=range(2, 5), acl="topic:describe")
 
 @InSteps
 def handle(ctx: Context, request: wire.OffsetForLeaderEpochRequest) -> Steps[Answer]:
-    """Answer each partition by itself."""
+    """Look up each partition by itself."""
     topics: list[wire.OffsetForLeaderTopicResult] = []
     for topic in request.topics:
         partitions: list[wire.EpochEndOffset] = []

@@ -1,6 +1,6 @@
 """DescribeAcls (key 29): answered SECURITY_DISABLED, as Kafka does without an authorizer.
 
-Behaviour: MirrorMaker 2 and kafka-acls.sh ask it and know that answer; nothing is enforced.
+Behaviour: MirrorMaker 2 and kafka-acls.sh handle that error; nothing is enforced.
 Versions:  v1 pattern types (KIP-290); v2 flexible.
 Not done:  ACLs.
 """
@@ -20,7 +20,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 
 def handle(ctx: Context, request: wire.DescribeAclsRequest) -> Answer:
-    """Answer that there are none to be described."""
+    """Return SECURITY_DISABLED."""
     return wire.DescribeAclsResponse(
         error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER, resources=()
     )

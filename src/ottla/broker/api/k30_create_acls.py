@@ -1,6 +1,6 @@
 """CreateAcls (key 30): answered SECURITY_DISABLED, as Kafka does without an authorizer.
 
-Behaviour: each creation is refused by itself; nothing is enforced, so nothing is kept.
+Behaviour: each creation is refused by itself; nothing is enforced or stored.
 Versions:  v1 pattern types (KIP-290); v2 flexible.
 Not done:  ACLs.
 """

@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32): properties of topics and brokers, where they come from, what they are.
+"""DescribeConfigs (key 32): properties of topics and brokers, with their sources and types.
 
 Behaviour: a node, broker or controller, describes itself and, under the empty name, the dynamic
            defaults of all brokers; topics from its image. Null or no keys = all; names that do
            not exist are left out. A resource that is named more than once is described once, with
-           all keys asked for.
+           all requested keys.
 Versions:  v1 sources and synonyms (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
 Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authorization.
 """
@@ -38,7 +38,7 @@ Keys = frozenset[str] | None
 
 @InSteps
 def handle(ctx: Context, request: wire.DescribeConfigsRequest) -> Steps[Answer]:
-    """Answer each resource by itself, from this node's own state."""
+    """Describe each resource by itself, from this node's own state."""
     wanted: dict[tuple[int, str], Keys] = {}
     for resource in request.resources:
         name = (resource.resource_type, resource.resource_name)
@@ -116,8 +116,10 @@ def _config(
         is_default=version == 0 and entry.source is Source.DEFAULT,
         is_sensitive=entry.is_sensitive,
         synonyms=tuple(
-            wire.DescribeConfigsSynonym(name=said.name, value=said.value, source=said.source)
-            for said in synonyms
+            wire.DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=synonym.source
+            )
+            for synonym in synonyms
         ),
         config_type=entry.type,
         documentation=entry.documentation if request.include_documentation else None,

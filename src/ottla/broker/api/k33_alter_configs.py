@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): replace all dynamic properties of a topic or broker.
 
-Behaviour: what the request does not name loses its value; IncrementalAlterConfigs (key 44) is
-           the one to use. Each resource stands or falls by itself.
+Behaviour: properties that the request does not name return to their defaults; use
+           IncrementalAlterConfigs (key 44) instead. Each resource has its own result.
 Versions:  v2 flexible.
 Not done:  authorization; policy classes.
 """
@@ -17,7 +17,7 @@ API = Api(
     versions=range(3),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter-configs",
 )
 

@@ -1,10 +1,10 @@
-"""DescribeLogDirs (key 35): this broker's log folders, and how large which log in them is.
+"""DescribeLogDirs (key 35): this broker's log directories, and the sizes of their logs.
 
-Behaviour: null topics = all logs. A folder that is offline has KAFKA_STORAGE_ERROR and no topics.
-           The offset lag is how far a log's end lies behind the high watermark: 0 for a leader.
-Versions:  v1 throttles after the answer; v2 flexible; v3 top-level error; v4 size of the file
-           system and what is free of it (KIP-827).
-Not done:  future logs: moving a log between folders (KIP-113) is not offered.
+Behaviour: null topics = all logs. An offline directory has KAFKA_STORAGE_ERROR and no topics.
+           The offset lag is the high watermark minus the log end, or 0: always 0 for a leader.
+Versions:  v1 throttles after the response; v2 flexible; v3 top-level error; v4 total and usable
+           bytes of the file system (KIP-827).
+Not done:  future logs: moving a log between log directories (KIP-113) is not supported.
 """
 
 from collections.abc import Iterable
@@ -22,15 +22,19 @@ API = Api(key=35, versions=range(1, 5), acl="cluster:describe")
 UNKNOWN_BYTES = -1
 
 Space = dict[str, tuple[int, int]]
-"""(total, free) bytes of the file system by folder."""
+"""(total, free) bytes of the file system by log directory."""
 NO_SPACE = (UNKNOWN_BYTES, UNKNOWN_BYTES)
 
 
 def handle(ctx: Context, request: wire.DescribeLogDirsRequest) -> Answer:
-    """Ask the file systems for their space in a worker, as that can block, then answer."""
+    """Read the file systems' space in a worker, as that can block, then respond."""
     wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = {
+            (topic.topic, partition_id)
+            for topic in request.topics
+            for partition_id in topic.partitions
+        }
     log_dirs = ctx.broker.log_dirs
     paths = [directory.path for directory in log_dirs.online_dirs]
     disk = log_dirs.ports.disk

@@ -15,7 +15,7 @@ API = Api(
     versions=range(4),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="topic:alter",
 )
 

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42): remove groups without members, and their offsets.
 
 Behaviour: NON_EMPTY_GROUP while there are members, GROUP_ID_NOT_FOUND where there is no group.
-           The answer comes when the removal is stored.
+           The response comes when the deletion is stored.
 Versions:  v2 flexible.
 Not done:  nothing.
 """
@@ -16,7 +16,7 @@ API = Api(key=42, versions=range(3), acl="group:delete")
 
 
 def handle(ctx: Context, request: wire.DeleteGroupsRequest) -> Answer:
-    """Answer when all are gone; a name given twice counts once."""
+    """Respond when all are deleted; a name given twice has one result."""
     names = tuple(dict.fromkeys(request.groups_names))
     deleted = gather([_delete(ctx, name) for name in names])
     return deleted.map(lambda errors: _answer(names, errors))

@@ -1,8 +1,7 @@
 """ElectLeaders (key 43): move partitions to their preferred, or to any live, leader.
 
-Behaviour: one result a partition; null topics = all, those that need no election unlisted. The
-           answer comes when the elections are committed; brokers act on them a moment later.
-           timeout_ms ends the wait for the controller's attention, not for the disk.
+Behaviour: one result a partition; null topics = all, without those that need no election. The
+           response comes when the elections are committed; brokers apply them a moment later.
 Versions:  v0 preferred only; v1 election type, top-level error (KIP-460); v2 flexible.
 Not done:  authorization.
 """
@@ -19,7 +18,7 @@ API = Api(
     versions=range(3),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter",
 )
 
@@ -45,7 +44,7 @@ def _answer(
 ) -> wire.ElectLeadersResponse:
     error = Error.NONE
     if isinstance(reply, ApiError):
-        # Told of the whole and of each partition, as Kafka does: v0 knows only the latter.
+        # At the top level and for each partition, as Kafka does: v0 has only the latter.
         error = reply.error if version >= 1 else Error.NONE
         refused = dict.fromkeys(wanted)
         reply = tuple(Elected(*each, reply.error, reply.message) for each in refused)

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44): set, delete or edit dynamic properties (KIP-339).
 
-Behaviour: SET, DELETE, and for lists APPEND and SUBTRACT; what is not named stays as it is. Each
-           resource stands or falls by itself.
+Behaviour: SET, DELETE, and for lists APPEND and SUBTRACT; other properties stay as they are. Each
+           resource has its own result.
 Versions:  v1 flexible.
 Not done:  authorization; policy classes.
 """
@@ -17,7 +17,7 @@ API = Api(
     versions=range(2),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter-configs",
 )
 

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (key 45): move partitions, or cancel their moving (KIP-455).
+"""AlterPartitionReassignments (key 45): reassign partitions, or cancel reassignments (KIP-455).
 
-Behaviour: each partition stands or falls by itself; replicas null = cancel. The answer tells of
-           the beginning: ListPartitionReassignments tells what is under way.
+Behaviour: each partition has its own result; replicas null = cancel. The response comes when the
+           reassignment has begun; ListPartitionReassignments shows those in progress.
 Versions:  v1 allow_replication_factor_change (KIP-860).
 Not done:  authorization.
 """
@@ -16,7 +16,7 @@ API = Api(
     versions=range(2),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter",
 )
 
@@ -50,13 +50,14 @@ def _answer(
             error_message=reply.message,
             responses=(),
         )
-    told = iter(reply)
+    results = iter(reply)
     return wire.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=0,
         responses=tuple(
             wire.ReassignableTopicResponse(
-                name=topic.name, partitions=tuple(_partition(next(told)) for _ in topic.partitions)
+                name=topic.name,
+                partitions=tuple(_partition(next(results)) for _ in topic.partitions),
             )
             for topic in request.topics
         ),

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46): what is moving (KIP-455).
+"""ListPartitionReassignments (key 46): reassignments in progress (KIP-455).
 
-Behaviour: topics null = all. Partitions that do not move, or do not exist, are not told of.
+Behaviour: topics null = all. Partitions without a reassignment, or unknown ones, are left out.
 Versions:  v0.
 Not done:  authorization.
 """

@@ -1,8 +1,8 @@
-"""OffsetDelete (key 47): forget a group's offsets in some partitions (KIP-496).
+"""OffsetDelete (key 47): delete a group's offsets of some partitions (KIP-496).
 
-Behaviour: GROUP_SUBSCRIBED_TO_TOPIC where members read the topic; NON_EMPTY_GROUP where the
+Behaviour: GROUP_SUBSCRIBED_TO_TOPIC where members subscribe to the topic; NON_EMPTY_GROUP where the
            group has members that are no consumers; UNKNOWN_TOPIC_OR_PARTITION where the
-           partition does not exist. Forgetting what was never committed succeeds.
+           partition does not exist. Deleting an offset that was never committed succeeds.
 Versions:  v0.
 Not done:  nothing.
 """
@@ -18,14 +18,18 @@ API = Api(key=47, versions=range(1), acl="group:delete")
 
 
 def handle(ctx: Context, request: wire.OffsetDeleteRequest) -> Answer:
-    """Answer when the offsets are gone."""
+    """Respond when the offsets are deleted."""
     topics = ctx.broker.image.topics
     known: list[PartitionKey] = []
     for topic in request.topics:
         found = topics.by_name(topic.name)
         if found is not None:
-            indexes = (each.partition_index for each in topic.partitions)
-            known += [(topic.name, index) for index in indexes if index in found.partitions]
+            partition_ids = (each.partition_index for each in topic.partitions)
+            known += [
+                (topic.name, partition_id)
+                for partition_id in partition_ids
+                if partition_id in found.partitions
+            ]
 
     def answer(deleted: tuple[Error, list[Error]]) -> wire.OffsetDeleteResponse:
         error, errors = deleted

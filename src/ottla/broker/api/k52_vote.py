@@ -1,7 +1,7 @@
 """Vote (key 52): a candidate for the metadata quorum's leadership asks a voter for its vote.
 
-Behaviour: a vote is durable before it is answered, and given once in an epoch.
-Versions:  v0; v1 directory ids and the voter meant (KIP-853); v2 pre-vote (KIP-996).
+Behaviour: a vote is durable before the response, and given once in an epoch.
+Versions:  v0; v1 directory ids and the voter's id (KIP-853); v2 pre-vote (KIP-996).
 Not done:  directory ids, which go with kraft.version 1; endpoints of the leader.
 """
 
@@ -18,5 +18,5 @@ API = Api(
 
 
 def handle(ctx: Context, request: VoteRequest) -> Answer:
-    """Ask the quorum."""
+    """Pass the request to the quorum."""
     return ctx.quorum.vote(ctx, request)

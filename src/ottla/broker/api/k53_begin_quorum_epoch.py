@@ -1,7 +1,7 @@
-"""BeginQuorumEpoch (key 53): a new leader of the metadata quorum tells voters that it leads.
+"""BeginQuorumEpoch (key 53): a new leader of the metadata quorum announces itself to the voters.
 
-Behaviour: sent again to those who do not fetch; a leader of an older epoch is told the newer one.
-Versions:  v0; v1 the voter meant, the leader's endpoints (KIP-853), which are not needed here.
+Behaviour: resent to voters that do not fetch; a leader of an older epoch gets the newer one.
+Versions:  v0; v1 the voter's id, the leader's endpoints (KIP-853), which are not needed here.
 Not done:  directory ids, which go with kraft.version 1.
 """
 
@@ -18,5 +18,5 @@ API = Api(
 
 
 def handle(ctx: Context, request: BeginQuorumEpochRequest) -> Answer:
-    """Ask the quorum."""
+    """Pass the request to the quorum."""
     return ctx.quorum.begin_epoch(ctx, request)

@@ -1,6 +1,6 @@
-"""EndQuorumEpoch (key 54): a leader of the metadata quorum tells voters that it leads no more.
+"""EndQuorumEpoch (key 54): a leader of the metadata quorum resigns.
 
-Behaviour: the first of the successors that it names stands for election at once.
+Behaviour: the first of the successors that it names starts an election at once.
 Versions:  v0; v1 successors with directory ids (KIP-853).
 Not done:  directory ids, which go with kraft.version 1.
 """
@@ -18,5 +18,5 @@ API = Api(
 
 
 def handle(ctx: Context, request: EndQuorumEpochRequest) -> Answer:
-    """Ask the quorum."""
+    """Pass the request to the quorum."""
     return ctx.quorum.end_epoch(ctx, request)

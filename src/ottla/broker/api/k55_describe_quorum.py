@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55): leader, high watermark and replicas of the metadata quorum.
 
-Behaviour: decided by the controller that leads; brokers forward to it. Observers are listed for
-           five minutes after their last fetch.
+Behaviour: answered by the quorum's leader; brokers forward to it. Observers are listed for five
+           minutes after their last fetch.
 Versions:  v0; v1 fetch and caught-up times (KIP-836); v2 error messages, nodes (KIP-853).
 Not done:  directory ids of replicas, which go with kraft.version 1.
 """
@@ -20,5 +20,5 @@ API = Api(
 
 
 def handle(ctx: Context, request: DescribeQuorumRequest) -> Answer:
-    """Ask the quorum."""
+    """Pass the request to the quorum."""
     return ctx.quorum.describe(ctx, request)

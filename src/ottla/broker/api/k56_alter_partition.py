@@ -1,10 +1,9 @@
 """AlterPartition (key 56): the leader of partitions asks the controller to change their ISRs.
 
-Behaviour: each partition stands or falls by itself; the answer is its state after the change. A
-           change that ends a reassignment may move the leader: NEW_LEADER_ELECTED, although the
-           change was made.
+Behaviour: each partition has its own result: its state after the change. A change that completes a
+           reassignment may move the leader: NEW_LEADER_ELECTED, although the change was made.
 Versions:  v2 topics by id (KIP-516, KIP-841); v3 the epochs of the members (KIP-903). v0 and v1,
-           which name topics, are from before the brokers that this cluster level takes.
+           which name topics, are of brokers that this metadata.version does not support.
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,11 @@
 """UpdateFeatures (key 57): raise or lower the cluster's feature levels (KIP-584).
 
-Behaviour: all or nothing. The error of the whole is the first refusal's, in every version; v0 and
-           v1 are also told of each feature. The answer comes when the levels are committed;
-           brokers but the one that was asked follow a moment later. In ZooKeeper mode it is not
-           served: nothing is finalized there.
+Behaviour: all or nothing. The top-level error is that of the first refused update, in every
+           version; v0 and v1 also have a result of each feature. The response comes when the levels
+           are committed; other brokers apply them a moment later. Not served in ZooKeeper mode,
+           which has no finalized features.
 Versions:  v0 allow_downgrade; v1 the type of the update, validate_only (KIP-778); v2 no results.
-Not done:  authorization; controllers that are no brokers do not register, and so are not asked
-           what they support.
+Not done:  authorization; controllers do not register, so their supported levels are not checked.
 """
 
 import logging
@@ -25,7 +24,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter",
 )
 
@@ -44,10 +43,10 @@ def handle(ctx: Context, request: wire.UpdateFeaturesRequest) -> Answer:
     return decided.map(lambda reply: _answer(request, reply))
 
 
-def _update(asked: wire.FeatureUpdateKey) -> FeatureUpdate:
+def _update(update: wire.FeatureUpdateKey) -> FeatureUpdate:
     # Each version has one of the two; the other is at its default.
-    kind = UpgradeType.SAFE_DOWNGRADE if asked.allow_downgrade else asked.upgrade_type
-    return FeatureUpdate(asked.feature, asked.max_version_level, kind)
+    kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+    return FeatureUpdate(update.feature, update.max_version_level, kind)
 
 
 def _answer(
@@ -62,7 +61,7 @@ def _answer(
             return _response(each.error, each.message, reply)
     if not request.validate_only:
         levels = (f"{each.feature}={each.max_version_level}" for each in request.feature_updates)
-        log.info("the cluster's features are now %s", ", ".join(levels))
+        log.info("feature levels updated: %s", ", ".join(levels))
     return _response(Error.NONE, None, reply)
 
 

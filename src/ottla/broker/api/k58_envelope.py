@@ -1,11 +1,12 @@
-"""Envelope (key 58): a client's request that a broker passes on to the controller.
+"""Envelope (key 58): a client's request that a broker forwards to the controller.
 
-Behaviour: the request inside is handled as if its client had sent it here, in its own version;
-           its whole response travels back, and up to where the metadata was committed by then.
-           NOT_CONTROLLER asks the broker to look further; it says where nothing was done of the
-           request. Where this controller lost its office over it, that is not known.
+Behaviour: the embedded request is handled as if its client had sent it here, in its own version;
+           the response holds the whole embedded response, and the metadata offset committed by
+           then. NOT_CONTROLLER makes the broker look for another controller; a tagged field says
+           that the request was not touched. Where this controller was deposed while it handled the
+           request, that is not known.
 Versions:  v0.
-Not done:  principals other than ANONYMOUS; they are read, and kept by nobody yet.
+Not done:  principals other than ANONYMOUS; they are decoded and ignored.
 """
 
 import ipaddress
@@ -32,7 +33,7 @@ PRINCIPAL_VERSION = 0
 
 
 def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
-    """Handle the request inside; answer its response."""
+    """Handle the embedded request; return its response."""
     if not _decides(ctx):
         return EnvelopeResponse(error_code=Error.NOT_CONTROLLER, untouched=True)
     frame = memoryview(request.request_data)
@@ -57,15 +58,16 @@ def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
 
 
 def _decides(ctx: Context) -> bool:
-    """Tell whether this is the active controller: who was just elected may not decide yet."""
+    """Tell whether this is the active controller: a newly elected one may not decide yet."""
     quorum, controller = ctx.quorum_or_none, ctx.controller_or_none
     leads = quorum is None or quorum.leader_id == ctx.node.node_id
-    return leads and (controller is None or controller.in_office)
+    return leads and (controller is None or controller.is_active)
 
 
 def _wrapped(ctx: Context, response: bytes | None) -> EnvelopeResponse:
     if not _decides(ctx):
-        # It may say NOT_CONTROLLER inside, which its client must not see: the broker asks again.
+        # The embedded response may be NOT_CONTROLLER, which the client must not see: the broker
+        # retries.
         return _refusal(Error.NOT_CONTROLLER)
     if response is None:
         return _refusal(Error.UNKNOWN_SERVER_ERROR)

@@ -1,6 +1,7 @@
 """FetchSnapshot (key 59): a piece of a snapshot of the metadata log.
 
-Behaviour: the leader answers those whom a Fetch sent here; pieces need not end with a batch.
+Behaviour: the leader serves replicas whose Fetch returned a snapshot id; pieces need not end with a
+           batch.
 Versions:  v0; v1 directory id of the replica, leader's endpoint (KIP-853).
 Not done:  the endpoints of v1: a quorum's voters are configured.
 """
@@ -18,5 +19,5 @@ API = Api(
 
 
 def handle(ctx: Context, request: FetchSnapshotRequest) -> Answer:
-    """Ask the quorum."""
+    """Pass the request to the quorum."""
     return ctx.quorum.fetch_snapshot(ctx, request)

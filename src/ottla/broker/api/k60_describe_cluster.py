@@ -1,7 +1,7 @@
 """DescribeCluster (key 60): the cluster's id and its nodes, brokers or controllers.
 
-Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker told as the
-           controller (KIP-590); 2 = the quorum's voters, on controller listeners (KIP-919):
+Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker as the controller
+           (KIP-590); 2 = the quorum's voters, on controller listeners (KIP-919):
            this node's own listeners, and the others as controller.quorum.voters names them.
 Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
 """
@@ -11,7 +11,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
 from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
-    NOT_ASKED,
+    OPERATIONS_NOT_REQUESTED,
     operations,
 )
 from ottla.metadata.brokers import BrokerImage
@@ -23,7 +23,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
-    """Answer from the image of the kind of node that was asked."""
+    """Respond from the image of this kind of node."""
     ours = CONTROLLERS if ctx.connection.listener is Listener.CONTROLLER else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refusal(
@@ -37,7 +37,7 @@ def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
             Error.MISMATCHED_ENDPOINT_TYPE,
             f"this listener is of endpoint type {ours}, not {request.endpoint_type}",
         )
-    asked = request.include_cluster_authorized_operations
+    wants_operations = request.include_cluster_authorized_operations
     nodes = _controllers(ctx) if ours == CONTROLLERS else _brokers(ctx, request)
     controller = _controller_id(ctx, ours)
     listed = any(node.broker_id == controller for node in nodes)
@@ -47,7 +47,9 @@ def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
         cluster_id=ctx.node.cluster_id,
         controller_id=controller if listed else NO_LEADER,
         brokers=nodes,
-        cluster_authorized_operations=operations(CLUSTER_OPERATIONS) if asked else NOT_ASKED,
+        cluster_authorized_operations=operations(CLUSTER_OPERATIONS)
+        if wants_operations
+        else OPERATIONS_NOT_REQUESTED,
     )
 
 
@@ -70,11 +72,11 @@ def _brokers(
 
 
 def _controllers(ctx: Context) -> tuple[wire.DescribeClusterBroker, ...]:
-    asked_on = ctx.connection.listener_name
+    listener_name = ctx.connection.listener_name
     nodes = []
     for node_id, listeners in sorted(ctx.quorum.nodes.items()):
-        # Of the other voters one listener is known: whichever name it has, it is their address.
-        _, host, port = next((each for each in listeners if each[0] == asked_on), listeners[0])
+        # Of the other voters one listener is known: its address is used, whatever its name.
+        _, host, port = next((each for each in listeners if each[0] == listener_name), listeners[0])
         nodes.append(wire.DescribeClusterBroker(broker_id=node_id, host=host, port=port))
     return tuple(nodes)
 

@@ -1,8 +1,8 @@
-"""DescribeProducers (key 61): which producers a partition remembers (KIP-664).
+"""DescribeProducers (key 61): the producer state of partitions (KIP-664).
 
-Behaviour: followers answer, too, of what they have replicated: kafka-transactions.sh asks the
-           broker that it was told. Producers in order of their ids. A partition that is named
-           twice is described once: it may have thousands of producers.
+Behaviour: followers answer, too, from what they have replicated: kafka-transactions.sh may be given
+           any broker. Producers in order of their ids. A partition that is named twice is described
+           once: it may have thousands of producers.
 Versions:  v0.
 """
 
@@ -17,36 +17,36 @@ API = Api(key=61, versions=range(1), large_answers=True, acl="topic:read")
 
 @InSteps
 def handle(ctx: Context, request: wire.DescribeProducersRequest) -> Steps[Answer]:
-    """Answer each partition by itself."""
+    """Describe each partition by itself."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         yield
     topics: list[wire.TopicResponse] = []
-    for name, indexes in wanted.items():
+    for name, partition_ids in wanted.items():
         partitions: list[wire.PartitionResponse] = []
-        for index in indexes:
-            partitions.append(_partition(ctx, name, index))
+        for partition_id in partition_ids:
+            partitions.append(_partition(ctx, name, partition_id))
             yield
         topics.append(wire.TopicResponse(name=name, partitions=tuple(partitions)))
     return wire.DescribeProducersResponse(topics=tuple(topics))
 
 
-def _partition(ctx: Context, topic: str, index: int) -> wire.PartitionResponse:
+def _partition(ctx: Context, topic: str, partition_id: int) -> wire.PartitionResponse:
     try:
         fault = fault_of(topic)
         if fault is not None:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
-        log = ctx.broker.replicas.partition(topic, index).any_log()
+        log = ctx.broker.replicas.partition(topic, partition_id).any_log()
     except ApiError as refusal:
         return wire.PartitionResponse(
-            partition_index=index,
+            partition_index=partition_id,
             error_code=refusal.error,
             error_message=refusal.message,
             active_producers=(),
         )
     return wire.PartitionResponse(
-        partition_index=index,
+        partition_index=partition_id,
         error_code=Error.NONE,
         active_producers=tuple(
             wire.ProducerState(

@@ -1,12 +1,12 @@
-"""BrokerRegistration (key 62): a broker asks to be part of the cluster (KIP-631).
+"""BrokerRegistration (key 62): a broker registers with the cluster (KIP-631).
 
-Behaviour: the answer is the broker's epoch, the offset of its registration. It starts fenced and
-           is unfenced by heartbeats (key 63) once it has replayed the log so far. The response
-           holds no message, so the controller's log says why a broker is refused.
+Behaviour: the response has the broker's epoch, the offset of its registration. It starts fenced and
+           is unfenced by heartbeats (key 63) once it has replayed the log so far. The response has
+           no message, so the controller logs why a broker is refused.
 Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the epoch of the
-           last clean shutdown (KIP-966): without it the broker counts as one that lost what it
-           had not flushed; v4 features of minimum level 0. In every version a tagged field of
-           Ottla's own names the registration whose process has ended for certain.
+           last clean shutdown (KIP-966): without it the broker is assumed to have lost unflushed
+           records; v4 features of minimum level 0. In every version a tagged field of Ottla's own
+           has the epoch of a registration whose process has ended for certain.
 """
 
 import logging
@@ -66,10 +66,11 @@ def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
 
 def _answer(broker_id: int, reply: int | ApiError) -> wire.BrokerRegistrationResponse:
     if isinstance(reply, ApiError):
-        # A broker that looks for the controller asks every voter, many times a second.
+        # A broker that looks for the controller tries every voter, many times a second.
         if reply.error is not Error.NOT_CONTROLLER:
             log.warning(
-                "broker %d is not registered: %s: %s", broker_id, reply.error.name, reply.message
+                "registration of broker %d rejected: %s: %s",
+                *(broker_id, reply.error.name, reply.message),
             )
         return wire.BrokerRegistrationResponse(error_code=reply.error)
     return wire.BrokerRegistrationResponse(error_code=Error.NONE, broker_epoch=reply)

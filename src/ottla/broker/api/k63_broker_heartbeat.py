@@ -1,7 +1,7 @@
-"""BrokerHeartbeat (key 63): a broker says that it lives, how far it is, what it wants (KIP-631).
+"""BrokerHeartbeat (key 63): a broker's liveness, metadata offset and wanted state (KIP-631).
 
-Behaviour: unfences, fences, and leads through a controlled shutdown; folders that failed cost
-           the broker the leaderships in them.
+Behaviour: unfences, fences, and controls a controlled shutdown; replicas in log directories that
+           failed lose their leadership.
 Versions:  v1 offline log directories (KIP-858). v2 (cordoned directories) is newer than 4.0.
 """
 

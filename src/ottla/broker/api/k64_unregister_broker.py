@@ -1,7 +1,7 @@
-"""UnregisterBroker (key 64): take a broker out of the cluster for good (KIP-631).
+"""UnregisterBroker (key 64): remove a broker from the cluster for good (KIP-631).
 
-Behaviour: as in Kafka, the broker's partitions keep naming it; a broker that still runs learns
-           of it by its next heartbeat.
+Behaviour: as in Kafka, it stays in the replica lists of its partitions; a broker that still runs
+           gets an error at its next heartbeat.
 Versions:  v0.
 Not done:  authorization.
 """
@@ -17,7 +17,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter",
 )
 

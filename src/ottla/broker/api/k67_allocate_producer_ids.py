@@ -1,7 +1,7 @@
-"""AllocateProducerIds (key 67): a broker asks for a block of producer ids (KIP-730).
+"""AllocateProducerIds (key 67): a broker requests a block of producer ids (KIP-730).
 
-Behaviour: blocks follow one another; none is handed out twice, also across failovers, since the
-           answer waits for the record's commit.
+Behaviour: blocks are consecutive; none is handed out twice, also across failovers, since the
+           response waits for the record's commit.
 Versions:  v0.
 """
 

@@ -1,7 +1,7 @@
-"""AssignReplicasToDirs (key 73): a broker says which folders its replicas are in (KIP-858).
+"""AssignReplicasToDirs (key 73): a broker reports its replicas' log directories (KIP-858).
 
-Behaviour: each replica stands or falls by itself. A folder that is offline costs the replica its
-           place in the ISR, and its leadership.
+Behaviour: each replica has its own result. A replica in an offline directory is removed from the
+           ISR, and loses its leadership.
 Versions:  v0.
 """
 

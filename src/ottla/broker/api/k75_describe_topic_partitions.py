@@ -2,8 +2,8 @@
 
 Behaviour: topics in order of their names; no topics = all. A page holds at most the smaller of
            response_partition_limit and max.request.partition.size.limit partitions, at least
-           one; the cursor says where the next begins. With a cursor outside of the topics asked
-           for, or a negative one, each topic asked for is told INVALID_REQUEST.
+           one; the cursor is the start of the next page. With a cursor outside of the requested
+           topics, or a negative one, each requested topic gets INVALID_REQUEST.
 Versions:  v0.
 """
 
@@ -21,19 +21,19 @@ API = Api(key=75, versions=range(1), acl="topic:describe")
 
 def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer:
     """Fill one page from the broker's image."""
-    image, cursor = ctx.broker.announced_image, request.cursor
-    asked = {topic.name for topic in request.topics}
+    image, cursor = ctx.broker.client_image, request.cursor
+    requested = {topic.name for topic in request.topics}
     if cursor is not None and (
-        cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
+        cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)
     ):
         return _refusal(request)
     first = "" if cursor is None else cursor.topic_name
-    names = [name for name in sorted(asked or image.topics.names()) if name >= first]
+    names = [name for name in sorted(requested or image.topics.names()) if name >= first]
     left = min(
         request.response_partition_limit, ctx.broker.config["max.request.partition.size.limit"]
     )
     left = max(left, 1)
-    told: list[wire.DescribeTopicPartitionsResponseTopic] = []
+    topics: list[wire.DescribeTopicPartitionsResponseTopic] = []
     next_cursor = None
     for name in names:
         if left == 0:
@@ -41,17 +41,17 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
             break
         topic = image.topics.by_name(name)
         if topic is None:
-            # Only a topic that was asked for by name is missed.
-            told.append(_missing(name))
+            # Only a requested topic can be missing.
+            topics.append(_missing(name))
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
         page = topic.in_order()[start : start + left]
-        told.append(_topic(ctx, image, topic, page))
+        topics.append(_topic(ctx, image, topic, page))
         left -= len(page)
         if start + len(page) < len(topic.partitions):
             next_cursor = wire.Cursor(topic_name=name, partition_index=start + len(page))
             break
-    return wire.DescribeTopicPartitionsResponse(topics=tuple(told), next_cursor=next_cursor)
+    return wire.DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
 
 
 def _topic(
@@ -66,7 +66,7 @@ def _topic(
         partitions=tuple(
             wire.DescribeTopicPartitionsResponsePartition(
                 error_code=Error.NONE,
-                partition_index=index,
+                partition_index=partition_id,
                 leader_id=leader_of(image, state, listener),
                 leader_epoch=state.leader_epoch,
                 replica_nodes=state.replicas,
@@ -75,7 +75,7 @@ def _topic(
                 last_known_elr=state.last_known_elr,
                 offline_replicas=offline_replicas(image, state, listener),
             )
-            for index, state in page
+            for partition_id, state in page
         ),
         topic_authorized_operations=operations(TOPIC_OPERATIONS),
     )
@@ -84,7 +84,7 @@ def _topic(
 def _refusal(
     request: wire.DescribeTopicPartitionsRequest,
 ) -> wire.DescribeTopicPartitionsResponse:
-    """Refuse each topic asked for: the response has no error of its own."""
+    """Refuse each requested topic: the response has no top-level error."""
     return wire.DescribeTopicPartitionsResponse(
         topics=tuple(
             wire.DescribeTopicPartitionsResponseTopic(

@@ -1,7 +1,7 @@
-"""Requests to the controller that are decided in parts, so that none holds up the others.
+"""Requests to the controller that are decided in parts, so that a large one does not delay others.
 
-The next part is decided when the last one is committed: what a part has changed, brokers have taken
-in before the next one comes. A part stands or falls as one decision does.
+The next part is decided when the previous one is committed, so that brokers can apply each part
+before the next one comes. A part is atomic, as one decision is.
 """
 
 from collections import deque
@@ -28,9 +28,9 @@ def decide_in_parts(
     decide: Decide[P, A],
     failed: Failed[P, A],
 ) -> Steps[tuple[A, ...] | Pending[tuple[A, ...]]]:
-    """Return all answers, in order, or the promise of them.
+    """Return all results, in order, or the promise of them.
 
-    Where a part cannot be decided, neither are those after it; `failed` answers for all of these.
+    Where a part fails, the later ones are not decided; `failed` returns the results of all these.
     """
     work = _Parts(ctx, parts, decide, failed)
     while work.left:
@@ -80,11 +80,11 @@ class _Parts(Generic[P, A]):
             if not self.left:
                 self._ended.complete(self.answers)
                 return
-            following = self.decide()
-            if following.done:  # It wrote nothing, and there is nothing to wait for.
-                self._call_later(lambda: go_on(following.value))
+            next_part = self.decide()
+            if next_part.done:  # It wrote nothing: there is nothing to wait for.
+                self._call_later(lambda: go_on(next_part.value))
             else:
-                following.then(go_on)
+                next_part.then(go_on)
 
         decided.then(go_on)
         return self._ended

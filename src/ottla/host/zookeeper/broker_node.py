@@ -18,7 +18,7 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
 from ottla.broker.zk_metadata import without_own_leadership
-from ottla.broker.zk_replica_drops import drop_topics, note_unproven, unproven_at_start
+from ottla.broker.zk_replica_drops import drop_topics, note_unconfirmed, unconfirmed_at_start
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
@@ -102,8 +102,8 @@ class ZooKeeperBrokerNode:
         )
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._configs = ConfigFollower(self._zk_metadata, ports.clock)
-        self._zk_metadata.learn = self._configs.learn
-        self._zk_metadata.doubt = self._check_unknown_topics
+        self._zk_metadata.read_configs = self._configs.read_configs
+        self._zk_metadata.check_missing_topics = self._check_missing_topics
         self._cleaner = Cleaner(
             ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
@@ -148,15 +148,19 @@ class ZooKeeperBrokerNode:
         yield from self._node_dirs.load_logs(image, self._config)
         stored_image, image = image, without_deleted(image)
         self._zk_metadata.begin(image)
-        note_unproven(
+        note_unconfirmed(
             self._zk_metadata.facts,
-            unproven_at_start(stored_image, image, self._config.node_id, self._node_dirs.log_dirs),
+            unconfirmed_at_start(
+                stored_image, image, self._config.node_id, self._node_dirs.log_dirs
+            ),
         )
         self._zk_metadata.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
         broker.zk_metadata = self._zk_metadata
-        broker.replicas.on_log_dir_failure = self._on_log_dir_failure
-        broker.replicas.on_no_storage = lambda: self._on_failure("all log directories have failed")
+        broker.replicas.on_log_dir_failed = self._on_log_dir_failure
+        broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
+            "all log directories have failed"
+        )
         broker.apply(delta_between(EMPTY, self.image))
         self.broker = broker
         if not self._node_dirs.log_dirs.online_dirs:
@@ -226,22 +230,22 @@ class ZooKeeperBrokerNode:
         if self.broker is not None:
             self.broker.apply(delta)
 
-    def _check_unknown_topics(self) -> None:
+    def _check_missing_topics(self) -> None:
         """Drop topics that were deleted while this broker was down, without a request to it.
 
         It had no replica of the topic, or a reassignment had removed its replica and the deletion
         did not wait for it. An entry in the deletion ledger is proof of the deletion; that the
         controller does not list the topic is none.
         """
-        session, checked = self._keeper.session, self._zk_metadata.facts.ghosts
+        session, missing_topics = self._keeper.session, self._zk_metadata.facts.missing_topics
         if session is not None:
             drive(
-                read_deleted(session, checked),
-                partial(self._drop_deleted_topics, checked),
+                read_deleted(session, missing_topics),
+                partial(self._drop_deleted_topics, missing_topics),
             )
 
     def _drop_deleted_topics(
-        self, checked: frozenset[Uuid], found: frozenset[Uuid] | Exception
+        self, missing_topics: frozenset[Uuid], found: frozenset[Uuid] | Exception
     ) -> None:
         if isinstance(found, Exception):
             # After a new session the controller sends everything again, and this is checked again.
@@ -251,7 +255,7 @@ class ZooKeeperBrokerNode:
                 found,
             )
             return
-        self._zk_metadata.facts.ghosts -= checked
+        self._zk_metadata.facts.missing_topics -= missing_topics
         deleted = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
         if deleted and self.broker is not None:
             log.info(
@@ -259,7 +263,7 @@ class ZooKeeperBrokerNode:
                 len(deleted),
             )
             drop_topics(self.broker, self._zk_metadata, deleted)
-            if self._zk_metadata.facts.refused:
+            if self._zk_metadata.facts.inconsistent_ids:
                 # For new topics of these names: the controller sends them again only on a change.
                 self._request_log_dir_event()
 

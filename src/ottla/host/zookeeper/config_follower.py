@@ -84,7 +84,7 @@ class ConfigFollower:
         self._is_closed = True
         self._session = None
 
-    def learn(self, topics: Iterable[str]) -> Pending[None]:
+    def read_configs(self, topics: Iterable[str]) -> Pending[None]:
         """Read the configs of topics; the promise is kept when they are in the image.
 
         Or when the session is over: the next one reads all.

@@ -107,9 +107,9 @@ class ZooKeeperController:
         return EMPTY if self._term is None else self._term.image
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it is the active controller."""
-        return self._term is not None and self._term.in_office
+        return self._term is not None and self._term.is_active
 
     @property
     def is_elected(self) -> bool:

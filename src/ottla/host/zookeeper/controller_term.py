@@ -115,7 +115,7 @@ class ControllerTerm:
         return EMPTY if self.runtime is None else self.runtime.image
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it is active: the image is loaded, the term not over."""
         return self.runtime is not None and self.runtime.active
 

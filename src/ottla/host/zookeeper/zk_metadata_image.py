@@ -31,9 +31,9 @@ class ZkMetadataImage(Publisher):
         super().__init__(on_image, clock=clock, timers=timers)
         self.facts = ZkMetadata(node_id)
         self.listed_as_live: Pending[None] = self.until(self._names_this_broker)
-        self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
+        self.read_configs: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
         """Reads the configs of new topics."""
-        self.doubt: Callable[[], None] = lambda: None
+        self.check_missing_topics: Callable[[], None] = lambda: None
         """Checks which topics that the controller does not list were deleted."""
 
     def _names_this_broker(self, image: ClusterImage) -> bool:

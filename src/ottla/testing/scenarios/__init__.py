@@ -1,4 +1,4 @@
-"""Scenarios of simulated clusters: what users write, and what plays and judges them.
+"""Scenarios of simulated clusters, and the code that plays and judges them.
 
 Start with `Scenario` and `Story` (docs/simulator.md); `ottla sim` plays a file's `SCENARIO`.
 """

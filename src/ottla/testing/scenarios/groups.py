@@ -1,9 +1,9 @@
-"""Consumer groups and readers of a scenario: what a seed draws of them, and what becomes of them.
+"""Consumer groups and readers of a scenario: what a seed draws, and the faults they meet.
 
-Members come and go, die without a word and come back as zombies; the brokers that coordinate
-them are struck where it hurts: right after a commit or an assignment was acknowledged, cut off
-from their followers before that, and again just after another one has taken over. After healing
-all members are there, stable, and their groups commit up to the end.
+Members join, leave, crash, and come back as zombies. Their coordinators fail at critical moments:
+right after a commit or an assignment was acknowledged, cut off from their followers before that,
+and again just after a failover. After healing all members must be in stable groups that commit up
+to the end.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsWorkload:
-    """What a seed draws. `change_ms`, `strike_ms`: about how often a member, or a coordinator, is
-    met by something; 0 = never.
+    """What a seed draws. `change_ms`, `strike_ms`: the mean time between changes of members, or
+    faults of coordinators; 0 = none.
     """
 
     groups: tuple[GroupSpec, ...] = ()
@@ -58,7 +58,7 @@ class GroupsWorkload:
     config: tuple[tuple[str, str], ...] = ()
 
     def begin(self, story: "Story", topic: TopicSpec) -> "Groups":
-        """Start all clients, which read `topic`, and those of its topics that are others'."""
+        """Start all clients; besides their own topics they read `topic`."""
         return Groups(story, self, topic)
 
 
@@ -66,9 +66,9 @@ NO_GROUPS = GroupsWorkload()
 
 
 def draw_groups(seed: int, *, faultless: bool = False) -> GroupsWorkload:
-    """Return the groups of a seed; one in four has none, nor readers.
+    """Return the groups of a seed; one in four has no groups and readers.
 
-    `faultless`: nothing happens to members and coordinators.
+    `faultless`: no faults of members and coordinators.
     """
     random = Random(f"{seed}/groups")
     if random.random() < 0.25:
@@ -116,20 +116,20 @@ def _config(random: Random, with_racks: bool) -> Iterator[tuple[str, str]]:
     yield "offsets.topic.num.partitions", str(random.choice((1, 2, 3)))
     if with_racks:
         yield "replica.selector.class", SELECTOR
-    # Loading takes several reads, and compaction changes what there is to read.
+    # Small buffers make loading take several reads; compaction changes the log.
     yield "offsets.load.buffer.size", str(random.choice((600, 4_000, 5_242_880)))
     if random.random() < 0.5:
         yield "log.roll.ms", str(random.choice((5_000, 15_000)))
         yield "log.cleaner.backoff.ms", "4000"
         yield "log.cleaner.min.cleanable.ratio", "0.2"
     if random.random() < 0.5:
-        # An empty group is not empty for so long, whatever the clocks say of it.
+        # Longer than any group is empty, with all clock errors.
         yield "offsets.retention.minutes", "2"
         yield "offsets.retention.check.interval.ms", "3000"
 
 
 def figures_of(history: History) -> dict[str, int]:
-    """Return how much groups and readers did, by name; nothing where there were none."""
+    """Return counts of what groups and readers did, by name; empty = there were none."""
     seen = history.groups
     outcomes = Counter(each.outcome for each in seen.commits)
     figures = {
@@ -146,7 +146,7 @@ def figures_of(history: History) -> dict[str, int]:
 
 
 class Groups:
-    """The clients of a run. `is_done`: all were stopped, left, and asked a last time."""
+    """The clients of a run. `is_done`: all members have left, and the last fetches are done."""
 
     def __init__(self, story: "Story", workload: GroupsWorkload, topic: TopicSpec) -> None:
         self._story = story
@@ -156,13 +156,13 @@ class Groups:
         self.auditors: list[OffsetAuditor] = []
         self.seekers: list[OffsetSeeker] = []
         self._armed: dict[str, str] = {}
-        """What a group's coordinator is struck with, and on which acknowledgement."""
+        """By group: after which acknowledgement its coordinator fails."""
         for group in workload.groups:
             for number, config in enumerate(group.members, 1):
                 self._add_member(group.name, number, config)
             auditor = OffsetAuditor(
-                story.station(f"{group.name}-auditor", random),
-                story.sim.client(f"{group.name}-auditor-coordinator"),
+                story.client(f"{group.name}-auditor", random),
+                story.sim.client_port(f"{group.name}-auditor-coordinator"),
                 group.name,
                 topic.name,
                 interval_ms=workload.audit_ms,
@@ -173,8 +173,8 @@ class Groups:
                 end_committed(group.name, topic.name, each) for each in range(topic.partitions)
             )
         for number, rack in enumerate(workload.seekers, 1):
-            station = story.station(f"seeker-{number}", random)
-            seeker = OffsetSeeker(station, topic.name, rack=rack, interval_ms=1_500)
+            client = story.client(f"seeker-{number}", random)
+            seeker = OffsetSeeker(client, topic.name, rack=rack, interval_ms=1_500)
             self.seekers.append(seeker)
             seeker.begin()
         if workload.groups and workload.strike_ms:
@@ -184,26 +184,26 @@ class Groups:
         story = self._story
         name = f"{group}-member-{number}"
         member = GroupMember(
-            story.station(name, self._random),
-            story.sim.client(f"{name}-coordinator"),
+            story.client(name, self._random),
+            story.sim.client_port(f"{name}-coordinator"),
             group,
             config,
         )
         member.on_answer = lambda what, node: self._answered(group, what, node)
         self.members.append(member)
-        story.run(self._lead(member))
+        story.run(self._run_member(member))
         story.expect([is_served(name, group)])
 
     def stop(self) -> None:
-        """Let all members commit and leave, then have each group's offsets looked at."""
+        """Let all members commit and leave, then fetch each group's offsets."""
         for seeker in self.seekers:
             seeker.stop()
         for member in self.members:
             member.stop()
         self._story.run(self._close())
 
-    def _tell(self) -> None:
-        """Tell the history which partition keeps each group."""
+    def _note_offsets_partitions(self) -> None:
+        """Record which partition of __consumer_offsets each group has."""
         topic = self._story.sim.image.topics.by_name(OFFSETS_TOPIC)
         if topic is not None:
             self._story.history.groups.offsets_partitions = {
@@ -212,7 +212,7 @@ class Groups:
             }
 
     def _close(self) -> Dialogue[None]:
-        self._tell()
+        self._note_offsets_partitions()
         while not all(member.is_done for member in self.members):
             yield 100
         for auditor in self.auditors:
@@ -220,7 +220,7 @@ class Groups:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether nobody changes or asks anything any more."""
+        """Tell whether all members and auditors are done."""
         return all(member.is_done for member in self.members) and all(
             auditor.is_done for auditor in self.auditors
         )
@@ -231,8 +231,8 @@ class Groups:
 
     # -- members -------------------------------------------------------------------------------
 
-    def _lead(self, member: GroupMember) -> Dialogue[None]:
-        """Let a member live: come, and now and then leave, die or stand still."""
+    def _run_member(self, member: GroupMember) -> Dialogue[None]:
+        """Run a member: it joins, and sometimes leaves, crashes or pauses."""
         random, sim, workload = self._random, self._story.sim, self._workload
         yield random.randrange(1, 3_000)
         member.begin()
@@ -246,7 +246,7 @@ class Groups:
                     sim.mark("member-left")
                     member.leave()
                     yield random.randrange(500, 4_000)
-                    member.die()  # What has not left by now goes without a word.
+                    member.die()  # If it has not left by now, it crashes.
                     member.begin()
                 case 1 | 2:
                     sim.mark("member-died")
@@ -287,7 +287,7 @@ class Groups:
                     yield from self._strike_successor(group)
 
     def _answered(self, group: str, what: str, node_id: int) -> None:
-        """Strike a coordinator that has just acknowledged what its group was armed for."""
+        """Let a coordinator fail right after an acknowledgement that was chosen for its group."""
         if self._armed.get(group) == what and not self._is_healed:
             del self._armed[group]
             node = self._story.sim.nodes.get(node_id)
@@ -295,15 +295,15 @@ class Groups:
                 self._hit(node)
 
     def _hit(self, node: "SimNode | None", way: str = "") -> None:
-        mischief = self._story.sim.mischief
-        if node is None or mischief is None or self._is_healed:
+        fault_injector = self._story.sim.fault_injector
+        if node is None or fault_injector is None or self._is_healed:
             return
         way = way or self._random.choice(WAYS)
         self._story.sim.mark(f"coordinator-{way}")
-        mischief.strike(node, way)
+        fault_injector.strike(node, way)
 
     def _strike_apart(self, group: str) -> Dialogue[None]:
-        """Let a coordinator take what its followers do not get, then strike it."""
+        """Cut a coordinator off from its followers during a commit, then let it fail."""
         net, node = self._story.sim.net, self._coordinator_of(group)
         if node is None:
             return
@@ -330,9 +330,9 @@ class Groups:
                 auditor.ask_now()
 
     def _strike_in_turn(self, group: str) -> Dialogue[None]:
-        """Let a commit reach one of two followers, which coordinates next, and then the other.
+        """Let a commit reach one of two followers; fail over to that one, then to the other.
 
-        What the second coordinator has of it must not be read before the third one has it, too.
+        The second coordinator must not return the commit before the third replica has it, too.
         """
         net, node, random = self._story.sim.net, self._coordinator_of(group), self._random
         if node is None:
@@ -358,7 +358,7 @@ class Groups:
         net.cut -= links
 
     def _strike_successor(self, group: str) -> Dialogue[None]:
-        """Strike whoever takes over, while it loads or soon after."""
+        """Let the next coordinator fail, while it loads or soon after."""
         before = self._coordinator_of(group)
         for _look in range(self._random.choice((0, 40))):
             yield 100

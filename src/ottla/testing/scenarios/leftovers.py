@@ -1,7 +1,7 @@
-"""What nodes still keep once a history is calm, and how much of it those that live account for.
+"""Counts the resources that nodes hold once a history is calm, and how many they may hold.
 
-Looked at when the clients have ended and all replicas agree: whatever a dead client, a lost
-connection or a former controller had asked for must be gone.
+Checked when all clients have stopped and all replicas agree: resources for requests of dead
+clients, broken connections and previous controllers must have been released.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from ottla.testing.sim.node import SimNode
 TIMERS_MAX = 40
 TIMERS_PER_PARTITION = 4
 FILES_BESIDE_LOGS = 8
-"""Files that a node has open besides those of its file caches."""
+"""Files that a node may have open besides those of its file caches."""
 
 WAITING_KEYS = frozenset({1})
-"""Fetch: followers and observers of the metadata wait for news all the time."""
+"""Fetch: followers and observers of the metadata log always have a fetch in purgatory."""
 
 HELD_MS = 31_000
-"""How long a request may be on its way to a controller that does not answer."""
+"""How long a request to a controller that does not answer may be pending."""
 
 
 def left_over(sim: Sim) -> Iterator[LeftOver]:
-    """Yield what each node keeps."""
+    """Yield the resources of each node."""
     brokers = sum(node.is_broker for node in sim.nodes.values())
     for node in sim.nodes.values():
         core = node.core
@@ -43,7 +43,7 @@ def left_over(sim: Sim) -> Iterator[LeftOver]:
 
 def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
     hosted = [] if node.broker is None else list(node.broker.replicas.hosted())
-    # A topic that is cleaned all the time has a hundred segments that wait for their deletion.
+    # A topic that is cleaned often has a hundred segments with a delayed deletion.
     delayed = sum(each.log.delayed_deletions for each in hosted if each.log is not None)
     most = TIMERS_MAX + TIMERS_PER_PARTITION * len(hosted) + delayed
     yield "timers", len(core.ports.timers), most
@@ -61,23 +61,23 @@ def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
 def _of_broker(node: SimNode, broker: Broker, brokers: int) -> Iterator[tuple[str, int, int]]:
     replicas = broker.replicas
     followers = (brokers - 1) * node.config["num.replica.fetchers"]
-    yield "delayed produces", replicas.produces.count, 0
-    yield "delayed DeleteRecords", replicas.deletes.count, 0
-    yield "delayed fetches of consumers", replicas.fetcher.parked.count, 0
-    yield "delayed fetches of followers", replicas.fetcher.followers.count, followers
-    yield "requests that wait for deletions", broker.vanishing.count, 0
+    yield "delayed produces", replicas.produce_purgatory.count, 0
+    yield "delayed DeleteRecords", replicas.delete_records_purgatory.count, 0
+    yield "delayed fetches of consumers", replicas.fetch_reader.consumer_purgatory.count, 0
+    yield "delayed fetches of followers", replicas.fetch_reader.follower_purgatory.count, followers
+    yield "requests that wait for deletions", broker.topic_deletion_purgatory.count, 0
     pending = sum(each.pending is not None for each in replicas.hosted())
     yield "AlterPartition proposals without an answer", pending, 0
 
 
 def _of_requests(sim: Sim, node: SimNode) -> Iterator[tuple[str, int, int]]:
-    """Yield how many requests of other nodes it has not answered for long."""
-    since_us = sim.world.now_us - HELD_MS * MS
+    """Yield how many requests of other nodes have been unanswered for long."""
+    since_us = sim.scheduler.now_us - HELD_MS * MS
     held = [
-        asked
+        request
         for pipe in sim.net.pipes.values()
-        if pipe.door.place == node.id and (asked := pipe.asked) is not None
-        if asked[1] < since_us and int.from_bytes(asked[0][4:6], "big") not in WAITING_KEYS
+        if pipe.listener.place == node.id and (request := pipe.pending_request) is not None
+        if request[1] < since_us and int.from_bytes(request[0][4:6], "big") not in WAITING_KEYS
     ]
     yield "requests without an answer", len(held), 0
 

@@ -1,7 +1,7 @@
 """Reads the log of every replica from its files at the end of a history: see `history_log`.
 
-The files are looked at where the simulated disk has them, so that no cache and no lookup of the
-node stands between; damage ends the reading of a segment and is noted.
+The files are read from the simulated disk directly, past all caches of the node; damage ends the
+reading of a segment and is recorded.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ from ottla.testing.scenarios.settling import brokers_of
 from ottla.testing.sim import Sim
 
 EXPIRATION_MS = 3_600_000
-"""No history is that long, clocks that jump included: producers do not expire then."""
+"""Longer than any history, with all clock jumps: producers do not expire then."""
 
 Indexes = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
 def read_replica_logs(sim: Sim) -> Iterator[ReplicaLog]:
-    """Yield every log that is assigned to a living broker, of internal topics, too."""
+    """Yield every log that is assigned to a running broker, internal topics included."""
     assigned = {
         (node_id, (topic.id, number))
         for topic in sim.image.topics
@@ -41,7 +41,7 @@ def read_replica_logs(sim: Sim) -> Iterator[ReplicaLog]:
     }
     for node_id, broker in brokers_of(sim):
         for partition in broker.replicas.hosted():
-            key = (partition.topic_id, partition.index)
+            key = (partition.topic_id, partition.partition_id)
             log = partition.log
             if log is not None and not log.failed and (node_id, key) in assigned:
                 files = sim.nodes[node_id].disk.files_in(log.directory)
@@ -102,7 +102,7 @@ def _segment(segment: Segment, files: dict[str, bytes], compacted: bool) -> Segm
     base = segment.base_offset
     data = _data_of(segment, names.LOG, files)
     batches: list[BatchSeen] = []
-    damage = None if data is not None else "its file is not there"
+    damage = None if data is not None else "its file does not exist"
     if data is not None:
         position, size = 0, min(segment.size, len(data))
         try:
@@ -129,7 +129,7 @@ def _segment(segment: Segment, files: dict[str, bytes], compacted: bool) -> Segm
 
 
 def _data_of(segment: Segment, suffix: str, files: dict[str, bytes]) -> bytes | None:
-    """Return a file by its present name: a cleaned segment gets its own at the end."""
+    """Return a file by its current name: a cleaned segment is renamed at the end."""
     return files.get(segment._handles[suffix].path.rpartition("/")[2])
 
 

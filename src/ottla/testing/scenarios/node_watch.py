@@ -1,10 +1,10 @@
-"""Watches the nodes of a history for what `checkers_nodes` judges, beside what clients are told.
+"""Watches the nodes of a history; input of `checkers_nodes`.
 
 - Each image that a node publishes is compared with a replay of the committed metadata log from
-  its first record; at the end also what a start would make of the node's disk.
-- Four times a second, and whenever the metadata changes a partition, the replicas that are in sync
-  or eligible to lead are asked how far their logs go. A replica counts once its broker's present
-  life is registered: one that lost its power has said by then what it may lack.
+  its first record; at the end also the image that a start would load from the node's disk.
+- Four times a second, and whenever the metadata changes a partition, the log ends of in-sync
+  and eligible replicas are recorded. A replica counts once its broker's current incarnation is
+  registered: after a loss of power the controller has updated the ISR by then.
 """
 
 from dataclasses import fields
@@ -35,15 +35,15 @@ from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 IMAGES_KEPT = 256
-"""Offsets whose images are remembered: as many as a node may lag behind to be compared."""
+"""Offsets whose images are kept: nodes that lag further behind are not compared."""
 LOOK_MS = 250
 LEFT_LOOKS, LEFT_PAUSE_MS = 35, 1_000
-"""A controller's request on a connection that had gone silent is given up after 30 s."""
+"""A controller's request on a silent connection times out after 30 s."""
 HEARTBEAT = 63
 
 
 class MetadataReplay:
-    """The committed metadata log, replayed from its first record: what each image must be."""
+    """The committed metadata log, replayed from its first record: the expected images."""
 
     def __init__(self) -> None:
         self.image: ClusterImage = EMPTY
@@ -51,7 +51,7 @@ class MetadataReplay:
         self._images: dict[int, ClusterImage] = {}
 
     def committed(self, batch: LogBatch) -> None:
-        """Take the next batch; one that is known already, or does not follow, changes nothing."""
+        """Replay the next batch; any other batch is ignored."""
         if batch.base_offset != self._next_offset:
             return
         self._next_offset = batch.next_offset
@@ -63,7 +63,7 @@ class MetadataReplay:
             del self._images[next(iter(self._images))]
 
     def at(self, offset: int) -> ClusterImage | None:
-        """Return the image at an offset; None = it is not remembered, or was none's end."""
+        """Return the image at an offset; None = not kept, or not the end of a batch."""
         return self._images.get(offset)
 
 
@@ -92,41 +92,48 @@ class NodeWatch:
         self._look_again()
 
     def _look_again(self) -> None:
-        self._sim.world.after(LOOK_MS * MS, self._look_again)
+        self._sim.scheduler.after(LOOK_MS * MS, self._look_again)
         self.look()
 
-    def _observe(self, told: seen.Observation) -> None:
-        match told:
+    def _observe(self, observation: seen.Observation) -> None:
+        match observation:
             case seen.HighWatermarkMoved():
-                key = (told.topic_id, told.partition)
-                if told.leads:
-                    self._committed[key] = max(told.offset, self._committed.get(key, 0))
+                key = (observation.topic_id, observation.partition)
+                if observation.leads:
+                    self._committed[key] = max(observation.offset, self._committed.get(key, 0))
             case seen.ImagePublished():
                 if self._sim.zookeeper is None:
-                    self._look_at_brokers(told.image)
-                    self._compare(told.node, told.life, told.image, "its image")
+                    self._look_at_brokers(observation.image)
+                    self._compare(
+                        observation.node, observation.incarnation, observation.image, "its image"
+                    )
             case seen.MetadataCommitted():
-                self._replay.committed(told.batch)
+                self._replay.committed(observation.batch)
             case seen.PartitionSet():
-                self._look_at(told.topic_id, told.partition, told.state)
+                self._look_at(observation.topic_id, observation.partition, observation.state)
             case seen.DiskRefused():
                 self._history.starts_refused.append(
-                    StartRefused(told.node, told.life, told.reason, told.at_ms)
+                    StartRefused(
+                        observation.node,
+                        observation.incarnation,
+                        observation.reason,
+                        observation.at_ms,
+                    )
                 )
 
     # -- metadata ------------------------------------------------------------------------------
 
-    def _compare(self, node: int, life: int, image: ClusterImage, source: str) -> None:
+    def _compare(self, node: int, incarnation: int, image: ClusterImage, source: str) -> None:
         offset = image.position[0]
         expected = self._replay.at(offset)
         if expected is None:
             return
         different = different_parts(image, expected)
-        compared = ReplayCompared(node, life, offset, source, different, self._sim.now_ms)
+        compared = ReplayCompared(node, incarnation, offset, source, different, self._sim.now_ms)
         self._history.replays.append(compared)
 
     def _compare_disks(self) -> None:
-        """Compare what a start would make of each disk: the newest snapshot and what follows."""
+        """Compare the image that a start would load from each disk: snapshot and log."""
         for node in self._sim.nodes.values():
             core = node.core
             if core is None or core._node_dirs is None or self._sim.zookeeper is not None:
@@ -134,15 +141,17 @@ class NodeWatch:
             try:
                 image = load_image(core._node_dirs.quorum)
             except (MetadataDamaged, OSError) as error:
-                refused = StartRefused(node.id, node.life, str(error), self._sim.now_ms)
+                refused = StartRefused(node.id, node.incarnation, str(error), self._sim.now_ms)
                 self._history.starts_refused.append(refused)
                 continue
-            self._compare(node.id, node.life, image, "its newest snapshot and the log behind it")
+            self._compare(
+                node.id, node.incarnation, image, "its newest snapshot and the log behind it"
+            )
 
     # -- registrations ---------------------------------------------------------------------------
 
     def _frame(self, what: str, _source: int, _target: int, frame: bytes) -> None:
-        """Note who asks to serve, with which epoch. What is sent twice may arrive so first."""
+        """Record the heartbeats that ask for unfencing. A redelivered one may arrive first."""
         if what not in ("request", "again") or int.from_bytes(frame[4:6], "big") != HEARTBEAT:
             return
         header, body_at = decode_request_header(memoryview(frame)[4:])
@@ -155,14 +164,14 @@ class NodeWatch:
         for broker in image.brokers.values():
             if broker.active and self._active.get(broker.id, -1) < broker.epoch:
                 self._active[broker.id] = broker.epoch
-                asked = (broker.id, broker.epoch) in self._ready
-                unfenced = Unfenced(broker.id, broker.epoch, asked, self._sim.now_ms)
+                requested = (broker.id, broker.epoch) in self._ready
+                unfenced = Unfenced(broker.id, broker.epoch, requested, self._sim.now_ms)
                 self._history.unfenced_brokers.append(unfenced)
 
     # -- replicas ------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Ask all live replicas how far they are."""
+        """Record the log ends of all live replicas."""
         partitions = self._partitions()
         for topic in self._sim.image.topics:
             for number, state in topic.in_order():
@@ -172,13 +181,15 @@ class NodeWatch:
         self._members(topic_id, number, state, self._partitions())
 
     def _partitions(self) -> dict[int, dict[TopicPartition, Partition]]:
-        """Return what each broker hosts whose present life is registered."""
+        """Return the hosted partitions of each broker whose current incarnation is registered."""
         found: dict[int, dict[TopicPartition, Partition]] = {}
         registered = self._sim.image.brokers
         for node_id, broker in brokers_of(self._sim):
             known = registered.get(node_id)
             if known is not None and known.epoch == broker.epoch:
-                hosted = {(each.topic_id, each.index): each for each in broker.replicas.hosted()}
+                hosted = {
+                    (each.topic_id, each.partition_id): each for each in broker.replicas.hosted()
+                }
                 found[node_id] = hosted
         return found
 
@@ -203,7 +214,7 @@ class NodeWatch:
                 MemberSeen(
                     key,
                     node_id,
-                    self._sim.nodes[node_id].life,
+                    self._sim.nodes[node_id].incarnation,
                     node_id in state.elr,
                     committed,
                     log.log_end_offset,
@@ -218,7 +229,7 @@ class NodeWatch:
         state: PartitionImage,
         partitions: dict[int, dict[TopicPartition, Partition]],
     ) -> int | None:
-        """Return the epoch of the last committed record at the leader; None = nobody leads now."""
+        """Return the epoch of the last committed record at the leader; None = there is none."""
         leader = partitions.get(state.leader, {}).get(key)
         if leader is None or leader.log is None or leader.log.failed or not leader.is_leader:
             return None
@@ -227,17 +238,19 @@ class NodeWatch:
         return _epoch_below(leader.log, self._committed.get(key, 0))
 
     def _epoch(self, key: TopicPartition, node_id: int, partition: Partition) -> None:
-        life = self._sim.nodes[node_id].life
+        incarnation = self._sim.nodes[node_id].incarnation
         now = partition.leader_epoch, partition.partition_epoch
-        if self._epochs.get((key, node_id, life)) != now:
-            self._epochs[key, node_id, life] = now
-            self._history.epochs_seen.append(EpochSeen(key, node_id, life, *now, self._sim.now_ms))
+        if self._epochs.get((key, node_id, incarnation)) != now:
+            self._epochs[key, node_id, incarnation] = now
+            self._history.epochs_seen.append(
+                EpochSeen(key, node_id, incarnation, *now, self._sim.now_ms)
+            )
 
     def finish(self) -> None:
-        """Look a last time, all being calm."""
+        """Make the last checks, when the cluster is calm."""
         self.look()
         self._compare_disks()
-        # What has a deadline may just be on its way out.
+        # Resources with a deadline may be about to be released.
         for _look in range(LEFT_LOOKS):
             left = list(left_over(self._sim))
             if all(each.kept <= each.most for each in left):

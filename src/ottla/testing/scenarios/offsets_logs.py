@@ -1,4 +1,4 @@
-"""What the replicas of __consumer_offsets hold at the end of a history, and what it amounts to."""
+"""Reads the replicas of __consumer_offsets at the end of a history, and replays them."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def _seen(node_id: int, number: int, log: PartitionLog) -> OffsetsLogSeen:
     offsets: dict[tuple[str, TopicPartition], tuple[int, str, int]] = {}
     generations: dict[str, int] = {}
     current: dict[tuple[str, str, int], tuple[str, TopicPartition]] = {}
-    """Which of several topics that had a name a group's offset is of: the last one's."""
+    """The key of the newest offset, by topic name: a name may have had several ids."""
     for record in records_of_log(log):
         assert record.key is not None
         records[record.offset] = (record.key, record.value)

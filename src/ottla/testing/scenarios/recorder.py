@@ -1,9 +1,9 @@
-"""From what a simulation tells of its nodes to a history that checkers read.
+"""Turns the observations of a simulation into a history for checkers.
 
-Metadata is told batch by batch, as the bytes that a node holds. The first node that takes a batch
-for committed also tells what it does to partitions, record by record: an image shows only what
-a whole batch amounts to. Images are kept for the newest offsets only, and compared with the first
-that was seen at the same offset.
+Metadata is observed batch by batch, as the bytes that a node holds. The first time a batch is seen
+committed, its records are applied to partitions one by one: an image shows only the effect of a
+whole batch. Images are kept for the newest offsets only, and compared with the first one at the
+same offset.
 """
 
 from hashlib import sha256
@@ -21,10 +21,10 @@ from ottla.raft.batches import LogBatch
 from ottla.testing.history import (
     Acknowledgement,
     Committed,
-    FolderAppeared,
     History,
     ImageSeen,
     LeaderTerm,
+    PartitionDirAppeared,
     PartitionSeen,
     ReplicaConfirmed,
     ReplicaSetAside,
@@ -34,7 +34,7 @@ from ottla.testing.history import (
 from ottla.testing.sim import observations as seen
 
 IMAGES_KEPT = 256
-"""Offsets whose images are remembered: as many as a node may lag behind to be compared."""
+"""Offsets whose images are kept: nodes that lag further behind are not compared."""
 
 ACKS_ALL = -1
 
@@ -42,8 +42,8 @@ ACKS_ALL = -1
 class Recorder:
     """Writes a history. `unclean`: elections outside the in-sync replicas are allowed here.
 
-    `zookeeper`: partitions are what their znodes say, zxids count instead of offsets, and each
-    node's image is its own: what it was told, at positions that nobody else counts by.
+    `zookeeper`: partition states come from znodes, zxids replace offsets, and the offset of a
+    node's image counts the updates that this node received: images are not compared.
     """
 
     def __init__(self, history: History, *, unclean: bool = False, zookeeper: bool = False) -> None:
@@ -56,114 +56,141 @@ class Recorder:
         self._leaders: dict[TopicPartition, int] = {}
         self._offsets_topics: dict[int, TopicImage] = {}
 
-    def observe(self, told: seen.Observation) -> None:
-        """Take one observation."""
-        match told:
+    def observe(self, observation: seen.Observation) -> None:
+        """Record one observation."""
+        match observation:
             case seen.Acknowledged():
-                self._acknowledged(told)
+                self._acknowledged(observation)
             case seen.MetadataCommitted():
-                self._committed(told)
+                self._committed(observation)
             case seen.ImagePublished():
-                self._coordinators(told)
+                self._coordinators(observation)
                 if not self._zookeeper:
-                    self._image(told)
+                    self._image(observation)
             case seen.PartitionSet():
-                if self._zookeeper and told.state.leader_epoch != NO_EPOCH:
-                    key = (told.topic_id, told.partition)
-                    self._partition(key, told.state, told.offset, told.at_ms)
+                if self._zookeeper and observation.state.leader_epoch != NO_EPOCH:
+                    key = (observation.topic_id, observation.partition)
+                    self._partition(key, observation.state, observation.offset, observation.at_ms)
             case seen.UnfencedWrite():
                 text = (
-                    f"{told.client} changed {', '.join(told.changed)} while {told.ruler} was the"
-                    " controller"
+                    f"{observation.client} changed {', '.join(observation.changed)} while node "
+                    f"{observation.controller_id} was the controller"
                 )
-                self.history.unfenced.append((told.at_ms, text))
+                self.history.unfenced.append((observation.at_ms, text))
             case seen.TopicSet() | seen.TopicKnown():
-                self._topic(told)
+                self._topic(observation)
             case seen.DeletionConfirmed():
-                key = (told.topic_id, told.partition)
+                key = (observation.topic_id, observation.partition)
                 self.history.confirmed.append(
-                    ReplicaConfirmed(told.node, key, told.left, told.at_ms)
+                    ReplicaConfirmed(observation.node, key, observation.left, observation.at_ms)
                 )
             case seen.HighWatermarkMoved():
-                if told.leads:
-                    self._committed_up_to((told.topic_id, told.partition), told.offset, told.at_ms)
-            case seen.FolderSeen():
-                key = (told.topic_id, told.partition)
-                self.history.folders.append(FolderAppeared(told.node, key, told.name, told.at_ms))
-            case seen.FolderGone():
-                key = (told.topic_id, told.partition)
+                if observation.leads:
+                    self._committed_up_to(
+                        (observation.topic_id, observation.partition),
+                        observation.offset,
+                        observation.at_ms,
+                    )
+            case seen.PartitionDirSeen():
+                key = (observation.topic_id, observation.partition)
+                self.history.partition_dirs.append(
+                    PartitionDirAppeared(observation.node, key, observation.name, observation.at_ms)
+                )
+            case seen.PartitionDirGone():
+                key = (observation.topic_id, observation.partition)
                 self.history.set_aside.append(
-                    ReplicaSetAside(told.node, key, told.in_sync, told.assigned, told.at_ms)
+                    ReplicaSetAside(
+                        observation.node,
+                        key,
+                        observation.in_sync,
+                        observation.assigned,
+                        observation.at_ms,
+                    )
                 )
             case seen.NodeChanged(what="lost power"):
-                self.history.losses.append(told.at_ms)
+                self.history.losses.append(observation.at_ms)
             case seen.QuorumLed():
                 self.history.leader_terms.append(
-                    LeaderTerm(told.node, None, told.epoch, told.at_ms)
+                    LeaderTerm(observation.node, None, observation.epoch, observation.at_ms)
                 )
 
-    def _coordinators(self, told: seen.ImagePublished) -> None:
-        """Note who leads __consumer_offsets, as far as a node knows."""
-        topic = told.image.topics.by_name(OFFSETS_TOPIC)
-        if topic is None or topic is self._offsets_topics.get(told.node):
+    def _coordinators(self, observation: seen.ImagePublished) -> None:
+        """Record the leaders of __consumer_offsets in a node's image."""
+        topic = observation.image.topics.by_name(OFFSETS_TOPIC)
+        if topic is None or topic is self._offsets_topics.get(observation.node):
             return
-        self._offsets_topics[told.node] = topic
+        self._offsets_topics[observation.node] = topic
         for number, state in topic.in_order():
-            key = (told.node, (topic.id, number))
+            key = (observation.node, (topic.id, number))
             known = self.history.groups.known_leaders.setdefault(key, [])
             if not known or known[-1][1:] != (state.leader, state.leader_epoch):
-                known.append((told.at_ms, state.leader, state.leader_epoch))
+                known.append((observation.at_ms, state.leader, state.leader_epoch))
 
     def _committed_up_to(self, key: TopicPartition, offset: int, at_ms: int) -> None:
         known = self.history.groups.high_watermarks.setdefault(key, [])
         if not known or known[-1][1] < offset:
             known.append((at_ms, offset))
 
-    def _topic(self, told: seen.TopicSet | seen.TopicKnown) -> None:
-        if isinstance(told, seen.TopicSet):
-            known = TopicSeen(told.topic_id, told.is_there, offset=told.offset, at_ms=told.at_ms)
-        else:
-            offset = -1 if self._zookeeper else told.offset
+    def _topic(self, observation: seen.TopicSet | seen.TopicKnown) -> None:
+        if isinstance(observation, seen.TopicSet):
             known = TopicSeen(
-                told.topic_id, told.is_there, told.node, told.life, offset, told.at_ms
+                observation.topic_id,
+                observation.is_there,
+                offset=observation.offset,
+                at_ms=observation.at_ms,
+            )
+        else:
+            offset = -1 if self._zookeeper else observation.offset
+            known = TopicSeen(
+                observation.topic_id,
+                observation.is_there,
+                observation.node,
+                observation.incarnation,
+                offset,
+                observation.at_ms,
             )
         self.history.topics_seen.append(known)
 
-    def _acknowledged(self, told: seen.Acknowledged) -> None:
-        if told.acks != ACKS_ALL:
+    def _acknowledged(self, observation: seen.Acknowledged) -> None:
+        if observation.acks != ACKS_ALL:
             return
         self.history.acknowledgements.append(
             Acknowledgement(
-                told.node,
-                (told.topic_id, told.partition),
-                told.epoch,
-                told.offset,
-                told.crc,
-                told.at_ms,
+                observation.node,
+                (observation.topic_id, observation.partition),
+                observation.epoch,
+                observation.offset,
+                observation.crc,
+                observation.at_ms,
             )
         )
 
-    def _image(self, told: seen.ImagePublished) -> None:
-        offset = told.image.position[0]
+    def _image(self, observation: seen.ImagePublished) -> None:
+        offset = observation.image.position[0]
         known = self._images.setdefault(offset, [])
-        if any(image is told.image or image == told.image for image in known[:1]):
+        if any(image is observation.image or image == observation.image for image in known[:1]):
             return
-        known.append(told.image)
+        known.append(observation.image)
         if len(known) == 1:
             if len(self._images) > IMAGES_KEPT:
                 del self._images[min(self._images)]
             return
-        # Only what differs is worth telling, and against what it does.
+        # Only images that differ are recorded, with the one they differ from.
         self.history.images += [
-            ImageSeen(-1, offset, "the first one", told.at_ms),
-            ImageSeen(told.node, offset, "another one", told.at_ms),
+            ImageSeen(-1, offset, "the first one", observation.at_ms),
+            ImageSeen(observation.node, offset, "another one", observation.at_ms),
         ]
 
-    def _committed(self, told: seen.MetadataCommitted) -> None:
-        batch = told.batch
+    def _committed(self, observation: seen.MetadataCommitted) -> None:
+        batch = observation.batch
         self.history.metadata.append(
             Committed(
-                told.node, told.life, batch.base_offset, batch.epoch, _content(batch), told.at_ms
+                observation.node,
+                observation.incarnation,
+                batch.base_offset,
+                batch.epoch,
+                _content(batch),
+                observation.at_ms,
             )
         )
         if batch.base_offset < self._next_offset:
@@ -173,13 +200,13 @@ class Recorder:
             match decode_record(value):
                 case PartitionRecord() as record:
                     key = (record.topic_id, record.partition_id)
-                    self._partition(key, partition_of(record), offset, told.at_ms)
+                    self._partition(key, partition_of(record), offset, observation.at_ms)
                 case PartitionChangeRecord() as change:
                     key = (change.topic_id, change.partition_id)
                     before = self._partitions.get(key)
-                    if before is not None:  # Else it is of another log, which a checker tells.
+                    if before is not None:  # Else the log differs, which a checker finds.
                         after = changed_partition(before, change)
-                        self._partition(key, after, offset, told.at_ms)
+                        self._partition(key, after, offset, observation.at_ms)
                 case RemoveTopicRecord() as removal:
                     for key in [each for each in self._partitions if each[0] == removal.topic_id]:
                         del self._partitions[key]
@@ -212,7 +239,7 @@ class Recorder:
 
 
 def _content(batch: LogBatch) -> str:
-    """Return what tells one batch from another."""
+    """Return a hash of a batch."""
     digest = sha256(f"{batch.next_offset} {batch.timestamp} {len(batch.values)}".encode())
     for value in batch.values:
         digest.update(value)

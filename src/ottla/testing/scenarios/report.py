@@ -1,4 +1,4 @@
-"""What one seed came to: a value that crosses processes, and the lines that people read."""
+"""The result of one seed, as a value, as lines and as JSON."""
 
 import shlex
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Report:
     zookeeper: bool = False
     refusals: tuple[str, ...] = field(default=())
     groups: Mapping[str, int] = field(default_factory=dict)
-    """How much consumer groups and readers did, by name."""
+    """Counts of what consumer groups and readers did, by name."""
 
     @property
     def is_kept(self) -> bool:
@@ -70,7 +70,7 @@ class Report:
         return shlex.join(words)
 
     def lines(self, *, full: bool) -> list[str]:
-        """Return what is printed: one line, or all; a broken promise is always told in full."""
+        """Return the printed lines: one, or all; a broken promise is always shown in full."""
         verdict = self.judgement.verdict.value
         head = (
             f"seed {self.seed}: {verdict}, {self.virtual_ms / 1000:.0f} virtual seconds, "
@@ -92,7 +92,7 @@ class Report:
             f"  digest    {self.digest}, after {self.steps} steps",
         ]
         lines += [f"  refused   {text}" for text in self.refusals]
-        lines += [f"  unknown   {doubt}" for doubt in self.judgement.doubts]
+        lines += [f"  unknown   {reason}" for reason in self.judgement.unknown_reasons]
         for finding in self.judgement.findings:
             kind = "violation" if finding.reason is None else f"tolerated ({finding.reason})"
             lines.append(f"  {kind}: {finding.checker}, {len(finding.witnesses)} times")
@@ -119,7 +119,7 @@ class Report:
             "controller_changes": self.controller_changes,
             "groups": dict(self.groups),
             "verdict": self.judgement.verdict.value,
-            "doubts": list(self.judgement.doubts),
+            "doubts": list(self.judgement.unknown_reasons),
             "findings": [
                 {
                     "checker": finding.checker,

@@ -1,7 +1,7 @@
-"""Plays scenarios: the faults' time, healing, rest, and the judgement of the whole history.
+"""Plays scenarios: a time of faults, healing, settling, and the verdict on the whole history.
 
-Safety is judged over everything, life only after healing: then each client of a topic that stays
-must be served, and all replicas must come to rest and agree (see `settling`).
+Safety is checked over the whole history, liveness only after healing: then each client of a topic
+that is not deleted must be served, and all replicas must settle and agree (see `settling`).
 """
 
 import gc
@@ -16,7 +16,7 @@ from multiprocessing import get_context
 
 from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers_verdict import judge
-from ottla.testing.history import History, Life, Outcome
+from ottla.testing.history import History, Outcome, Progress
 from ottla.testing.history_topics import KEEPS_ALL
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
@@ -30,25 +30,25 @@ from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.answer_watch import AnswerWatch
-from ottla.testing.sim.deletions import deletions_left, folders_left
+from ottla.testing.sim.deletions import deletions_left, partition_dirs_left
 from ottla.testing.sim.log_watch import LogWatch
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
-BURIAL_MS = 5_000
-"""How long after its delay a deleted folder may take to vanish."""
+REMOVAL_MS = 5_000
+"""How long after `log.segment.delete.delay.ms` a deleted directory may take to be removed."""
 DISK_MARKS = ("disk-full", "folder-bad", "sync-failed")
 UNCLEAN = "unclean.leader.election.enable"
 
 TRACKED_MAX = 5_000_000
-"""Objects that may come in a history before Python looks for garbage among them, some 500 MB."""
+"""New objects until a garbage collection, some 500 MB."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PlayOptions:
     """What to play with each seed. `file` None = a scenario that the seed draws.
 
-    `zookeeper`: over ZooKeeper, also where the file says nothing of it.
+    `zookeeper`: over ZooKeeper, whatever the scenario says.
     """
 
     file: str | None = None
@@ -56,30 +56,30 @@ class Order:
     zookeeper: bool = False
 
 
-def play_all(seeds: Iterable[int], order: Order, *, workers: int = 1) -> Iterator[Report]:
+def play_all(seeds: Iterable[int], options: PlayOptions, *, workers: int = 1) -> Iterator[Report]:
     """Play seeds, in as many processes; yield the reports in the order of the seeds."""
     if workers == 1:
         for seed in seeds:
-            yield play(seed, order)
+            yield play(seed, options)
         return
-    # Started afresh, so that a process has nothing of its parent's but the arguments.
+    # Spawned, so that a process inherits nothing but the arguments.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(partial(_play_seed, order), seeds, chunksize=1)
+        yield from pool.map(partial(_play_seed, options), seeds, chunksize=1)
 
 
-def _play_seed(order: Order, seed: int) -> Report:
-    return play(seed, order)
+def _play_seed(options: PlayOptions, seed: int) -> Report:
+    return play(seed, options)
 
 
-def play(seed: int, order: Order) -> Report:
+def play(seed: int, options: PlayOptions) -> Report:
     """Play one seed."""
-    scenario = load_scenario(order.file) or draw_scenario(seed)
-    if order.zookeeper:
+    scenario = load_scenario(options.file) or draw_scenario(seed)
+    if options.zookeeper:
         scenario = replace(scenario, zookeeper=True)
-    if order.seconds is not None:
-        scenario = replace(scenario, seconds=order.seconds)
+    if options.seconds is not None:
+        scenario = replace(scenario, seconds=options.seconds)
     report = play_scenario(seed, scenario)
-    return replace(report, file=order.file, seconds=order.seconds, zookeeper=order.zookeeper)
+    return replace(report, file=options.file, seconds=options.seconds, zookeeper=options.zookeeper)
 
 
 def play_scenario(seed: int, scenario: Scenario) -> Report:
@@ -90,7 +90,7 @@ def play_scenario(seed: int, scenario: Scenario) -> Report:
             run.rough()
             run.calm()
         except Exception as error:
-            # Not a node's: those are witnesses. The story, a client or the simulator has failed.
+            # Errors of nodes are witnesses. This one is of the story, a client or the simulator.
             error.add_note(f"seed {seed}, at {run.story.now_ms} ms of scenario {scenario.name!r}")
             raise
         return run.report()
@@ -98,10 +98,9 @@ def play_scenario(seed: int, scenario: Scenario) -> Report:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Look for garbage before a history, and hardly ever in it.
+    """Collect garbage before a history, and hardly ever during it.
 
-    Most of what a history makes it keeps to its end; to look at that again and again takes a
-    tenth of the time.
+    Most objects of a history live to its end; collecting over them would take a tenth of the time.
     """
     gc.collect()
     thresholds = gc.get_threshold()
@@ -140,12 +139,12 @@ class Run:
         self.rough_ms = 0
 
     def rough(self) -> None:
-        """Let everything go wrong that the faults and the story bring about."""
+        """Run the story under faults."""
         self.sim.run(ms=round(self.scenario.seconds * 1000))
         self.rough_ms = self.story.now_ms
 
     def calm(self) -> None:
-        """Heal the cluster, wait until all works, let the clients end and the replicas agree."""
+        """Heal the cluster, wait until all clients are served, stop them, wait for the replicas."""
         sim, story, history = self.sim, self.story, self.history
         sim.heal()
         history.healed_ms = story.now_ms
@@ -158,21 +157,21 @@ class Run:
         self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
-        for asker in story.askers:
-            asker.stop()
+        for patient_client in story.patient_clients:
+            patient_client.stop()
         if (groups := story.groups) is not None:
             groups.stop()
             self._until(lambda: groups.is_done, limit_ms)
         self._until(lambda: not unsettled(sim), limit_ms)
         left = unsettled(sim)
-        self._bury(limit_ms)
+        self._wait_for_deletions(limit_ms)
         self._nodes.finish()
         self._answers.finish()
-        self._bury(limit_ms)  # Where those took time, something may have begun in it.
+        self._wait_for_deletions(limit_ms)  # A deletion may have begun during those.
         if left:
             history.expected += left
         else:
-            history.lives.append(Life(REST, story.now_ms))
+            history.progress.append(Progress(REST, story.now_ms))
         history.ended_ms = story.now_ms
         history.replica_logs = list(read_replica_logs(sim))
         history.logs = list(read_logs(sim))
@@ -185,28 +184,28 @@ class Run:
                 history.promises[topic.id] = spec.promise
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
 
-    def _bury(self, limit_ms: int) -> None:
-        """Wait until deletions have ended, and their folders are gone."""
+    def _wait_for_deletions(self, limit_ms: int) -> None:
+        """Wait until deletions have finished, and their directories are removed."""
         sim, history = self.sim, self.history
         delay_ms = max(node.config["log.segment.delete.delay.ms"] for node in sim.nodes.values())
 
-        def unburied() -> list[str]:
-            return [*deletions_left(sim), *folders_left(sim)]
+        def unfinished() -> list[str]:
+            return [*deletions_left(sim), *partition_dirs_left(sim)]
 
         known: set[str] = set()
-        # A request that was on its way when all was healed may delete a topic only now.
-        while not known.issuperset(left := unburied()):
+        # A request that was in flight at the healing may delete a topic only now.
+        while not known.issuperset(left := unfinished()):
             known.update(left)
             self._until(lambda: not deletions_left(sim), limit_ms)
-            self._until(lambda: not unburied(), delay_ms + BURIAL_MS)
+            self._until(lambda: not unfinished(), delay_ms + REMOVAL_MS)
         history.deletions_left = deletions_left(sim)
-        history.folders_left = folders_left(sim)
+        history.partition_dirs_left = partition_dirs_left(sim)
         if self.scenario.zookeeper or ledger_enabled(sim.image.features):
             history.receipts = {each.topic_id for each in sim.image.deletions.receipts()}
 
     def _missing(self) -> set[str]:
         healed_ms = self.history.healed_ms or 0
-        alive = {each.what for each in self.history.lives if each.at_ms >= healed_ms}
+        alive = {each.what for each in self.history.progress if each.at_ms >= healed_ms}
         return set(self.story.expected()) - alive
 
     def _until(self, holds: Callable[[], bool], limit_ms: int) -> None:
@@ -215,7 +214,7 @@ class Run:
             self.sim.run(ms=LOOK_MS)
 
     def report(self) -> Report:
-        """Judge what happened."""
+        """Return the verdict and the figures."""
         history, scenario, sim = self.history, self.scenario, self.sim
         judgement = judge(
             history,
@@ -242,7 +241,7 @@ class Run:
             controller_changes=history.controller_changes(),
             judgement=judgement,
             digest=_digest(sim.digest, history),
-            steps=sim.world.steps,
+            steps=sim.scheduler.steps,
             wall_seconds=time.perf_counter() - self._began,
             groups=figures_of(history),
             refusals=tuple(f"{what}: {error.name}" for what, error in self.story.admin.refusals),
@@ -258,7 +257,7 @@ def _cluster(scenario: Scenario) -> str:
 
 
 def _rates(sim: Sim) -> dict[str, float]:
-    """Return the drawn faults by name, without those that there are none of."""
+    """Return the drawn faults by name, without those of rate 0."""
     named = {each.name: float(getattr(sim.faults, each.name)) for each in fields(sim.faults)}
     directed = sim.directed.rates
     named |= {f"directed_{each.name}": getattr(directed, each.name) for each in fields(directed)}
@@ -268,9 +267,9 @@ def _rates(sim: Sim) -> dict[str, float]:
     return {name: rate for name, rate in named.items() if rate}
 
 
-def _digest(of_world: str, history: History) -> str:
-    """Return what two equal histories share: the world's digest, and what clients were told."""
-    digest = hashlib.sha256(of_world.encode())
+def _digest(of_sim: str, history: History) -> str:
+    """Return the digest of the simulation and of the clients' results."""
+    digest = hashlib.sha256(of_sim.encode())
     for write in history.writes:
         digest.update(repr((write.values, write.outcome.value, write.offset)).encode())
     digest.update(repr((len(history.reads), len(history.metadata), history.ended_ms)).encode())

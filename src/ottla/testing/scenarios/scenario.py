@@ -1,7 +1,7 @@
-"""A scenario: a cluster, what goes wrong in it, and a story that is played there.
+"""A scenario: a cluster, its faults, and a story that is played on it.
 
-The story is a dialogue over a `Story`: it creates topics, lets clients write and read, and does
-to the nodes what it wants, in virtual time. See docs/simulator.md.
+The story is a dialogue over a `Story`: it creates topics, starts clients and acts on nodes, in
+virtual time. See docs/simulator.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,14 +17,14 @@ from ottla.testing.checkers_verdict import CHECKERS, Tolerance
 from ottla.testing.history import ACKS_ALL, History
 from ottla.testing.scenarios.groups import Groups
 from ottla.testing.sim import Faults
-from ottla.testing.sim.world import SimDice
+from ottla.testing.sim.scheduler import SimDice
 from ottla.testing.sim_clients import (
     Admin,
-    Asker,
     Consumer,
     Dialogue,
+    PatientClient,
     Producer,
-    Station,
+    SimClient,
     TopicSpec,
 )
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 SECONDS = 120
 SETTLE_SECONDS = 90
-"""How long after healing a cluster may take until all works and all replicas agree.
+"""How long after healing a cluster may take until all clients are served and all replicas agree.
 
-A request on a connection that had gone silent is given up after replica.socket.timeout.ms, 30 s;
-where it was a follower's, what waits for that follower begins only then.
+A request on a silent connection times out after replica.socket.timeout.ms, 30 s; if it was a
+follower's, that follower catches up only after that.
 """
 
 
 class ScenarioFailed(Exception):
-    """A scenario cannot be played, whatever the cluster does: its own mistake."""
+    """A scenario cannot be played because of an error of its own."""
 
 
 class Story:
-    """What a story is told with.
+    """What a story acts on.
 
-    Fields: `sim`: the world, its `nodes` among it; `admin`: creates and changes topics.
+    Fields: `sim`: the simulation, with its `nodes`; `admin`: creates and changes topics.
     """
 
     def __init__(self, sim: "Sim", history: History) -> None:
@@ -56,9 +56,9 @@ class Story:
         self.topics: dict[str, TopicSpec] = {}
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
-        self.askers: list[Asker] = []
+        self.patient_clients: list[PatientClient] = []
         self.groups: Groups | None = None
-        self.admin = Admin(self.station("admin"))
+        self.admin = Admin(self.client("admin"))
         self._expected: set[str] = set()
 
     @property
@@ -68,7 +68,7 @@ class Story:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether all is healed and works: nothing further is to be changed."""
+        """Tell whether the cluster is healed and works: nothing more is to be changed."""
         return self.admin.is_stopped
 
     @property
@@ -77,8 +77,8 @@ class Story:
         return tuple(sorted(node.id for node in self.sim.nodes.values() if node.is_broker))
 
     def run(self, dialogue: Dialogue[object]) -> Pending[object]:
-        """Start another dialogue beside the story's own."""
-        return self.admin.station.run(dialogue)
+        """Start another dialogue, concurrent with the story."""
+        return self.admin.client.run(dialogue)
 
     def create(self, spec: TopicSpec) -> Dialogue[None]:
         """Create a topic. After healing, what the story's clients do with it must work again."""
@@ -107,7 +107,7 @@ class Story:
         """
         for _each in range(clients):
             producer = Producer(
-                self.station(f"producer-{len(self.producers) + 1}"),
+                self.client(f"producer-{len(self.producers) + 1}"),
                 topic.name,
                 idempotent=idempotent,
                 interval_ms=interval_ms,
@@ -126,7 +126,7 @@ class Story:
     ) -> Consumer:
         """Let a consumer read a topic from its start until the end of the run."""
         consumer = Consumer(
-            self.station(f"consumer-{len(self.consumers) + 1}"),
+            self.client(f"consumer-{len(self.consumers) + 1}"),
             topic.name,
             interval_ms=interval_ms,
             resets=resets,
@@ -138,36 +138,36 @@ class Story:
         return consumer
 
     def ask(self, *, interval_ms: int = 3_000) -> None:
-        """Let a client ask brokers for all kinds of things, and wait for very long."""
+        """Start a client that sends many kinds of requests with a very long timeout."""
         random = Random(f"{self.sim.seed}/asker")
-        asker = Asker(self.station("asker"), random, interval_ms=interval_ms)
-        self.askers.append(asker)
-        asker.begin()
+        patient_client = PatientClient(self.client("asker"), random, interval_ms=interval_ms)
+        self.patient_clients.append(patient_client)
+        patient_client.begin()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """Return the node that leads a partition as far as the cluster has decided; -1 = none."""
+        """Return the leader of a partition in the committed metadata; -1 = none."""
         image = self.sim.image
         found = image.topics.by_name(topic)
         known = None if found is None else found.partitions.get(partition)
         return -1 if known is None else known.leader
 
     def expected(self) -> list[str]:
-        """Return what must show life after healing."""
+        """Return what must make progress after healing."""
         return sorted(self._expected)
 
     def expect(self, what: Iterable[str]) -> None:
-        """Ask that each of these shows life after healing."""
+        """Require that each of these makes progress after healing."""
         self._expected |= set(what)
 
     def _expect(self, what: str, topic: TopicSpec) -> None:
         self.expect(f"{what} {topic.name}-{each}" for each in range(topic.partitions))
 
-    def station(self, name: str, random: Random | None = None) -> Station:
-        """Return what a client of this name stands on; `random`: where its chance comes from."""
+    def client(self, name: str, random: Random | None = None) -> SimClient:
+        """Return a new client; `random`: its random stream."""
         sim = self.sim
-        return Station(
+        return SimClient(
             name,
-            port=sim.client(name),
+            port=sim.client_port(name),
             nodes=self.broker_ids,
             timers=sim.timers,
             clock=sim.clock,

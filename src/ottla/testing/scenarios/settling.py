@@ -1,7 +1,7 @@
-"""When a healed cluster has come to rest, and what its logs hold then.
+"""Tells when a healed cluster has settled, and reads its logs then.
 
-Rest is: every partition led, every assigned replica in sync, no reassignment under way, and on
-each replica the same log end, all of it committed.
+Settled means: every partition has a leader, every assigned replica is in sync, no reassignment is
+under way, and all replicas have the same log end and high watermark.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ READ_BYTES_MAX = 1 << 24
 
 
 def unsettled(sim: Sim) -> list[str]:
-    """Return what is not at rest yet, in words; nothing where all is."""
+    """Return what has not settled yet, in words; empty = everything has."""
     found = [
         f"node {node_id} is down" for node_id, node in sorted(sim.nodes.items()) if not node.alive
     ]
@@ -61,7 +61,7 @@ def _apart(
 
 
 def brokers_of(sim: Sim) -> Iterator[tuple[int, Broker]]:
-    """Yield the brokers that live, by node id."""
+    """Yield the running brokers, by node id."""
     for node_id, node in sorted(sim.nodes.items()):
         if node.alive and node.broker is not None:
             yield node_id, node.broker
@@ -70,7 +70,7 @@ def brokers_of(sim: Sim) -> Iterator[tuple[int, Broker]]:
 def log_of(broker: Broker, key: TopicPartition) -> PartitionLog | None:
     """Return a broker's log of a partition, or None where it has none."""
     for partition in broker.replicas.hosted():
-        if (partition.topic_id, partition.index) == key:
+        if (partition.topic_id, partition.partition_id) == key:
             return partition.log
     return None
 
@@ -96,9 +96,9 @@ def _values(log: PartitionLog) -> dict[int, bytes]:
 
 
 def records_of_log(log: PartitionLog) -> Iterator[Record]:
-    """Yield what readers would get of a log; where they would get an error, it ends.
+    """Yield the records that a consumer would read; stop at an error.
 
-    A checker finds the damage in the files, see `log_files`.
+    A checker finds damage in the files, see `log_files`.
     """
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
@@ -111,7 +111,7 @@ def records_of_log(log: PartitionLog) -> Iterator[Record]:
             for record in iter_records(data):
                 if record.offset >= before:
                     yield record
-            for _, header in iter_headers(data):  # Of some, compaction has left nothing else.
+            for _, header in iter_headers(data):  # Compaction may have left empty batches.
                 offset = max(offset, header.last_offset + 1)
         except (ApiError, OSError, RecordsError):
             return

@@ -1,6 +1,6 @@
-"""The scenario that a seed draws by itself: a cluster's shape, its clients, and how busy they are.
+"""The standard scenario: a seed draws the cluster's shape, its clients and their rates.
 
-One seed in twenty has no faults: what fails there is no fault's doing.
+One seed in twenty has no faults, to find failures that need none.
 """
 
 from random import Random
@@ -13,7 +13,7 @@ from ottla.testing.sim import Faults
 
 FAULTLESS_EVERY = 20
 ACKNOWLEDGED_MIN = 300
-"""Fewer acknowledged writes prove nothing: where faults come thick, clients get little done."""
+"""Fewer acknowledged writes prove nothing: under many faults clients get little done."""
 
 SHAPES = ((3, 3, False), (3, 3, True), (3, 1, False), (4, 3, True))
 """Brokers, controllers, whether some nodes are both."""
@@ -23,7 +23,7 @@ WEIGHTS = (3, 5, 1, 1)
 
 def draw_scenario(seed: int) -> Scenario:
     """Return what a seed plays."""
-    # Not the simulation's own stream: the same faults may be wished for with another story.
+    # A stream of its own: another story can be played with the same faults.
     dice = Random(f"scenario {seed}")
     brokers, controllers, combined = dice.choices(SHAPES, WEIGHTS)[0]
     is_faultless = seed % FAULTLESS_EVERY == 0

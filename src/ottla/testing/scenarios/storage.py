@@ -1,9 +1,9 @@
-"""Topics of a seed that promise less than to keep all, and what happens to them.
+"""Topics of a seed that do not promise to keep everything, and the changes made to them.
 
 Some are compacted, some lose records to retention and DeleteRecords; some have one replica, a
 changing `min.insync.replicas`, or elections outside the in-sync replicas. Their segments are tiny,
-their batches compressed, and some of their producers want the acknowledgement of the leader alone,
-or none. What each of them promises is a `Promise`, by which checkers go.
+their batches compressed, and some of their producers use acks=1 or acks=0. Checkers go by the
+`Promise` of each topic.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KINDS = ("compacted", "compacted", "trimmed", "trimmed", "single", "minimum", "unclean")
 NONE_ONE_IN = 5
-"""Of so many seeds one has no such topic."""
+"""One of so many seeds has no such topic."""
 DELETE_RECORDS_VERSION = 2
 TO_THE_HIGH_WATERMARK = -1
 TRIM_TIMEOUT_MS = 4_000
@@ -52,14 +52,14 @@ class StorageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageWorkload:
-    """What a seed draws. `change_ms`: about how often something happens to one of the topics."""
+    """What a seed draws. `change_ms`: the mean time between changes of one of the topics."""
 
     topics: tuple[StorageTopic, ...] = ()
     change_ms: int = 4_000
     config: tuple[tuple[str, str], ...] = ()
 
     def story(self, story: "Story") -> Dialogue[None]:
-        """Create the topics, let clients write and read, and change things until the end."""
+        """Create the topics, start clients, and change the topics until the end."""
         consumers = {}
         for topic in self.topics:
             yield from story.create(topic.spec)
@@ -105,14 +105,14 @@ NO_STORAGE = StorageWorkload()
 def _trim(
     story: "Story", random: Random, name: str, number: int, consumer: Consumer
 ) -> Dialogue[None]:
-    """Delete records of a partition up to somewhere below its high watermark, or up to it."""
-    station = story.admin.station
-    key = next((each for each in station.partitions_of(name) if each[1] == number), None)
-    if key is None or station.leaders[key].node == NO_LEADER:
-        yield station.refresh()
+    """Delete records of a partition up to an offset below its high watermark, or up to it."""
+    client = story.admin.client
+    key = next((each for each in client.partitions_of(name) if each[1] == number), None)
+    if key is None or client.leaders[key].node == NO_LEADER:
+        yield client.refresh()
         return
     wanted = TO_THE_HIGH_WATERMARK
-    if random.random() < 0.7:  # What was read lies below the high watermark.
+    if random.random() < 0.7:  # A consumer's position is below the high watermark.
         wanted = random.randrange(consumer.positions.get(key, 0) + 1)
     members = _members(story, key)
     partition = DeleteRecordsPartition(partition_index=number, offset=wanted)
@@ -120,19 +120,23 @@ def _trim(
         topics=(DeleteRecordsTopic(name=name, partitions=(partition,)),),
         timeout_ms=TRIM_TIMEOUT_MS,
     )
-    answer = yield station.send(
-        station.leaders[key].node, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
+    answer = yield client.send(
+        client.leaders[key].node, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
     )
     if isinstance(answer, ApiError):
-        yield station.refresh()
+        yield client.refresh()
         return
     result: DeleteRecordsPartitionResult = answer.topics[0].partitions[0]
     if result.error_code != Error.NONE:
-        yield station.refresh()
+        yield client.refresh()
         return
     story.sim.mark("records-deleted")
     now = _members(story, key)
-    starts = tuple((node, start) for (node, life), start in now.items() if (node, life) in members)
+    starts = tuple(
+        (node, start)
+        for (node, incarnation), start in now.items()
+        if (node, incarnation) in members
+    )
     story.history.trims.append(Trim(key, wanted, result.low_watermark, starts, story.now_ms))
 
 
@@ -148,7 +152,7 @@ def _members(story: "Story", key: TopicPartition) -> dict[tuple[int, int], int]:
         return {}
     logs = {node_id: log_of(broker, key) for node_id, broker in brokers_of(sim)}
     return {
-        (node_id, sim.nodes[node_id].life): log.log_start_offset
+        (node_id, sim.nodes[node_id].incarnation): log.log_start_offset
         for node_id in state.isr
         if (log := logs.get(node_id)) is not None and not log.failed
     }

@@ -1,4 +1,4 @@
-"""What many seeds came to: how many count, their medians, and which rare paths were reached.
+"""Adds up the results of many seeds: how many count, their medians, and the marks.
 
 A seed counts if it kept its promises through at least 120 virtual seconds of faults and at least
 300 acknowledged writes. Seeds without faults are counted apart: they show what fails by itself.
@@ -15,7 +15,7 @@ ACKNOWLEDGED_MIN = 500
 
 
 def counts(report: Report) -> bool:
-    """Tell whether a seed proves what it is played for."""
+    """Tell whether a seed counts; see the module."""
     long_enough = report.rough_ms >= ROUGH_MS_MIN and report.acknowledged >= ACKNOWLEDGED_MIN
     return report.is_proof and long_enough
 
@@ -27,7 +27,7 @@ class Summary:
     counted: list[Report] = field(default_factory=list)
     faultless: list[Report] = field(default_factory=list)
     broken: list[int] = field(default_factory=list)
-    doubtful: list[int] = field(default_factory=list)
+    inconclusive: list[int] = field(default_factory=list)
     """Seeds that broke no promise and do not count: too little happened in them."""
     groups: Counter[str] = field(default_factory=Counter)
     """What consumer groups and readers did in all seeds, by name."""
@@ -44,7 +44,7 @@ class Summary:
         if not report.is_kept:
             self.broken.append(report.seed)
         elif not counts(report):
-            self.doubtful.append(report.seed)
+            self.inconclusive.append(report.seed)
         elif report.faultless:
             self.faultless.append(report)
         else:
@@ -53,7 +53,7 @@ class Summary:
     @property
     def seeds(self) -> int:
         """How many were played."""
-        kinds = (self.counted, self.faultless, self.broken, self.doubtful)
+        kinds = (self.counted, self.faultless, self.broken, self.inconclusive)
         return sum(len(kind) for kind in kinds)
 
     def median(self, name: str) -> float:
@@ -62,10 +62,11 @@ class Summary:
 
     def lines(self) -> list[str]:
         """Return what is printed at the end."""
-        doubtful = f" ({_some(self.doubtful)})" if self.doubtful else ""
+        inconclusive = f" ({_some(self.inconclusive)})" if self.inconclusive else ""
         lines = [
             f"{self.seeds} seeds: {len(self.counted)} count, {len(self.faultless)} without faults, "
-            f"{len(self.doubtful)} prove nothing{doubtful}, {len(self.broken)} broke a promise",
+            f"{len(self.inconclusive)} prove nothing{inconclusive}, "
+            f"{len(self.broken)} broke a promise",
             f"  medians   {self.median('acknowledged'):g} acknowledged writes, "
             f"{self.median('leader_changes'):g} leader changes, "
             f"{self.median('controller_changes'):g} of the quorum's, "

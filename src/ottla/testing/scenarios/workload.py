@@ -1,9 +1,9 @@
-"""A busy cluster: producers of both kinds, a consumer, and an administrator that changes things.
+"""A busy cluster: idempotent and plain producers, a consumer, and an admin client.
 
-Two topics: one that stays, whose records must all be there in the end, and one that is grown,
-deleted and made anew. Both need two copies of each write: with one, a loss of power may take
-what was acknowledged, and no promise is broken. A seed may add topics that promise less: see
-`storage`.
+Two topics: one that is never deleted, whose records must all exist in the end, and one that gets
+partitions, is deleted and created again. Both have min.insync.replicas=2: with 1, a loss of power
+may lose acknowledged records without breaking a promise. A seed may add topics that promise less:
+see `storage`.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ TWO_COPIES = {"min.insync.replicas": "2"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """How busy the clients are.
+    """The rates of the clients.
 
-    Fields: `interval_ms`: about how often the idempotent producers begin a batch, all together;
-            the others are slower. `change_ms`: about how often the administrator acts.
+    Fields: `interval_ms`: the mean time between batches of all idempotent producers together; the
+            others are slower. `change_ms`: the mean time between admin requests.
     """
 
     partitions: int = 3
@@ -38,7 +38,7 @@ class Workload:
 
     @property
     def steady(self) -> TopicSpec:
-        """The topic that stays."""
+        """The topic that is never deleted."""
         return TopicSpec(
             name="steady",
             partitions=self.partitions,
@@ -48,7 +48,7 @@ class Workload:
 
     @property
     def passing(self) -> TopicSpec:
-        """The topic that comes and goes."""
+        """The topic that is deleted and created again."""
         return TopicSpec(
             name="passing",
             partitions=self.passing_partitions,
@@ -57,7 +57,7 @@ class Workload:
         )
 
     def story(self, story: Story) -> Dialogue[None]:
-        """Begin everything, then change things until the end."""
+        """Start all clients, then make admin requests until the end."""
         steady, passing = self.steady, self.passing
         yield from story.create(steady)
         story.produce(

@@ -1,7 +1,7 @@
-"""How long nodes keep the requests of simulated clients, beside what these requests allow.
+"""Measures how long nodes take to answer simulated clients, against each request's own time limit.
 
-Only the time counts in which the answer was the node's own matter: its process went on, and the
-connection stood. A request that waits behind another one of its connection has not begun.
+Only the time counts in which the node's process ran and the connection was open. A request queued
+behind another one of its connection has not begun.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.registry import APIS, request_type
 
 LOOK_FROM_MS = 1_000
-"""Requests that are answered sooner are not looked at."""
+"""Requests that are answered sooner are not checked."""
 
 LIMITS = ("timeout_ms", "max_wait_ms")
-"""The fields in which a request says how long it may take."""
+"""The fields of requests that hold a time limit."""
 
 GROUP_KEYS = frozenset({11, 14})
 """JoinGroup and SyncGroup: they wait for other members."""
@@ -28,23 +28,23 @@ GROUP_LIMIT_MS = 5 * 60_000
 
 PRODUCE = 0
 LOCAL_KEYS = frozenset({PRODUCE, 1})
-"""Produce and Fetch are answered by the broker that is asked. All others may be passed on to a
-controller, whose answer is held back for the broker's own metadata: see `ottla.host.forwarder`."""
+"""Produce and Fetch are answered by the broker itself. All others may be forwarded to a controller,
+whose response waits until the broker's own metadata has caught up: see `ottla.host.forwarder`."""
 
 DEFAULT_LIMIT_MS = 27_000
-"""Of requests that name none: see `ottla.broker.controller_limits`."""
+"""Of requests without one: see `ottla.broker.controller_limits`."""
 
 
 class AnswerWatch:
-    """Watches the connections of a network; `tell` hears of each request that took long."""
+    """Watches the connections of a network; `report` is called with each slow request."""
 
-    def __init__(self, net: Network, tell: Callable[[RequestHeld], None]) -> None:
+    def __init__(self, net: Network, report: Callable[[RequestHeld], None]) -> None:
         self._net = net
-        self._tell = tell
+        self._report = report
         net.held = self._held
 
     def _held(self, pipe: Pipe, frame: bytes, began_us: int, answered: bool) -> None:
-        process, now_us = pipe.door.process, self._net.world.now_us
+        process, now_us = pipe.listener.process, self._net.scheduler.now_us
         began_us = max(began_us, process.held_until_us, process.busy_until_us)
         held_ms = (now_us - began_us) // MS
         if pipe.source >= 0 or held_ms < LOOK_FROM_MS or not process.alive or process.paused:
@@ -52,11 +52,11 @@ class AnswerWatch:
         if is_one_way(frame):
             return
         api, limit_ms = limit_of(frame)
-        self._tell(
+        self._report(
             RequestHeld(
                 pipe.source,
-                pipe.door.place,
-                process.life,
+                pipe.listener.place,
+                process.incarnation,
                 api,
                 held_ms,
                 limit_ms,
@@ -66,13 +66,13 @@ class AnswerWatch:
         )
 
     def finish(self) -> None:
-        """Tell of what is unanswered in the end."""
+        """Report the requests that are unanswered in the end."""
         for pipe in self._net.pipes.values():
-            pipe.tell_held(answered=False)
+            pipe.report_held(answered=False)
 
 
 def is_one_way(frame: bytes) -> bool:
-    """Tell whether a request wants no answer: Produce with acks=0."""
+    """Tell whether a request has no response: Produce with acks=0."""
     if int.from_bytes(frame[4:6], "big") != PRODUCE:
         return False
     header, body_at = decode_request_header(memoryview(frame)[4:])
@@ -81,7 +81,7 @@ def is_one_way(frame: bytes) -> bool:
 
 
 def limit_of(frame: bytes) -> tuple[str, int]:
-    """Return a request's name and how many milliseconds it may take by its own word."""
+    """Return a request's name and its time limit in milliseconds."""
     header, body_at = decode_request_header(memoryview(frame)[4:])
     name = APIS[header.api_key].name
     if header.api_key in GROUP_KEYS:

@@ -1,4 +1,4 @@
-"""How a simulated node rewrites the segments of compacted logs: in its own threads."""
+"""Log cleaning of a simulated node: in its worker threads, without a child process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from ottla.log.cleaner import Result
 from ottla.log.cleaner_job import CleanedSegment, CleaningJob
 from ottla.log.cleaner_rewrite import clean
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.world import SimWorkers
+from ottla.testing.sim.scheduler import SimWorkers
 
 
 class SimCleanings:
@@ -40,4 +40,4 @@ class SimCleanings:
         return cancel
 
     def close(self) -> None:
-        """Nothing to wait for: a thread's work is never half done."""
+        """Do nothing: a thread's work is never half done."""

@@ -1,12 +1,11 @@
-"""The steps of a topic's deletion, as they are seen from outside, and a crash right after one.
+"""The externally visible steps of a topic's deletion, and crashes right after one of them.
 
-Nothing of the product tells of its steps: each has an effect that somebody else could see, a
-message that arrives, a name that changes on a disk, a change of the metadata, and what lies between
-two of these nobody can tell apart. `STEPS` enumerates them, in the order in which a deletion goes
-through them where nothing fails. Besides, `NTH_DISK` and `NTH_ZNODE` are every single write of a
-node to its disk, or to ZooKeeper, from the moment on in which the deletion is asked for.
+The product has no hooks for its steps. Each step is an effect that can be observed: a message that
+arrives, a rename on a disk, a change of the metadata. `STEPS` lists them in the order of a deletion
+without failures. In addition, `NTH_DISK` and `NTH_ZNODE` stand for every single write of a node to
+its disk, or to ZooKeeper, from the request on.
 
-A `Crash` waits for one step and ends one node's process there: what had been done by then is done,
+A `Crash` waits for one step and ends one node's process there: what was done by then stays done,
 nothing follows.
 """
 
@@ -19,11 +18,11 @@ from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
-    FolderGone,
+    PartitionDirGone,
     TopicKnown,
     TopicSet,
 )
-from ottla.testing.sim.world import ProcessDied
+from ottla.testing.sim.scheduler import ProcessDied
 
 if TYPE_CHECKING:
     from ottla.testing.sim.node import SimNode
@@ -35,18 +34,18 @@ STOP_REPLICA, DELETE_TOPICS, ENVELOPE, DELETE_REPLICAS = 5, 20, 58, 1002
 class Step(Enum):
     """What has just happened. "The broker" is one that has replicas and is not the controller."""
 
-    ASKED = "the controller has got the request"
+    ASKED = "the controller has received the request"
     NOTED = "the ledger has an entry"
     BEGUN = "the ledger lists replicas as started"
-    FORGOTTEN = "the broker knows the topic no more"
-    RENAMED = "the broker has taken the name from a replica's folder"
-    ORDERED = "the broker has got the order to delete"
-    DURABLE = "the broker has flushed the names of its folders after that"
-    ANSWERED = "the controller has got the broker's answer"
-    CONFIRMED = "the ledger says that a replica of the broker is gone"
-    GONE = "the topic has left the metadata"
+    FORGOTTEN = "the broker's image does not have the topic any more"
+    RENAMED = "the broker has renamed a replica's directory"
+    ORDERED = "the broker has received StopReplica or DeleteReplicas"
+    DURABLE = "the broker has synced its log directory after that"
+    ANSWERED = "the controller has received the broker's response"
+    CONFIRMED = "the ledger lists a replica of the broker as deleted"
+    GONE = "the topic has been removed from the metadata"
     FINISHED = "the ledger has the receipt"
-    REMOVED = "the broker has begun to remove the bytes"
+    REMOVED = "the broker has begun to delete the files"
     NTH_DISK = "the node is about to write to its disk, for the n-th time"
     NTH_ZNODE = "the node has written to ZooKeeper, for the n-th time"
 
@@ -63,7 +62,7 @@ class Victim(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashPlan:
-    """One crash. `nth`: counts the steps of one kind from 1; `power`: the machine goes, too."""
+    """One crash. `nth`: counts the steps of one kind from 1; `power`: the machine loses power."""
 
     step: Step
     victim: Victim
@@ -91,7 +90,7 @@ class Crash:
         self._topic_id = topic_id
         self._count = 0
         self._orders: set[tuple[int, int, bytes]] = set()
-        """What the broker was ordered: (from, to, correlation id)."""
+        """StopReplica and DeleteReplicas requests to the broker: (from, to, correlation id)."""
         self._is_ordered = False
         self._is_over = False
         sim.observe(self._observed)
@@ -103,15 +102,15 @@ class Crash:
 
     # -- what is seen --------------------------------------------------------------------------
 
-    def _observed(self, told: Any) -> None:
+    def _observed(self, observation: Any) -> None:
         broker_id = self.broker.id
-        match told:
+        match observation:
             case TopicKnown(topic_id=self._topic_id, node=node, is_there=False):
                 if node == broker_id:
                     self._reached(Step.FORGOTTEN)
             case TopicSet(topic_id=self._topic_id, is_there=False):
                 self._reached(Step.GONE)
-            case FolderGone(topic_id=self._topic_id, node=node) if node == broker_id:
+            case PartitionDirGone(topic_id=self._topic_id, node=node) if node == broker_id:
                 self._reached(Step.RENAMED)
             case DeletionConfirmed(topic_id=self._topic_id, node=node) if node == broker_id:
                 self._reached(Step.CONFIRMED)
@@ -138,13 +137,13 @@ class Crash:
             self._reached(Step.ANSWERED, by=self._sim.nodes[target])
 
     def _wrote(self, node: "SimNode", operation: str, path: str) -> None:
-        """Hear of a disk operation that is about to be done."""
+        """Called before each operation that changes a disk."""
         if node is self.broker and operation == "rmtree" and "-delete" in path:
             self._reached(Step.REMOVED, by=node)
         is_flush = operation == "sync_dir" and path in node.config.log_dirs
         if node is self.broker and is_flush and self._is_ordered:
             # The flush itself is done first.
-            self._sim.world.after(0, lambda: self._reached(Step.DURABLE))
+            self._sim.scheduler.after(0, lambda: self._reached(Step.DURABLE))
         if node is self.victim:
             self._reached(Step.NTH_DISK, by=node)
 
@@ -155,7 +154,7 @@ class Crash:
     # -- the crash -----------------------------------------------------------------------------
 
     def _reached(self, step: Step, by: "SimNode | None" = None) -> None:
-        """Take note of a step; `by`: the node in whose midst it was seen."""
+        """Count a step, and crash if it is the planned one; `by`: the node that is running now."""
         if self._is_over or step is not self.plan.step:
             return
         self._count += 1
@@ -166,7 +165,7 @@ class Crash:
         sim.mark("crashed-at-step")
 
         def back() -> None:
-            sim.world.after(plan.down_ms * MS, victim.restart)
+            sim.scheduler.after(plan.down_ms * MS, victim.restart)
 
         victim.die(lose_unflushed=plan.power, then=back)
         if by is victim:
@@ -174,10 +173,10 @@ class Crash:
 
 
 def controller_of(sim: "Sim") -> "SimNode":
-    """Return the node that decides now."""
+    """Return the active controller."""
     for node in sim.nodes.values():
         runtime = node.runtime
-        rules = sim.zookeeper is not None and sim.zookeeper.ruler == node.id
+        rules = sim.zookeeper is not None and sim.zookeeper.controller_id == node.id
         if rules or (runtime is not None and runtime.active):
             return node
     raise AssertionError("there is no controller")

@@ -1,8 +1,8 @@
-"""What a simulation tells of deletions: how the ledger changes, and what disks hold meanwhile.
+"""Observes topic deletions: changes of the deletion ledger, and partition directories on disks.
 
-The ledger is the one of the cluster's committed metadata. At the moment in which it calls a
-replica deleted, the disk of that broker is looked at. Where a disk holds a replica no more, what
-the cluster and what that node itself knew of its topic is told, too.
+The ledger is that of the cluster's committed metadata. When it lists a replica as deleted, the disk
+of that broker is inspected. When a replica's directories are gone, the observation says whether the
+cluster's metadata and the node's own image assigned the replica to the node.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from ottla.metadata.deletions import DeletionImage, DeletionState, HaltReason, R
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.testing.sim.folder_watch import FolderWatch, Replica
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
-    FolderGone,
-    FolderSeen,
+    PartitionDirGone,
+    PartitionDirSeen,
     TopicSet,
 )
+from ottla.testing.sim.partition_dir_watch import PartitionDirWatch, Replica
 
 if TYPE_CHECKING:
     from ottla.testing.sim.node import SimNode
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 
 def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
-    """Tell what a change of the metadata did to topics and to their deletions."""
+    """Emit the observations of what a metadata change did to topics and their deletions."""
     now_ms, offset = sim.now_ms, delta.image.position[0]
     for topic_id in delta.deleted_topics:
-        sim.tell(TopicSet(now_ms, offset, topic_id, False))
+        sim.notify(TopicSet(now_ms, offset, topic_id, False))
     for topic in delta.created_topics.values():
-        sim.tell(TopicSet(now_ms, offset, topic.id, True))
+        sim.notify(TopicSet(now_ms, offset, topic.id, True))
     for topic_id in sorted(delta.changed_deletions):
         before, after = delta.before.deletions.of(topic_id), delta.image.deletions.of(topic_id)
         sim.marks.update(_marks(before, after))
-        sim.tell(DeletionSet(now_ms, before, after))
+        sim.notify(DeletionSet(now_ms, before, after))
         if after is None:
             continue
         known = set() if before is None else set(_confirmed(before))
         for broker_id, number in _confirmed(after):
             if (broker_id, number) not in known:
                 left = _left(sim.nodes[broker_id], (topic_id, number))
-                sim.tell(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
+                sim.notify(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
 
 
 def _left(node: "SimNode", replica: Replica) -> tuple[str, ...]:
-    """Return what a node has of a replica: folders, and what it would serve without one."""
+    """Return what a node has of a replica: directories, and a hosted partition without one."""
     served = () if node.broker is None else node.broker.replicas.hosted()
-    is_served = any((each.topic_id, each.index) == replica for each in served)
-    return node.folders.of(replica) + (("a partition that it serves",) if is_served else ())
+    is_served = any((each.topic_id, each.partition_id) == replica for each in served)
+    return node.partition_dirs.of(replica) + (("a hosted partition",) if is_served else ())
 
 
 def _confirmed(deletion: DeletionImage) -> Iterator[tuple[int, int]]:
-    """Yield (broker, partition) of what is called deleted."""
+    """Yield (broker, partition) of the replicas listed as deleted."""
     for broker_id, standing, partitions in deletion.rows():
         if standing.state is DeletionState.SUCCESSFUL:
             for number in partitions:
@@ -78,27 +78,27 @@ def _marks(before: DeletionImage | None, after: DeletionImage | None) -> Iterato
             yield f"deletion-{state.name.lower()}"
 
 
-def folder_watch(sim: "Sim", node: "SimNode") -> FolderWatch:
-    """Return what looks at a node's folders, and tells the simulation."""
+def partition_dir_watch(sim: "Sim", node: "SimNode") -> PartitionDirWatch:
+    """Return the watch of a node's partition directories; it emits observations."""
 
     def came(replica: Replica, path: str) -> None:
-        sim.tell(FolderSeen(sim.now_ms, node.id, *replica, path))
+        sim.notify(PartitionDirSeen(sim.now_ms, node.id, *replica, path))
 
     def went(replica: Replica, was_own: bool) -> None:
         state = _living(sim.image, replica)
         in_sync = state is not None and node.id in state.isr
         assigned = state is not None and node.id in state.replicas
-        sim.tell(FolderGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
+        sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
 
     def is_own(replica: Replica) -> bool:
         state = _living(node.known.image, replica)
         return state is not None and node.id in state.replicas
 
-    return FolderWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
+    return PartitionDirWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
 
 
 def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:
-    """Return the state of a replica's partition; None = it is gone, or on its way out."""
+    """Return the state of a replica's partition; None = deleted, or being deleted."""
     topic_id, number = replica
     topic = image.topics.by_id(topic_id)
     if topic is None or image.deletions.is_being_deleted(topic_id):
@@ -107,24 +107,24 @@ def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:
 
 
 class KnownMetadata:
-    """The metadata by which a node keeps its folders and lets them go.
+    """The image by which a node keeps its partition directories or removes them.
 
-    While it loads its logs that is what it had read when it began to, whatever it hears meanwhile;
-    then it is the newest that it knows.
+    While it loads its logs that is the image with which the loading began; afterwards it is the
+    newest one.
     """
 
     def __init__(self) -> None:
         self._read_at_start = EMPTY
         self._core: NodeCore | None = None
-        """Of a process that has loaded its logs."""
+        """Of the process, once it has loaded its logs."""
 
     @property
     def image(self) -> ClusterImage:
-        """Return it."""
+        """Return the image."""
         return self._read_at_start if self._core is None else self._core.image
 
     def opened(self, core: NodeCore) -> None:
-        """Follow a process that has opened its folders."""
+        """Watch a process that has opened its log directories."""
         self._read_at_start, self._core = EMPTY, None
         folders: Any = core._node_dirs
         load_logs = folders.load_logs
@@ -134,12 +134,12 @@ class KnownMetadata:
             yield from load_logs(image, config)
             self._core = core
 
-        # Watched from outside, as all else: nothing of the product knows of it.
+        # Wrapped from outside: the product has no hook for it.
         folders.load_logs = watched
 
 
 def deletions_left(sim: "Sim") -> list[str]:
-    """Return the deletions that are not finished, in words, or not as the ledger says."""
+    """Return the deletions that are not finished, or have a premature receipt, in words."""
     found = []
     for each in sim.image.deletions:
         rows = "; ".join(
@@ -155,16 +155,16 @@ def deletions_left(sim: "Sim") -> list[str]:
     return found
 
 
-def folders_left(sim: "Sim") -> list[str]:
-    """Return the folders, on their way out or not, of topics whose deletion has a receipt.
+def partition_dirs_left(sim: "Sim") -> list[str]:
+    """Return the directories, renamed or not, of topics whose deletion has a receipt.
 
-    Those of brokers that the receipt calls abandoned may stay.
+    Those of brokers that the receipt lists as abandoned may stay.
     """
     receipts = {each.topic_id: each for each in sim.image.deletions.receipts()}
     return [
         f"node {node.id} still has {path} of {uuid_text(replica[0])}"
         for node in sim.nodes.values()
-        for replica, path in node.folders.all()
+        for replica, path in node.partition_dirs.all()
         if replica[0] in receipts
         and not _is_abandoned(receipts[replica[0]].status(node.id, replica[1]))
     ]

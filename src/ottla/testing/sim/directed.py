@@ -1,4 +1,4 @@
-"""Puts the directed faults of a history together: which there are, and how often."""
+"""Draws the directed faults of a history, and their rates."""
 
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ __all__ = ["DirectedFaults", "directed_faults", "directed_tuning"]
 
 
 def directed_tuning(random: Random, faults: Faults, *, zookeeper: bool = False) -> dict[str, str]:
-    """Return the properties that a seed draws: checkpoints that are young at a loss of power.
+    """Return the properties that a seed draws, such as checkpoint intervals.
 
-    Flushes that are frequent bring recovery points near to the logs' ends, so that truncations go
-    below them; a metadata log that is kept short makes those that lag fetch snapshots.
+    Frequent flushes keep recovery points near the log ends, so that truncations go below them; a
+    short metadata log makes lagging nodes fetch snapshots.
     """
     if not faults.directed:
         return {}
@@ -39,7 +39,7 @@ def directed_tuning(random: Random, faults: Faults, *, zookeeper: bool = False) 
 
 
 def directed_faults(sim: "Sim", random: Random) -> DirectedFaults:
-    """Return what strikes in a history, with rates that its seed draws; nothing where not asked."""
+    """Return the directed faults of a history, with rates that its seed draws, if it has any."""
     rates = DirectedRates().mix(random) if sim.faults.directed else NO_RATES
     faults = DirectedFaults(sim, random, rates)
     if rates.short_leaderships:

@@ -1,12 +1,12 @@
-"""Directed faults of the metadata quorum: small stories around one vote, or one commit.
+"""Directed faults of the metadata quorum: scripts around one vote, or one commit.
 
-- A split vote: the leader dies, and of the two others neither hears the other. The first to ask
-  the restarted one for its vote may have it; as that one stores it, or a moment later, it loses its
-  power, and is asked by the other in the same epoch. Whose vote is not durable by the time of its
-  answer lets two lead in one epoch.
-- A commit: its leader loses its power, and the voter that may have it beside the leader is cut
-  off. The two that are left elect one of them. A leader that had counted what it had not flushed
-  has lost it by then: mostly its disk is slow, and the voter that is left was cut off from it.
+- A split vote: the leader crashes, and the two other voters cannot reach each other. Both become
+  candidates in one epoch. The restarted voter grants its vote to the first; as it stores the vote,
+  or a moment later, it loses power, and gets the VoteRequest of the other candidate. If the vote
+  was not durable before the response, there are two leaders in one epoch.
+- A commit: its leader loses power, and a voter that has the record is cut off. The restarted leader
+  and the third voter elect a leader. If the leader counted its own copy before it was flushed, the
+  committed record is lost: mostly its disk is slow, and the third voter was cut off from it.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 VOTERS = 3
 STORY_MS = 6_000
-"""How long a split vote may take: two election timeouts."""
+"""How long the split vote script lasts: two election timeouts."""
 ANSWERED_MS = 30
-"""By when an answer that was sent before a crash has arrived."""
+"""By when a response that was sent before a crash has arrived."""
 BACK_MS = 60
 VOTE_DELAYS_US = (0, 1_000, 3_000, 10_000)
 STORED = frozenset({"write_atomic", "rename"})
@@ -35,7 +35,7 @@ BEHIND_US, SLOW_US = 1_500 * MS, 80 * MS
 
 
 class _QuorumPart(Part):
-    """What both stories need: the voters, and who leads them."""
+    """Common to both scripts: the voters, and their leader."""
 
     def __init__(self, faults: DirectedFaults) -> None:
         self._faults = faults
@@ -44,7 +44,7 @@ class _QuorumPart(Part):
         return [each for each in self._faults.sim.nodes.values() if each.is_controller]
 
     def _well_voters(self) -> "list[SimNode]":
-        """Return the voters, the active controller first; none where a story cannot be told."""
+        """Return the voters, the active controller first; empty = the script cannot run now."""
         voters = self._voters()
         if len(voters) != VOTERS or any(not each.alive or each.paused for each in voters):
             return []
@@ -52,7 +52,7 @@ class _QuorumPart(Part):
         return [active[0], *(each for each in voters if each is not active[0])] if active else []
 
     def _cut(self, one: int, other: int, duration_us: int) -> Callable[[], None]:
-        """Let nothing pass between two nodes for so long; return what heals them before."""
+        """Cut the link between two nodes for so long; return a function that heals it earlier."""
         net = self._faults.sim.net
         links = {(one, other), (other, one)} - net.cut
         net.cut |= links
@@ -65,7 +65,7 @@ class _QuorumPart(Part):
 
 
 class SplitVotes(_QuorumPart):
-    """See the module."""
+    """The split vote script; see the module."""
 
     def __init__(self, faults: DirectedFaults) -> None:
         super().__init__(faults)
@@ -73,64 +73,64 @@ class SplitVotes(_QuorumPart):
         self._until_us = 0
 
     def begin(self) -> None:
-        """Begin a story every so often."""
-        self._faults.every_so_often(self._faults.rates.split_votes, self._story)
+        """Run the script at random intervals."""
+        self._faults.every_so_often(self._faults.rates.split_votes, self._split_vote)
 
-    def _story(self) -> None:
+    def _split_vote(self) -> None:
         faults, voters = self._faults, self._well_voters()
         if not voters:
             return
         faults.sim.mark("split-vote")
         voter, one, other = voters
         self._cut(one.id, other.id, STORY_MS * MS)
-        self._voter, self._until_us = voter.id, faults.sim.world.now_us + STORY_MS * MS
+        self._voter, self._until_us = voter.id, faults.sim.scheduler.now_us + STORY_MS * MS
         voter.crash(lose_unflushed=False)
         faults.later(faults.random.randrange(5, 300) * MS, voter.restart)
 
     def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
-        """Let the voter die as it stores its vote, or once it has answered."""
+        """Crash the voter as it stores its vote, or after its response."""
         faults = self._faults
         if node.id != self._voter or operation not in STORED or QUORUM_STATE not in path:
             return
-        candidate = faults.askers.get(node.id)
-        if faults.sim.world.now_us > self._until_us:
+        candidate = faults.vote_candidates.get(node.id)
+        if faults.sim.scheduler.now_us > self._until_us:
             self._voter = -1
         elif candidate is not None and candidate in {each.id for each in self._voters()}:
             self._voter = -1
             faults.sim.mark("split-vote-lost")
-            left_us = self._until_us - faults.sim.world.now_us
+            left_us = self._until_us - faults.sim.scheduler.now_us
 
             def part() -> None:
                 self._cut(candidate, node.id, left_us)
 
             faults.later(ANSWERED_MS * MS, part)
-            delay_us, life = faults.random.choice(VOTE_DELAYS_US), node.life
+            delay_us, incarnation = faults.random.choice(VOTE_DELAYS_US), node.incarnation
             if not delay_us:
-                faults.crash(node, midst=1, back_ms=BACK_MS)
+                faults.crash(node, within_operations=1, back_ms=BACK_MS)
                 return
 
             def die() -> None:
-                if node.alive and node.life == life:
+                if node.alive and node.incarnation == incarnation:
                     faults.crash(node, back_ms=BACK_MS)
 
             faults.later(delay_us, die)
 
 
 class QuorumCommits(_QuorumPart):
-    """See the module."""
+    """The commit script; see the module."""
 
     def __init__(self, faults: DirectedFaults) -> None:
         super().__init__(faults)
         self._is_due = False
         self._behind: SimNode | None = None
-        """The voter that has not heard of the last records."""
+        """The voter that lacks the last records."""
         self._reach_behind: Callable[[], None] = lambda: None
 
     def begin(self) -> None:
-        """Strike at a commit every so often."""
-        self._faults.every_so_often(self._faults.rates.quorum_commits, self._wish)
+        """Run the script at random intervals."""
+        self._faults.every_so_often(self._faults.rates.quorum_commits, self._prepare)
 
-    def _wish(self) -> None:
+    def _prepare(self) -> None:
         faults, voters = self._faults, self._well_voters()
         self._is_due, self._behind = True, None
         if not voters or faults.random.random() >= BEHIND_SHARE:
@@ -146,21 +146,30 @@ class QuorumCommits(_QuorumPart):
 
         faults.later(BEHIND_US, mend)
 
-    def observe(self, told: Observation) -> None:
-        """Strike at the leader's own next commit."""
-        if not self._is_due or not isinstance(told, MetadataCommitted) or told.batch.control:
+    def observe(self, observation: Observation) -> None:
+        """Inject the fault at the leader's next commit."""
+        if (
+            not self._is_due
+            or not isinstance(observation, MetadataCommitted)
+            or observation.batch.control
+        ):
             return
         faults, voters = self._faults, self._well_voters()
-        if not voters or voters[0].id != told.node or not faults.may_lose_power(voters[0]):
+        if not voters or voters[0].id != observation.node or not faults.may_lose_power(voters[0]):
             return
         self._is_due, leader = False, voters[0]
-        life, delay_us = leader.life, faults.random.choice(COMMIT_DELAYS_US)
-        faults.later(delay_us, lambda: self._strike(leader, life))
+        incarnation, delay_us = leader.incarnation, faults.random.choice(COMMIT_DELAYS_US)
+        faults.later(delay_us, lambda: self._strike(leader, incarnation))
 
-    def _strike(self, leader: "SimNode", life: int) -> None:
+    def _strike(self, leader: "SimNode", incarnation: int) -> None:
         faults = self._faults
-        mischief, random, voters = faults.mischief, faults.random, self._well_voters()
-        if mischief is None or not voters or voters[0] is not leader or leader.life != life:
+        fault_injector, random, voters = faults.fault_injector, faults.random, self._well_voters()
+        if (
+            fault_injector is None
+            or not voters
+            or voters[0] is not leader
+            or leader.incarnation != incarnation
+        ):
             return
         faults.sim.mark("quorum-commit-struck")
         apart = random.choice([each for each in voters[1:] if each is not self._behind])
@@ -169,6 +178,6 @@ class QuorumCommits(_QuorumPart):
         for each in voters:
             if each is not apart:
                 self._cut(apart.id, each.id, apart_us)
-        mischief.note_loss(leader)
+        fault_injector.note_loss(leader)
         leader.crash(lose_unflushed=True)
         faults.later(random.randrange(5, 400) * MS, leader.restart)

@@ -1,11 +1,11 @@
-"""Directed faults that are more than one crash: small stories around one partition or one disk.
+"""Directed faults that are more than one crash: scripts around one partition or one disk.
 
-- Short leaderships (KIP-279): a leader is cut off from its followers, appends a little alone and
-  dies; the next one does, too, in another epoch; then the first is back.
-- AlterPartition: the answer is held back, or lost and the question asked again, while a follower
-  is cut off from its leader, perhaps the leader from the controllers, and the leader dies, alone or
-  with all other brokers.
-- A sync that fails: what it was to write is dropped, as Linux does with dirty pages.
+- Short leaderships (KIP-279): a leader is cut off from its followers, appends a few records alone
+  and crashes; the next leader does the same in another epoch; then the first comes back.
+- AlterPartition: the response is delayed, or lost and the request repeated, while a follower is cut
+  off from its leader, perhaps also the leader from the controllers; then the leader crashes, alone
+  or with all other brokers.
+- A failed fsync: its dirty pages are dropped, as Linux does.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ottla.base.ids import NO_LEADER, Uuid
 from ottla.metadata.image import PartitionImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
 from ottla.testing.sim.net import MS
-from ottla.testing.sim.pipes import Ghost
+from ottla.testing.sim.pipes import RedeliveredRequest
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
@@ -29,11 +29,11 @@ ALONE_MS = (30, 150, 700)
 """How long a leader may write alone."""
 ELECTION_MAX_MS = 12_000
 BACK_MS = (100, 3_000, 12_000)
-"""When a fallen leader is back: at once, fenced by its own registration, or after the next ones."""
+"""When a crashed leader restarts: before it is fenced, soon after, or after the next elections."""
 LOOK_MS = 50
 HOLD_MS = (200, 3_000)
 ALL_DIE_SHARE = 0.5
-UNTOLD_SHARE = 0.5
+CONTROLLERS_CUT_SHARE = 0.5
 ALL_DEAD_MS = (1_000, 8_000)
 SYNC_MENDED_MS = (500, 4_000)
 
@@ -46,7 +46,7 @@ class ShortLeaderships(Part):
         self._busy = False
 
     def begin(self) -> None:
-        """Begin a story every so often."""
+        """Run the script at random intervals."""
         self._faults.every_so_often(self._faults.rates.short_leaderships, self._story)
 
     def _story(self) -> None:
@@ -70,38 +70,40 @@ class ShortLeaderships(Part):
         topic = self._faults.sim.image.topics.by_id(key[0])
         return None if topic is None else topic.partitions.get(key[1])
 
-    def _next(self, key: tuple[Uuid, int], before: int, left: int, patience_ms: int) -> None:
-        """Wait for another leader; end the story where there is none."""
+    def _next(self, key: tuple[Uuid, int], before: int, left: int, left_ms: int) -> None:
+        """Wait for another leader; end the script if there is none."""
         faults, state = self._faults, self._state(key)
-        if state is None or left == 0 or patience_ms <= 0:
+        if state is None or left == 0 or left_ms <= 0:
             self._busy = False
             return
         leader = faults.sim.nodes.get(state.leader)
         if leader is None or state.leader == before or not leader.alive or leader.paused:
-            faults.later(LOOK_MS * MS, lambda: self._next(key, before, left, patience_ms - LOOK_MS))
+            faults.later(LOOK_MS * MS, lambda: self._next(key, before, left, left_ms - LOOK_MS))
             return
         others = [each for each in state.replicas if each != leader.id]
         links = {(leader.id, each) for each in others} | {(each, leader.id) for each in others}
         links -= faults.sim.net.cut
         faults.sim.net.cut |= links
         alone_us = faults.random.randrange(10, faults.random.choice(ALONE_MS)) * MS
-        life = leader.life
+        incarnation = leader.incarnation
 
         def die() -> None:
             faults.sim.net.cut -= links
-            if leader.alive and leader.life == life:
+            if leader.alive and leader.incarnation == incarnation:
                 faults.sim.mark("short-leadership")
-                self._fell(leader)
+                self._take_down(leader)
             self._next(key, leader.id, left - 1, ELECTION_MAX_MS)
 
         faults.later(alone_us, die)
 
-    def _fell(self, leader: "SimNode") -> None:
+    def _take_down(self, leader: "SimNode") -> None:
         faults = self._faults
         random = faults.random
         back_ms = random.randrange(5, random.choice(BACK_MS))
         if random.random() < 0.5:
-            leader.stop(back_after_ms=back_ms)  # As fast as a controller can elect the next one.
+            leader.stop(
+                back_after_ms=back_ms
+            )  # A controlled shutdown: the next leader is elected at once.
         else:
             leader.crash(lose_unflushed=False)
             faults.later(back_ms * MS, leader.restart)
@@ -115,33 +117,33 @@ class AlterPartitionFaults(Part):
         self._quiet_until_us = 0
 
     def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
-        """Meddle with some of the requests that arrive."""
+        """Disturb some of the AlterPartition requests."""
         faults = self._faults
         if what != "request" or int.from_bytes(frame[4:6], "big") != ALTER_PARTITION:
             return
         random, sim = faults.random, faults.sim
-        if sim.world.now_us < self._quiet_until_us or source < 0:
+        if sim.scheduler.now_us < self._quiet_until_us or source < 0:
             return
         if random.random() >= faults.rates.alter_partition:
             return
         pipe = sim.net.pipe_between(source, target)
         if pipe is None:
             return
-        self._quiet_until_us = sim.world.now_us + random.randrange(3_000, 10_000) * MS
+        self._quiet_until_us = sim.scheduler.now_us + random.randrange(3_000, 10_000) * MS
         sim.mark("alter-partition-troubled")
         way = random.randrange(4)
         if way < 2:
             pipe.hold_answers(random.randrange(*HOLD_MS) * MS)
         elif way == 2:
-            # Done, and its leader does not know: it asks the same again.
-            sim.world.after(random.randrange(20 * MS), pipe.break_off)
+            # The request is processed and its response lost: the leader repeats it.
+            sim.scheduler.after(random.randrange(20 * MS), pipe.break_off)
         else:
-            again = Ghost(sim.net, pipe.door, pipe.info, frame)
-            faults.later(random.randrange(2_000) * MS, again.deliver)
+            redelivered = RedeliveredRequest(sim.net, pipe.listener, pipe.info, frame)
+            faults.later(random.randrange(2_000) * MS, redelivered.deliver)
         self._isolate(source, self._concerned(source, frame))
 
     def _concerned(self, leader_id: int, frame: bytes) -> list[int]:
-        """Return the followers that the request takes in or leaves out; all, where it is none."""
+        """Return the followers that the request adds to or removes from the ISR; all if none."""
         header, body_at = decode_request_header(memoryview(frame)[4:])
         body = memoryview(frame)[4 + body_at :]
         request = decode(AlterPartitionRequest, body, header.api_version, lenient=True)
@@ -158,13 +160,13 @@ class AlterPartitionFaults(Part):
         return sorted(found & others or others)
 
     def _isolate(self, leader_id: int, followers: list[int]) -> None:
-        """Cut a follower off from its leader, then let the leader die, or not."""
+        """Cut a follower off from its leader, then perhaps crash the leader."""
         faults = self._faults
         random, sim = faults.random, faults.sim
         follower = random.choice(followers)
         apart = [follower]
-        if random.random() < UNTOLD_SHARE:
-            # Then the metadata do not tell the leader either what became of its request.
+        if random.random() < CONTROLLERS_CUT_SHARE:
+            # Then the leader does not learn the outcome from the metadata either.
             apart += [each.id for each in sim.nodes.values() if each.is_controller]
         links = {(leader_id, each) for each in apart} | {(each, leader_id) for each in apart}
         links -= sim.net.cut
@@ -175,23 +177,23 @@ class AlterPartitionFaults(Part):
 
         faults.later(random.randrange(500, 6_000) * MS, heal)
         leader = sim.nodes[leader_id]
-        life = leader.life
+        incarnation = leader.incarnation
 
-        # With all others, so that the newcomer leads next, or with none of them.
+        # With all other brokers, so that the follower leads next, or alone.
         others = [each.id for each in sim.nodes.values() if each.is_broker and each.id != follower]
         dying = others if random.random() < ALL_DIE_SHARE else [leader_id]
 
         def die() -> None:
-            if leader.alive and not leader.paused and leader.life == life:
+            if leader.alive and not leader.paused and leader.incarnation == incarnation:
                 faults.crash(leader)
                 for each in dying:
-                    self._pass_out(sim.nodes[each])
+                    self._crash_for_a_while(sim.nodes[each])
 
         if random.random() < 0.6:
             faults.later(faults.moment_us(), die)
 
-    def _pass_out(self, node: "SimNode") -> None:
-        """Let a process end, for long enough that another one leads."""
+    def _crash_for_a_while(self, node: "SimNode") -> None:
+        """Crash a node for long enough that another one is elected."""
         faults = self._faults
         if node.alive and not node.is_controller:
             node.crash(lose_unflushed=False)
@@ -205,29 +207,29 @@ class SyncErrors(Part):
         self._faults = faults
 
     def begin(self) -> None:
-        """Let a sync fail every so often."""
+        """Let an fsync fail at random intervals."""
         self._faults.every_so_often(self._faults.rates.sync_errors, self._fail)
 
     def _fail(self) -> None:
         faults = self._faults
-        mischief, random, sim = faults.mischief, faults.random, faults.sim
+        fault_injector, random, sim = faults.fault_injector, faults.random, faults.sim
         if sim.zookeeper is not None:
-            return  # There a failed folder may take the last replica in sync with it.
+            return  # There a failed log directory may take the last in-sync replica with it.
         nodes = [each for each in sim.nodes.values() if each.alive]
-        if not nodes or mischief is None:
+        if not nodes or fault_injector is None:
             return
         node = random.choice(nodes)
-        if not mischief.may_refuse_writes(node):
+        if not fault_injector.may_refuse_writes(node):
             return
         sim.mark("sync-failed")
-        folder = random.choice((*node.config.log_dirs, node.config.metadata_log_dir))
-        fault = node.disk.fail("sync", path=f"{folder}/", times=1)
+        log_dir = random.choice((*node.config.log_dirs, node.config.metadata_log_dir))
+        fault = node.disk.fail("sync", path=f"{log_dir}/", times=1)
         restart: Callable[[], None] = lambda: node.stop(back_after_ms=random.randrange(20, 2_000))  # noqa: E731
 
         def mended() -> None:
             if fault in node.disk.faults:
                 node.disk.faults.remove(fault)
-            mischief.writes_again(node)
+            fault_injector.writes_again(node)
             if fault.hits:
                 restart()
 

@@ -1,9 +1,9 @@
-"""A node's disk in the simulator: power loss in all the ways in which disks forget.
+"""A node's disk in the simulator: a power loss keeps any part of what was not synced.
 
-Beyond `MemoryDisk`: of what was not synced a power loss leaves any part. A file's unsynced end
-may stay whole, stay as a prefix, or stay in length with holes of zeros, as journals do that
-write lengths before data; what was written over may be new, old or torn; a name that was not
-synced (made, renamed, removed) may be as before or as after, each for itself.
+Beyond `MemoryDisk`: the unsynced end of a file may survive whole, as a prefix, or with its length
+and holes of zeros, as with file systems that journal lengths before data; overwritten bytes may be
+new, old or torn; each unsynced directory entry (created, renamed, removed) may be as before or as
+after.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from ottla.log.checkpoints import MalformedFile
 from ottla.log.dir_loading import PartitionDir
 from ottla.log.names import PARTITION_METADATA, parse_partition_dir_name
 from ottla.log.partition_metadata import decode_partition_metadata
-from ottla.testing.disk import MemoryDisk, MemoryFile, _FileNode, _Folder
+from ottla.testing.disk import MemoryDisk, MemoryFile, _Directory, _FileNode
 
 PAGE_BYTES = 512
 
 
 class SimFile(MemoryFile):
-    """An open file whose sync, where it fails, drops what it was to write."""
+    """An open file whose failed sync drops its dirty pages."""
 
     def sync(self) -> None:
         disk, node = self._disk, self._node
@@ -46,9 +46,8 @@ class SimFile(MemoryFile):
 class SimDisk(MemoryDisk):
     """See the module.
 
-    A sync that fails leaves the pages clean, as Linux does: they can be read, are not written by
-    any later sync, and are gone with the process (at the latest; a real cache may drop them when
-    it likes).
+    A failed sync marks the pages clean, as Linux does: they can be read, are not written by any
+    later sync, and are lost at the latest when the process ends.
     """
 
     file_type = SimFile
@@ -56,17 +55,17 @@ class SimDisk(MemoryDisk):
     def __init__(self, *, now_ms: Callable[[], int] = lambda: 0) -> None:
         super().__init__(now_ms=now_ms)
         self.shortened: set[_FileNode] = set()
-        """Files that were cut since their last sync: only these may come back shorter."""
+        """Files that were truncated since their last sync: only these may come back shorter."""
         self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
-        """What failed syncs were to write of a file, [start, end)."""
+        """The ranges of a file that failed syncs dropped, [start, end)."""
 
     def drop_dirty(self, node: _FileNode) -> None:
-        """Never write what a file lacks on disk now."""
+        """Drop the unsynced bytes of a file: no later sync writes them."""
         start = _common(bytes(node.data), node.synced)
         self._dropped.setdefault(node, []).append((start, len(node.data)))
 
     def written_of(self, node: _FileNode) -> bytes:
-        """Return what a file holds on disk once all is written that is not dropped."""
+        """Return a file's content on disk after a sync, without the dropped ranges."""
         dropped = self._dropped.get(node)
         if dropped is None:
             return bytes(node.data)
@@ -88,33 +87,39 @@ class SimDisk(MemoryDisk):
         super().kill()
 
     def settle(self) -> None:
-        """Make all durable that is there: what an installation leaves."""
+        """Make everything durable, as after an installation."""
         _settle(self._root)
 
     def used_bytes(self) -> int:
         """Return the bytes of all files."""
         return _used(self._root)
 
-    def folders_in(self, path: str, *, durable: bool = False) -> list[tuple[PartitionDir, object]]:
-        """Return the partitions' folders below a path, by name, and count no operation.
+    def partition_dirs_in(
+        self, path: str, *, durable: bool = False
+    ) -> list[tuple[PartitionDir, object]]:
+        """Return the partition directories below a path, by name, and count no operation.
 
-        With each comes what is the same for the same folder only, whatever it is called.
-        `durable`: those that a loss of power is sure to leave.
+        With each comes an object that identifies the directory across renames.
+        `durable`: those that survive a loss of power for certain.
         """
         parent = self._find(path)
-        if not isinstance(parent, _Folder):
+        if not isinstance(parent, _Directory):
             return []
         found: list[tuple[PartitionDir, object]] = []
         for name, node in sorted((parent.durable if durable else parent.entries).items()):
-            folder = _folder_name(name)
-            if folder is not None and folder.topic != METADATA_TOPIC and isinstance(node, _Folder):
-                found.append((PartitionDir(name, *folder, _topic_id(node)), node))
+            parsed = _partition_dir_name(name)
+            if (
+                parsed is not None
+                and parsed.topic != METADATA_TOPIC
+                and isinstance(node, _Directory)
+            ):
+                found.append((PartitionDir(name, *parsed, _topic_id(node)), node))
         return found
 
     def files_in(self, path: str) -> dict[str, bytes]:
-        """Return the files of a folder as a process reads them, and count no operation."""
-        folder = self._find(path)
-        entries = folder.entries if isinstance(folder, _Folder) else {}
+        """Return the files of a directory as a process reads them, and count no operation."""
+        directory = self._find(path)
+        entries = directory.entries if isinstance(directory, _Directory) else {}
         return {
             name: bytes(node.data) for name, node in entries.items() if isinstance(node, _FileNode)
         }
@@ -125,7 +130,7 @@ class SimDisk(MemoryDisk):
         return node.data if isinstance(node, _FileNode) else bytearray()
 
     def lose_power(self, random: Random) -> int:
-        """Forget what was not synced, or not; return how many files and folders changed."""
+        """Lose any part of what was not synced; return how many files and directories changed."""
         self._forget_dropped()
         self.open_files = 0
         self._locked.clear()
@@ -134,12 +139,12 @@ class SimDisk(MemoryDisk):
         return changed
 
 
-_folder_name = lru_cache(maxsize=4096)(parse_partition_dir_name)
-"""Folders are listed thousands of times a history, under few names."""
+_partition_dir_name = lru_cache(maxsize=4096)(parse_partition_dir_name)
+"""Directories are listed thousands of times a history, with few different names."""
 
 
-def _topic_id(folder: _Folder) -> Uuid | None:
-    file = folder.entries.get(PARTITION_METADATA)
+def _topic_id(directory: _Directory) -> Uuid | None:
+    file = directory.entries.get(PARTITION_METADATA)
     return _written_topic_id(bytes(file.data)) if isinstance(file, _FileNode) else None
 
 
@@ -151,48 +156,48 @@ def _written_topic_id(data: bytes) -> Uuid | None:
         return None
 
 
-def _settle(folder: _Folder) -> None:
-    for node in folder.entries.values():
-        if isinstance(node, _Folder):
+def _settle(directory: _Directory) -> None:
+    for node in directory.entries.values():
+        if isinstance(node, _Directory):
             _settle(node)
         else:
             node.synced = bytes(node.data)
-    folder.durable = dict(folder.entries)
+    directory.durable = dict(directory.entries)
 
 
-def _used(folder: _Folder) -> int:
+def _used(directory: _Directory) -> int:
     return sum(
-        _used(node) if isinstance(node, _Folder) else len(node.data)
-        for node in folder.entries.values()
+        _used(node) if isinstance(node, _Directory) else len(node.data)
+        for node in directory.entries.values()
     )
 
 
-def _lose(folder: _Folder, random: Random, shortened: set[_FileNode]) -> int:
+def _lose(directory: _Directory, random: Random, shortened: set[_FileNode]) -> int:
     changed = 0
-    if folder.entries != folder.durable:
+    if directory.entries != directory.durable:
         changed += 1
-        folder.entries = _some_names(folder, random)
-    for node in folder.entries.values():
-        if isinstance(node, _Folder):
+        directory.entries = _some_names(directory, random)
+    for node in directory.entries.values():
+        if isinstance(node, _Directory):
             changed += _lose(node, random, shortened)
         elif node.data != node.synced:
             changed += 1
             before = node.synced
             node.data = _torn(bytes(node.data), before, random)
             if node not in shortened:
-                # What was only written over is as long as it was, whatever is new in it.
+                # A file that was only overwritten keeps its length.
                 node.data += before[len(node.data) :]
             node.synced = bytes(node.data)
-    folder.durable = dict(folder.entries)
+    directory.durable = dict(directory.entries)
     return changed
 
 
-def _some_names(folder: _Folder, random: Random) -> "dict[str, _FileNode | _Folder]":
-    """Return the names as they may be: each that changed as before or as after.
+def _some_names(directory: _Directory, random: Random) -> "dict[str, _FileNode | _Directory]":
+    """Return possible entries after a power loss: each changed one as before or as after.
 
-    A file that was renamed is never under both names, nor lost under both.
+    A renamed file is never under both names, nor under none.
     """
-    before, after = folder.durable, folder.entries
+    before, after = directory.durable, directory.entries
     names = {
         name: after.get(name)
         for name in sorted({*before, *after})
@@ -222,9 +227,9 @@ def _some_names(folder: _Folder, random: Random) -> "dict[str, _FileNode | _Fold
 
 
 def _renamed_to(
-    node: "_FileNode | _Folder | None",
-    before: "dict[str, _FileNode | _Folder]",
-    after: "dict[str, _FileNode | _Folder]",
+    node: "_FileNode | _Directory | None",
+    before: "dict[str, _FileNode | _Directory]",
+    after: "dict[str, _FileNode | _Directory]",
 ) -> str | None:
     for name, each in after.items():
         if each is node and before.get(name) is not node:
@@ -233,7 +238,7 @@ def _renamed_to(
 
 
 def _torn(data: bytes, synced: bytes, random: Random) -> bytearray:
-    """Return what a file holds after a power loss that met unsynced changes."""
+    """Return possible content of a file with unsynced changes after a power loss."""
     way = random.randrange(4)
     if way == 0:
         return bytearray(synced)
@@ -253,7 +258,7 @@ def _torn(data: bytes, synced: bytes, random: Random) -> bytearray:
 
 
 def _common(data: bytes, synced: bytes) -> int:
-    """Return how long both are the same from their beginning."""
+    """Return the length of the common prefix."""
     whole = min(len(data), len(synced))
     if data[:whole] == synced[:whole]:
         return whole

@@ -1,9 +1,9 @@
-"""What goes wrong in a simulated cluster: how often, and the mischief that does it.
+"""The faults of a simulated cluster: their rates, and the injector.
 
 `Faults` are rates. A seed draws its own mix from `Faults.ROUGH`: each kind is off in some
-histories, seldom in others, frequent in the rest, for faults that hide each other are found
-apart. `Mischief` lets them happen within the promise's bound (DESIGN 7): fewer than
-min.insync.replicas brokers lose unflushed data before the first of them is whole again.
+histories, seldom in others, frequent in the rest, because some faults hide others.
+`FaultInjector` keeps within the bound of the durability guarantee (DESIGN 7): fewer than
+min.insync.replicas brokers lose unflushed data before the first of them is back in all its ISRs.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 MINUTE_US = 60_000 * MS
 NEVER = 1 << 62
-"""A life that does not come: the disk fails still."""
+"""An incarnation that does not come: the disk still refuses writes."""
 HOT_CHANCE = 0.5
-"""How often a fault looks for a node that leads something."""
+"""The share of faults that choose a node that leads something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """Rates of faults.
 
-    Fields: of each frame, the chance that it is `slow`, that its connection goes `silent` or is
-            `broken`, that it arrives `twice`; of the whole cluster, how often a minute a node
-            `crashes`, is `stopped` cleanly or `paused`, links are `cut`, a disk is `slow_disks`
-            or `full_disks`, one of several log folders fails (`bad_folders`), or a time of day is
-            set anew (`jumps`); of crashes, how many are a loss of `power`, and how many come in
-            the midst of `writing`; of elections, how often the elected node crashes at once
-            (`office`). `drift_ppm`: how far a clock's rate may be off; `wall_ms`: how far the time
-            of day may be off. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws
-            which of these there are. `directed`: there are also the faults of `directed_faults`,
-            with rates that the seed draws.
+    Fields: chances per frame: it is `slow`, its connection goes `silent` or is `broken`, it is
+            delivered `twice`. Times a minute, in the whole cluster: a node `crashes`, is `stopped`
+            cleanly or `paused`, links are `cut`, a disk becomes slow (`slow_disks`) or full
+            (`full_disks`), one of several log directories fails (`bad_folders`), a wall clock is
+            set (`jumps`). Shares: of crashes, those with a loss of `power` and those during a disk
+            write (`writing`); of elections, those after which the elected node crashes at once
+            (`office`). `drift_ppm`: the largest drift of a clock; `wall_ms`: the largest error of a
+            wall clock. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws which of
+            these there are. `directed`: also the faults of `directed_faults`, with rates that the
+            seed draws.
     """
 
     slow: float = 0.0
@@ -115,8 +115,8 @@ Faults.ROUGH = Faults(
 )
 
 
-class Mischief:
-    """Does what the faults of a history say, until `stop`."""
+class FaultInjector:
+    """Injects the faults of a history, until `stop`."""
 
     def __init__(self, sim: "Sim", faults: Faults, random: Random) -> None:
         self._sim = sim
@@ -124,7 +124,7 @@ class Mischief:
         self._stopped = False
         self.faults = faults
         self._lost: dict[int, int] = {}
-        """Brokers that lost unflushed data, with the life in which they may be whole again."""
+        """Brokers that lost unflushed data; the incarnation in which they may have recovered."""
         kinds: tuple[tuple[float, Callable[[], None]], ...] = (
             (faults.crashes, self._crash),
             (faults.stopped, self._stop),
@@ -132,7 +132,7 @@ class Mischief:
             (faults.cut, self._cut),
             (faults.slow_disks, self._slow_disk),
             (faults.full_disks, self._full_disk),
-            (faults.bad_folders, self._bad_folder),
+            (faults.bad_folders, self._fail_log_dir),
             (faults.jumps, self._jump),
         )
         for rate, act in kinds:
@@ -140,7 +140,7 @@ class Mischief:
                 self._again(rate, act)
 
     def stop(self) -> None:
-        """Let nothing more happen."""
+        """Inject no further faults."""
         self._stopped = True
 
     def _again(self, rate: float, act: Callable[[], None]) -> None:
@@ -149,19 +149,19 @@ class Mischief:
                 act()
                 self._again(rate, act)
 
-        self._sim.world.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
+        self._sim.scheduler.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
 
     def _later(self, least_ms: int, most_ms: int, act: Callable[[], None]) -> None:
         def unless_healed() -> None:
             if not self._stopped:
                 act()
 
-        self._sim.world.after(self._random.randrange(least_ms, most_ms) * MS, unless_healed)
+        self._sim.scheduler.after(self._random.randrange(least_ms, most_ms) * MS, unless_healed)
 
-    # -- who -----------------------------------------------------------------------------------
+    # -- targets -------------------------------------------------------------------------------
 
     def _victim(self) -> "SimNode | None":
-        """Return a node that runs; often one that leads the quorum or many partitions."""
+        """Return a running node; often one that leads the quorum or a partition."""
         sim, random = self._sim, self._random
         running = [node for node in sim.nodes.values() if node.alive and not node.paused]
         if not running:
@@ -171,7 +171,7 @@ class Mischief:
             return random.choice(leaders)
         return random.choice(running)
 
-    # -- what ----------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------
 
     def _crash(self) -> None:
         victim = self._victim()
@@ -179,11 +179,11 @@ class Mischief:
             self.crash(victim)
 
     def crash(self, victim: "SimNode") -> None:
-        """Let a node crash and come back; its machine, too, where the bound allows that."""
+        """Crash a node and restart it; with a loss of power where the bound allows it."""
         self._kill(victim, loses=self._random.random() < self.faults.power)
 
     def strike(self, victim: "SimNode", way: str) -> None:
-        """Let a node be met by "crash", "power", "stop" or "pause", and come back."""
+        """Inject "crash", "power", "stop" or "pause" into a node; it comes back."""
         match way:
             case "stop":
                 victim.stop(back_after_ms=self._random.randrange(20, 8_000))
@@ -212,27 +212,27 @@ class Mischief:
             back()
 
     def note_loss(self, victim: "SimNode") -> None:
-        """Count a broker as one that loses unflushed data now."""
+        """Record that a broker loses unflushed data now."""
         if victim.is_broker:
-            self._lost[victim.id] = victim.life + 1
+            self._lost[victim.id] = victim.incarnation + 1
 
     def may_lose_power(self, victim: "SimNode") -> bool:
-        """Tell whether the promise holds if this node loses what it has not flushed."""
+        """Tell whether the durability guarantee holds if this node loses unflushed data."""
         if not victim.is_broker:
             return True  # A controller flushes what it acknowledges.
         sim = self._sim
         self._lost = {
-            node_id: life
-            for node_id, life in self._lost.items()
-            if not sim.is_whole(node_id, since_life=life)
+            node_id: incarnation
+            for node_id, incarnation in self._lost.items()
+            if not sim.is_whole(node_id, since_incarnation=incarnation)
         }
         return len({*self._lost, victim.id}) < sim.min_insync_replicas
 
     def may_refuse_writes(self, node: "SimNode") -> bool:
-        """Tell whether a disk may fail; its broker counts as one that lost data meanwhile.
+        """Tell whether a disk may fail; if so, its broker counts as one that lost data meanwhile.
 
-        A folder that refused a write is not trusted with what it took before, so that the broker
-        is eligible to lead no more, as after a loss of power.
+        After a refused write the unflushed data of a log directory is not trusted: the broker is
+        not an eligible leader replica any more, as after a loss of power.
         """
         if not self.may_lose_power(node):
             return False
@@ -241,12 +241,12 @@ class Mischief:
         return True
 
     def writes_again(self, node: "SimNode") -> None:
-        """Let a disk that refused writes count as well; its broker as one that lost data."""
+        """Record that a disk accepts writes again; its broker counts as one that lost data."""
         if self._lost.get(node.id) == NEVER:
-            self._lost[node.id] = node.life
+            self._lost[node.id] = node.incarnation
 
     def elected(self, node_id: int) -> None:
-        """Perhaps crash a node that has just come into an office."""
+        """Perhaps crash a node that has just become leader or controller."""
         if self._stopped or self._random.random() >= self.faults.office:
             return
         node = self._sim.nodes[node_id]
@@ -256,7 +256,7 @@ class Mischief:
                 self._sim.mark("crash-at-office")
                 self.crash(node)
 
-        self._sim.world.after(self._random.randrange(20 * MS), strike)
+        self._sim.scheduler.after(self._random.randrange(20 * MS), strike)
 
     def _stop(self) -> None:
         victim = self._victim()
@@ -305,8 +305,8 @@ class Mischief:
 
         self._later(500, 15_000, free)
 
-    def _bad_folder(self) -> None:
-        """Let a log folder fail; a broker uses it again only when it is restarted."""
+    def _fail_log_dir(self) -> None:
+        """Let a log directory fail; a broker uses it again only after a restart."""
         random = self._random
         several = [node for node in self._sim.nodes.values() if len(node.config.log_dirs) > 1]
         if not several:
@@ -326,7 +326,7 @@ class Mischief:
         self._later(1_000, 15_000, mended)
 
     def _jump(self) -> None:
-        """Set a node's time of day anew, as when its clock is put right, or wrong."""
+        """Set a node's wall clock."""
         node = self._random.choice(list(self._sim.nodes.values()))
         self._sim.mark("clock-set")
         node.clock.wall_offset_ms = self._random.randint(-self.faults.wall_ms, self.faults.wall_ms)

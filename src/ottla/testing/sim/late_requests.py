@@ -1,18 +1,18 @@
-"""Requests of a former controller, or of a dead incarnation of a broker, that arrive late.
+"""Requests of a previous controller, or of a dead incarnation of a broker, that arrive late.
 
-A copy of a request is kept when it arrives, and arrives again seconds later, or a moment after its
-sender has started anew or another controller was elected. Such a request is on its way in a real
-network while its sender is frozen, or in the buffers of the receiver while its sender dies: so to
-another life of the receiver it comes only where the sender's process still lives.
+A request that arrives is copied, and the copy is delivered seconds later, or soon after its sender
+has restarted or another controller was elected. In a real network such a request is in flight while
+its sender is frozen, or in the receiver's buffers while its sender dies. So it reaches another
+incarnation of the receiver only if the sender's process still runs.
 """
 
 from typing import NamedTuple
 
 from ottla.metadata.image import ClusterImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
-from ottla.testing.sim.net import MS, Door
+from ottla.testing.sim.net import MS, SimListener
 from ottla.testing.sim.observations import ImagePublished, NodeChanged, QuorumLed
-from ottla.testing.sim.pipes import Ghost, Pipe
+from ottla.testing.sim.pipes import Pipe, RedeliveredRequest
 
 LATE_KEYS = frozenset({4, 5, 6, 62, 63, 1002})
 """LeaderAndIsr, StopReplica, UpdateMetadata; BrokerRegistration and -Heartbeat; DeleteReplicas."""
@@ -29,9 +29,9 @@ class _Kept(NamedTuple):
     pipe: Pipe
     frame: bytes
     source: int
-    source_life: int
+    source_incarnation: int
     source_epoch: int
-    target_life: int
+    target_incarnation: int
 
 
 class LateRequests(Part):
@@ -56,21 +56,23 @@ class LateRequests(Part):
         nodes = faults.sim.nodes
         registered = faults.sim.image.brokers.get(source)
         epoch = -1 if registered is None else registered.epoch
-        kept = _Kept(pipe, frame, source, nodes[source].life, epoch, nodes[target].life)
+        kept = _Kept(
+            pipe, frame, source, nodes[source].incarnation, epoch, nodes[target].incarnation
+        )
         if random.random() < 0.5:
             faults.later(random.randrange(random.choice(LATE_MS)) * MS, lambda: self._send(kept))
         else:
-            # The next start of its sender, or the next controller, makes it one of the past.
+            # Delivered after its sender's next start, or the next controller election.
             self._kept = [*self._kept[-KEPT_MAX + 1 :], kept]
 
-    def observe(self, told: object) -> None:
-        """Let arrive what has become late."""
-        if isinstance(told, NodeChanged) and told.what == "serves":
-            due = [each for each in self._kept if each.source == told.node]
-        elif isinstance(told, QuorumLed):
+    def observe(self, observation: object) -> None:
+        """Deliver the copies that have become outdated."""
+        if isinstance(observation, NodeChanged) and observation.what == "serves":
+            due = [each for each in self._kept if each.source == observation.node]
+        elif isinstance(observation, QuorumLed):
             due = list(self._kept)
-        elif isinstance(told, ImagePublished):
-            due = [each for each in self._kept if self._is_past(each, told.image)]
+        elif isinstance(observation, ImagePublished):
+            due = [each for each in self._kept if self._is_past(each, observation.image)]
         else:
             return
         for kept in due:
@@ -79,19 +81,19 @@ class LateRequests(Part):
             faults.later(faults.moment_us(), lambda kept=kept: self._send(kept))  # type: ignore[misc]
 
     def _is_past(self, kept: _Kept, image: ClusterImage) -> bool:
-        """Tell whether another incarnation than the sender's is registered by now."""
+        """Tell whether a later incarnation of the sender is registered now."""
         broker = image.brokers.get(kept.source)
         return broker is not None and broker.epoch > kept.source_epoch
 
     def _send(self, kept: _Kept) -> None:
         sim = self._faults.sim
-        place = kept.pipe.door.place
+        place = kept.pipe.listener.place
         sender, receiver = sim.nodes[kept.source], sim.nodes[place]
-        same_sender = sender.alive and sender.life == kept.source_life
-        if receiver.life != kept.target_life and not same_sender:
+        same_sender = sender.alive and sender.incarnation == kept.source_incarnation
+        if receiver.incarnation != kept.target_incarnation and not same_sender:
             return
-        door: Door | None = sim.net.door_at(kept.pipe.address)
-        if door is None:
+        listener: SimListener | None = sim.net.listener_at(kept.pipe.address)
+        if listener is None:
             return
         sim.mark("request-late" if same_sender else "request-of-the-dead")
-        Ghost(sim.net, door, kept.pipe.info, kept.frame).deliver()
+        RedeliveredRequest(sim.net, listener, kept.pipe.info, kept.frame).deliver()

@@ -1,4 +1,4 @@
-"""The properties of a simulated cluster's nodes, and those that a seed draws."""
+"""The configuration of a simulated cluster's nodes, fixed and drawn from the seed."""
 
 from collections.abc import Mapping
 from random import Random
@@ -15,7 +15,7 @@ SELECTOR = "replica.selector.class"
 
 
 def rack_of(node_id: int) -> str:
-    """Return where a broker stands, in a cluster whose leaders send consumers to followers."""
+    """Return a broker's rack, in a cluster with follower fetching (KIP-392)."""
     return f"rack-{node_id}"
 
 
@@ -47,7 +47,7 @@ def layout(
         "transaction.state.log.min.isr": str(max(1, copies - 1)),
         "num.partitions": "2",
         "group.initial.rebalance.delay.ms": "0",
-        # Idle messages cost most of a simulated hour.
+        # No-op records would take most of the run time.
         "metadata.max.idle.interval.ms": "5000",
     }
     nodes = []
@@ -108,7 +108,7 @@ def zookeeper_tuning(random: Random, faults: Faults) -> dict[str, str]:
         return {}
     drawn = {
         "zookeeper.session.timeout.ms": random.choice((3_000, 6_000, 9_000)),
-        # A start waits so long for a connection: an outage must not end it every time.
+        # A start waits so long for a connection: longer than most outages.
         "zookeeper.connection.timeout.ms": 18_000,
         "replica.lag.time.max.ms": random.choice((2_000, 5_000, 30_000)),
         "replica.fetch.wait.max.ms": random.choice((200, 500)),
@@ -121,7 +121,7 @@ def zookeeper_tuning(random: Random, faults: Faults) -> dict[str, str]:
 
 
 def tuning(random: Random, faults: Faults) -> dict[str, str]:
-    """Return the properties that a seed draws: what is rare with defaults becomes common."""
+    """Return the properties that a seed draws: what is rare with the defaults becomes common."""
     if not faults.tuned:
         return {}
     session_ms = random.choice((3_000, 6_000, 9_000))

@@ -1,9 +1,8 @@
-"""Watches the logs of all replicas while a history runs: what is appended, cut off and committed.
+"""Watches the logs of all replicas while a history runs: appends, truncations, high watermarks.
 
-A log is watched where it is written: nothing of the product knows of it. Every append reads the
-headers of what is new in the segments' files, without an operation of the disk. What a life finds
-on its disk was seen when it was appended, or is another part of a damaged disk's story: only what
-comes later is looked at.
+The methods of each log are wrapped; the product has no hook for it. After every append the headers
+of the new batches are read from the segment files, without a counted disk operation. Batches that
+a log already has when it is opened are not checked.
 """
 
 from collections.abc import Callable
@@ -32,37 +31,37 @@ Key = tuple[Uuid, int]
 
 
 class LogWatch:
-    """Tells what checkers must know of the logs, from its start on."""
+    """Reports events of the logs to checkers."""
 
-    def __init__(self, sim: "Sim", tell: Callable[[LogEvent], None]) -> None:
+    def __init__(self, sim: "Sim", report: Callable[[LogEvent], None]) -> None:
         self.sim = sim
-        self.tell = tell
+        self.report = report
         self.batches: dict[Key, dict[tuple[int, int], tuple[int, int, int]]] = {}
         """By (base offset, epoch): CRC, last offset and the node that had it first."""
         self.starts: dict[Key, int] = {}
-        """The highest log start of which a leader has given a reason."""
+        """The highest log start that a leader moved for a valid reason."""
         self._logs: dict[tuple[int, Key], WatchedLog] = {}
         sim.observe(self._observe)
 
-    def _observe(self, told: seen.Observation) -> None:
-        match told:
+    def _observe(self, observation: seen.Observation) -> None:
+        match observation:
             case seen.LogOpened():
-                key = (told.topic_id, told.partition)
-                self._logs[told.node, key] = WatchedLog(self, told)
+                key = (observation.topic_id, observation.partition)
+                self._logs[observation.node, key] = WatchedLog(self, observation)
             case seen.HighWatermarkMoved():
-                key = (told.topic_id, told.partition)
-                watched = self._logs.get((told.node, key))
-                if watched is not None and watched.life == told.life:
-                    watched.high_watermark_moved(told.epoch, told.offset)
-                if told.leads:
-                    self._look_at_members(key, told.node, told.epoch)
+                key = (observation.topic_id, observation.partition)
+                watched = self._logs.get((observation.node, key))
+                if watched is not None and watched.incarnation == observation.incarnation:
+                    watched.high_watermark_moved(observation.epoch, observation.offset)
+                if observation.leads:
+                    self._look_at_members(key, observation.node, observation.epoch)
             case seen.PartitionSet():
-                # Also those that have just joined must have it, whether or not it moves again.
-                key, state = (told.topic_id, told.partition), told.state
+                # A replica that has just joined the ISR must have the committed records, too.
+                key, state = (observation.topic_id, observation.partition), observation.state
                 self._look_at_members(key, state.leader, state.leader_epoch)
 
     def _look_at_members(self, key: Key, leader: int, epoch: int) -> None:
-        """Look whether all members of the ISR have what their leader calls committed."""
+        """Check that all members of the ISR reach the leader's high watermark."""
         image = self.sim.image
         topic = image.topics.by_id(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
@@ -73,34 +72,34 @@ class LogWatch:
         for node_id in state.isr:
             watched = self._logs.get((node_id, key))
             node = self.sim.nodes[node_id]
-            if watched is None or watched.life != node.life or watched.log.failed:
+            if watched is None or watched.incarnation != node.incarnation or watched.log.failed:
                 continue
             end = watched.log.log_end_offset
             if end >= high_watermark or node.broker is None:
                 continue
             known = image.brokers.get(node_id)
-            # Else its present life is not registered: it has not said yet what it may lack.
+            # Else its current incarnation is not registered: the ISR is about the previous one.
             if known is not None and known.epoch == node.broker.epoch:
                 now_ms = self.sim.now_ms
-                self.tell(MemberPassed(key, leader, node_id, epoch, high_watermark, end, now_ms))
+                self.report(MemberPassed(key, leader, node_id, epoch, high_watermark, end, now_ms))
 
 
 class WatchedLog:
-    """One replica's log in one life of its node."""
+    """One replica's log in one incarnation of its node."""
 
-    def __init__(self, watch: LogWatch, told: seen.LogOpened) -> None:
+    def __init__(self, watch: LogWatch, observation: seen.LogOpened) -> None:
         self._watch = watch
-        self._node = told.node
-        self.life = told.life
-        self._key = (told.topic_id, told.partition)
-        self._partition: Partition = told.hosted
-        self.log: PartitionLog = told.log
-        self._disk = watch.sim.nodes[told.node].disk
+        self._node = observation.node
+        self.incarnation = observation.incarnation
+        self._key = (observation.topic_id, observation.partition)
+        self._partition: Partition = observation.hosted
+        self.log: PartitionLog = observation.log
+        self._disk = watch.sim.nodes[observation.node].disk
         log = self.log
         active = log.segments.active
         self._end = log.log_end_offset
         self._base, self._position = active.base_offset, active.size
-        self._shortened = log.truncation_count
+        self._truncation_count = log.truncation_count
         self._start = log.log_start_offset
         self._watermark = log.high_watermark
         self._epoch = -1
@@ -111,7 +110,7 @@ class WatchedLog:
         self._wrap("delete_records", self._records_deleted)
         self._wrap("expire_segments", self._retained)
         self._segments: list[Segment] = []
-        """As they were before the last look for expired ones."""
+        """As they were before the last retention check."""
 
     def _wrap(self, name: str, then: Callable[[], None]) -> None:
         plain: Callable[..., Any] = getattr(self.log, name)
@@ -127,40 +126,43 @@ class WatchedLog:
         setattr(self.log, name, watched)
 
     def committed_in(self, epoch: int) -> int:
-        """Return the high watermark of the leader of that epoch; -1 where this is not it."""
+        """Return the high watermark, if this replica leads in that epoch; else -1."""
         partition = self._partition
         leads = partition.is_leader and partition.leader_epoch == epoch
-        is_there = self.life == self._watch.sim.nodes[self._node].life and not self.log.failed
+        is_there = (
+            self.incarnation == self._watch.sim.nodes[self._node].incarnation
+            and not self.log.failed
+        )
         return self.log.high_watermark if leads and is_there else -1
 
-    # -- what was cut off ----------------------------------------------------------------------
+    # -- truncations --------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Follow what has happened since the last time; appends have been seen."""
+        """Check what has changed since the last call, other than by appends."""
         log = self.log
-        if log.truncation_count != self._shortened:
+        if log.truncation_count != self._truncation_count:
             self._cut()
         elif log.log_start_offset != self._start:
-            self._moved("nothing that was asked for")
+            self._moved("no request")
         self._watermark = max(self._watermark, log.high_watermark)
 
     def _cut(self) -> None:
         log, before, start = self.log, self._end, self._start
-        self._shortened = log.truncation_count
+        self._truncation_count = log.truncation_count
         self._end = end = log.log_end_offset
         active = log.segments.active
         self._base, self._position = active.base_offset, active.size
         if log.log_start_offset > max(start, self._watch.starts.get(self._key, 0)):
-            self._moved("a beginning beyond every leader's log start")
+            self._moved("a start beyond every leader's log start")
         self._start = log.log_start_offset
-        # An empty log begins with the whole batch that its leader's log starts in.
+        # An empty log begins with the whole batch that contains its leader's log start.
         if end < self._watermark and start < before:
             sim = self._watch.sim
-            self._watch.tell(
+            self._watch.report(
                 LogCut(
                     self._key,
                     self._node,
-                    self.life,
+                    self.incarnation,
                     before,
                     end,
                     self._watermark,
@@ -175,14 +177,14 @@ class WatchedLog:
         state = None if topic is None else topic.partitions.get(self._key[1])
         return state is not None and self._node in (*state.isr, *state.elr)
 
-    # -- what was appended ---------------------------------------------------------------------
+    # -- appends ------------------------------------------------------------------------------
 
     def _appended(self) -> None:
         log = self.log
         end = log.log_end_offset
         if end <= self._end:
             return
-        if log.truncation_count != self._shortened:  # An append that first flushed what was cut.
+        if log.truncation_count != self._truncation_count:  # A truncation came before the append.
             self._cut()
         segments = log.segments
         index = segments.floor(self._end)
@@ -204,10 +206,10 @@ class WatchedLog:
     ) -> None:
         place = header.base_offset, header.partition_leader_epoch
         if header.has_delete_horizon or header.record_count <= header.last_offset_delta:
-            return  # A cleaning has rewritten it.
+            return  # Rewritten by the cleaner.
         crc, last, node = known.setdefault(place, (header.crc, header.last_offset, self._node))
         if crc != header.crc or last != header.last_offset:
-            self._watch.tell(
+            self._watch.report(
                 BatchTwice(self._key, *place, node, self._node, self._watch.sim.now_ms)
             )
 
@@ -231,11 +233,11 @@ class WatchedLog:
             return
         config = log.config
         if not config.deletes or (config.retention_bytes < 0 and config.retention_ms < 0):
-            self._moved("a policy that keeps all")
+            self._moved("a configuration without retention")
         elif start > log.high_watermark:
-            self._moved("retention of what is not committed")
+            self._moved("retention of uncommitted records")
         elif not self._are_expired(start):
-            self._moved("retention of a segment that is neither too old nor too much")
+            self._moved("retention of a segment within retention.ms and retention.bytes")
         starts = self._watch.starts
         starts[self._key] = max(start, starts.get(self._key, 0))
         self._start = start
@@ -260,27 +262,33 @@ class WatchedLog:
 
     def _newest_ms(self, segment: Segment) -> int:
         data = self._disk.data_of(segment.log.path)[: segment.size]
-        # What compaction has emptied does not keep a segment.
+        # Batches that compaction has emptied do not keep a segment.
         times = (each.max_timestamp for _, each in iter_headers(data) if each.record_count)
         return max(times, default=-1)
 
     def _moved(self, reason: str) -> None:
         start = self.log.log_start_offset
         now_ms = self._watch.sim.now_ms
-        self._watch.tell(StartMoved(self._key, self._node, self._start, start, reason, now_ms))
+        self._watch.report(StartMoved(self._key, self._node, self._start, start, reason, now_ms))
         self._start = start
 
     # -- the high watermark --------------------------------------------------------------------
 
     def high_watermark_moved(self, epoch: int, offset: int) -> None:
-        """Follow the high watermark of a leader or follower."""
+        """Check a moved high watermark of a leader or follower."""
         before = self._watermark
-        if self.log.truncation_count != self._shortened:
+        if self.log.truncation_count != self._truncation_count:
             self.look()
         elif epoch == self._epoch and offset < before:
-            self._watch.tell(
+            self._watch.report(
                 WatermarkFell(
-                    self._key, self._node, self.life, epoch, before, offset, self._watch.sim.now_ms
+                    self._key,
+                    self._node,
+                    self.incarnation,
+                    epoch,
+                    before,
+                    offset,
+                    self._watch.sim.now_ms,
                 )
             )
         self._epoch, self._watermark = epoch, offset

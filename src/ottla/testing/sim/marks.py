@@ -1,6 +1,6 @@
-"""Coverage marks: which rare paths a history reached, so that no run proves nothing unnoticed.
+"""Coverage marks: counts of the rare paths that a history reached.
 
-Most follow from what is observed anyway; those of error codes are what the product counts itself.
+Most follow from observations; those of error codes come from the product's own counters.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from ottla.metadata.image import PartitionImage
 from ottla.metadata.topics import RECOVERED
 
 ORDINARY = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
-"""What clients are told all the time."""
+"""Error codes that clients get all the time; they are not marked."""
 
 
 def marks_of_change(old: PartitionImage, new: PartitionImage) -> list[str]:
@@ -42,29 +42,29 @@ def _mark_of_election(old: PartitionImage, new: PartitionImage) -> str:
     if leader in old.elr:
         return "elected-from-elr"
     if new.leader_recovery_state == RECOVERED:
-        # The change that took the last target of a reassignment into the ISR also elected it.
+        # The change that added the last target of a reassignment to the ISR also elected it.
         return "leader-changed"
     return "elected-last-known" if leader in old.last_known_elr else "elected-uncleanly"
 
 
 class ErrorMarks:
-    """The error codes that one life of a node told, as far as they were not marked yet."""
+    """Marks the error codes in the responses of one incarnation of a node."""
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
         self._counted: Counter[int] = Counter()
 
     def take(self) -> "Counter[str]":
-        """Return the marks of what was told since the last time."""
-        told: Counter[int] = Counter()
+        """Return the marks of the responses since the last call."""
+        total: Counter[int] = Counter()
         for api in self._core.apis.values():
-            told += api.errors
+            total += api.errors
         broker = None if self._core.broker is None else self._core.broker.broker
         if broker is not None:
             for errors in broker.partition_errors.by_key.values():
-                told += errors
-        fresh = told - self._counted
-        self._counted = told
+                total += errors
+        fresh = total - self._counted
+        self._counted = total
         return Counter(
             {
                 f"told-{Error(code).name.lower().replace('_', '-')}": count

@@ -1,9 +1,11 @@
-"""The simulated network: who listens where, which ways are cut, what happens to frames.
+"""The simulated network: listeners, cut links, delays and faults of frames.
 
-What goes wrong: a frame is slow; a direction of a connection goes silent (the asker's patience
-ends); a connection breaks, with the request done or not; a request arrives once more, later, over
-a connection that its sender has given up; places cannot reach each other, one way or both, and
-what was sent meanwhile arrives when they can again, or never.
+Faults: a frame is slow; a direction of a connection goes silent (the client runs into its request
+timeout); a connection breaks, with the request processed or not; a request is delivered again,
+later, on a connection that its sender has given up; two places cannot reach each other, one way or
+both, and what was sent meanwhile arrives after the cut is healed, or never.
+
+A place is a node id, or a negative number for a client.
 """
 
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Outcome
 from ottla.host.node_ports import Address
-from ottla.testing.sim.world import Process, World
+from ottla.testing.sim.scheduler import Process, Scheduler
 
 if TYPE_CHECKING:
     from ottla.testing.sim.pipes import Pipe
@@ -27,7 +29,7 @@ Handler = Callable[[Connection, memoryview], Outcome]
 
 @dataclass(slots=True)
 class NetFaults:
-    """Chances that something happens to one frame, and how late it may be."""
+    """Chances of faults for one frame, and the largest delay of a slow one."""
 
     slow: float = 0.0
     slow_us_max: int = 2_000 * MS
@@ -37,8 +39,8 @@ class NetFaults:
 
 
 @dataclass(slots=True)
-class Door:
-    """A listener of a node: who answers there."""
+class SimListener:
+    """A listener of a node, and the handler of its requests."""
 
     process: Process
     place: int
@@ -49,74 +51,74 @@ class Door:
 
 
 class Network:
-    """All places and the ways between them. Negative places are clients."""
+    """All listeners and connections. `cut`: pairs (from, to) of places without a link."""
 
     def __init__(
-        self, world: World, random: Random, told: Callable[[str, int, int, bytes], None]
+        self, scheduler: Scheduler, random: Random, on_frame: Callable[[str, int, int, bytes], None]
     ) -> None:
-        self.world = world
+        self.scheduler = scheduler
         self.random = random
         self.faults = NetFaults()
         self.cut: set[tuple[int, int]] = set()
         self.marks: Callable[[str], None] = lambda name: None
         self.pipes: dict[int, Pipe] = {}
         self.arrived: Callable[[str, int, int, bytes], None] | None = None
-        """Called with each frame that arrives, as `tell`, before anybody reads it."""
+        """Called like `frame_arrived` with each frame that arrives, before it is read."""
         self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
-        """Called with a request that waited for its answer, since when (microseconds), and whether
-        it got one."""
+        """Called with a request that was not answered at once, its arrival time (microseconds), and
+        whether it was answered."""
         self._observers: list[Callable[[str, int, int, bytes], None]] = []
-        self._told = told
-        self._doors: dict[Address, Door] = {}
+        self._on_frame = on_frame
+        self._listeners: dict[Address, SimListener] = {}
         self._numbers = 0
 
     # -- places --------------------------------------------------------------------------------
 
-    def listen(self, address: Address, door: Door) -> None:
-        """Take an address; nobody may have it."""
-        held = self._doors.get(address)
+    def listen(self, address: Address, listener: SimListener) -> None:
+        """Bind a listener to an address, which must be free."""
+        held = self._listeners.get(address)
         assert held is None or not held.process.alive, f"{address} is taken"
-        self._doors[address] = door
+        self._listeners[address] = listener
 
-    def door_at(self, address: Address) -> Door | None:
-        """Return who listens at an address, if the process lives."""
-        door = self._doors.get(address)
-        return door if door is not None and door.process.alive else None
+    def listener_at(self, address: Address) -> SimListener | None:
+        """Return the listener at an address, if its process runs."""
+        listener = self._listeners.get(address)
+        return listener if listener is not None and listener.process.alive else None
 
     def is_cut(self, place: int, address: Address) -> bool:
-        """Tell whether no connection can be made: it needs both ways."""
-        door = self.door_at(address)
-        if door is None:
+        """Tell whether no connection can be made: it needs both directions."""
+        listener = self.listener_at(address)
+        if listener is None:
             return False
-        return (place, door.place) in self.cut or (door.place, place) in self.cut
+        return (place, listener.place) in self.cut or (listener.place, place) in self.cut
 
     def pipe_between(self, source: int, target: int) -> "Pipe | None":
-        """Return the newest connection from a place to a node; None = there is none."""
+        """Return the newest connection from a place to a node, if any."""
         found = None
         for pipe in self.pipes.values():
-            if pipe.source == source and pipe.door.place == target:
+            if pipe.source == source and pipe.listener.place == target:
                 found = pipe
         return found
 
     def vanish(self, process: Process, *, silently: bool) -> None:
-        """End a dead process's listeners and connections; `silently` = nobody is told."""
-        for address, door in list(self._doors.items()):
-            if door.process is process:
-                del self._doors[address]
+        """End a dead process's listeners and connections; `silently`: peers are not notified."""
+        for address, listener in list(self._listeners.items()):
+            if listener.process is process:
+                del self._listeners[address]
         for pipe in list(self.pipes.values()):
-            if pipe.door.process is process:
+            if pipe.listener.process is process:
                 pipe.server_died(silently=silently)
             elif pipe.owner is process:
                 pipe.client_died(silently=silently)
 
-    def close(self, door: Door) -> None:
-        """End the connections at a door."""
+    def close(self, listener: SimListener) -> None:
+        """End the connections of a listener."""
         for pipe in list(self.pipes.values()):
-            if pipe.door is door:
+            if pipe.listener is listener:
                 pipe.close_server()
 
     def delay_us(self) -> int:
-        """Return how long one frame travels."""
+        """Draw the delay of one frame."""
         random = self.random
         faults = self.faults
         if faults.slow and random.random() < faults.slow:
@@ -130,12 +132,12 @@ class Network:
         return self._numbers
 
     def observe(self, observer: Callable[[str, int, int, bytes], None]) -> None:
-        """Call `observer` with each frame that arrives, before anybody reads it."""
+        """Call `observer` with each frame that arrives, before it is read."""
         self._observers.append(observer)
 
-    def tell(self, what: str, source: int, target: int, frame: bytes) -> None:
-        """Note a frame that arrives, for the digest of the history."""
-        self._told(what, source, target, frame)
+    def frame_arrived(self, what: str, source: int, target: int, frame: bytes) -> None:
+        """Pass a frame that arrives to the digest of the history and to observers."""
+        self._on_frame(what, source, target, frame)
         for observer in self._observers:
             observer(what, source, target, frame)
         if self.arrived is not None:
@@ -143,5 +145,5 @@ class Network:
 
 
 def client_host(place: int) -> str:
-    """Return the address of a node, or of a client, whose place is negative."""
+    """Return the IP address of a place."""
     return f"10.0.0.{place}" if place >= 0 else f"10.1.0.{-place}"

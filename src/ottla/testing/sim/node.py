@@ -1,7 +1,7 @@
-"""A simulated node: a machine with a disk, and the lives of the process on it.
+"""A simulated node: a machine with a disk, and the incarnations of the process on it.
 
-A life is the product's `NodeCore` on simulated ports, started and stopped by the product's own
-steps. A crash ends a life without a word; its disk keeps what was written (the process died) or
+An incarnation is the product's `NodeCore` on simulated ports, started and stopped by the product's
+own steps. A crash ends it without a shutdown; the disk keeps what was written (the process died) or
 what was synced (the power failed).
 """
 
@@ -24,15 +24,13 @@ from ottla.host.steps import drive
 from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
-from ottla.testing.sim.deletions import KnownMetadata, folder_watch
+from ottla.testing.sim.deletions import KnownMetadata, partition_dir_watch
 from ottla.testing.sim.directed_faults import FOLLOWED
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.marks import ErrorMarks
-from ottla.testing.sim.net import MS, Door
+from ottla.testing.sim.net import MS, SimListener
 from ottla.testing.sim.observations import Acknowledged, DiskRefused, NodeChanged, Watch
-from ottla.testing.sim.split_jobs import SplitJobs
-from ottla.testing.sim.transport import links_from
-from ottla.testing.sim.world import (
+from ottla.testing.sim.scheduler import (
     Call,
     DiskPace,
     Process,
@@ -42,6 +40,8 @@ from ottla.testing.sim.world import (
     SimTimers,
     SimWorkers,
 )
+from ottla.testing.sim.split_jobs import SplitJobs
+from ottla.testing.sim.transport import links_from
 from ottla.wire.registry import PRODUCE
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 CLUSTER_ID = "c2ltdWxhdGVkIGNsdXN0ZQ"
 SUPERVISOR_MS = 2_000
-"""After how long a process that ended by itself is started again."""
+"""The longest time until a process that ended by itself is restarted."""
 
 CRC_AT = 17
-"""Where a batch's checksum is."""
+"""The position of the CRC in a batch."""
 
 
 WRITES = frozenset(
@@ -63,8 +63,8 @@ WRITES = frozenset(
 
 
 @dataclass(slots=True)
-class Doom:
-    """A crash that waits for a disk operation."""
+class PendingCrash:
+    """A crash before one of the next disk operations."""
 
     operations: int
     lose_unflushed: bool
@@ -72,7 +72,7 @@ class Doom:
 
 
 class SimNode:
-    """One node of a simulated cluster. `life` counts its processes from 1."""
+    """One node of a simulated cluster. `incarnation` counts its processes from 1."""
 
     def __init__(self, sim: "Sim", properties: Mapping[str, str], random: Random) -> None:
         self._sim = sim
@@ -81,33 +81,33 @@ class SimNode:
         self.id: int = self.config.node_id
         self.is_broker = self.config.is_broker
         self.is_controller = self.config.is_controller
-        self.life = 0
+        self.incarnation = 0
         self.boots = 1
         self.core: NodeCore | None = None
         self.serves = False
-        """Whether this life's start has come to its end."""
+        """Whether this incarnation has finished its start."""
         self.pace = DiskPace(Random(random.getrandbits(64)))
         faults = sim.faults
         drift, off = faults.drift_ppm, faults.wall_ms
         self.clock = SimClock(
-            sim.world,
+            sim.scheduler,
             drift_ppm=random.randint(-drift, drift),
             booted_us=random.randrange(10**9),
             wall_offset_ms=random.randint(-off, off),
         )
         self.disk = SimDisk(now_ms=self.clock.now_ms)
         self.disk.on_operation = self._disk_used
-        self.folders = folder_watch(sim, self)
+        self.partition_dirs = partition_dir_watch(sim, self)
         self.known = KnownMetadata()
         self._process: Process | None = None
-        self._doors: list[Door] = []
+        self._listeners: list[SimListener] = []
         self._stopping = False
         self._leave_start: Callable[[], None] = lambda: None
         self._back_after_ms: int | None = None
-        self._doom: Doom | None = None
+        self._pending_crash: PendingCrash | None = None
         self._split: SplitJobs | None = None
         self.disk_written: Callable[[SimNode, str, str], None] | None = None
-        """Called with each operation that changes the disk, before it is done."""
+        """Called before each operation that changes the disk."""
         if sim.zookeeper is None:
             format_storage(
                 self.disk,
@@ -120,7 +120,7 @@ class SimNode:
             )
             self.disk.settle()
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
@@ -129,18 +129,18 @@ class SimNode:
 
     @property
     def paused(self) -> bool:
-        """Tell whether the process is stopped by a signal."""
+        """Tell whether the process is paused, as by SIGSTOP."""
         return self._process is not None and self._process.paused
 
     @property
     def broker(self) -> Broker | None:
-        """Return the broker of this life, once its logs are loaded."""
+        """Return the broker of this incarnation, once its logs are loaded."""
         core = self.core
         return None if core is None or core.broker is None else core.broker.broker
 
     @property
     def runtime(self) -> ControllerRuntime | None:
-        """Return the controller of this life."""
+        """Return the controller of this incarnation."""
         core = self.core
         return None if core is None or core.controller is None else core.controller.runtime
 
@@ -150,36 +150,40 @@ class SimNode:
         runtime, zookeeper = self.runtime, self._sim.zookeeper
         if runtime is not None and runtime.active:
             return True
-        if zookeeper is not None and zookeeper.ruler == self.id:
+        if zookeeper is not None and zookeeper.controller_id == self.id:
             return True
         return self.is_broker and self.id in self._sim.partition_leaders
 
     @property
     def address(self) -> Address:
-        """Return where clients reach it: its broker, else its controller."""
+        """Return the address of its broker listener, else of its controller listener."""
         listeners = self.config.broker_listeners or self.config.controller_listeners
         return listeners[0].host, listeners[0].port
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- start, stop, crash --------------------------------------------------------------------
 
     def restart(self) -> None:
         """Start a process where none runs."""
         if self._process is not None:
             return
         sim, random = self._sim, self._random
-        self.life += 1
+        self.incarnation += 1
         self.serves = self._stopping = False
-        process = self._process = Process(f"node {self.id}, life {self.life}", self.life)
-        self._doors = []
-        timers = SimTimers(sim.world, self.clock, process)
+        process = self._process = Process(
+            f"node {self.id}, incarnation {self.incarnation}", self.incarnation
+        )
+        self._listeners = []
+        timers = SimTimers(sim.scheduler, self.clock, process)
         split = self._split = SplitJobs(
-            sim.world,
+            sim.scheduler,
             process,
-            Random(f"{sim.seed}/split {self.id} {self.life}"),
+            Random(f"{sim.seed}/split {self.id} {self.incarnation}"),
             lambda: sim.directed.split,
             self.pace,
         )
-        workers = SimWorkers(sim.world, process, Random(random.getrandbits(64)), self.pace, split)
+        workers = SimWorkers(
+            sim.scheduler, process, Random(random.getrandbits(64)), self.pace, split
+        )
         ports = NodePorts(
             clock=self.clock,
             dice=SimDice(Random(random.getrandbits(64))),
@@ -201,16 +205,16 @@ class SimNode:
         )
         watch = self._watch = Watch(
             core,
-            life=self.life,
-            now_ms=lambda: sim.world.now_ms,
-            tell=sim.tell,
+            incarnation=self.incarnation,
+            now_ms=lambda: sim.scheduler.now_ms,
+            notify=sim.notify,
             on_delta=sim.delta,
             mark=sim.mark,
         )
         self._errors = ErrorMarks(core)
         self._watch_produce(core)
-        self._tell("started")
-        sim.world.after(0, lambda: self._boot(process, core, watch), process)
+        self._notify("started")
+        sim.scheduler.after(0, lambda: self._boot(process, core, watch), process)
 
     def _boot(self, process: Process, core: NodeCore, watch: Watch) -> None:
         try:
@@ -223,7 +227,7 @@ class SimNode:
         except (StartError, OSError, MetadataDamaged) as error:
             self._refused(error)
             core.close()
-            self._ended(process, f"cannot open its folders: {error}")
+            self._ended(process, f"cannot open its log directories: {error}")
             return
         process.after = lambda: self._look(watch)
         self._leave_start = drive(
@@ -234,9 +238,9 @@ class SimNode:
     def _started(self, process: Process, end: Exception | None) -> None:
         if end is None:
             self.serves = True
-            # What came before it served was kept until now.
-            process.held_until_us = self._sim.world.now_us
-            self._tell("serves")
+            # Requests that came earlier have waited until now.
+            process.held_until_us = self._sim.scheduler.now_us
+            self._notify("serves")
             return
         self._refused(end)
         if not isinstance(end, StartError | OSError | MetadataDamaged):
@@ -244,24 +248,24 @@ class SimNode:
         self._ended(process, f"the start failed: {end}")
 
     def _refused(self, error: Exception) -> None:
-        """Tell where a start ended for what the disk held."""
+        """Emit an observation if the start failed because of what the disk held."""
         if isinstance(error, MetadataDamaged) or "Duplicate log directories" in str(error):
-            now_ms = self._sim.world.now_ms
-            self._sim.tell(DiskRefused(now_ms, self.id, self.life, str(error)))
+            now_ms = self._sim.scheduler.now_ms
+            self._sim.notify(DiskRefused(now_ms, self.id, self.incarnation, str(error)))
 
     def _failed(self, process: Process, reason: str) -> None:
-        """The roles cannot go on: the process stops as well as it can, then ends."""
+        """The roles have failed: the process stops as well as it can, then ends."""
         self._sim.mark("node-failed")
         if process is self._process and not self._stopping:
-            # Not at once: it is said from the midst of something.
-            self._sim.world.after(0, lambda: self._stop(process, reason), process)
+            # Not at once: this is called in the middle of something else.
+            self._sim.scheduler.after(0, lambda: self._stop(process, reason), process)
 
     def stop(self, *, back_after_ms: int | None = None) -> None:
         """Ask the process to stop cleanly, as a signal does; perhaps start it again then."""
         process = self._process
         self._back_after_ms = back_after_ms
         if process is not None and not self._stopping:
-            self._sim.world.after(0, lambda: self._stop(process, "stopped"), process)
+            self._sim.scheduler.after(0, lambda: self._stop(process, "stopped"), process)
 
     def _stop(self, process: Process, reason: str) -> None:
         core = self.core
@@ -269,7 +273,7 @@ class SimNode:
             return
         self._stopping = True
         self.serves = False
-        # What is half made must stand still before it is taken down.
+        # A start that is under way must not go on during the stop.
         self._leave_start()
 
         def stopped(end: Exception | None) -> None:
@@ -281,26 +285,26 @@ class SimNode:
         drive(core.stop_roles(SimNodeListeners(self, process)), stopped)
 
     def _ended(self, process: Process, reason: str) -> None:
-        """The process has ended by itself; unless it was told to, it is started again."""
+        """The process has ended; unless it was stopped on purpose, it is restarted."""
         if process is not self._process:
             return
         self._end(silently=False)
         self.disk.kill()
-        self._tell("stopped" if reason == "stopped" else f"ended: {reason}")
+        self._notify("stopped" if reason == "stopped" else f"ended: {reason}")
         if reason != "stopped":
             self._sim.mark("node-ended-by-itself")
-            self._sim.world.after(self._random.randrange(SUPERVISOR_MS) * MS, self.restart)
+            self._sim.scheduler.after(self._random.randrange(SUPERVISOR_MS) * MS, self.restart)
         elif self._back_after_ms is not None:
-            self._sim.world.after(self._back_after_ms * MS, self.restart)
+            self._sim.scheduler.after(self._back_after_ms * MS, self.restart)
 
     def crash(self, *, lose_unflushed: bool = True) -> None:
-        """End the process at once; with the power, also what was written and not synced."""
+        """End the process at once; `lose_unflushed`: also lose what was written and not synced."""
         if self._process is None:
             return
         self._end(silently=lose_unflushed)
         if lose_unflushed:
             lost = self.disk.lose_power(self._random)
-            self.folders.look(after_power_loss=True)
+            self.partition_dirs.look(after_power_loss=True)
             self.boots += 1
             self._sim.mark("power-lost")
             if lost:
@@ -308,39 +312,39 @@ class SimNode:
         else:
             self.disk.kill()
             self._sim.mark("crashed")
-        self._tell("lost power" if lose_unflushed else "crashed")
+        self._notify("lost power" if lose_unflushed else "crashed")
 
     def crash_within(self, operations: int, *, lose_unflushed: bool, then: Call) -> None:
-        """Crash in the midst of the disk operation after so many more; `then` follows."""
-        self._doom = Doom(operations, lose_unflushed, then)
+        """Crash at the n-th disk write from now on; then call `then`."""
+        self._pending_crash = PendingCrash(operations, lose_unflushed, then)
 
     def die(self, *, lose_unflushed: bool, then: Call) -> None:
-        """Crash at once, even from the midst of something; `then` follows."""
+        """Crash at once, even in the middle of a step; then call `then`."""
         if self._process is not None and self._process.alive:
-            self._doomed(Doom(0, lose_unflushed, then))
+            self._crash_now(PendingCrash(0, lose_unflushed, then))
 
-    def forgive(self) -> None:
-        """Let a crash that still waits not come."""
+    def cancel_crash(self) -> None:
+        """Cancel a pending crash."""
         if self._process is None or self._process.alive:
-            self._doom = None
+            self._pending_crash = None
 
-    def _doomed(self, doom: "Doom") -> None:
-        """Die now; what is under way does not come to its end."""
+    def _crash_now(self, doom: "PendingCrash") -> None:
+        """End the process now; the current step is not finished."""
         process = self._process
         assert process is not None
         process.alive = False
 
-        def buried() -> None:
+        def crashed() -> None:
             self.crash(lose_unflushed=doom.lose_unflushed)
             doom.then()
 
-        self._sim.world.after(0, buried)
+        self._sim.scheduler.after(0, crashed)
 
     def _end(self, *, silently: bool) -> None:
         process = self._process
         assert process is not None
         self.mark_errors()
-        self._doom = None
+        self._pending_crash = None
         process.alive = False
         process.waiting.clear()
         self._process = None
@@ -351,57 +355,57 @@ class SimNode:
         self._sim.net.vanish(process, silently=silently)
 
     def pause(self) -> None:
-        """Stop the process's clock hand: it does nothing, its sockets still stand."""
+        """Pause the process as SIGSTOP does: it does nothing, its sockets stay open."""
         if self._process is not None:
             self._process.paused = True
             self._sim.mark("paused")
-            self._tell("paused")
+            self._notify("paused")
 
     def resume(self) -> None:
-        """Let it go on where it was."""
+        """Resume a paused process, as SIGCONT does."""
         if self._process is not None and self._process.paused:
-            self._sim.world.resume(self._process)
-            self._tell("resumed")
+            self._sim.scheduler.resume(self._process)
+            self._notify("resumed")
 
     def mark_errors(self) -> None:
-        """Mark which error codes this life told since the last time."""
+        """Mark the error codes in this incarnation's responses since the last call."""
         if self._process is not None:
             self._sim.marks.update(self._errors.take())
 
-    def _tell(self, what: str) -> None:
-        self._sim.tell(NodeChanged(self._sim.world.now_ms, self.id, self.life, what))
+    def _notify(self, what: str) -> None:
+        self._sim.notify(NodeChanged(self._sim.scheduler.now_ms, self.id, self.incarnation, what))
 
     def _look(self, watch: Watch) -> None:
         watch.look()
-        self.folders.look()
+        self.partition_dirs.look()
 
     def _disk_used(self, operation: str, path: str) -> None:
-        """A disk call of the loop itself holds up all that the process does."""
+        """Called before each disk operation. One in the event loop delays the whole process."""
         writes = operation in WRITES
         if writes:
             if self._split is not None:
                 self._split.pause()
-            self.folders.used(operation, path)
+            self.partition_dirs.used(operation, path)
             if self.disk_written is not None and self._process is not None:
                 self.disk_written(self, operation, path)
         pace, process = self.pace, self._process
         if operation in FOLLOWED and process is not None and process.alive:
             self._sim.directed.disk_used(self, operation, path)
-        if writes and self._doom is not None and process is not None:
-            self._doom.operations -= 1
-            if self._doom.operations <= 0:
+        if writes and self._pending_crash is not None and process is not None:
+            self._pending_crash.operations -= 1
+            if self._pending_crash.operations <= 0:
                 if process.alive:
                     self._sim.mark("crashed-while-writing")
-                    self._doomed(self._doom)
+                    self._crash_now(self._pending_crash)
                 raise ProcessDied
         if pace.slowest_us > 10 * MS and not pace.in_thread and process is not None:
-            until_us = self._sim.world.now_us + pace.work_us() // 10
+            until_us = self._sim.scheduler.now_us + pace.work_us() // 10
             process.busy_until_us = max(process.busy_until_us, until_us)
 
-    # -- doors ---------------------------------------------------------------------------------
+    # -- listeners -----------------------------------------------------------------------------
 
-    def take_door(self, process: Process, address: Address, kind: Listener, name: str) -> None:
-        """Listen at an address, closed yet."""
+    def add_listener(self, process: Process, address: Address, kind: Listener, name: str) -> None:
+        """Bind a listener that does not accept connections yet."""
         core, watch = self.core, self._watch
         assert core is not None
 
@@ -409,28 +413,28 @@ class SimNode:
             watch.touched = True
             return core.handle(connection, frame)
 
-        door = Door(process, self.id, kind, name, handle)
-        self._doors.append(door)
-        self._sim.net.listen(address, door)
+        listener = SimListener(process, self.id, kind, name, handle)
+        self._listeners.append(listener)
+        self._sim.net.listen(address, listener)
 
     def _answered(self) -> None:
         self._watch.touched = True
 
-    def open_doors(self) -> None:
-        """Let requests in."""
-        for door in self._doors:
-            door.is_open = True
+    def open_listeners(self) -> None:
+        """Accept connections."""
+        for listener in self._listeners:
+            listener.is_open = True
 
-    def close_doors(self) -> None:
-        """Let no more in, and end the connections."""
-        for door in self._doors:
-            door.is_open = False
-            self._sim.net.close(door)
+    def close_listeners(self) -> None:
+        """Accept no more connections, and end the existing ones."""
+        for listener in self._listeners:
+            listener.is_open = False
+            self._sim.net.close(listener)
 
-    # -- watching ------------------------------------------------------------------------------
+    # -- observing -----------------------------------------------------------------------------
 
     def _watch_produce(self, core: NodeCore) -> None:
-        """See which batches are acknowledged to clients, and in which epoch."""
+        """Wrap the Produce handler to observe acknowledged batches and their epochs."""
         endpoints: Any = core._dispatcher.endpoints
         produce = endpoints[PRODUCE]
         handle = produce.handle
@@ -463,19 +467,19 @@ class SimNode:
         self, taken: list[tuple[Any, int, int] | None], acks: int, answer: Any
     ) -> None:
         answers = [each for topic in answer.responses for each in topic.partition_responses]
-        for batch, told in zip(taken, answers, strict=True):
-            if batch is None or told.error_code:
+        for batch, response in zip(taken, answers, strict=True):
+            if batch is None or response.error_code:
                 continue
             partition, epoch, crc = batch
-            self._sim.tell(
+            self._sim.notify(
                 Acknowledged(
-                    self._sim.world.now_ms,
+                    self._sim.scheduler.now_ms,
                     self.id,
-                    self.life,
+                    self.incarnation,
                     partition.topic_id,
-                    partition.index,
+                    partition.partition_id,
                     epoch,
-                    told.base_offset,
+                    response.base_offset,
                     crc,
                     acks,
                 )
@@ -494,15 +498,15 @@ class SimNodeListeners:
     ) -> Pending[Endpoints]:
         """Take the names of a network that has no others."""
         for each in listeners:
-            self._node.take_door(self._process, (each.host, each.port), kind, each.name)
+            self._node.add_listener(self._process, (each.host, each.port), kind, each.name)
         return completed(advertised)
 
     def accept(self) -> Pending[None]:
         """Open."""
-        self._node.open_doors()
+        self._node.open_listeners()
         return completed(None)
 
     def close(self) -> Pending[None]:
         """Close."""
-        self._node.close_doors()
+        self._node.close_listeners()
         return completed(None)

@@ -1,7 +1,7 @@
-"""What a simulation tells about its nodes while it runs: plain values for checkers.
+"""Observations of nodes while a simulation runs: plain values for checkers.
 
-Nodes are watched from outside after everything that they do, so that a change that a node made
-and took back within one event is not seen, as no peer can see it either.
+Nodes are inspected from outside after each event that they process. A change that is undone within
+one event is not observed, as no peer can see it either.
 """
 
 from collections import deque
@@ -22,16 +22,16 @@ from ottla.raft.batches import LogBatch, read_batches
 
 
 class QuorumLed(NamedTuple):
-    """A controller leads the metadata quorum from now on."""
+    """A node has become leader of the metadata quorum, or controller over ZooKeeper."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     epoch: int
 
 
 class PartitionSet(NamedTuple):
-    """A committed metadata record made a partition what `state` says."""
+    """A committed metadata record has changed a partition to `state`."""
 
     at_ms: int
     offset: int
@@ -42,29 +42,29 @@ class PartitionSet(NamedTuple):
 
 
 class MetadataCommitted(NamedTuple):
-    """A node takes a batch of the metadata log for committed."""
+    """A node has seen a batch of the metadata log committed."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     batch: LogBatch
 
 
 class ImagePublished(NamedTuple):
-    """A node's committed metadata has changed."""
+    """A node's image has changed."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     image: ClusterImage
 
 
 class HighWatermarkMoved(NamedTuple):
-    """A replica's high watermark is another one; `leads`: it is the leader's, in its own eyes."""
+    """A replica's high watermark has changed; `leads`: its node takes it for the leader."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     topic_id: Uuid
     partition: int
     epoch: int
@@ -73,11 +73,11 @@ class HighWatermarkMoved(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A leader says that a batch is kept. `acks`: what the client asked for; `epoch`: its own."""
+    """A leader has acknowledged a batch. `acks`: of the request; `epoch`: the leader's."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     topic_id: Uuid
     partition: int
     epoch: int
@@ -87,11 +87,11 @@ class Acknowledged(NamedTuple):
 
 
 class LogOpened(NamedTuple):
-    """A partition has another log than before: the one that its node writes from now on."""
+    """A node has opened a log for a partition."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     topic_id: Uuid
     partition: int
     hosted: Partition
@@ -99,18 +99,18 @@ class LogOpened(NamedTuple):
 
 
 class TopicKnown(NamedTuple):
-    """A topic has come or gone for a node; `offset`: the position of what it knows."""
+    """A topic has been added to a node's image, or removed; `offset`: of the image."""
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     offset: int
     topic_id: Uuid
     is_there: bool
 
 
 class TopicSet(NamedTuple):
-    """A topic has come to the cluster's metadata, or left it."""
+    """A topic has been added to the cluster's metadata, or removed."""
 
     at_ms: int
     offset: int
@@ -119,7 +119,7 @@ class TopicSet(NamedTuple):
 
 
 class DeletionSet(NamedTuple):
-    """An entry of the ledger of deletions is another one now; None = there is none."""
+    """An entry of the deletion ledger has changed; None = there is none."""
 
     at_ms: int
     before: DeletionImage | None
@@ -127,7 +127,7 @@ class DeletionSet(NamedTuple):
 
 
 class DeletionConfirmed(NamedTuple):
-    """The ledger calls a replica deleted. `left`: what its broker has of it all the same."""
+    """The ledger lists a replica as deleted. `left`: what its broker still has of it."""
 
     at_ms: int
     node: int
@@ -136,8 +136,8 @@ class DeletionConfirmed(NamedTuple):
     left: tuple[str, ...]
 
 
-class FolderSeen(NamedTuple):
-    """A disk holds a folder of a replica that it did not hold; not one on its way out."""
+class PartitionDirSeen(NamedTuple):
+    """A partition directory has appeared on a disk; not one renamed for deletion."""
 
     at_ms: int
     node: int
@@ -146,11 +146,11 @@ class FolderSeen(NamedTuple):
     name: str
 
 
-class FolderGone(NamedTuple):
-    """The last folder that a replica is served from has another name now, or none.
+class PartitionDirGone(NamedTuple):
+    """The last live directory of a replica has been renamed or removed.
 
-    Fields: `in_sync`: the metadata counts on this replica. `assigned`: the metadata has it on this
-            node, in sync or not, and so has what the node itself knows of them.
+    Fields: `in_sync`: the replica is in the ISR. `assigned`: both the metadata and the node's image
+            assign it to this node, in sync or not.
     """
 
     at_ms: int
@@ -162,11 +162,11 @@ class FolderGone(NamedTuple):
 
 
 class UnfencedWrite(NamedTuple):
-    """A topic's znodes were changed by somebody else than the ruling controller."""
+    """A client that is not the active controller changed a topic's znodes."""
 
     at_ms: int
     client: object
-    ruler: int
+    controller_id: int
     changed: tuple[str, ...]
 
 
@@ -175,7 +175,7 @@ class NodeChanged(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     what: str
 
 
@@ -184,7 +184,7 @@ class DiskRefused(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     reason: str
 
 
@@ -203,8 +203,8 @@ Observation = (
     | TopicSet
     | DeletionSet
     | DeletionConfirmed
-    | FolderSeen
-    | FolderGone
+    | PartitionDirSeen
+    | PartitionDirGone
 )
 
 Observer = Callable[[Any], None]
@@ -212,15 +212,15 @@ Observer = Callable[[Any], None]
 
 
 class MetadataWitness:
-    """Which batches one life of a node holds of the metadata log, and how far it commits them."""
+    """Follows the metadata log of one incarnation of a node, and reports its committed batches."""
 
     def __init__(
         self,
         storage: QuorumStorage,
-        tell: Callable[[LogBatch], None],
+        notify: Callable[[LogBatch], None],
         mark: Callable[[str], None],
     ) -> None:
-        self._tell = tell
+        self._notify = notify
         log = storage.log
         self._batches: deque[LogBatch] = deque(
             batch for batches in read_log(storage, log.start_offset) for batch in batches
@@ -242,34 +242,34 @@ class MetadataWitness:
             mark("snapshot-adopted")
             self._batches.clear()
 
-        # The log is watched where it is written: nothing of the product knows of it.
+        # The log's methods are wrapped: the product has no hook for it.
         watched: Any = log
         watched.append, watched.truncate_to, watched.restart_at = appended, truncated, restarted
 
     def committed(self, offset: int) -> None:
-        """Tell of all batches up to the one that holds the record at `offset`."""
+        """Report all batches up to the one that holds the record at `offset`."""
         while self._batches and self._batches[0].next_offset <= offset + 1:
-            self._tell(self._batches.popleft())
+            self._notify(self._batches.popleft())
 
 
 class Watch:
-    """Looks at one life of a node after everything that it does."""
+    """Inspects one incarnation of a node after each event that it processes."""
 
     def __init__(
         self,
         core: NodeCore,
         *,
-        life: int,
+        incarnation: int,
         now_ms: Callable[[], int],
-        tell: Observer,
+        notify: Observer,
         on_delta: Callable[[ClusterDelta], None],
         mark: Callable[[str], None],
     ) -> None:
         self._core = core
         self._node = core.node_id
-        self._life = life
+        self._incarnation = incarnation
         self._now_ms = now_ms
-        self._tell = tell
+        self._notify = notify
         self._on_delta = on_delta
         self._mark = mark
         self._image: ClusterImage | None = None
@@ -283,17 +283,17 @@ class Watch:
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
         self.touched = False
-        """Whether requests or answers came that may have moved a high watermark."""
+        """Whether requests or responses arrived that may have moved a high watermark."""
 
     def opened(self, storage: QuorumStorage) -> None:
-        """Look at the metadata log from its first write on."""
+        """Follow the metadata log from its first write on."""
         self._metadata = MetadataWitness(storage, self._batch_committed, self._mark)
 
     def _batch_committed(self, batch: LogBatch) -> None:
-        self._tell(MetadataCommitted(self._now_ms(), self._node, self._life, batch))
+        self._notify(MetadataCommitted(self._now_ms(), self._node, self._incarnation, batch))
 
     def look(self) -> None:
-        """Tell what has changed."""
+        """Emit observations of what has changed."""
         core = self._core
         controller = core.controller
         if controller is not None:
@@ -304,7 +304,7 @@ class Watch:
             raft = runtime.raft
             if raft.epoch != self._epoch_led and raft.is_leader:
                 self._epoch_led = raft.epoch
-                self._tell(QuorumLed(self._now_ms(), self._node, self._life, raft.epoch))
+                self._notify(QuorumLed(self._now_ms(), self._node, self._incarnation, raft.epoch))
         image = core.image
         if image is not self._image:
             if self._image is None or image.topics is not self._image.topics:
@@ -312,7 +312,7 @@ class Watch:
             self._image = image
             if self._metadata is not None:
                 self._metadata.committed(image.position[0])
-            self._tell(ImagePublished(self._now_ms(), self._node, self._life, image))
+            self._notify(ImagePublished(self._now_ms(), self._node, self._incarnation, image))
             self.touched = True
         if self.touched:
             self.touched = False
@@ -325,7 +325,9 @@ class Watch:
         now_ms, offset = self._now_ms(), image.position[0]
         for topic_id in sorted(before ^ self._topics):
             is_there = topic_id in self._topics
-            self._tell(TopicKnown(now_ms, self._node, self._life, offset, topic_id, is_there))
+            self._notify(
+                TopicKnown(now_ms, self._node, self._incarnation, offset, topic_id, is_there)
+            )
 
     def _look_at_partitions(self, broker: Broker) -> None:
         seen = self._seen
@@ -339,10 +341,12 @@ class Watch:
                 self._look_at_partition(partition, log)
 
     def _look_at_partition(self, partition: Partition, log: PartitionLog) -> None:
-        key = partition.topic_id, partition.index
+        key = partition.topic_id, partition.partition_id
         if self._logs.get(key) is not log:
             self._logs[key] = log
-            self._tell(LogOpened(self._now_ms(), self._node, self._life, *key, partition, log))
+            self._notify(
+                LogOpened(self._now_ms(), self._node, self._incarnation, *key, partition, log)
+            )
         end = log.log_end_offset
         if end < self._ends.get(key, 0):
             self._mark("log-truncated")
@@ -350,13 +354,13 @@ class Watch:
         now = log.high_watermark, partition.leader_epoch
         if self._watermarks.get(key) != now:
             self._watermarks[key] = now
-            self._tell(
+            self._notify(
                 HighWatermarkMoved(
                     self._now_ms(),
                     self._node,
-                    self._life,
+                    self._incarnation,
                     partition.topic_id,
-                    partition.index,
+                    partition.partition_id,
                     partition.leader_epoch,
                     partition.is_leader,
                     log.high_watermark,

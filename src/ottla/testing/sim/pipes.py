@@ -1,8 +1,8 @@
 """Connections of the simulated network: a stream each way, and the server's end.
 
-As behind a socket, the next request of a connection begins when the one before is answered. Bytes
-travel, not objects: both ends encode and decode with the product's codec, and a request's buffer
-is lent for as long as its handler runs.
+The server processes one request of a connection at a time, in order. Frames are bytes: both ends
+encode and decode with the product's codec, and a request's buffer is valid only while its handler
+runs.
 """
 
 from collections import deque
@@ -13,20 +13,20 @@ from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection
 from ottla.broker.dispatch import Outcome
 from ottla.host.node_ports import Address
-from ottla.testing.sim.net import MS, Door, Network, client_host
-from ottla.testing.sim.world import Process
+from ottla.testing.sim.net import MS, Network, SimListener, client_host
+from ottla.testing.sim.scheduler import Process
 
 RESEND_US = 200 * MS
-"""The first pause after which what met a cut link is sent again, as TCP does."""
+"""The first retransmission timeout on a cut link, as with TCP."""
 
 RESEND_MAX_US = 3_200 * MS
 
 GONE_US = 30_000 * MS
-"""When a server gives up a connection whose other end lost power."""
+"""When a server closes a connection whose other end lost power."""
 
 
 class ClientEnd(Protocol):
-    """Who asks over a connection."""
+    """The client's end of a connection."""
 
     place: int
     owner: Process | None
@@ -36,18 +36,18 @@ class ClientEnd(Protocol):
         ...
 
     def lost(self, pipe: "Pipe", reason: str) -> None:
-        """Hear that the connection has ended."""
+        """Called when the connection has ended."""
         ...
 
 
 class _Stream:
-    """One direction of a connection: what is sent later arrives later."""
+    """One direction of a connection; it keeps the order of frames."""
 
     __slots__ = ("_last_us", "_net", "_queue", "_resend_us", "_route", "_waits", "silent")
 
     def __init__(self, net: Network, source: int, target: int) -> None:
         self.silent = False
-        """Nothing arrives any more, and nobody is told."""
+        """Nothing arrives any more, and neither end is notified."""
         self._net = net
         self._route = (source, target)
         self._queue: deque[tuple[Process | None, Callable[[], None]]] = deque()
@@ -56,11 +56,11 @@ class _Stream:
         self._waits = False
 
     def hold(self, delay_us: int) -> None:
-        """Let nothing arrive before a delay is over."""
-        self._last_us = max(self._last_us, self._net.world.now_us + delay_us)
+        """Delay all deliveries until `delay_us` from now."""
+        self._last_us = max(self._last_us, self._net.scheduler.now_us + delay_us)
 
     def put(self, process: Process | None, call: Callable[[], None]) -> None:
-        """Let `call` happen at the other end, when its turn has come."""
+        """Schedule `call` at the other end, after all that was put here before."""
         if self.silent:
             return
         self._queue.append((process, call))
@@ -68,44 +68,46 @@ class _Stream:
             self._move()
 
     def _move(self) -> None:
-        net, world = self._net, self._net.world
+        net, scheduler = self._net, self._net.scheduler
         self._waits = False
         while self._queue and not self.silent:
             if self._route in net.cut:
                 self._waits = True
-                world.after(self._resend_us, self._move)
+                scheduler.after(self._resend_us, self._move)
                 self._resend_us = min(2 * self._resend_us, RESEND_MAX_US)
                 return
             self._resend_us = RESEND_US
             process, call = self._queue.popleft()
-            self._last_us = max(world.now_us + net.delay_us(), self._last_us)
-            world.at(self._last_us, call, process)
+            self._last_us = max(scheduler.now_us + net.delay_us(), self._last_us)
+            scheduler.at(self._last_us, call, process)
 
 
 class Pipe:
-    """One connection: a stream each way, and what stands at its ends."""
+    """One connection: a stream each way, and both ends."""
 
-    def __init__(self, net: Network, link: ClientEnd, door: Door, address: Address) -> None:
+    def __init__(
+        self, net: Network, link: ClientEnd, listener: SimListener, address: Address
+    ) -> None:
         self.net = net
         self.link: ClientEnd | None = link
-        self.door = door
+        self.listener = listener
         self.owner = link.owner
         self.number = net.next_number()
         self.source = link.place
-        self._to_server = _Stream(net, link.place, door.place)
-        self._to_client = _Stream(net, door.place, link.place)
+        self._to_server = _Stream(net, link.place, listener.place)
+        self._to_client = _Stream(net, listener.place, link.place)
         self._waiting: deque[bytes] = deque()
         self._answering = False
-        self._asked: tuple[bytes, int] | None = None
-        """The request that waits for its answer, and since when."""
+        self._pending_request: tuple[bytes, int] | None = None
+        """The request that is not answered yet, and since when."""
         self._open = True
-        """Whether the server's end stands."""
+        """Whether the server's end is open."""
         self.address = address
         host, port = address
         self.info = Connection(
             id=f"{host}:{port}-{client_host(link.place)}:{40_000 + self.number}-{self.number}",
-            listener=door.kind,
-            listener_name=door.name,
+            listener=listener.kind,
+            listener_name=listener.name,
             client_host=client_host(link.place),
             client_port=40_000 + self.number % 20_000,
         )
@@ -121,15 +123,17 @@ class Pipe:
             net.marks("connection-silent")
         if faults.broken and random.random() < faults.broken:
             net.marks("connection-broken")
-            net.world.after(random.randrange(3 * MS), self.break_off)
+            net.scheduler.after(random.randrange(3 * MS), self.break_off)
         if faults.twice and random.random() < faults.twice:
             net.marks("request-twice")
             late_us = random.randrange(faults.slow_us_max)
-            net.world.after(late_us, lambda: Ghost(net, self.door, self.info, frame).deliver())
-        self._to_server.put(self.door.process, lambda: self._arrived(frame))
+            net.scheduler.after(
+                late_us, lambda: RedeliveredRequest(net, self.listener, self.info, frame).deliver()
+            )
+        self._to_server.put(self.listener.process, lambda: self._arrived(frame))
 
     def hold_answers(self, delay_us: int) -> None:
-        """Let all answers that are yet to be given arrive so late at least."""
+        """Delay all further responses by at least `delay_us`."""
         self._to_client.hold(delay_us)
 
     # -- the server's end ----------------------------------------------------------------------
@@ -137,7 +141,7 @@ class Pipe:
     def _arrived(self, frame: bytes) -> None:
         if not self._open:
             return
-        self.net.tell("request", self.source, self.door.place, frame)
+        self.net.frame_arrived("request", self.source, self.listener.place, frame)
         if self._answering or self._waiting:
             self._waiting.append(frame)
         else:
@@ -145,7 +149,7 @@ class Pipe:
 
     def _handle(self, frame: bytes) -> None:
         try:
-            outcome = ask(self.door, self.info, frame)
+            outcome = ask(self.listener, self.info, frame)
         except CloseConnection:
             self.net.marks("connection-closed-by-server")
             self.close_server()
@@ -160,7 +164,7 @@ class Pipe:
             self._answer(outcome.value)
         else:
             self._answering = True
-            self._asked = frame, self.net.world.now_us
+            self._pending_request = frame, self.net.scheduler.now_us
             outcome.then(self._answered_later)
 
     def _answer(self, chunks: list[Any] | None) -> None:
@@ -170,103 +174,103 @@ class Pipe:
         try:
             body = joined(chunks)
         except OSError:
-            self.close_server()  # As a connection does whose slice cannot be read.
+            self.close_server()  # As the server does when a file slice cannot be read.
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
 
     @property
-    def asked(self) -> tuple[bytes, int] | None:
-        """Return the request that waits for its answer, and since when (microseconds)."""
-        return self._asked
+    def pending_request(self) -> tuple[bytes, int] | None:
+        """Return the request that is not answered yet, and since when (microseconds)."""
+        return self._pending_request
 
-    def tell_held(self, *, answered: bool) -> None:
-        """Tell how long a request has been waiting, where one does."""
-        asked, self._asked = self._asked, None
-        if asked is not None and self.net.held is not None:
-            self.net.held(self, *asked, answered)
+    def report_held(self, *, answered: bool) -> None:
+        """Report the pending request, if any, with the time it has waited."""
+        pending_request, self._pending_request = self._pending_request, None
+        if pending_request is not None and self.net.held is not None:
+            self.net.held(self, *pending_request, answered)
 
     def _answered_later(self, chunks: list[Any] | None) -> None:
         self._answering = False
-        self.tell_held(answered=True)
+        self.report_held(answered=True)
         if not self._open:
             release(chunks)
             return
         self._answer(chunks)
-        # Not at once: who answered this one is busy with something else.
-        self.net.world.after(0, self._continue, self.door.process)
+        # In an event of its own: the current one belongs to another step of the process.
+        self.net.scheduler.after(0, self._continue, self.listener.process)
 
     def _continue(self) -> None:
         while self._waiting and not self._answering and self._open:
             self._handle(self._waiting.popleft())
 
     def close_server(self) -> None:
-        """End the server's side; the other side hears of it."""
+        """Close the server's end; the client's end is notified."""
         if not self._open:
             return
         self._end_server()
-        self._to_client.put(self.owner, self._told_of_end)
+        self._to_client.put(self.owner, self._end_client)
 
     def _end_server(self) -> None:
-        self.tell_held(answered=False)
+        self.report_held(answered=False)
         self._open = False
         self._waiting.clear()
         self.net.pipes.pop(self.number, None)
-        if self.door.process.alive:
+        if self.listener.process.alive:
             self.info.closed.complete(None)
 
     def server_died(self, *, silently: bool) -> None:
-        """The server's process is gone; its system says so, unless that is gone too."""
+        """The server's process has ended; `silently`: its machine too, so that no FIN is sent."""
         self._end_server()
         if silently:
             self._to_server.silent = self._to_client.silent = True
         else:
-            self._to_client.put(self.owner, self._told_of_end)
+            self._to_client.put(self.owner, self._end_client)
 
     def client_died(self, *, silently: bool) -> None:
-        """The client's process is gone, as `server_died`; the server notices at last."""
+        """The client's process has ended, as `server_died`; if silently, the server times out."""
         self.link = None
         if silently:
-            self.net.world.after(GONE_US, self._client_gone, self.door.process)
+            self.net.scheduler.after(GONE_US, self._client_gone, self.listener.process)
         else:
-            self._to_server.put(self.door.process, self._client_gone)
+            self._to_server.put(self.listener.process, self._client_gone)
 
     # -- the client's end ----------------------------------------------------------------------
 
     def _returned(self, frame: bytes) -> None:
         link = self.link
         if link is not None:
-            self.net.tell("response", self.door.place, self.source, frame)
+            self.net.frame_arrived("response", self.listener.place, self.source, frame)
             link.received(self, frame)
 
-    def _told_of_end(self) -> None:
+    def _end_client(self) -> None:
         link, self.link = self.link, None
         if link is not None:
             link.lost(self, "the connection was closed")
 
     def break_off(self) -> None:
-        """Let the connection break for both ends, whatever is on its way."""
+        """Break the connection for both ends, whatever is in flight."""
         if self.link is not None:
-            self.net.world.after(self.net.delay_us(), self._told_of_end, self.owner)
+            self.net.scheduler.after(self.net.delay_us(), self._end_client, self.owner)
         if self._open:
-            self.net.world.after(self.net.delay_us(), self._client_gone, self.door.process)
+            self.net.scheduler.after(self.net.delay_us(), self._client_gone, self.listener.process)
 
     def abandon(self) -> None:
-        """The client has closed its end: nothing comes back, what was sent may still arrive."""
+        """The client closes its end: no response is delivered, what was sent may still arrive."""
         self.link = None
         if self._open:
-            self._to_server.put(self.door.process, self._client_gone)
+            self._to_server.put(self.listener.process, self._client_gone)
 
     def _client_gone(self) -> None:
         if self._open:
             self._end_server()
 
 
-class Ghost:
-    """A request that arrives once more, after its sender has turned to another connection."""
+class RedeliveredRequest:
+    """A request that is delivered again, after its sender has switched to another connection."""
 
-    def __init__(self, net: Network, door: Door, like: Connection, frame: bytes) -> None:
+    def __init__(self, net: Network, listener: SimListener, like: Connection, frame: bytes) -> None:
         self._net = net
-        self._door = door
+        self._listener = listener
         self._frame = frame
         self._info = Connection(
             id=f"{like.id}-again-{net.next_number()}",
@@ -277,14 +281,14 @@ class Ghost:
         )
 
     def deliver(self) -> None:
-        """Let it arrive, if the process that it was for still lives."""
-        if self._door.process.alive and self._door.is_open:
-            self._net.world.after(0, self._arrive, self._door.process)
+        """Deliver it, if the receiving process still runs."""
+        if self._listener.process.alive and self._listener.is_open:
+            self._net.scheduler.after(0, self._arrive, self._listener.process)
 
     def _arrive(self) -> None:
-        self._net.tell("again", 0, self._door.place, self._frame)
+        self._net.frame_arrived("again", 0, self._listener.place, self._frame)
         try:
-            outcome = ask(self._door, self._info, self._frame)
+            outcome = ask(self._listener, self._info, self._frame)
         except CloseConnection:
             outcome = None
         if isinstance(outcome, Pending):
@@ -294,17 +298,17 @@ class Ghost:
         self._info.closed.complete(None)
 
 
-def ask(door: Door, info: Connection, frame: bytes) -> Outcome:
-    """Have a request handled, in a buffer that is lent for so long only, as a socket's is."""
+def ask(listener: SimListener, info: Connection, frame: bytes) -> Outcome:
+    """Handle a request in a buffer that is overwritten afterwards, as a socket's is."""
     buffer = bytearray(frame)
     try:
-        return door.handle(info, memoryview(buffer)[4:])
+        return listener.handle(info, memoryview(buffer)[4:])
     finally:
         buffer[:] = b"\xaa" * len(frame)
 
 
 def joined(chunks: list[Any]) -> bytes:
-    """Return an answer's bytes; file slices are read now, and let go. Raises: OSError."""
+    """Return a response's bytes; file slices are read and released. Raises: OSError."""
     parts: list[Any] = []
     try:
         for chunk in chunks:
@@ -313,14 +317,14 @@ def joined(chunks: list[Any]) -> bytes:
                 continue
             parts.append(chunk.read())
             if len(parts[-1]) < chunk.length:
-                raise OSError(f"{chunk.file.path} was cut beneath a read")
+                raise OSError(f"{chunk.file.path} was truncated during a read")
     finally:
         release(chunks)
     return b"".join(parts)
 
 
 def release(chunks: list[Any] | None) -> None:
-    """Let go of file slices that nobody will read."""
+    """Release file slices that will not be read."""
     for chunk in chunks or ():
         if not isinstance(chunk, bytes | bytearray | memoryview):
             chunk.release()

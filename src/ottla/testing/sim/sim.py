@@ -5,9 +5,10 @@
         sim.heal()
         sim.run_until(lambda: sim.leaderless() == 0, limit_ms=60_000)
 
-The nodes are the product's own, from the request handlers to the files; only clocks, chance,
-disks, threads and connections are the simulator's. `digest` sums up every frame and every
-observation: the same seed gives the same one, whatever the hash seed of Python.
+The nodes are the product's own, from the request handlers to the files; only clocks, random
+numbers, disks, threads and connections are the simulator's. `digest` is a hash of every frame and
+ZooKeeper transaction with its time: the same seed gives the same digest, whatever the hash seed of
+Python.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.deletions import follow_deletions
 from ottla.testing.sim.directed import directed_faults, directed_tuning
-from ottla.testing.sim.faults import Faults, Mischief
+from ottla.testing.sim.faults import FaultInjector, Faults
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
 from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
@@ -37,31 +38,31 @@ from ottla.testing.sim.observations import (
     PartitionSet,
     QuorumLed,
 )
+from ottla.testing.sim.scheduler import Scheduler, SimClock, SimDice, SimTimers
 from ottla.testing.sim.transport import CheckedChannel, links_from
-from ottla.testing.sim.world import SimClock, SimDice, SimTimers, World
 from ottla.testing.sim.zookeeper_mode import (
     FLUSHED,
-    ZooKeeperSide,
+    SimZooKeeper,
     flushes_everything,
-    within_zookeepers_promises,
+    within_zookeeper_guarantees,
 )
 
 CALM_MS = 3_000
-"""How long a cluster may form before anything goes wrong."""
+"""How long after the start of the cluster faults begin."""
 
 CHECK_US = 5 * MS
-"""How often `run_until` looks."""
+"""How often `run_until` checks its predicate."""
 
 
 class NoProgress(AssertionError):
-    """What was to come did not come in time."""
+    """A condition did not become true in time."""
 
 
 class Sim:
     """One history of one cluster.
 
     Fields: `nodes`: by id. `faults`: what this seed drew. `marks`: how often a rare path was
-            reached. `problems`: (time, where, what) that no node should ever have met.
+            reached. `problems`: (time, where, what) of errors that must never happen in a node.
             `timers`, `clock`, `dice`: for clients; never paused, never late.
     """
 
@@ -88,12 +89,12 @@ class Sim:
         self.seed = seed
         self.marks: Counter[str] = Counter()
         self.problems: list[tuple[int, str, str]] = []
-        self.world = World(self.problem)
+        self.scheduler = Scheduler(self.problem)
         self.faults = faults.mix(self._stream("faults"))
-        self.net = Network(self.world, self._stream("network"), self._frame)
+        self.net = Network(self.scheduler, self._stream("network"), self._frame)
         self.net.marks = self.mark
-        self.clock = SimClock(self.world)
-        self.timers = SimTimers(self.world, self.clock)
+        self.clock = SimClock(self.scheduler)
+        self.timers = SimTimers(self.scheduler, self.clock)
         self.dice = SimDice(self._stream("clients"))
         self.image: ClusterImage = EMPTY
         """The newest metadata that any controller has committed."""
@@ -102,11 +103,11 @@ class Sim:
         self._observers: list[Observer] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._clients: dict[str, SimClientPort] = {}
-        self.zookeeper: ZooKeeperSide | None = None
+        self.zookeeper: SimZooKeeper | None = None
         given = dict(config or {})
         self._may_lose_power = True
         if zookeeper:
-            self.zookeeper = ZooKeeperSide(self, self._stream, faults=faults != Faults.NONE)
+            self.zookeeper = SimZooKeeper(self, self._stream, faults=faults != Faults.NONE)
             self.properties = zookeeper_layout(brokers, config=self._drawn_for_zookeeper(given))
         else:
             drawn = tuning(self._stream("tuning"), self.faults)
@@ -121,33 +122,33 @@ class Sim:
             self.nodes[node.id] = node
         first = next(node for node in self.nodes.values() if node.is_broker)
         self.min_insync_replicas: int = first.config["min.insync.replicas"]
-        self._mischief: Mischief | None = None
+        self._fault_injector: FaultInjector | None = None
         self._handler = _ProblemLog(self)
         self._is_healed = False
         self._begin()
 
     def _begin(self) -> None:
-        """Start the nodes, each in its own time; what goes wrong begins later."""
+        """Schedule the start of the nodes, and later that of the faults."""
         starts = self._stream("starts")
         for node in self.nodes.values():
-            self.world.after(starts.randrange(300 * MS), node.restart)
-        self.world.after(CALM_MS * MS, self._begin_mischief)
+            self.scheduler.after(starts.randrange(300 * MS), node.restart)
+        self.scheduler.after(CALM_MS * MS, self._begin_faults)
 
     def _drawn_for_zookeeper(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Keep the faults within the promises of this mode; return the drawn properties."""
+        """Limit the faults to what this mode guarantees to survive; return the drawn properties."""
         flushed = flushes_everything(self._stream("zookeeper power"), self.faults, given)
-        self.faults = within_zookeepers_promises(self.faults, flushed=flushed)
+        self.faults = within_zookeeper_guarantees(self.faults, flushed=flushed)
         self._may_lose_power = flushed
         drawn = zookeeper_tuning(self._stream("tuning"), self.faults)
         drawn |= directed_tuning(self._stream("directed tuning"), self.faults, zookeeper=True)
         return drawn | dict(given) | (FLUSHED if flushed else {})
 
     def _stream(self, purpose: str) -> Random:
-        """Return chance for one purpose, so that another draw here changes nothing there."""
+        """Return a random stream for one purpose: draws from one do not change another."""
         return Random(f"{self.seed}/{purpose}")
 
     def again(self) -> "Sim":
-        """Return the same history anew, at its start."""
+        """Return a new simulation of the same history, at its start."""
         seed, brokers, controllers, combined, zookeeper, faults, config = self._made_of
         return Sim(
             seed,
@@ -169,49 +170,49 @@ class Sim:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            error.add_note(f"seed {self.seed}, {self.world.now_ms} ms, faults: {self.faults}")
+            error.add_note(f"seed {self.seed}, {self.scheduler.now_ms} ms, faults: {self.faults}")
 
     # -- time ----------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> int:
         """Return virtual milliseconds since the start."""
-        return self.world.now_ms
+        return self.scheduler.now_ms
 
     def run(self, ms: int) -> "Sim":
-        """Let so much time pass."""
+        """Advance the virtual time."""
         with self._handler:
-            self.world.run_until(self.world.now_us + ms * MS)
+            self.scheduler.run_until(self.scheduler.now_us + ms * MS)
         self._mark_errors()
         return self
 
     def run_until(self, predicate: Callable[[], bool], limit_ms: int) -> None:
-        """Let time pass until something holds. Raises: NoProgress."""
-        end_us = self.world.now_us + limit_ms * MS
+        """Advance the virtual time until something holds. Raises: NoProgress."""
+        end_us = self.scheduler.now_us + limit_ms * MS
         with self._handler:
             while not predicate():
-                if self.world.now_us >= end_us:
+                if self.scheduler.now_us >= end_us:
                     raise NoProgress(f"seed {self.seed}: not within {limit_ms} ms")
-                self.world.run_until(min(self.world.now_us + CHECK_US, end_us))
+                self.scheduler.run_until(min(self.scheduler.now_us + CHECK_US, end_us))
         self._mark_errors()
 
     def _mark_errors(self) -> None:
         for node in self.nodes.values():
             node.mark_errors()
 
-    def _begin_mischief(self) -> None:
+    def _begin_faults(self) -> None:
         if not self._is_healed:
             self.net.faults = self.faults.of_network()
-            self._mischief = Mischief(self, self.faults, self._stream("mischief"))
-            self.directed.begin(self._mischief)
+            self._fault_injector = FaultInjector(self, self.faults, self._stream("mischief"))
+            self.directed.begin(self._fault_injector)
             if self.zookeeper is not None:
-                self.zookeeper.begin_mischief()
+                self.zookeeper.begin_faults()
 
     def heal(self) -> None:
-        """Let nothing fail from now on: all links open, all disks well, all nodes up."""
+        """End all faults: heal links and disks, start all nodes."""
         self._is_healed = True
-        if self._mischief is not None:
-            self._mischief.stop()
+        if self._fault_injector is not None:
+            self._fault_injector.stop()
         self.directed.stop()
         self.net.faults = Faults.NONE.of_network()
         self.net.cut.clear()
@@ -219,23 +220,25 @@ class Sim:
             self.zookeeper.heal()
         for node in self.nodes.values():
             node.pace.slowest_us = 4 * MS
-            node.forgive()
+            node.cancel_crash()
             node.disk.capacity = None
             node.disk.faults.clear()
             node.resume()
             if node.broker is not None and node.broker.log_dirs.offline_dirs:
-                node.stop(back_after_ms=100)  # What failed is used again after a restart only.
-            self.world.after(self.net.delay_us(), node.restart)
+                node.stop(
+                    back_after_ms=100
+                )  # A failed log directory is used again only after a restart.
+            self.scheduler.after(self.net.delay_us(), node.restart)
 
     # -- clients -------------------------------------------------------------------------------
 
     @property
     def places(self) -> list[int]:
-        """Return all ends of the network: node ids, and clients as negative numbers."""
+        """Return all places of the network: node ids, and negative numbers for clients."""
         return [*self.nodes, *(port.place for port in self._clients.values())]
 
-    def client(self, name: str) -> "SimClientPort":
-        """Return the way of a client into the cluster, the same for the same name."""
+    def client_port(self, name: str) -> "SimClientPort":
+        """Return the connections of a client, the same for the same name."""
         if name not in self._clients:
             self._clients[name] = SimClientPort(self, name, -1 - len(self._clients))
         return self._clients[name]
@@ -246,8 +249,8 @@ class Sim:
         """Call `observer` with each observation from now on, as it is made."""
         self._observers.append(observer)
 
-    def tell(self, observation: Any) -> None:
-        """Note an observation and hand it on."""
+    def notify(self, observation: Any) -> None:
+        """Pass an observation to the observers."""
         match observation:
             case QuorumLed(node=node):
                 self.mark("controller-elected")
@@ -258,21 +261,21 @@ class Sim:
             observer(observation)
 
     @property
-    def mischief(self) -> Mischief | None:
-        """What goes wrong; None before anything may, and after healing."""
-        return None if self._is_healed else self._mischief
+    def fault_injector(self) -> FaultInjector | None:
+        """The fault injector; None before faults begin, and after healing."""
+        return None if self._is_healed else self._fault_injector
 
     def _elected(self, node_id: int) -> None:
-        if self._mischief is not None:
-            self._mischief.elected(node_id)
+        if self._fault_injector is not None:
+            self._fault_injector.elected(node_id)
 
     def delta(self, delta: ClusterDelta) -> None:
-        """Hear of a change from a controller that committed it; the first to tell counts."""
+        """Take a committed change from a controller; only the first report of an offset counts."""
         if delta.image.position[0] <= self.image.position[0]:
             return
         before, self.image = self.image, delta.image
         if delta.before.position != before.position:
-            delta = delta_between(before, delta.image)  # From one that has just started.
+            delta = delta_between(before, delta.image)  # From a controller that has just started.
         follow_deletions(self, delta)
         for topic in delta.deleted_topics.values():
             for state in topic.partitions.values():
@@ -308,14 +311,19 @@ class Sim:
         if old is not None:
             self.marks.update(marks_of_change(old, new))
         offset = self.image.position[0]
-        self.tell(PartitionSet(self.now_ms, offset, topic, topic_id, number, new))
+        self.notify(PartitionSet(self.now_ms, offset, topic, topic_id, number, new))
 
-    def is_whole(self, node_id: int, *, since_life: int) -> bool:
-        """Tell whether a broker that lost data has all again: it is in every ISR it belongs to."""
+    def is_whole(self, node_id: int, *, since_incarnation: int) -> bool:
+        """Tell whether a broker that lost data has caught up: it is in every ISR it belongs to."""
         node = self.nodes[node_id]
         broker = node.broker
         registered = self.image.brokers.get(node_id)
-        if node.life < since_life or not node.serves or broker is None or registered is None:
+        if (
+            node.incarnation < since_incarnation
+            or not node.serves
+            or broker is None
+            or registered is None
+        ):
             return False
         if registered.epoch != broker.epoch or not registered.active:
             return False
@@ -339,26 +347,26 @@ class Sim:
         self.marks[name] += 1
 
     def problem(self, where: str, error: BaseException | str) -> None:
-        """Note what should never happen."""
+        """Record an error that must never happen."""
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         self.problems.append((self.now_ms, where, text))
 
     def note(self, text: str) -> None:
-        """Take what happened beside the network into the digest."""
-        self._hash.update(f"{self.world.now_us} {text}".encode())
+        """Add an event outside the network to the digest."""
+        self._hash.update(f"{self.scheduler.now_us} {text}".encode())
 
     def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
-        self._hash.update(f"{self.world.now_us} {what} {source} {target} ".encode())
+        self._hash.update(f"{self.scheduler.now_us} {what} {source} {target} ".encode())
         self._hash.update(frame)
 
     @property
     def digest(self) -> str:
-        """Return what sums up the history so far."""
+        """Return the hash of the history so far."""
         return self._hash.hexdigest()
 
 
 class SimClientPort:
-    """A client's connections: one to each node that it talks to."""
+    """A client's connections, one to each node."""
 
     def __init__(self, sim: Sim, name: str, place: int) -> None:
         self.name = name
@@ -386,7 +394,7 @@ class SimClientPort:
 
 
 class _ProblemLog(logging.Handler):
-    """Takes what the product logs as its own mistakes, while the simulation runs."""
+    """Records the errors that the product logs with a traceback, while the simulation runs."""
 
     def __init__(self, sim: Sim) -> None:
         super().__init__(logging.ERROR)
@@ -395,7 +403,7 @@ class _ProblemLog(logging.Handler):
         self._before = (self._logger.level, self._logger.propagate)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep errors with a traceback, unless the disk is the cause."""
+        """Record errors with a traceback, unless the disk is the cause."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, OSError):
             text = f"{record.getMessage()}: {type(error).__name__}: {error}"
@@ -404,7 +412,7 @@ class _ProblemLog(logging.Handler):
     def __enter__(self) -> None:
         self._before = (self._logger.level, self._logger.propagate)
         self._logger.addHandler(self)
-        # What nobody reads need not be written.
+        # Other levels are not needed, and cost time.
         self._logger.setLevel(logging.ERROR)
         self._logger.propagate = False
 

@@ -1,10 +1,9 @@
-"""Work of a node's threads that is interrupted between its disk operations, deterministically.
+"""Jobs of a node's threads that are interrupted between disk operations, deterministically.
 
-`SimWorkers` does a piece of work at one moment; a real thread syncs one file after the other while
-the loop appends, truncates and rolls, and a machine loses its power in between. A split job has a
-stack of its own (a greenlet), and never runs beside anything else: it goes on when the world tells
-it to, up to its next operation that changes the disk, and the world waits until it is there. What
-happens when is decided by the heap of events alone.
+`SimWorkers` runs a job at one moment; a real thread syncs one file after the other while the loop
+appends, truncates and rolls, and a machine may lose power in between. A split job has its own stack
+(a greenlet) and never runs in parallel: the scheduler resumes it, and it runs up to its next
+operation that changes the disk. The order of events depends on the event heap alone.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import TypeVar
 
 from greenlet import greenlet
 
-from ottla.testing.sim.world import DiskPace, Process, ProcessDied, World
+from ottla.testing.sim.scheduler import DiskPace, Process, ProcessDied, Scheduler
 
 T = TypeVar("T")
 
@@ -22,7 +21,7 @@ GAPS_US = (1, 300, 3_000, 60_000)
 
 
 class SplitJob:
-    """One piece of work. `outcome`: what it returned or raised, once `ended`."""
+    """One job. `outcome`: what it returned or raised, once `ended`."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.ended = False
@@ -33,7 +32,7 @@ class SplitJob:
         self._stack = greenlet(self._run)
 
     def resume(self) -> None:
-        """Go on to the next operation, or to the end. Called by the world."""
+        """Go on to the next operation, or to the end. Called by the scheduler."""
         self._is_begun = True
         self._stack.switch()
 
@@ -45,25 +44,25 @@ class SplitJob:
         self.ended = True
 
     def pause(self) -> None:
-        """Wait until the world lets the next operation happen. Called by the work's disk."""
+        """Switch back to the scheduler before an operation. Called by the job's disk."""
         if not self._is_aborted:
             self._stack.parent.switch()
         if self._is_aborted:
             raise ProcessDied
 
     def abort(self) -> None:
-        """Let nothing more of it happen: its process has died."""
+        """Stop it before its next operation: its process has died."""
         self._is_aborted = True
         while self._is_begun and not self.ended:
             self.resume()
 
 
 class SplitJobs:
-    """The split jobs of one process. `chance`: asked for each piece of work."""
+    """The split jobs of one process. `chance`: returns the chance that a job is split."""
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         process: Process,
         random: Random,
         chance: Callable[[], float],
@@ -71,19 +70,19 @@ class SplitJobs:
     ) -> None:
         self._pace = pace
         self.current: SplitJob | None = None
-        self._world = world
+        self._scheduler = scheduler
         self._process = process
         self._random = random
         self._chance = chance
         self._jobs: list[SplitJob] = []
 
     def takes_next(self) -> bool:
-        """Draw whether the next piece of work is split."""
+        """Draw whether the next job is split."""
         chance = self._chance()
         return chance > 0 and self._random.random() < chance
 
     def run(self, work: Callable[[], T], ended: Callable[[object], None]) -> None:
-        """Begin a piece of work now; `ended` hears of its outcome."""
+        """Begin a job now; `ended` is called with its outcome."""
         job = SplitJob(work)
         self._jobs.append(job)
         self._step(job, ended)
@@ -98,7 +97,7 @@ class SplitJobs:
             self.current = None
         if not job.ended:
             gap_us = self._random.randrange(self._random.choice(GAPS_US))
-            self._world.after(gap_us, lambda: self._step(job, ended), self._process)
+            self._scheduler.after(gap_us, lambda: self._step(job, ended), self._process)
             return
         self._jobs.remove(job)
         if isinstance(job.outcome, ProcessDied):
@@ -106,7 +105,7 @@ class SplitJobs:
         ended(job.outcome)
 
     def pause(self) -> None:
-        """Hear of an operation that is about to change the disk."""
+        """Called before each operation that changes the disk."""
         if self.current is not None:
             self.current.pause()
 

@@ -15,7 +15,7 @@ from ottla.host.dialer import Dialed
 from ottla.host.node_ports import Address, ChooseEndpoint
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.pipes import Pipe
-from ottla.testing.sim.world import Event, Process
+from ottla.testing.sim.scheduler import Event, Process
 
 SPLIT_ONE_IN = 16
 """Of so many responses one arrives in two pieces."""
@@ -41,7 +41,7 @@ class SimTransport(asyncio.Transport):
         self._pipe: Pipe | None = None
 
     def connect(self, pipe: Pipe) -> None:
-        """Begin: the connection stands."""
+        """Tell the protocol that the connection is established."""
         self._pipe = pipe
         self._protocol.connection_made(self)
 
@@ -51,11 +51,11 @@ class SimTransport(asyncio.Transport):
             self._pipe.send(bytes(data))
 
     def abort(self) -> None:
-        """End the connection; the protocol hears of it in the next turn."""
+        """End the connection; the protocol is notified in an event of its own."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.abandon()
-            self._net.world.after(0, lambda: self._protocol.connection_lost(None), self.owner)
+            self._net.scheduler.after(0, lambda: self._protocol.connection_lost(None), self.owner)
 
     def received(self, pipe: Pipe, frame: bytes) -> None:
         """Hand over what has arrived, in the pieces that the protocol has room for."""
@@ -100,34 +100,34 @@ class SimDialer:
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Event:
         """Call `callback` after a delay, in the owner's process."""
-        return self._net.world.after(delay_ms * MS, callback, self._owner)
+        return self._net.scheduler.after(delay_ms * MS, callback, self._owner)
 
     def dial(
         self, address: Address, protocol: ClientProtocol, timeout_ms: int, dialed: Dialed
     ) -> Event:
-        """Connect, unless nobody listens there or a cut lies between."""
+        """Connect, unless there is no listener or the link is cut."""
         net = self._net
 
         def failed() -> None:
-            dialed(ConnectionRefusedError(f"nobody answers at {address[0]}:{address[1]}"))
+            dialed(ConnectionRefusedError(f"no listener at {address[0]}:{address[1]}"))
 
         def reached() -> None:
-            door = net.door_at(address)
-            if door is None or not door.is_open:
+            listener = net.listener_at(address)
+            if listener is None or not listener.is_open:
                 failed()
                 return
             transport = SimTransport(net, self._place, self._owner, protocol, self._answered)
-            transport.connect(Pipe(net, transport, door, address))
+            transport.connect(Pipe(net, transport, listener, address))
             dialed(None)
 
         if net.is_cut(self._place, address):
             return self.after(timeout_ms, failed)
         travel_us = net.delay_us() + net.delay_us()
-        return net.world.after(travel_us, reached, self._owner)
+        return net.scheduler.after(travel_us, reached, self._owner)
 
 
 class CheckedChannel(Channel):
-    """The product's channel, between two ends that both are the product's: none breaks a rule."""
+    """The product's channel, where a protocol error of the peer is a bug: both ends are ours."""
 
     def _break(self, reason: str) -> None:
         raise AssertionError(reason)

@@ -1,20 +1,19 @@
 """A model of ZooKeeper in virtual time: one ensemble, its sessions, its watches, its faults.
 
-    zookeeper = ZooKeeperModel(world, Random(7))
+    zookeeper = ZooKeeperModel(scheduler, Random(7))
     open_session = zookeeper.opener("node 1", process, session_timeout_ms=6_000)
 
-The ensemble is one tree that all clients see: what a write answers is what all reads after it
-show. (Servers of a real one may lag behind each other; a client that hears of a write from
-elsewhere may not see it yet. Here the answer's way is the only lag.) While its servers elect a
-leader, nobody is answered; after that every session has its whole time again.
+The ensemble is one tree that all clients see: every read after a write shows it. (Servers of a real
+ensemble may lag behind each other. Here the only lag is the response's delay.) While the servers
+elect a leader, no request is answered; afterwards every session has its full timeout again.
 
-Watches are the servers': each belongs to a connection and fires once. A client that comes back
-within its session names those that it still waits for and the last zxid that it has seen, and is
-told what happened to them meanwhile, as far as a node's Stat shows it: a node that was deleted
-and created again has "changed", one that was created and deleted again is not worth a word.
+Watches are kept by the servers: each belongs to a connection and fires once. A client that
+reconnects within its session sends its pending watches and the last zxid that it has seen, and gets
+the events that it missed, as far as a node's Stat shows them: a node that was deleted and created
+again has "changed", one that was created and deleted again has no event.
 
 Faults: `cut`, `heal`, `break_connection`, `expire`, `down`, `up`, and the rates of `faults`.
-Everything comes from the world and one stream of chance.
+Everything is determined by the scheduler and one random stream.
 
 Source: ZooKeeper 3.9 (SessionTrackerImpl, DataTree.setWatches, WatchManager).
 """
@@ -36,8 +35,8 @@ from ottla.base.zookeeper import (
     Stat,
     ZkError,
 )
-from ottla.testing.sim.world import START_MS, Process, World
-from ottla.testing.sim.world import Event as Happening
+from ottla.testing.sim.scheduler import START_MS, Process, Scheduler
+from ottla.testing.sim.scheduler import Event as Happening
 from ottla.testing.sim.zookeeper_session import ModelSession
 from ottla.testing.sim.zookeeper_tree import Author, Tree, parent_of
 from ottla.testing.sim.zookeeper_wire import MS, Connection, ZooKeeperFaults
@@ -61,12 +60,12 @@ class Written:
 
 @dataclass(slots=True)
 class ServerSession:
-    """A session as the servers know it. `heard_us`: when its client was last heard of."""
+    """A session on the servers. `touched_us`: when its client's last message arrived."""
 
     id: int
     client: object
     timeout_us: int
-    heard_us: int
+    touched_us: int
     connection: Connection
 
 
@@ -75,13 +74,13 @@ class ZooKeeperModel:
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         random: Random,
         *,
-        told: Callable[[str], None] = lambda text: None,
+        trace: Callable[[str], None] = lambda text: None,
         mark: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self.world = world
+        self.scheduler = scheduler
         self.random = random
         self.faults = ZooKeeperFaults()
         self.tree = Tree()
@@ -89,12 +88,12 @@ class ZooKeeperModel:
         self.is_up = True
         self.mark = mark
         self.sessions: dict[int, ServerSession] = {}
-        self._told = told
+        self._trace = trace
         self._opened = 0
         self._cut: dict[object, None] = {}
-        self._deaf: dict[object, None] = {}
+        self._responses_held: dict[object, None] = {}
         self._connections: dict[Connection, None] = {}
-        """Those whose clients have not given them up."""
+        """Connections that their clients have not closed."""
         self._data_watches: dict[str, dict[Connection, None]] = {}
         self._child_watches: dict[str, dict[Connection, None]] = {}
         self._observers: list[Callable[[Written], None]] = []
@@ -109,7 +108,7 @@ class ZooKeeperModel:
         connection_timeout_ms: int | None = None,
         chroot: str = "",
     ) -> OpenSession:
-        """Return the way of one client to the ensemble. `client` is what a cut concerns."""
+        """Return a function that opens sessions of a client, whose key for faults is `client`."""
 
         def open_session(on_state: Callable[[SessionState], None]) -> Session:
             return ModelSession(
@@ -131,42 +130,42 @@ class ZooKeeperModel:
     # -- faults --------------------------------------------------------------------------------
 
     def cut(self, client: object) -> None:
-        """Let nothing pass between a client and the ensemble; neither end is told."""
+        """Cut a client off from the ensemble; neither end is notified."""
         self.mark("zookeeper-cut")
         self._cut[client] = None
         self._hold_where_cut()
 
     def hold_answers(self, client: object) -> None:
-        """Let what a client asks for be done, and nothing come back to it."""
-        self._deaf[client] = None
+        """Hold the responses to a client; its requests are processed."""
+        self._responses_held[client] = None
         self._hold_where_cut()
 
     def heal(self, client: object) -> None:
-        """Let everything pass again, with what was held on the way."""
+        """End a cut; what was held is delivered."""
         self._cut.pop(client, None)
-        self._deaf.pop(client, None)
+        self._responses_held.pop(client, None)
         self._hold_where_cut()
 
     def heal_all(self) -> None:
         """End all faults that last."""
         self._cut.clear()
-        self._deaf.clear()
+        self._responses_held.clear()
         self.faults.slow = self.faults.broken = 0.0
         self.up()
         self._hold_where_cut()
 
     def break_connection(self, client: object) -> None:
-        """Let a client's connections break; it may connect again at once."""
+        """Break a client's connections; it may connect again at once."""
         for connection in [each for each in self._connections if each.client == client]:
             self._break(connection)
 
     def expire(self, session_id: int) -> None:
-        """End a session now, as if nothing had been heard of it for its whole timeout."""
+        """Expire a session now."""
         if session_id in self.sessions:
             self._end(self.sessions[session_id], "expired")
 
     def down(self, *, silently: bool = False) -> None:
-        """Let nobody be answered: connections break, or hang where it happens silently."""
+        """Stop serving: connections break, or hang if `silently`."""
         if not self.is_up:
             return
         self.mark("zookeeper-down")
@@ -177,7 +176,7 @@ class ZooKeeperModel:
         self._hold_where_cut()
 
     def up(self) -> None:
-        """Serve again; the new leader gives each session its whole time."""
+        """Serve again; the new leader gives each session its full timeout."""
         if self.is_up:
             return
         self.is_up = True
@@ -191,20 +190,20 @@ class ZooKeeperModel:
 
     def _hold(self, connection: Connection) -> None:
         cut = not self.is_up or connection.client in self._cut
-        connection.hold(asks=cut, answers=cut or connection.client in self._deaf)
+        connection.hold(requests=cut, responses=cut or connection.client in self._responses_held)
 
     def _break(self, connection: Connection) -> None:
         self.mark("zookeeper-connection-broken")
         self._forget_watches(connection)
-        if connection.client in self._cut or connection.client in self._deaf:
-            connection.server_open = False  # Nobody can tell the client; it will miss the pings.
+        if connection.client in self._cut or connection.client in self._responses_held:
+            connection.server_open = False  # The client is not notified; it will miss the pings.
             return
         connection.break_both()
         if not self.is_up:
-            # What its servers had not done when they went down they never do.
+            # Requests that the servers had not processed are lost.
             connection.server_open = False
         del self._connections[connection]
-        connection.hold(asks=False, answers=False)
+        connection.hold(requests=False, responses=False)
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -215,9 +214,9 @@ class ZooKeeperModel:
         on_event: Callable[[Connection, Event], None],
         on_closed: Callable[[Connection], None],
     ) -> Connection:
-        """Begin a connection; where no server serves it hangs, until its client gives it up."""
+        """Open a connection; while no server serves it hangs until its client closes it."""
         connection = Connection(
-            self.world,
+            self.scheduler,
             self.random,
             self.faults,
             client=client,
@@ -230,9 +229,9 @@ class ZooKeeperModel:
         return connection
 
     def attach(self, connection: Connection, session: ServerSession) -> None:
-        """Take a session's new connection for the one that counts: the old one is worth nothing.
+        """Move a session to a new connection.
 
-        What was sent over the old one and comes later is not done.
+        Requests that arrive later on the old one are dropped.
         """
         old, session.connection = session.connection, connection
         if old is not connection:
@@ -241,11 +240,11 @@ class ZooKeeperModel:
         self._touch(session)
 
     def given_up(self, connection: Connection) -> None:
-        """The client has given a connection up; what it sent may still be done."""
+        """The client has closed a connection; what it sent may still be processed."""
         connection.shut_by_client()
         if self._connections.pop(connection, 0) is None:
             self._forget_watches(connection)
-            connection.hold(asks=False, answers=False)
+            connection.hold(requests=False, responses=False)
 
     def maybe_break(self, connection: Connection) -> None:
         """Let the rates decide whether a connection breaks now."""
@@ -256,14 +255,14 @@ class ZooKeeperModel:
     # -- sessions ------------------------------------------------------------------------------
 
     def begin_session(self, connection: Connection, timeout_us: int, chroot: str) -> ServerSession:
-        """Begin a session; its chroot is made where it is missing."""
+        """Begin a session; its chroot is created if missing."""
         self._opened += 1
         self.zxid += 1
         session = ServerSession(
             FIRST_SESSION_ID + self._opened,
             connection.client,
             timeout_us,
-            self.world.now_us,
+            self.scheduler.now_us,
             connection,
         )
         self.sessions[session.id] = session
@@ -278,34 +277,34 @@ class ZooKeeperModel:
         self._touch(session)
         return session
 
-    def heard(self, session_id: int) -> None:
-        """A ping of a session's client has come."""
+    def ping(self, session_id: int) -> None:
+        """Take a ping of a session's client."""
         session = self.sessions.get(session_id)
         if session is not None and self.is_up:
             self._touch(session)
 
     def _touch(self, session: ServerSession) -> None:
-        session.heard_us = self.world.now_us
+        session.touched_us = self.scheduler.now_us
         if session.id not in self._bounds:
             self._bound(session)
 
     def _bound(self, session: ServerSession) -> None:
-        self._bounds[session.id] = self.world.at(
-            session.heard_us + session.timeout_us, lambda: self._look(session)
+        self._bounds[session.id] = self.scheduler.at(
+            session.touched_us + session.timeout_us, lambda: self._look(session)
         )
 
     def _look(self, session: ServerSession) -> None:
-        """End a session that was silent for its time; a new leader begins to count anew."""
+        """Expire a session without messages for its timeout; a new leader restarts the timeouts."""
         del self._bounds[session.id]
         if self.sessions.get(session.id) is not session or not self.is_up:
             return
-        if self.world.now_us - session.heard_us >= session.timeout_us:
+        if self.scheduler.now_us - session.touched_us >= session.timeout_us:
             self._end(session, "expired")
         else:
             self._bound(session)
 
     def end_session(self, session: ServerSession) -> None:
-        """End a session whose client asked for it."""
+        """Close a session at its client's request."""
         if self.sessions.get(session.id) is session:
             self._end(session, "closed")
 
@@ -332,12 +331,12 @@ class ZooKeeperModel:
 
     @property
     def _now_ms(self) -> int:
-        return START_MS + self.world.now_ms
+        return START_MS + self.scheduler.now_ms
 
     def write(
         self, session: ServerSession, operations: Sequence[Operation]
     ) -> tuple[Result, ...] | ZkError:
-        """Do a transaction; it has a zxid of its own even where it is refused."""
+        """Process a transaction; it has its own zxid even if it is rejected."""
         self.zxid += 1
         author = Author(session.id, self.zxid, self._now_ms)
         done = self.tree.apply(operations, author)
@@ -351,7 +350,7 @@ class ZooKeeperModel:
         return results
 
     def remove(self, path: str) -> None:
-        """Delete a znode, if it is there, as an operator's tool does, whoever owns it."""
+        """Delete a znode, if it exists, as an operator's tool does, whichever session owns it."""
         self.zxid += 1
         done = self.tree.apply((Delete(path),), Author(0, self.zxid, self._now_ms))
         if not isinstance(done, ZkError):
@@ -366,7 +365,7 @@ class ZooKeeperModel:
         operations: tuple[Operation, ...],
         results: tuple[Result, ...],
     ) -> None:
-        written = Written(self.world.now_ms, self.zxid, client, session_id, operations, results)
+        written = Written(self.scheduler.now_ms, self.zxid, client, session_id, operations, results)
         for observer in self._observers:
             observer(written)
 
@@ -376,7 +375,7 @@ class ZooKeeperModel:
         return None if node is None else node.stat
 
     def watch(self, connection: Connection, path: str, *, children: bool) -> None:
-        """Tell a connection of the next change of a node, or of the names of its children."""
+        """Set a watch on a node's data, or on the names of its children."""
         if connection in self._connections:
             table = self._child_watches if children else self._data_watches
             table.setdefault(path, {})[connection] = None
@@ -392,7 +391,7 @@ class ZooKeeperModel:
         connection.watched.clear()
 
     def _fire(self, events: Sequence[Event]) -> None:
-        """Tell the watches of what has changed, in its order; each is used up by that."""
+        """Fire the watches of changed nodes, in the order of the changes; each fires once."""
         for event in events:
             waiting: dict[Connection, None] = {}
             if event.kind is not EventKind.CHILDREN_CHANGED:
@@ -411,7 +410,7 @@ class ZooKeeperModel:
         return waiting
 
     def missed(self, connection: Connection, path: str, *, since_zxid: int, kind: str) -> None:
-        """Set a watch anew after a broken connection, or tell what it has missed.
+        """Set a watch again after a reconnect, or send the event that it has missed.
 
         `kind`: "data" (set on a node), "exist" (set where there was none), "children".
         """
@@ -432,4 +431,4 @@ class ZooKeeperModel:
             connection.event(Event(event, path))
 
     def _note(self, text: str) -> None:
-        self._told(f"{self.zxid} {text}")
+        self._trace(f"{self.zxid} {text}")

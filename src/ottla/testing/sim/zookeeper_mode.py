@@ -1,11 +1,10 @@
-"""ZooKeeper mode in the simulator: the ensemble of a simulated cluster, what it is seen to hold,
-and what goes wrong between it and the nodes.
+"""ZooKeeper mode in the simulator: the ensemble of a cluster, its observations and its faults.
 
-What the znodes say is the truth that nodes are judged by: after each transaction that changes
-brokers, topics or deletions the image is read from the tree anew. The same look finds writes that
-are not the ruling controller's: each change below `/brokers/topics`, and of the ledger of
-deletions, has to check `/controller_epoch`, and has to come from the node that made that epoch. (A
-deposed one that looked up the new version would pass the check alone; KAFKA-6082.)
+The znodes are the reference for the checkers: after each transaction that changes brokers, topics
+or deletions the image is read from the tree again. Writes by others than the active controller are
+reported: each change below `/brokers/topics`, and of the deletion ledger, must check
+`/controller_epoch`, and must come from the node that wrote that epoch. (A deposed controller that
+read the new version would pass the check alone; KAFKA-6082.)
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from ottla.metadata.znodes.topic import decode_topic
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import QuorumLed, UnfencedWrite
-from ottla.testing.sim.world import Process
+from ottla.testing.sim.scheduler import Process
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
 from ottla.testing.sim.zookeeper_tree import Tree
 
@@ -35,12 +34,12 @@ MINUTE_US = 60_000 * MS
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperRates:
-    """What goes wrong: chances for one request, and how often a minute.
+    """Faults of ZooKeeper: chances per request, and times a minute.
 
     Fields: `slow`, `broken`: of a message, of a request's connection. `cuts`: a node is cut off
-            from ZooKeeper alone; `expiries`: a session ends; `outages`: nobody is answered.
+            from ZooKeeper alone; `expiries`: a session expires; `outages`: the ensemble is down.
             `removals`: an operator deletes `/controller`, so that another one is elected while the
-            session of the former one goes on.
+            previous controller's session lives.
     """
 
     slow: float = 0.01
@@ -51,7 +50,7 @@ class ZooKeeperRates:
     removals: float = 1.5
 
     def mix(self, random: Random) -> "ZooKeeperRates":
-        """Return the rates of one history: each none, few or all of it."""
+        """Draw the rates of one history: each 0, a quarter or all of it."""
         drawn = {
             each.name: getattr(self, each.name) * random.choice((0.0, 0.25, 1.0))
             for each in fields(self)
@@ -62,26 +61,29 @@ class ZooKeeperRates:
 NO_RATES = ZooKeeperRates(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-class ZooKeeperSide:
-    """The ensemble of one simulated cluster. `ruler`: the node that made the present epoch."""
+class SimZooKeeper:
+    """The ensemble of one simulated cluster. `controller_id`: the broker that wrote the current
+    `/controller_epoch`; -1 = none yet."""
 
     def __init__(self, sim: "Sim", chance: Callable[[str], Random], *, faults: bool) -> None:
         self._sim = sim
-        self.model = ZooKeeperModel(sim.world, chance("zookeeper"), told=sim.note, mark=sim.mark)
+        self.model = ZooKeeperModel(
+            sim.scheduler, chance("zookeeper"), trace=sim.note, mark=sim.mark
+        )
         self.rates = ZooKeeperRates().mix(chance("zookeeper rates")) if faults else NO_RATES
-        self.ruler = -1
+        self.controller_id = -1
         self._random = chance("zookeeper mischief")
         self._is_over = False
         self.model.observe(self._written)
 
     def opener(self, node_id: int, process: Process, timeout_ms: int) -> OpenSession:
-        """Return a node's way to the ensemble."""
+        """Return a function that opens sessions of a node."""
         return self.model.opener(node_id, process, session_timeout_ms=timeout_ms)
 
-    # -- what goes wrong -----------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------
 
-    def begin_mischief(self) -> None:
-        """Let things go wrong from now on."""
+    def begin_faults(self) -> None:
+        """Inject faults from now on."""
         rates, faults = self.rates, self.model.faults
         faults.slow, faults.broken = rates.slow, rates.broken
         kinds = (
@@ -95,7 +97,7 @@ class ZooKeeperSide:
                 self._again(rate, act)
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
+        """End all faults."""
         self._is_over = True
         self.model.heal_all()
 
@@ -105,15 +107,15 @@ class ZooKeeperSide:
                 act()
                 self._again(rate, act)
 
-        self._sim.world.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
+        self._sim.scheduler.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
 
     def _later(self, most_ms: int, act: Callable[[], None]) -> None:
-        self._sim.world.after(self._random.randrange(50, most_ms) * MS, act)
+        self._sim.scheduler.after(self._random.randrange(50, most_ms) * MS, act)
 
     def _victim(self) -> int:
-        """Return a node; often the ruling one."""
-        if self.ruler >= 0 and self._random.random() < 0.4:
-            return self.ruler
+        """Return a node; often the controller."""
+        if self.controller_id >= 0 and self._random.random() < 0.4:
+            return self.controller_id
         return self._random.choice(list(self._sim.nodes))
 
     def _cut(self) -> None:
@@ -135,14 +137,14 @@ class ZooKeeperSide:
         self._later(self._random.choice((500, 3_000, 12_000)), self.model.up)
 
     def _remove_controller(self) -> None:
-        """Let an operator force an election; the former controller mostly hears of it late."""
-        ruler, model = self.ruler, self.model
-        if ruler >= 0 and self._random.random() < 0.7:
-            model.hold_answers(ruler)
-            self._later(self._random.choice((300, 2_000, 5_000)), lambda: model.heal(ruler))
+        """Delete `/controller`; the previous controller mostly gets the event late."""
+        controller_id, model = self.controller_id, self.model
+        if controller_id >= 0 and self._random.random() < 0.7:
+            model.hold_answers(controller_id)
+            self._later(self._random.choice((300, 2_000, 5_000)), lambda: model.heal(controller_id))
         model.remove(paths.CONTROLLER)
 
-    # -- what is seen --------------------------------------------------------------------------
+    # -- observations --------------------------------------------------------------------------
 
     def _written(self, written: Written) -> None:
         changes = [each for each in written.operations if not isinstance(each, Check)]
@@ -161,16 +163,18 @@ class ZooKeeperSide:
     def _elected(self, written: Written, epoch: int) -> None:
         node = written.client
         if epoch > 0 and isinstance(node, int):
-            self.ruler = node
-            life = self._sim.nodes[node].life
-            self._sim.tell(QuorumLed(written.at_ms, node, life, epoch))
+            self.controller_id = node
+            incarnation = self._sim.nodes[node].incarnation
+            self._sim.notify(QuorumLed(written.at_ms, node, incarnation, epoch))
 
     def _judge(self, written: Written) -> None:
         checks = [each for each in written.operations if isinstance(each, Check)]
         is_fenced = any(each.path == paths.CONTROLLER_EPOCH for each in checks)
-        if not is_fenced or written.client != self.ruler:
+        if not is_fenced or written.client != self.controller_id:
             changed = sorted({each.path for each in written.operations})
-            self._sim.tell(UnfencedWrite(written.at_ms, written.client, self.ruler, tuple(changed)))
+            self._sim.notify(
+                UnfencedWrite(written.at_ms, written.client, self.controller_id, tuple(changed))
+            )
 
     def _look(self, zxid: int) -> None:
         image = image_of(self.model.tree, zxid)
@@ -178,29 +182,29 @@ class ZooKeeperSide:
 
 
 FLUSHED = {"log.flush.interval.messages": "1"}
-"""With this nothing is acknowledged that is not durable where it was written."""
+"""With this every replica flushes each append before it counts."""
 
 FLUSHED_SHARE = 0.25
 
 
 def flushes_everything(random: Random, faults: Faults, given: Mapping[str, str]) -> bool:
-    """Draw whether a history's brokers make durable what they acknowledge, and may lose power."""
+    """Draw whether a history's brokers flush before they acknowledge, and so may lose power."""
     name = next(iter(FLUSHED))
     return faults.directed and name not in given and random.random() < FLUSHED_SHARE
 
 
-def within_zookeepers_promises(faults: Faults, *, flushed: bool = False) -> Faults:
-    """Return the faults without those that a cluster of this mode may lose records by.
+def within_zookeeper_guarantees(faults: Faults, *, flushed: bool = False) -> Faults:
+    """Return the faults without those by which a cluster of this mode may lose records.
 
-    Without eligible leader replicas and with logs that are flushed in the background, a replica
-    that lost its power, or a folder, may be the last one in sync. `flushed`: they are not.
+    Without eligible leader replicas and with background flushes, a replica that lost power, or a
+    log directory, may be the last in-sync one. `flushed`: logs are flushed before acknowledging.
     """
     power = faults.power if flushed else 0.0
     return replace(faults, power=power, full_disks=0.0, bad_folders=0.0)
 
 
 def image_of(tree: Tree, zxid: int) -> ClusterImage:
-    """Return the brokers, topics and deletions that the znodes name. Position: the zxid."""
+    """Return the image of the brokers, topics and deletions in znodes. Its offset is the zxid."""
     topics = _below(tree, paths.TOPICS)
     brokers = _below(tree, paths.BROKER_IDS)
     keys = [(name, number) for name, got in topics.items() for number in _numbers(name, got)]

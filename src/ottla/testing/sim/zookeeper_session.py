@@ -1,9 +1,8 @@
 """A client's session with the simulated ZooKeeper: `ottla.base.zookeeper.Session` on a model.
 
-It does what a driver does: it connects and connects again, repeats reads, answers writes whose
-connection broke with CONNECTION_LOSS, notices a silent connection after two thirds of the
-session's time, keeps its watches over broken connections, and learns only from the servers that
-its session has expired.
+It behaves as a driver: it reconnects, repeats reads, fails writes whose connection broke with
+CONNECTION_LOSS, gives up a silent connection after two thirds of the session timeout, keeps its
+watches across reconnects, and learns only from the servers that its session has expired.
 """
 
 from collections import deque
@@ -29,7 +28,7 @@ from ottla.base.zookeeper import (
     ZkError,
     ZnodeData,
 )
-from ottla.testing.sim.world import Call, Process
+from ottla.testing.sim.scheduler import Call, Process
 from ottla.testing.sim.zookeeper_tree import REQUEST_BYTES_MAX, request_bytes
 from ottla.testing.sim.zookeeper_wire import MS, Connection
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.testing.sim.zookeeper import ServerSession, ZooKeeperModel
 
 BEATS = 6
-"""Pings in a session's time; after four without an answer the connection is given up."""
+"""Pings per session timeout; after four without a response the connection is given up."""
 
 RETRY_MS_MAX = 1_000
 
@@ -46,10 +45,10 @@ OVER = (SessionState.EXPIRED, SessionState.CLOSED)
 
 @dataclass(slots=True)
 class Request:
-    """What a client asked for and was not answered yet. `kind`: the method's name.
+    """A request without a response yet. `kind`: the method's name.
 
-    `is_sent`: over the present connection. `lost`: it was sent over one that broke, and may have
-    been done; it is told so in its turn.
+    `is_sent`: on the current connection. `lost`: a write that was sent on a connection that broke,
+    and may have been processed; it fails with CONNECTION_LOSS in its turn.
     """
 
     kind: str
@@ -78,7 +77,7 @@ class ModelSession:
         self.id = 0
         self.state = SessionState.CONNECTING
         self._servers = servers
-        self._world = servers.world
+        self._scheduler = servers.scheduler
         self._client = client
         self._process = process
         self._on_state = on_state
@@ -88,7 +87,7 @@ class ModelSession:
         self._connection: Connection | None = None
         self._server: ServerSession | None = None
         self._seen_zxid = 0
-        self._asked: deque[Request] = deque()
+        self._requests: deque[Request] = deque()
         self._watchers: dict[str, dict[str, list[Watcher]]] = {
             "data": {},
             "exist": {},
@@ -96,7 +95,7 @@ class ModelSession:
         }
         self._closed: Pending[None] | None = None
         self._later(0, self._connect)
-        self._world.after(self._timeout_us // BEATS, self._beat)
+        self._scheduler.after(self._timeout_us // BEATS, self._beat)
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -105,7 +104,7 @@ class ModelSession:
         return self._ask(Request("get", path, Pending(), watch))
 
     def exists(self, path: str, watch: Watcher | None = None) -> Pending[Stat | ZkError | None]:
-        """Ask for a node."""
+        """Return a node's Stat, if it exists."""
         return self._ask(Request("exists", path, Pending(), watch))
 
     def children(
@@ -115,7 +114,7 @@ class ModelSession:
         return self._ask(Request("children", path, Pending(), watch))
 
     def multi(self, operations: Sequence[Operation]) -> Pending[tuple[Result, ...] | ZkError]:
-        """Do all or nothing."""
+        """Run a transaction."""
         return self._ask(Request("multi", "", Pending(), operations=tuple(operations)))
 
     def close(self) -> Pending[None]:
@@ -128,7 +127,7 @@ class ModelSession:
             return closed
         connection, server = self._connection, self._server
         if self.state is SessionState.CONNECTED and connection is not None and server is not None:
-            connection.ask(lambda: self._serve_close(connection, server))
+            connection.send_request(lambda: self._serve_close(connection, server))
             self._later(self._connecting_us, lambda: self._connection_closed(connection))
         else:
             self._shut()
@@ -139,7 +138,7 @@ class ModelSession:
     # -- connections ---------------------------------------------------------------------------
 
     def _later(self, delay_us: int, call: Call) -> None:
-        self._world.after(delay_us, call, self._process)
+        self._scheduler.after(delay_us, call, self._process)
 
     def _connect(self) -> None:
         if self.state in OVER or self._connection is not None:
@@ -149,7 +148,7 @@ class ModelSession:
             self._client, self._process, self._watch_fired, self._connection_closed
         )
         self._connection = connection
-        connection.ask(lambda: self._serve_connect(connection))
+        connection.send_request(lambda: self._serve_connect(connection))
         self._later(self._connecting_us, lambda: self._connect_timed_out(connection))
 
     def _connect_timed_out(self, connection: Connection) -> None:
@@ -157,7 +156,7 @@ class ModelSession:
             self._connection_closed(connection)
 
     def _connection_closed(self, connection: Connection) -> None:
-        """The connection is gone, or was given up."""
+        """The connection has broken, or was given up."""
         if connection is not self._connection:
             return
         self._shut()
@@ -168,16 +167,16 @@ class ModelSession:
         self._later(self._servers.random.randrange(1, RETRY_MS_MAX) * MS, self._connect)
         if self.state is not SessionState.CONNECTED:
             return
-        for request in self._asked:
+        for request in self._requests:
             request.lost = request.lost or (request.is_sent and request.kind == "multi")
             request.is_sent = False
         self._become(SessionState.SUSPENDED)
-        self._tell_lost()
+        self._fail_lost()
 
-    def _tell_lost(self) -> None:
-        """Tell of writes whose connection broke, as far as it is their turn."""
-        while self._asked and self._asked[0].lost:
-            self._asked.popleft().pending.complete(ZkError(ZkCode.CONNECTION_LOSS))
+    def _fail_lost(self) -> None:
+        """Fail the writes whose connection broke, as far as it is their turn."""
+        while self._requests and self._requests[0].lost:
+            self._requests.popleft().pending.complete(ZkError(ZkCode.CONNECTION_LOSS))
 
     def _shut(self) -> None:
         connection, self._connection = self._connection, None
@@ -189,19 +188,19 @@ class ModelSession:
         process, connection = self._process, self._connection
         if (process is not None and not process.alive) or self.state in OVER:
             return
-        self._world.after(self._timeout_us // BEATS, self._beat)
+        self._scheduler.after(self._timeout_us // BEATS, self._beat)
         if connection is None or self.state is not SessionState.CONNECTED:
             return
-        now_us = self._world.now_us
+        now_us = self._scheduler.now_us
         if process is not None and process.paused:
-            connection.heard_us = now_us  # Nobody looks at a clock.
+            connection.last_heard_us = now_us  # A paused client does not check the time.
         elif connection.answers_pings:
-            connection.heard_us = now_us
-            self._servers.heard(self.id)
-        elif now_us - connection.heard_us >= self._timeout_us * 2 // 3:
+            connection.last_heard_us = now_us
+            self._servers.ping(self.id)
+        elif now_us - connection.last_heard_us >= self._timeout_us * 2 // 3:
             self._later(0, lambda: self._connection_closed(connection))
 
-    # -- what the servers do with what comes ---------------------------------------------------
+    # -- on the servers ------------------------------------------------------------------------
 
     def _serve_connect(self, connection: Connection) -> None:
         servers = self._servers
@@ -209,13 +208,13 @@ class ModelSession:
             return
         if self._server is None:
             server = servers.begin_session(connection, self._timeout_us, self._chroot)
-            connection.tell(lambda: self._connected(connection, server))
+            connection.respond(lambda: self._connected(connection, server))
         elif servers.sessions.get(self.id) is not self._server:
-            connection.tell(lambda: self._expired(connection))
+            connection.respond(lambda: self._expired(connection))
         else:
             server = self._server
             servers.attach(connection, server)
-            connection.tell(lambda: self._connected(connection, server))
+            connection.respond(lambda: self._connected(connection, server))
             for kind, watched in self._watchers.items():
                 for path in sorted(watched):
                     servers.missed(connection, path, since_zxid=self._seen_zxid, kind=kind)
@@ -223,7 +222,7 @@ class ModelSession:
     def _serve(self, connection: Connection, server: "ServerSession", request: Request) -> None:
         servers = self._servers
         if servers.sessions.get(server.id) is not server:
-            return  # The end of the session has closed the connection, too.
+            return  # The end of the session has closed the connection.
         answer: object
         path = self._chroot + request.path
         if self._chroot and request.path == "/":
@@ -244,13 +243,13 @@ class ModelSession:
         if request.watcher is not None and watched:
             servers.watch(connection, path, children=request.kind == "children")
         zxid = servers.zxid
-        connection.tell(lambda: self._answered(connection, request, answer, zxid))
+        connection.respond(lambda: self._answered(connection, request, answer, zxid))
 
     def _serve_close(self, connection: Connection, server: "ServerSession") -> None:
         self._servers.end_session(server)
-        connection.tell(lambda: self._connection_closed(connection))
+        connection.respond(lambda: self._connection_closed(connection))
 
-    # -- what the client does with what comes --------------------------------------------------
+    # -- on the client -------------------------------------------------------------------------
 
     def _connected(self, connection: Connection, server: "ServerSession") -> None:
         if connection is not self._connection or self.state in OVER:
@@ -266,12 +265,12 @@ class ModelSession:
             self._end(SessionState.EXPIRED)
 
     def _end(self, state: SessionState) -> None:
-        """Nothing is asked and nothing is watched any more."""
-        asked, self._asked = self._asked, deque()
+        """End the session: pending requests fail, watches are dropped."""
+        requests, self._requests = self._requests, deque()
         for watched in self._watchers.values():
             watched.clear()
         self._become(state)
-        for request in asked:
+        for request in requests:
             request.pending.complete(ZkError(ZkCode.SESSION_EXPIRED, request.path))
 
     def _become(self, state: SessionState) -> None:
@@ -281,19 +280,19 @@ class ModelSession:
     def _ask(self, request: Request) -> Pending[Any]:
         if self.state in OVER:
             return completed(ZkError(ZkCode.SESSION_EXPIRED, request.path))
-        self._asked.append(request)
+        self._requests.append(request)
         self._send()
         return request.pending
 
     def _send(self) -> None:
-        """Send what was not sent over this connection."""
+        """Send the requests that were not sent on this connection."""
         connection, server = self._connection, self._server
         if self.state is not SessionState.CONNECTED or connection is None or server is None:
             return
-        for request in self._asked:
+        for request in self._requests:
             if not request.is_sent and not request.lost:
                 request.is_sent = True
-                connection.ask(partial(self._serve, connection, server, request))
+                connection.send_request(partial(self._serve, connection, server, request))
                 self._servers.maybe_break(connection)
 
     def _answered(
@@ -301,8 +300,8 @@ class ModelSession:
     ) -> None:
         if connection is not self._connection or self.state in OVER:
             return
-        assert self._asked[0] is request
-        self._asked.popleft()
+        assert self._requests[0] is request
+        self._requests.popleft()
         self._seen_zxid = max(self._seen_zxid, zxid)
         if request.watcher is not None and not isinstance(answer, ZkError):
             kind = {"get": "data", "children": "children"}.get(request.kind, "data")
@@ -316,10 +315,10 @@ class ModelSession:
             assert isinstance(answer, tuple)
             answer = tuple(self._bare(each) if isinstance(each, str) else each for each in answer)
         request.pending.complete(answer)
-        self._tell_lost()
+        self._fail_lost()
 
     def _watch_fired(self, connection: Connection, event: Event) -> None:
-        """Call each watcher that waited for this; none waits any more."""
+        """Call the watchers of an event, each once."""
         if connection is not self._connection or self.state in OVER:
             return
         watchers: list[Watcher] = []
@@ -328,10 +327,10 @@ class ModelSession:
             watchers += self._watchers["exist"].pop(event.path, [])
         if event.kind in (EventKind.CHILDREN_CHANGED, EventKind.DELETED):
             watchers += self._watchers["children"].pop(event.path, [])
-        told = Event(event.kind, self._bare(event.path))
+        relative = Event(event.kind, self._bare(event.path))
         for watcher in watchers:
             if self.state not in OVER:
-                watcher(told)
+                watcher(relative)
 
     # -- the chroot ----------------------------------------------------------------------------
 

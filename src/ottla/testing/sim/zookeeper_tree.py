@@ -1,11 +1,11 @@
-"""The tree of ZooKeeper's nodes, as one server holds it: what each operation does to it.
+"""The tree of znodes, as one server holds it, and its operations.
 
-A transaction is all or nothing, and its operations see what those before them did. All of them
-carry its zxid. What watches are told of follows from the changes, in the order in which they were
-made: a node that one transaction creates and deletes was there for them.
+A transaction is all or nothing; each of its operations sees the effects of those before it. All of
+them have its zxid. Watch events follow from the changes, in their order: a node that one
+transaction creates and deletes has both events.
 
-Source: ZooKeeper 3.9 (PrepRequestProcessor for what is refused and in which order; DataTree,
-DataNode for what becomes of a Stat).
+Source: ZooKeeper 3.9 (PrepRequestProcessor for checks and their order; DataTree, DataNode for
+Stats).
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def stat(self) -> Stat:
-        """Return what clients are told; `cversion` counts creations and deletions of children."""
+        """Return the node's Stat; `cversion` counts creations and deletions of children."""
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,
@@ -65,7 +65,7 @@ class Node:
 
 
 class Author(NamedTuple):
-    """Whose transaction it is, its number, and the servers' time of day."""
+    """The session of a transaction, its zxid, and the servers' wall-clock time."""
 
     session: int
     zxid: int
@@ -97,7 +97,7 @@ class Tree:
     def apply(
         self, operations: Sequence[Operation], author: Author
     ) -> tuple[tuple[Result, ...], list[Event]] | ZkError:
-        """Do all operations, or none; return their answers and what changed."""
+        """Apply all operations, or none; return their results and events."""
         results: list[Result] = []
         events: list[Event] = []
         self._undo = []
@@ -111,7 +111,7 @@ class Tree:
         return tuple(results), events
 
     def end_session(self, author: Author) -> list[Event]:
-        """Delete what a session owned, in the order of the paths; return what changed."""
+        """Delete a session's ephemeral nodes, in the order of the paths; return the events."""
         events: list[Event] = []
         self._undo = []
         for path in sorted(self.ephemerals.pop(author.session, set())):
@@ -198,10 +198,10 @@ class Tree:
             raise ZkError(ZkCode.BAD_VERSION, path)
         return node
 
-    # -- taking back ---------------------------------------------------------------------------
+    # -- rollback ------------------------------------------------------------------------------
 
     def _changing(self, path: str) -> Node:
-        """Return a node to change, remembered as it is."""
+        """Return a node to change, after saving its state for a rollback."""
         node = self.nodes[path]
         kept = Node(
             node.data,
@@ -241,8 +241,8 @@ def name_of(path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise ZkError where a path is none. (A server takes a sequential node that is named by its
-    number alone; drivers do not all send it.)
+    """Raise ZkError for an invalid path. (A server accepts a sequential node named by its number
+    alone; not all drivers send it.)
     """
     names = path.split("/")[1:]
     well = path.startswith("/") and (path == "/" or all(names))
@@ -251,7 +251,7 @@ def check_path(path: str) -> None:
 
 
 def request_bytes(operations: Sequence[Operation]) -> int:
-    """Return about how long a request is, rather more."""
+    """Return an upper estimate of a request's size."""
     return sum(
         OPERATION_BYTES
         + len(operation.path.encode())

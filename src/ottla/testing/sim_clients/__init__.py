@@ -1,25 +1,25 @@
-"""Clients of simulated clusters: they speak Kafka's protocol and write down what they are told.
+"""Clients of simulated clusters: they use Kafka's protocol and record responses in the history.
 
-Each is a few dialogues (generators) over a port that sends one request and answers later. They
-know nothing of the simulator's inside: only of a port, timers, a clock and dice.
+Each is a few dialogues (generators) over a port that sends a request and completes with the
+response. They depend on nothing else of the simulator than a port, timers, a clock and dice.
 """
 
 from ottla.testing.sim_clients.admin import Admin
-from ottla.testing.sim_clients.asker import Asker
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.consumer import Consumer
 from ottla.testing.sim_clients.dialogue import Dialogue, start
+from ottla.testing.sim_clients.patient_client import PatientClient
 from ottla.testing.sim_clients.producer import Producer
-from ottla.testing.sim_clients.station import Port, Station
 from ottla.testing.sim_clients.topic import TopicSpec
 
 __all__ = [
     "Admin",
-    "Asker",
     "Consumer",
     "Dialogue",
+    "PatientClient",
     "Port",
     "Producer",
-    "Station",
+    "SimClient",
     "TopicSpec",
     "start",
 ]

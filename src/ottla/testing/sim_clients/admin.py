@@ -1,7 +1,7 @@
-"""An administrator: makes topics and then keeps changing the cluster, as its dice say.
+"""An admin client: creates topics and then makes random changes.
 
-Every change is asked for until it is done or refused for a reason that asking again cannot mend.
-What it asks for is written down before it is sent: a deletion that timed out may happen yet.
+Every request is retried until it succeeds or fails with an error that is not retriable. A deletion
+is recorded in the history before it is sent: one that timed out may still happen.
 
 Source: KafkaAdminClient, Kafka 4.0.
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.testing.history import Life, TopicAcknowledged
+from ottla.testing.history import Progress, TopicAcknowledged
+from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Station
 from ottla.testing.sim_clients.topic import TopicSpec
 from ottla.wire.messages import alter_partition_reassignments as reassign_wire
 from ottla.wire.messages import create_partitions as grow_wire
@@ -50,29 +50,29 @@ TRIES_MAX = 40
 
 
 class Admin:
-    """The administrator's wishes, each a dialogue that ends with the error code it came to.
+    """The admin requests, each a dialogue that returns the final error code.
 
-    Fields: `refusals`: what was refused for good, by request.
+    Fields: `refusals`: requests that failed, with their errors.
     """
 
-    def __init__(self, station: Station) -> None:
-        self.station = station
+    def __init__(self, client: SimClient) -> None:
+        self.client = client
         self.refusals: list[tuple[str, Error]] = []
         self._stopped = False
 
     def stop(self) -> None:
-        """Change nothing further."""
+        """Send no further requests."""
         self._stopped = True
 
     @property
     def is_stopped(self) -> bool:
-        """Tell whether nothing further is to be changed."""
+        """Tell whether `stop` was called."""
         return self._stopped
 
-    # -- wishes --------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def create(self, spec: TopicSpec) -> Dialogue[Error]:
-        """Create a topic; one that exists already is what was wanted."""
+        """Create a topic; TOPIC_ALREADY_EXISTS counts as success."""
         configs = tuple(
             create_wire.CreatableTopicConfig(name=name, value=value)
             for name, value in sorted(spec.configs.items())
@@ -85,40 +85,39 @@ class Admin:
             configs=configs,
         )
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=CONTROLLER_TIMEOUT_MS)
-        self.station.follow(spec.name)
+        self.client.follow(spec.name)
         return (
             yield from self._ask(
                 f"create {spec.name}",
                 request,
                 CREATE_VERSION,
-                lambda told: told.topics[0].error_code,
+                lambda response: response.topics[0].error_code,
                 frozenset({Error.TOPIC_ALREADY_EXISTS}),
-                lambda told: self._told(told.topics[0].topic_id, spec.name),
+                lambda response: self._note_acknowledged(response.topics[0].topic_id, spec.name),
             )
         )
 
     def create_anew(self, spec: TopicSpec) -> Dialogue[Error]:
-        """Create a topic that was deleted, once its name is free.
+        """Create a deleted topic again, once its name is free.
 
-        Over ZooKeeper the deleted one has the name until all its replicas are gone; where that
-        takes long somebody else is asked for something first.
+        Over ZooKeeper the deleted topic keeps the name until all its replicas are deleted.
         """
-        station = self.station
+        client = self.client
         for _try in range(TRIES_MAX):
-            tried = station.now_ms
+            tried = client.now_ms
             error = yield from self.create(spec)
             there = self._acknowledged(spec.name, tried)
             if not there and error is Error.NONE:
-                yield station.refresh()
-                there = spec.name in station.ids  # What was forgotten is not learned again.
+                yield client.refresh()
+                there = spec.name in client.ids  # The id of a deleted topic is not learned again.
             if there or error is not Error.NONE:
                 return error
             yield PAUSE_MS
         return Error.TOPIC_ALREADY_EXISTS
 
     def _acknowledged(self, name: str, since_ms: int) -> bool:
-        told = self.station.history.topics_acknowledged
-        last = told[-1] if told else None
+        response = self.client.history.topics_acknowledged
+        last = response[-1] if response else None
         return (
             last is not None
             and (last.name, last.is_deletion) == (name, False)
@@ -126,11 +125,11 @@ class Admin:
         )
 
     def delete(self, name: str) -> Dialogue[Error]:
-        """Delete a topic; one that is unknown is gone already."""
-        topic_id = self.station.ids.get(name)
+        """Delete a topic; UNKNOWN_TOPIC_ID counts as success."""
+        topic_id = self.client.ids.get(name)
         if topic_id is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        self.station.history.deleted.add(topic_id)
+        self.client.history.deleted.add(topic_id)
         request = delete_wire.DeleteTopicsRequest(
             topics=(delete_wire.DeleteTopicState(topic_id=topic_id),),
             timeout_ms=CONTROLLER_TIMEOUT_MS,
@@ -139,16 +138,16 @@ class Admin:
             f"delete {name}",
             request,
             DELETE_VERSION,
-            lambda told: told.responses[0].error_code,
+            lambda response: response.responses[0].error_code,
             frozenset({Error.UNKNOWN_TOPIC_ID}),
-            lambda _: self._told(topic_id, name, is_deletion=True),
+            lambda _: self._note_acknowledged(topic_id, name, is_deletion=True),
         )
-        self.station.forget(name)
+        self.client.forget(name)
         return error
 
-    def _told(self, topic_id: Uuid, name: str, *, is_deletion: bool = False) -> None:
-        told = TopicAcknowledged(topic_id, name, is_deletion, self.station.now_ms)
-        self.station.history.topics_acknowledged.append(told)
+    def _note_acknowledged(self, topic_id: Uuid, name: str, *, is_deletion: bool = False) -> None:
+        response = TopicAcknowledged(topic_id, name, is_deletion, self.client.now_ms)
+        self.client.history.topics_acknowledged.append(response)
 
     def grow(self, name: str, count: int) -> Dialogue[Error]:
         """Give a topic `count` partitions in all."""
@@ -158,7 +157,10 @@ class Admin:
         )
         return (
             yield from self._ask(
-                f"grow {name}", request, GROW_VERSION, lambda told: told.results[0].error_code
+                f"grow {name}",
+                request,
+                GROW_VERSION,
+                lambda response: response.results[0].error_code,
             )
         )
 
@@ -166,8 +168,8 @@ class Admin:
         self, name: str, partition: int, replicas: tuple[int, ...] | None
     ) -> Dialogue[Error]:
         """Move a partition to other brokers; None cancels its move."""
-        wish = reassign_wire.ReassignablePartition(partition_index=partition, replicas=replicas)
-        topic = reassign_wire.ReassignableTopic(name=name, partitions=(wish,))
+        wanted = reassign_wire.ReassignablePartition(partition_index=partition, replicas=replicas)
+        topic = reassign_wire.ReassignableTopic(name=name, partitions=(wanted,))
         request = reassign_wire.AlterPartitionReassignmentsRequest(
             topics=(topic,), timeout_ms=CONTROLLER_TIMEOUT_MS
         )
@@ -176,28 +178,28 @@ class Admin:
                 f"reassign {name}-{partition}",
                 request,
                 REASSIGN_VERSION,
-                lambda told: (
-                    told.error_code
-                    or (told.responses and told.responses[0].partitions[0].error_code)
+                lambda response: (
+                    response.error_code
+                    or (response.responses and response.responses[0].partitions[0].error_code)
                     or 0
                 ),
             )
         )
 
     def elect(self, name: str, partition: int, kind: int = PREFERRED) -> Dialogue[Error]:
-        """Let a partition's leader be elected; not needed is well."""
-        wish = elect_wire.TopicPartitions(topic=name, partitions=(partition,))
+        """Elect a partition's leader; ELECTION_NOT_NEEDED counts as success."""
+        wanted = elect_wire.TopicPartitions(topic=name, partitions=(partition,))
         request = elect_wire.ElectLeadersRequest(
-            election_type=kind, topic_partitions=(wish,), timeout_ms=CONTROLLER_TIMEOUT_MS
+            election_type=kind, topic_partitions=(wanted,), timeout_ms=CONTROLLER_TIMEOUT_MS
         )
         return (
             yield from self._ask(
                 f"elect {name}-{partition}",
                 request,
                 ELECT_VERSION,
-                lambda told: (
-                    told.error_code
-                    or told.replica_election_results[0].partition_result[0].error_code
+                lambda response: (
+                    response.error_code
+                    or response.replica_election_results[0].partition_result[0].error_code
                 ),
                 frozenset({Error.ELECTION_NOT_NEEDED}),
             )
@@ -220,7 +222,7 @@ class Admin:
                 f"configure {name}",
                 request,
                 CONFIGS_VERSION,
-                lambda told: told.responses[0].error_code,
+                lambda response: response.responses[0].error_code,
             )
         )
 
@@ -231,17 +233,16 @@ class Admin:
         version: int,
         error_of: Callable[[Any], int],
         as_wanted: frozenset[Error] = frozenset(),
-        on_done: Callable[[Any], None] = lambda told: None,
+        on_done: Callable[[Any], None] = lambda response: None,
     ) -> Dialogue[Error]:
-        """Ask until there is an answer that asking again would not change.
+        """Send a request until its error is not retriable.
 
-        `as_wanted`: refusals that say that all is as it should be. `on_done`: called with the
-        answer of what was done.
+        `as_wanted`: errors that count as success. `on_done`: called with a successful response.
         """
-        station = self.station
+        client = self.client
         error = Error.REQUEST_TIMED_OUT
         for _try in range(TRIES_MAX):
-            answer = yield station.send(station.any_node(), request, version, REQUEST_TIMEOUT_MS)
+            answer = yield client.send(client.any_node(), request, version, REQUEST_TIMEOUT_MS)
             if isinstance(answer, ApiError):
                 error = answer.error
             else:
@@ -254,23 +255,23 @@ class Admin:
                 break
             yield PAUSE_MS
         if error is Error.NONE:
-            station.history.lives.append(Life("changes of metadata", station.now_ms))
+            client.history.progress.append(Progress("changes of metadata", client.now_ms))
         else:
             self.refusals.append((what, error))
         return error
 
-    # -- a busy life ---------------------------------------------------------------------------
+    # -- random changes ------------------------------------------------------------------------
 
     def keep_changing(
         self, steady: TopicSpec, passing: TopicSpec, *, brokers: tuple[int, ...], interval_ms: int
     ) -> Dialogue[None]:
-        """Change this and that until stopped.
+        """Make random changes until stopped.
 
-        `steady` keeps its records: it is reassigned, reconfigured, and its leaders are moved.
-        `passing` is also grown, and deleted and made anew, often several times in a row, each
-        time with another number of partitions.
+        `steady` is never deleted: it is reassigned, reconfigured, and gets preferred elections.
+        `passing` also gets partitions, and is deleted and created again, often several times in a
+        row, each time with another number of partitions.
         """
-        dice = self.station.dice
+        dice = self.client.dice
         grown = passing.partitions
         while not self._stopped:
             yield 1 + dice.below(2 * interval_ms)
@@ -303,13 +304,13 @@ class Admin:
                     )
 
     def _replace(self, spec: TopicSpec) -> Dialogue[None]:
-        """Delete what has a topic's name, and make the topic."""
-        yield self.station.refresh()
+        """Delete a topic by its name, and create it again."""
+        yield self.client.refresh()
         yield from self.delete(spec.name)
         yield from self.create_anew(spec)
 
     def _some(self, brokers: tuple[int, ...], count: int) -> tuple[int, ...]:
-        """Return `count` brokers in a drawn order."""
+        """Return `count` random brokers in random order."""
         left = list(brokers)
-        below = self.station.dice.below
+        below = self.client.dice.below
         return tuple(left.pop(below(len(left))) for _each in range(min(count, len(left))))

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell one another: subscriptions, and the range assignor.
+"""The consumer protocol between group members: subscriptions, assignments, the range assignor.
 
 Source: ConsumerProtocol{Subscription,Assignment}.json; Kafka's RangeAssignor.
 """
@@ -22,7 +22,7 @@ _int16 = struct.Struct(">h")
 
 
 def encode_subscription(topics: Sequence[str]) -> bytes:
-    """Return what a member says of itself when it joins."""
+    """Return the metadata of a member's JoinGroup."""
     subscription = ConsumerProtocolSubscription(topics=tuple(topics))
     return _int16.pack(VERSION) + encode(subscription, VERSION)
 
@@ -41,7 +41,7 @@ def encode_assignment(partitions: Iterable[NamedPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[NamedPartition, ...]:
-    """Return a member's partitions; none where the leader did not name it."""
+    """Return a member's partitions; none if the leader did not name it."""
     if not data:
         return ()
     (version,) = _int16.unpack_from(data)

@@ -1,8 +1,7 @@
-"""A consumer without a group that reads a topic from its start and asks how far it goes.
+"""A consumer without a group that reads a topic from its start and queries its end offsets.
 
-It goes on where it was whoever leads; an offset that it has read up to and that a leader then
-does not know is told as skipped. Where records may be removed from the start on, it goes on at the
-log start then, as with `auto.offset.reset=earliest`.
+It keeps its position across leader changes; OFFSET_OUT_OF_RANGE for its position is recorded as
+skipped. With `resets` it continues at the log start, as with `auto.offset.reset=earliest`.
 
 Not done: fetch sessions, groups, reading from followers.
 Source: KafkaConsumer's Fetcher and OffsetsRequest, Kafka 4.0; KIP-207, KIP-320.
@@ -15,10 +14,10 @@ from ottla.base.ids import NO_LEADER
 from ottla.broker.group_journal import whole_batches
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
-from ottla.testing.history import Life, Read, Skipped, TopicPartition, Watermark
+from ottla.testing.history import Progress, Read, Skipped, TopicPartition, Watermark
 from ottla.testing.identity import identity
+from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.codec import records_view
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -43,68 +42,68 @@ REQUEST_TIMEOUT_MS = 2_500
 MAX_WAIT_MS = 250
 FETCH_BYTES_MAX = 1 << 20
 BEHIND_MS = 40
-"""The rest of a consumer that has more to read."""
+"""The pause of a consumer that has more to read."""
 
 
 class Consumer:
     """One consumer of one topic.
 
-    Fields: `positions`: the next offset of each partition; `interval_ms`: about how long it
-            rests after each round. `resets`: it goes to the log start where it is out of range.
+    Fields: `positions`: the next offset of each partition; `interval_ms`: the mean
+            pause after each round. `resets`: it continues at the log start if out of range.
     """
 
     def __init__(
-        self, station: Station, topic: str, *, interval_ms: int, resets: bool = False
+        self, client: SimClient, topic: str, *, interval_ms: int, resets: bool = False
     ) -> None:
-        self.station = station
+        self.client = client
         self.topic = topic
         self.interval_ms = interval_ms
         self.resets = resets
         self._lost: set[TopicPartition] = set()
-        """Those whose next offset is out of range."""
+        """Partitions whose next offset is out of range."""
         self.positions: dict[TopicPartition, int] = {}
         self._behind: set[TopicPartition] = set()
-        """Those of which the last fetch did not reach the end: an answer ends with a segment."""
+        """Partitions whose last fetch did not reach the end: a response ends with a segment."""
         self._stopped = False
-        station.follow(topic)
+        client.follow(topic)
 
     def begin(self) -> None:
         """Start to read."""
-        self.station.run(self._work())
+        self.client.run(self._work())
 
     def stop(self) -> None:
         """End after this round."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
-        station = self.station
+        client = self.client
         rounds = 0
         while not self._stopped:
             leaders = self._by_leader()
             fine = bool(leaders) and NO_LEADER not in leaders
             leaders.pop(NO_LEADER, None)
-            for node, asked in leaders.items():
+            for node, keys in leaders.items():
                 if rounds % 4 == 3:
-                    fine &= yield from self._list_offsets(node, asked)
-                if lost := [each for each in asked if each in self._lost]:
+                    fine &= yield from self._list_offsets(node, keys)
+                if lost := [each for each in keys if each in self._lost]:
                     fine &= yield from self._reset(node, lost)
-                fine &= yield from self._fetch(node, asked)
+                fine &= yield from self._fetch(node, keys)
             if not fine:
-                yield station.refresh()
+                yield client.refresh()
             rounds += 1
-            yield 1 + station.dice.below(BEHIND_MS if self._behind else 2 * self.interval_ms)
+            yield 1 + client.dice.below(BEHIND_MS if self._behind else 2 * self.interval_ms)
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for partition in self.station.partitions_of(self.topic):
-            found[self.station.leaders[partition].node].append(partition)
+        for partition in self.client.partitions_of(self.topic):
+            found[self.client.leaders[partition].node].append(partition)
         return dict(sorted(found.items()))
 
     # -- records -------------------------------------------------------------------------------
 
-    def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
-        """Read what one leader has; tell whether it is still the leader of all."""
-        leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
+    def _fetch(self, node: int, keys: list[TopicPartition]) -> Dialogue[bool]:
+        """Fetch from one leader; tell whether it still leads all partitions."""
+        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in keys}
         partitions = tuple(
             FetchPartition(
                 partition=each[1],
@@ -112,15 +111,15 @@ class Consumer:
                 fetch_offset=self.positions.setdefault(each, 0),
                 partition_max_bytes=FETCH_BYTES_MAX,
             )
-            for each in asked
+            for each in keys
         )
         request = FetchRequest(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
-            topics=(FetchTopic(topic_id=asked[0][0], partitions=partitions),),
+            topics=(FetchTopic(topic_id=keys[0][0], partitions=partitions),),
         )
-        response: FetchResponse | ApiError = yield self.station.send(
+        response: FetchResponse | ApiError = yield self.client.send(
             node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError) or response.error_code:
@@ -133,7 +132,7 @@ class Consumer:
         return fine
 
     def _take(self, key: TopicPartition, data: PartitionData, node: int, epoch: int) -> bool:
-        history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
+        history, now_ms, name = self.client.history, self.client.now_ms, self.client.name
         position = self.positions[key]
         if data.error_code == Error.OFFSET_OUT_OF_RANGE:
             if self.resets:
@@ -147,7 +146,7 @@ class Consumer:
                 client=name,
                 partition=key,
                 offset=data.high_watermark,
-                asked="fetch",
+                api="fetch",
                 node=node,
                 epoch=epoch,
                 log_start=data.log_start_offset,
@@ -158,79 +157,79 @@ class Consumer:
         batches = whole_batches(records_view(data.records))
         for record in iter_records(batches):
             if record.offset < position:
-                continue  # A batch is given whole, also to whoever asks for its middle.
+                continue  # A response has whole batches, also for an offset within one.
             if record.offset > position:
                 history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
             read = Read(name, key, record.offset, identity(record), now_ms, node)
             history.reads.append(read)
             position = record.offset + 1
-        for _, header in iter_headers(batches):  # Of some, compaction has left nothing else.
+        for _, header in iter_headers(batches):  # Compaction may have left empty batches.
             position = max(position, header.last_offset + 1)
         behind = self.positions[key] < position < data.high_watermark
         self.positions[key] = position
         (self._behind.add if behind else self._behind.discard)(key)
         if position >= data.high_watermark:
-            history.lives.append(Life(f"reads of {self.topic}-{key[1]}", now_ms))
+            history.progress.append(Progress(f"reads of {self.topic}-{key[1]}", now_ms))
         return True
 
-    # -- how far it goes -----------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------
 
     def _reset(self, node: int, lost: list[TopicPartition]) -> Dialogue[bool]:
-        """Go on at the log start that the leader names."""
+        """Continue at the leader's log start."""
         ends = yield from self._ask_offsets(node, lost, LATEST)
         if not ends:
             return False
         starts = yield from self._ask_offsets(node, list(ends), EARLIEST)
-        history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
+        history, now_ms, name = self.client.history, self.client.now_ms, self.client.name
         for key, start in starts.items():
             position = self.positions[key]
             history.skipped.append(
-                Skipped(name, key, position, start, now_ms, told=True, end=ends[key])
+                Skipped(name, key, position, start, now_ms, was_reset=True, end=ends[key])
             )
             self.positions[key] = start
             self._lost.discard(key)
         return len(starts) == len(lost)
 
-    def _list_offsets(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
-        epochs = {each: self.station.leaders.get(each, Leader(-1, -1)).epoch for each in asked}
-        ends = yield from self._ask_offsets(node, asked, LATEST)
+    def _list_offsets(self, node: int, keys: list[TopicPartition]) -> Dialogue[bool]:
+        epochs = {each: self.client.leaders.get(each, Leader(-1, -1)).epoch for each in keys}
+        ends = yield from self._ask_offsets(node, keys, LATEST)
         for key, offset in ends.items():
-            self.station.history.watermarks.append(
+            self.client.history.watermarks.append(
                 Watermark(
-                    client=self.station.name,
+                    client=self.client.name,
                     partition=key,
                     offset=offset,
-                    asked="list_offsets",
+                    api="list_offsets",
                     node=node,
                     epoch=epochs[key],
-                    at_ms=self.station.now_ms,
+                    at_ms=self.client.now_ms,
                 )
             )
-        return len(ends) == len(asked)
+        return len(ends) == len(keys)
 
     def _ask_offsets(
-        self, node: int, asked: list[TopicPartition], timestamp: int
+        self, node: int, keys: list[TopicPartition], timestamp: int
     ) -> Dialogue[dict[TopicPartition, int]]:
-        """Return the offsets that a leader names for EARLIEST or LATEST, without refusals."""
-        leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
+        """Return the leader's EARLIEST or LATEST offsets, without partitions that have an error."""
+        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in keys}
         partitions = tuple(
             ListOffsetsPartition(
                 partition_index=each[1],
                 current_leader_epoch=leaders[each].epoch,
                 timestamp=timestamp,
             )
-            for each in asked
+            for each in keys
         )
         request = ListOffsetsRequest(
             replica_id=CONSUMER, topics=(ListOffsetsTopic(name=self.topic, partitions=partitions),)
         )
-        response: ListOffsetsResponse | ApiError = yield self.station.send(
+        response: ListOffsetsResponse | ApiError = yield self.client.send(
             node, request, LIST_OFFSETS_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError):
             return {}
         return {
-            (asked[0][0], each.partition_index): each.offset
+            (keys[0][0], each.partition_index): each.offset
             for topic in response.topics
             for each in topic.partitions
             if not each.error_code

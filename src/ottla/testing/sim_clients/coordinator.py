@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: who it is, as far as the client knows, and a connection to it.
+"""A client's connection to a group's coordinator, and its discovery.
 
 Source: Kafka's AbstractCoordinator; KIP-699 (FindCoordinator with several keys).
 """
@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Port, Station
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 
 FIND_VERSION = 4
@@ -16,30 +16,30 @@ REQUEST_TIMEOUT_MS = 3_000
 BACKOFF_MS = 150
 
 LOST = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE})
-"""After which a client looks for the coordinator anew."""
+"""Errors after which a client looks up the coordinator again."""
 
 
 class Coordinator:
-    """One client's way to the coordinator of one group, over connections of its own.
+    """One client's connection to the coordinator of one group.
 
-    Fields: `node`: who it is, -1 = to be looked for.
+    Fields: `node`: the coordinator, -1 = to be looked up.
     """
 
-    def __init__(self, station: Station, port: Port, group: str) -> None:
-        self.station = station
+    def __init__(self, client: SimClient, port: Port, group: str) -> None:
+        self.client = client
         self.group = group
         self.node = NO_LEADER
         self._port = port
 
     def close(self) -> None:
-        """End all connections, as a process does that dies."""
+        """Close all connections, as a process does that dies."""
         self.node = NO_LEADER
         self._port.close()
 
     def ask(
         self, request: object, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> Dialogue[Any | ApiError]:
-        """Ask the coordinator, once; look for it first where it is not known."""
+        """Send one request to the coordinator; look it up first if it is not known."""
         if self.node == NO_LEADER:
             error = yield from self._find()
             if error:
@@ -49,15 +49,15 @@ class Coordinator:
             self.node = NO_LEADER
         return answer
 
-    def heard(self, error: Error) -> None:
-        """Take in what the coordinator said of itself."""
+    def note_error(self, error: Error) -> None:
+        """Forget the coordinator if the error says that it is another node."""
         if error in LOST:
             self.node = NO_LEADER
 
     def _find(self) -> Dialogue[Error]:
-        station = self.station
+        client = self.client
         request = FindCoordinatorRequest(coordinator_keys=(self.group,))
-        answer = yield station.send(station.any_node(), request, FIND_VERSION, REQUEST_TIMEOUT_MS)
+        answer = yield client.send(client.any_node(), request, FIND_VERSION, REQUEST_TIMEOUT_MS)
         if isinstance(answer, ApiError):
             return answer.error
         (found,) = answer.coordinators

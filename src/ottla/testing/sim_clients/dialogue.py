@@ -1,7 +1,7 @@
-"""Linear conversations as generators: yield what to wait for, go on with what came.
+"""Sequences of requests as generators: they yield what to wait for.
 
 A dialogue yields a promise and is given its value, or yields a number of milliseconds and is
-given None when they have passed. It ends where the generator returns, which keeps a promise too,
+given None when they have passed. Its return value completes another promise,
 so that one dialogue can wait for another.
 """
 
@@ -34,7 +34,7 @@ def start(dialogue: Dialogue[T], timers: Timers, clock: Clock) -> Pending[T]:
             if not wanted.done:
                 wanted.then(go_on)
                 return
-            value = wanted.value  # Not by a listener: many of these would nest too deep.
+            value = wanted.value  # Not by `then`: many of these would nest too deep.
 
     go_on(None)
     return end

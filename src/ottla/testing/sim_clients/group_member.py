@@ -1,10 +1,9 @@
 """A member of a classic consumer group: joins, syncs, heartbeats, reads, commits and leaves.
 
-Its process may leave cleanly, die without a word, or stand still for longer than its session and
-come back as a zombie that first commits what it has read. Once it has a new identity it sometimes
-commits under the former one, which no coordinator may take. Whatever it is told goes into the
-history; each commit has a token of its own in its metadata, by which an offset that is fetched
-names its commit.
+Its process may leave cleanly, crash, or pause for longer than its session timeout and come back as
+a zombie that first commits its positions. Once it has a new member id or generation it sometimes
+commits with the previous one, which the coordinator must reject. All responses are recorded in the
+history; each commit has a unique token as its metadata, so that a fetched offset identifies it.
 
 Source: Kafka's ConsumerCoordinator and AbstractCoordinator (eager rebalancing); KIP-345, KIP-394.
 """
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.testing.history import Life, Outcome, TopicPartition
+from ottla.testing.history import Outcome, Progress, TopicPartition
 from ottla.testing.history_groups import (
     AssignmentReceived,
     AssignmentSent,
@@ -25,11 +24,11 @@ from ottla.testing.history_groups import (
     OffsetCommit,
 )
 from ottla.testing.sim_clients import assigning
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.offset_queries import EARLIEST, fetch_offsets, list_offset
 from ottla.testing.sim_clients.reader import Reader
-from ottla.testing.sim_clients.station import Port, Station
 from ottla.wire.messages import heartbeat as heartbeat_wire
 from ottla.wire.messages import join_group as join_wire
 from ottla.wire.messages import leave_group as leave_wire
@@ -40,10 +39,10 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 
 NO_GENERATION = -1
 STALE_ONE_IN = 2
-"""How often a member with a new identity acts under the former one, too."""
+"""One of so many members with a new identity also acts with the previous one."""
 
 REFRESH_ONE_IN = 3
-"""How often the leader looks for new partitions when it commits."""
+"""At one of so many commits the group leader looks for new partitions."""
 
 FAILED = frozenset(
     {
@@ -57,20 +56,20 @@ FAILED = frozenset(
         Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a coordinator says of a commit that it did not store."""
+"""Errors of commits that were not stored."""
 
 NEW_IDENTITY = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID})
 
 
 class Identity(NamedTuple):
-    """Who a member is to its coordinator."""
+    """A member id and generation."""
 
     member: str = ""
     generation: int = NO_GENERATION
 
 
 class Position(NamedTuple):
-    """How far a member has read: the next offset, and the leader epoch of the one before."""
+    """The next offset to read, and the leader epoch of the last record."""
 
     offset: int
     epoch: int
@@ -80,9 +79,9 @@ class Position(NamedTuple):
 class MemberConfig:
     """A consumer's settings.
 
-    Fields: `instance`: group.instance.id, None = a dynamic member; `reset`: where to begin without
-            a committed offset, EARLIEST or LATEST; `poll_ms`: how long it rests after each fetch.
-            `commit_version`: of OffsetCommit and OffsetFetch; from 10 on topics are named by id.
+    Fields: `instance`: group.instance.id, None = a dynamic member; `reset`: the start without a
+            committed offset, EARLIEST or LATEST; `poll_ms`: the mean pause after each fetch.
+            `commit_version`: of OffsetCommit and OffsetFetch; from 10 on they use topic ids.
     """
 
     topics: tuple[str, ...]
@@ -98,68 +97,68 @@ class MemberConfig:
 
 
 class GroupMember:
-    """One member, through all lives of its process.
+    """One member, through all incarnations of its process.
 
-    Fields: `on_answer`: called with what was acknowledged ("commit", "assignment") and the node
-            that did. `is_done`: it was stopped, and has left.
+    Fields: `on_answer`: called with what was acknowledged ("commit", "assignment") and by which
+            node. `is_done`: it was stopped, and has left.
     """
 
     def __init__(
-        self, station: Station, coordinator_port: Port, group: str, config: MemberConfig
+        self, client: SimClient, coordinator_port: Port, group: str, config: MemberConfig
     ) -> None:
-        self.station = station
+        self.client = client
         self.group = group
         self.config = config
-        self.coordinator = Coordinator(station, coordinator_port, group)
-        self.reader = Reader(station, rack=config.rack)
+        self.coordinator = Coordinator(client, coordinator_port, group)
+        self.reader = Reader(client, rack=config.rack)
         self.on_answer: Callable[[str, int], None] = lambda what, node: None
         self.is_done = False
         self._identity = Identity()
         self._assigned: tuple[NamedPartition, ...] = ()
         self._committed: dict[TopicPartition, int] = {}
         self._counts: dict[str, int] = {}
-        """How many partitions this member knew of each topic when it assigned them."""
+        """The number of partitions of each topic when this member, as leader, assigned them."""
         self._held = Identity()
-        """Who it was when it got its assignment."""
+        """Its identity when it got its assignment."""
         self._former: tuple[Identity, dict[TopicPartition, Position]] = (Identity(), {})
-        """Who it was last, and what it had read then."""
+        """Its previous identity, and its positions then."""
         self._tokens = 0
-        self._life = 0
+        self._incarnation = 0
         self._paused_until_ms = 0
         self._stopped = False
         self._leaving = False
         for topic in config.topics:
-            station.follow(topic)
+            client.follow(topic)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- process -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start a process, which knows nothing."""
-        self._life += 1
+        """Start a new process."""
+        self._incarnation += 1
         self._forget()
         self._identity = Identity()
         self._leaving = False
-        self.station.run(self._live(self._life))
+        self.client.run(self._live(self._incarnation))
 
     def die(self) -> None:
-        """End the process without a word: its connections end, its session goes on."""
-        self._life += 1
+        """Crash the process: its connections end, its session goes on."""
+        self._incarnation += 1
         self._forget()
         self.coordinator.close()
-        self.station.port.close()
+        self.client.port.close()
 
     def pause(self, ms: int) -> None:
-        """Stand still so long; what was asked for before is answered before."""
-        self._paused_until_ms = self.station.now_ms + ms
+        """Pause so long; responses to earlier requests still arrive."""
+        self._paused_until_ms = self.client.now_ms + ms
 
     def leave(self) -> None:
-        """Leave the group after this round; `begin` starts anew."""
+        """Leave the group after this round; `begin` starts a new process."""
         self._leaving = True
 
     def commit_now(self) -> None:
-        """Commit beside what this member does; nothing where it is not in a generation."""
-        if self._assigned and self._paused_until_ms <= self.station.now_ms:
-            self.station.run(self._commit())
+        """Commit concurrently; do nothing if this member has no assignment."""
+        if self._assigned and self._paused_until_ms <= self.client.now_ms:
+            self.client.run(self._commit())
 
     def stop(self) -> None:
         """Commit and leave for good."""
@@ -167,15 +166,15 @@ class GroupMember:
 
     @property
     def name(self) -> str:
-        """What the history calls it."""
-        return self.station.name
+        """Its name in the history."""
+        return self.client.name
 
     @property
     def _goes_on(self) -> bool:
         return not self._stopped and not self._leaving
 
-    def _live(self, life: int) -> Dialogue[None]:
-        # Each step of a process is driven here, so that its death ends it wherever it waits.
+    def _live(self, incarnation: int) -> Dialogue[None]:
+        # The steps of a process are driven here, so that a crash ends it wherever it waits.
         work = self._work()
         value: Any = None
         while True:
@@ -184,7 +183,7 @@ class GroupMember:
             except StopIteration:
                 break
             value = yield wanted
-            if self._life != life:
+            if self._incarnation != incarnation:
                 work.close()
                 return
         if self._stopped:
@@ -201,7 +200,7 @@ class GroupMember:
         yield from self._leave()
 
     def _wake(self) -> Dialogue[None]:
-        while (left_ms := self._paused_until_ms - self.station.now_ms) > 0:
+        while (left_ms := self._paused_until_ms - self.client.now_ms) > 0:
             yield left_ms
 
     def _ask(
@@ -217,7 +216,7 @@ class GroupMember:
         self._committed.clear()
         self.reader.forget()
 
-    # -- into a generation ---------------------------------------------------------------------
+    # -- joining -------------------------------------------------------------------------------
 
     def _enter(self) -> Dialogue[bool]:
         """Join and sync; tell whether this member has an assignment."""
@@ -238,7 +237,7 @@ class GroupMember:
         protocol = join_wire.JoinGroupRequestProtocol(
             name=assigning.PROTOCOL, metadata=assigning.encode_subscription(config.topics)
         )
-        sent_ms = self.station.now_ms
+        sent_ms = self.client.now_ms
         request = join_wire.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=config.session_ms,
@@ -262,7 +261,7 @@ class GroupMember:
             self._refused(error)
             return None
         self._identity = Identity(answer.member_id, answer.generation_id)
-        self.station.history.groups.joins.append(
+        self.client.history.groups.joins.append(
             MemberJoined(
                 client=self.name,
                 group=self.group,
@@ -273,7 +272,7 @@ class GroupMember:
                 members=tuple((each.member_id, each.group_instance_id) for each in answer.members),
                 node=self.coordinator.node,
                 sent_ms=sent_ms,
-                at_ms=self.station.now_ms,
+                at_ms=self.client.now_ms,
             )
         )
         return answer
@@ -281,20 +280,20 @@ class GroupMember:
     def _assign(
         self, joined: join_wire.JoinGroupResponse
     ) -> Dialogue[dict[str, tuple[NamedPartition, ...]]]:
-        yield self.station.refresh()
+        yield self.client.refresh()
         known = {
-            topic: [number for _, number in self.station.partitions_of(topic)]
+            topic: [number for _, number in self.client.partitions_of(topic)]
             for topic in self.config.topics
         }
         self._counts = {topic: len(numbers) for topic, numbers in known.items()}
         return assigning.assign_ranges((each.member_id for each in joined.members), known)
 
     def _sync(self, assignments: dict[str, tuple[NamedPartition, ...]]) -> Dialogue[bool]:
-        identity, station = self._identity, self.station
+        identity, client = self._identity, self.client
         yield from self._wake()
         if assignments:
-            station.history.groups.sent.append(
-                AssignmentSent(self.name, self.group, *identity, assignments, station.now_ms)
+            client.history.groups.sent.append(
+                AssignmentSent(self.name, self.group, *identity, assignments, client.now_ms)
             )
         answer = yield from self._send_sync(identity, assignments)
         if isinstance(answer, Error):
@@ -307,7 +306,7 @@ class GroupMember:
     def _send_sync(
         self, identity: Identity, assignments: dict[str, tuple[NamedPartition, ...]]
     ) -> Dialogue[tuple[NamedPartition, ...] | Error]:
-        """Ask for an assignment, once, and note it."""
+        """Send one SyncGroup and record the assignment."""
         request = sync_wire.SyncGroupRequest(
             group_id=self.group,
             generation_id=identity.generation,
@@ -322,14 +321,14 @@ class GroupMember:
                 for member, owned in sorted(assignments.items())
             ),
         )
-        sent_ms = self.station.now_ms
+        sent_ms = self.client.now_ms
         answer = yield from self._ask(request, SYNC_VERSION, self.config.rebalance_ms + 3_000)
         if isinstance(answer, ApiError):
             return answer.error
         if answer.error_code:
             return Error(answer.error_code)
         assigned = assigning.decode_assignment(answer.assignment)
-        self.station.history.groups.received.append(
+        self.client.history.groups.received.append(
             AssignmentReceived(
                 client=self.name,
                 group=self.group,
@@ -339,15 +338,15 @@ class GroupMember:
                 instance=self.config.instance,
                 node=self.coordinator.node,
                 sent_ms=sent_ms,
-                at_ms=self.station.now_ms,
+                at_ms=self.client.now_ms,
             )
         )
         return assigned
 
     def _act_as_before(self) -> Dialogue[None]:
-        """Now and then go on under an identity that this member has given up."""
+        """Sometimes send a request with the previous identity."""
         former, read = self._former
-        below = self.station.dice.below
+        below = self.client.dice.below
         if not read or former == self._identity or below(STALE_ONE_IN):
             return
         yield 1 + below(100)  # Later than what made it stale.
@@ -357,8 +356,8 @@ class GroupMember:
             yield from self._send_sync(Identity(self._identity.member, former.generation), {})
 
     def _refused(self, error: Error) -> None:
-        """Take in that this member is not what it took itself for."""
-        self.coordinator.heard(error)
+        """Update the identity, or the coordinator, after an error."""
+        self.coordinator.note_error(error)
         if error in NEW_IDENTITY:
             self._identity = Identity()
         elif error is Error.ILLEGAL_GENERATION:
@@ -367,16 +366,16 @@ class GroupMember:
     # -- within a generation -------------------------------------------------------------------
 
     def _consume(self) -> Dialogue[None]:
-        """Read and commit until the group rebalances, or this member goes."""
-        config, station = self.config, self.station
-        beat_ms = commit_ms = station.now_ms
+        """Read and commit until the group rebalances, or this member leaves."""
+        config, client = self.config, self.client
+        beat_ms = commit_ms = client.now_ms
         while self._goes_on:
-            was_paused = self._paused_until_ms > station.now_ms
+            was_paused = self._paused_until_ms > client.now_ms
             yield from self._wake()
             if was_paused and not (yield from self._commit()):
-                return  # A zombie: what it has read is another one's by now.
-            if station.now_ms - beat_ms >= config.heartbeat_ms:
-                beat_ms = station.now_ms
+                return  # A zombie: its partitions have another owner.
+            if client.now_ms - beat_ms >= config.heartbeat_ms:
+                beat_ms = client.now_ms
                 if not (yield from self._heartbeat()):
                     return
             keys = self._keys()
@@ -386,45 +385,45 @@ class GroupMember:
             )
             placed = sum(key in self.reader.positions for key in keys)
             if not fine or placed < len(self._assigned):
-                yield station.refresh()
-            if station.now_ms - commit_ms >= config.commit_ms:
-                commit_ms = station.now_ms
+                yield client.refresh()
+            if client.now_ms - commit_ms >= config.commit_ms:
+                commit_ms = client.now_ms
                 if not (yield from self._commit()) or (yield from self._has_grown()):
                     return
-            yield 1 + station.dice.below(2 * config.poll_ms)
+            yield 1 + client.dice.below(2 * config.poll_ms)
 
     def _keys(self) -> list[TopicPartition]:
-        """Return the assigned partitions that are known, of the topics as they are now."""
-        ids, known = self.station.ids, self.station.leaders
+        """Return the assigned partitions, with the current topic ids, that are in the metadata."""
+        ids, known = self.client.ids, self.client.leaders
         keys = [(ids[topic], number) for topic, number in self._assigned if topic in ids]
         return [key for key in keys if key in known]
 
     def _has_grown(self) -> Dialogue[bool]:
-        """Tell whether this member assigned the partitions, and there are others by now."""
-        if not self._counts or self.station.dice.below(REFRESH_ONE_IN):
+        """Tell whether this member is the group leader and the number of partitions has changed."""
+        if not self._counts or self.client.dice.below(REFRESH_ONE_IN):
             return False
-        yield self.station.refresh()
-        counts = {topic: len(self.station.partitions_of(topic)) for topic in self._counts}
+        yield self.client.refresh()
+        counts = {topic: len(self.client.partitions_of(topic)) for topic in self._counts}
         if counts == self._counts:
             return False
         self._counts = {}
         return True
 
     def _position(self, keys: Sequence[TopicPartition]) -> Dialogue[None]:
-        """Begin where the group is."""
+        """Start at the committed offsets."""
         missing = [key for key in keys if key not in self.reader.positions]
         if not missing:
             return
         yield from self._wake()
         found = yield from fetch_offsets(self.coordinator, missing, self.config.commit_version)
         if not isinstance(found, dict):
-            return  # Asked again with the next round.
+            return  # Retried in the next round.
         for key, offset in found.items():
             if offset >= 0:
                 self.reader.seek(key, offset)
                 self._committed[key] = offset
                 continue
-            begin = yield from list_offset(self.station, key, self.config.reset)
+            begin = yield from list_offset(self.client, key, self.config.reset)
             if begin is not None:
                 self.reader.seek(key, begin.offset)
 
@@ -444,15 +443,15 @@ class GroupMember:
             self._alive(is_served(self.name, self.group))
             return True
         if error is Error.REBALANCE_IN_PROGRESS:
-            yield from self._commit()  # What it gives back now, as on revocation.
+            yield from self._commit()  # As on revocation.
             return False
         self._refused(error)
         return error not in NEW_IDENTITY and error is not Error.ILLEGAL_GENERATION
 
     def _alive(self, what: str) -> None:
-        history = self.station.history
-        if history.healed_ms is not None:  # Nobody asks for it before.
-            history.lives.append(Life(what, self.station.now_ms))
+        history = self.client.history
+        if history.healed_ms is not None:  # Not needed before.
+            history.progress.append(Progress(what, self.client.now_ms))
 
     def _leave(self) -> Dialogue[None]:
         identity = self._identity
@@ -467,7 +466,7 @@ class GroupMember:
     # -- committing ----------------------------------------------------------------------------
 
     def _commit(self) -> Dialogue[bool]:
-        """Commit what was read; tell whether this member is still one."""
+        """Commit the positions; tell whether this member is still in its generation."""
         read = self._positions()
         fresh = {
             key: read[key]
@@ -501,24 +500,24 @@ class GroupMember:
         *,
         stale: bool = False,
     ) -> Dialogue[dict[TopicPartition, Error]]:
-        """Send one OffsetCommit; return what became of each partition."""
-        station = self.station
+        """Send one OffsetCommit; return the error of each partition."""
+        client = self.client
         yield from self._wake()
         self._tokens += 1
         token = f"{self.name}:{self._tokens}"
         request = self._commit_request(positions, identity, token)
-        sent_ms, errors = station.now_ms, dict.fromkeys(positions, Error.NETWORK_EXCEPTION)
+        sent_ms, errors = client.now_ms, dict.fromkeys(positions, Error.NETWORK_EXCEPTION)
         outcomes = dict.fromkeys(positions, Outcome.UNKNOWN)
         try:
             answer = yield from self._ask(request, self.config.commit_version)
             if isinstance(answer, ApiError):
                 errors = dict.fromkeys(positions, answer.error)
             else:
-                told = (each.error_code for topic in answer.topics for each in topic.partitions)
-                errors = dict(zip(sorted(positions), map(Error, told), strict=True))
+                codes = (each.error_code for topic in answer.topics for each in topic.partitions)
+                errors = dict(zip(sorted(positions), map(Error, codes), strict=True))
                 outcomes = {key: _outcome(error) for key, error in errors.items()}
         finally:  # Also where the process dies while it waits.
-            station.history.groups.commits += [
+            client.history.groups.commits += [
                 OffsetCommit(
                     client=self.name,
                     group=self.group,
@@ -532,7 +531,7 @@ class GroupMember:
                     error=errors[key].name,
                     node=self.coordinator.node,
                     sent_ms=sent_ms,
-                    ended_ms=station.now_ms,
+                    ended_ms=client.now_ms,
                     stale=stale,
                 )
                 for key, position in positions.items()
@@ -542,7 +541,7 @@ class GroupMember:
         return errors
 
     def _name_of(self, topic_id: Uuid) -> str:
-        return next((name for name, each in self.station.ids.items() if each == topic_id), "")
+        return next((name for name, each in self.client.ids.items() if each == topic_id), "")
 
     def _commit_request(
         self, positions: dict[TopicPartition, Position], identity: Identity, token: str
@@ -575,12 +574,12 @@ class GroupMember:
 
 
 def end_committed(group: str, topic: str, partition: int) -> str:
-    """Return what a group shows that has committed all that there is to read."""
+    """Return the `Progress` of a group that has committed up to the end of a partition."""
     return f"commits of {group} to the end of {topic}-{partition}"
 
 
 def is_served(member: str, group: str) -> str:
-    """Return what a member shows that is in a stable generation."""
+    """Return the `Progress` of a member in a stable generation."""
     return f"heartbeats of {member} in {group}"
 
 

@@ -1,55 +1,55 @@
-"""An administrator's client that asks what a group has committed, again and again.
+"""An admin client that fetches a group's committed offsets again and again.
 
-It is in no group: its questions go to whoever coordinates, also where no member would ask.
+It is not a member: it also asks coordinators at times when no member would.
 """
 
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.offset_queries import fetch_offsets
-from ottla.testing.sim_clients.station import Port, Station
 
 VERSION = 10
 
 
 class OffsetAuditor:
-    """Asks for one group's offsets of one topic. `is_done`: stopped, and asked once more since."""
+    """Fetches one group's offsets of one topic. `is_done`: stopped, after a last fetch."""
 
     def __init__(
-        self, station: Station, port: Port, group: str, topic: str, *, interval_ms: int
+        self, client: SimClient, port: Port, group: str, topic: str, *, interval_ms: int
     ) -> None:
-        self.station = station
+        self.client = client
         self.group = group
         self.topic = topic
         self.interval_ms = interval_ms
         self.is_done = False
-        self._coordinator = Coordinator(station, port, group)
+        self._coordinator = Coordinator(client, port, group)
         self._stopped = False
-        station.follow(topic)
+        client.follow(topic)
 
     def begin(self) -> None:
-        """Start to ask."""
-        self.station.run(self._work())
+        """Start fetching."""
+        self.client.run(self._work())
 
     def ask_now(self) -> None:
-        """Ask beside what it asks anyway."""
-        self.station.run(self._ask())
+        """Fetch once more, now."""
+        self.client.run(self._ask())
 
     def stop(self) -> None:
-        """Ask a last time."""
+        """Stop after a last fetch."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
-        station = self.station
+        client = self.client
         while not self.is_done:
             is_last = self._stopped
-            if station.partitions_of(self.topic):
+            if client.partitions_of(self.topic):
                 self.is_done = (yield from self._ask()) and is_last
             else:
-                yield station.refresh()
-            yield BACKOFF_MS if is_last else 1 + station.dice.below(2 * self.interval_ms)
+                yield client.refresh()
+            yield BACKOFF_MS if is_last else 1 + client.dice.below(2 * self.interval_ms)
 
     def _ask(self) -> Dialogue[bool]:
-        """Ask once; tell whether all was answered."""
-        keys = self.station.partitions_of(self.topic)
+        """Fetch once; tell whether all partitions were answered."""
+        keys = self.client.partitions_of(self.topic)
         found = yield from fetch_offsets(self._coordinator, keys, VERSION)
         return isinstance(found, dict) and len(found) == len(keys)

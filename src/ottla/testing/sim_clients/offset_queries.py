@@ -1,4 +1,4 @@
-"""What clients ask about offsets: those that a group has committed, and those of a timestamp.
+"""OffsetFetch and ListOffsets requests of clients.
 
 Source: KIP-709 (OffsetFetch of several groups), KIP-848 (topic ids); ListOffsetsRequest.
 """
@@ -11,9 +11,9 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.testing.history import TopicPartition
 from ottla.testing.history_groups import OffsetFetch
+from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.coordinator import Coordinator
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.messages import list_offsets as list_wire
 from ottla.wire.messages import offset_fetch as fetch_wire
 
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
 class ListedOffset(NamedTuple):
-    """What a leader of `epoch` said of a timestamp; offset -1 = there is no record so late."""
+    """A ListOffsets response of a leader in `epoch`; offset -1 = there is no record so late."""
 
     offset: int
     timestamp: int
@@ -37,13 +37,13 @@ class ListedOffset(NamedTuple):
 def fetch_offsets(
     coordinator: Coordinator, partitions: Iterable[TopicPartition], version: int
 ) -> Dialogue[dict[TopicPartition, int] | Error]:
-    """Ask for committed offsets, -1 where there is none; partitions with an error are left out.
+    """Fetch committed offsets, -1 = none; partitions with an error are left out.
 
-    A leader of an epoch older than a committed one is not asked for records any more: it may not
-    have come so far.
+    A cached leader of an epoch older than the committed one is dropped: its log may end before the
+    committed offset.
     """
-    station = coordinator.station
-    names = {topic_id: name for name, topic_id in station.ids.items()}
+    client = coordinator.client
+    names = {topic_id: name for name, topic_id in client.ids.items()}
     numbers: defaultdict[Uuid, list[int]] = defaultdict(list)
     for topic_id, number in sorted(partitions):
         if topic_id in names:
@@ -55,17 +55,17 @@ def fetch_offsets(
         for topic_id, of_topic in numbers.items()
     )
     group = fetch_wire.OffsetFetchRequestGroup(group_id=coordinator.group, topics=topics)
-    sent_ms = station.now_ms
+    sent_ms = client.now_ms
     answer = yield from coordinator.ask(fetch_wire.OffsetFetchRequest(groups=(group,)), version)
     if isinstance(answer, ApiError):
         return answer.error
-    (told,) = answer.groups
-    if told.error_code:
-        coordinator.heard(Error(told.error_code))
-        return Error(told.error_code)
+    (result,) = answer.groups
+    if result.error_code:
+        coordinator.note_error(Error(result.error_code))
+        return Error(result.error_code)
     by_name = {name: topic_id for topic_id, name in names.items()}
     found: dict[TopicPartition, int] = {}
-    for topic in told.topics:
+    for topic in result.topics:
         by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
         topic_id = topic.topic_id if by_id else by_name[topic.name]
         for each in topic.partitions:
@@ -73,10 +73,10 @@ def fetch_offsets(
                 continue
             key = (topic_id, each.partition_index)
             found[key] = each.committed_offset
-            station.heard_of_epoch(key, each.committed_leader_epoch)
-            station.history.groups.fetches.append(
+            client.update_epoch(key, each.committed_leader_epoch)
+            client.history.groups.fetches.append(
                 OffsetFetch(
-                    client=station.name,
+                    client=client.name,
                     group=coordinator.group,
                     partition=key,
                     offset=each.committed_offset,
@@ -84,34 +84,34 @@ def fetch_offsets(
                     epoch=each.committed_leader_epoch,
                     node=coordinator.node,
                     sent_ms=sent_ms,
-                    at_ms=station.now_ms,
+                    at_ms=client.now_ms,
                 )
             )
     return found
 
 
 def list_offset(
-    station: Station, partition: TopicPartition, timestamp: int
+    client: SimClient, partition: TopicPartition, timestamp: int
 ) -> Dialogue[ListedOffset | None]:
-    """Ask the leader for the offset of a timestamp, of EARLIEST or LATEST; None = not answered."""
-    leader = station.leaders.get(partition, Leader(NO_LEADER, -1))
-    name = next((name for name, topic_id in station.ids.items() if topic_id == partition[0]), None)
+    """Query the leader for the offset of a timestamp, EARLIEST or LATEST; None = it failed."""
+    leader = client.leaders.get(partition, Leader(NO_LEADER, -1))
+    name = next((name for name, topic_id in client.ids.items() if topic_id == partition[0]), None)
     if leader.node == NO_LEADER or name is None:
         return None
-    asked = list_wire.ListOffsetsPartition(
+    requested = list_wire.ListOffsetsPartition(
         partition_index=partition[1], current_leader_epoch=leader.epoch, timestamp=timestamp
     )
     request = list_wire.ListOffsetsRequest(
         replica_id=CONSUMER,
-        topics=(list_wire.ListOffsetsTopic(name=name, partitions=(asked,)),),
+        topics=(list_wire.ListOffsetsTopic(name=name, partitions=(requested,)),),
     )
-    sent_ms = station.now_ms
-    answer = yield station.send(leader.node, request, LIST_VERSION)
+    sent_ms = client.now_ms
+    answer = yield client.send(leader.node, request, LIST_VERSION)
     if isinstance(answer, ApiError):
         return None
-    told = answer.topics[0].partitions[0]
-    if told.error_code:
+    result = answer.topics[0].partitions[0]
+    if result.error_code:
         return None
     return ListedOffset(
-        told.offset, told.timestamp, leader.node, leader.epoch, sent_ms, station.now_ms
+        result.offset, result.timestamp, leader.node, leader.epoch, sent_ms, client.now_ms
     )

@@ -1,47 +1,47 @@
-"""A consumer without a group that goes to the offset of a timestamp and reads there.
+"""A consumer without a group that seeks to the offset of a timestamp and reads there.
 
-Sometimes it begins at the earliest or the latest offset instead, as `auto.offset.reset` says.
+Sometimes it starts at the earliest or latest offset instead, as with `auto.offset.reset`.
 """
 
 from ottla.testing.history import TopicPartition
 from ottla.testing.history_groups import TimestampLookup
+from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.offset_queries import EARLIEST, LATEST, ListedOffset, list_offset
 from ottla.testing.sim_clients.reader import Reader
-from ottla.testing.sim_clients.station import Station
 
 BACK_MS_MAX = 60_000
 AHEAD_MS_MAX = 500
-"""How long before and after this moment it looks."""
+"""The range of timestamps, before and after now."""
 READ_BYTES_MAX = 500
-"""It reads little: the place is what matters."""
+"""It reads little: only the position matters."""
 
 
 class OffsetSeeker:
-    """One consumer of one topic. `interval_ms`: about how long it rests after each lookup."""
+    """One consumer of one topic. `interval_ms`: the mean pause after each lookup."""
 
-    def __init__(self, station: Station, topic: str, *, rack: str = "", interval_ms: int) -> None:
-        self.station = station
+    def __init__(self, client: SimClient, topic: str, *, rack: str = "", interval_ms: int) -> None:
+        self.client = client
         self.topic = topic
         self.interval_ms = interval_ms
-        self._reader = Reader(station, rack=rack, max_wait_ms=100, max_bytes=READ_BYTES_MAX)
+        self._reader = Reader(client, rack=rack, max_wait_ms=100, max_bytes=READ_BYTES_MAX)
         self._last: tuple[TopicPartition, int] | None = None
-        """Where it found a record last, and of which timestamp."""
+        """The partition and timestamp of the last record that it found."""
         self._stopped = False
-        station.follow(topic)
+        client.follow(topic)
 
     def begin(self) -> None:
         """Start to look."""
-        self.station.run(self._work())
+        self.client.run(self._work())
 
     def stop(self) -> None:
         """End after this lookup."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
-        station, below = self.station, self.station.dice.below
+        client, below = self.client, self.client.dice.below
         while not self._stopped:
-            partitions = station.partitions_of(self.topic)
+            partitions = client.partitions_of(self.topic)
             fine = bool(partitions)
             if partitions:
                 partition = partitions[below(len(partitions))]
@@ -53,11 +53,11 @@ class OffsetSeeker:
                     case _:
                         fine = yield from self._look_up(partition)
             if not fine:
-                yield station.refresh()
+                yield client.refresh()
             yield 1 + below(2 * self.interval_ms)
 
     def _reset(self, partition: TopicPartition, timestamp: int) -> Dialogue[bool]:
-        found = yield from list_offset(self.station, partition, timestamp)
+        found = yield from list_offset(self.client, partition, timestamp)
         if found is None:
             return False
         return (yield from self._read_at(partition, found))
@@ -71,13 +71,13 @@ class OffsetSeeker:
         return fine
 
     def _look_up(self, partition: TopicPartition) -> Dialogue[bool]:
-        station = self.station
-        below = station.dice.below
-        timestamp = station.clock.now_ms() + AHEAD_MS_MAX - below(BACK_MS_MAX)
+        client = self.client
+        below = client.dice.below
+        timestamp = client.clock.now_ms() + AHEAD_MS_MAX - below(BACK_MS_MAX)
         if self._last and below(2):
-            # That of a record, or the next one: where being off by one shows.
+            # A record's timestamp, or one more: where an error of one shows.
             partition, timestamp = self._last[0], self._last[1] + below(2)
-        found = yield from list_offset(station, partition, timestamp)
+        found = yield from list_offset(client, partition, timestamp)
         if found is None:
             return False
         fine, read_timestamp = True, -1
@@ -85,9 +85,9 @@ class OffsetSeeker:
             self._last = (partition, found.timestamp)
             fine = yield from self._read_at(partition, found)
             read_timestamp = self._reader.first_timestamps.get(partition, -1)
-        station.history.groups.lookups.append(
+        client.history.groups.lookups.append(
             TimestampLookup(
-                client=station.name,
+                client=client.name,
                 partition=partition,
                 timestamp=timestamp,
                 offset=found.offset,

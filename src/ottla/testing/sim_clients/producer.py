@@ -1,11 +1,12 @@
-"""A producer, idempotent or plain, that keeps writing unique values to a topic.
+"""A producer, idempotent or not, that keeps writing unique values to a topic.
 
-Sequence numbers, retries and epochs are a real client's. Where a batch was given up, or a broker
-says that the sequence cannot go on, an idempotent producer begins a new epoch: what was open is
-told as unknown, and brokers refuse the old epoch once they have seen the new one (KIP-360).
+Sequence numbers, retries and epochs are those of a real client. After a batch was given up, or an
+error that a retry cannot fix, an idempotent producer starts a new epoch: the outcome of open
+batches is recorded as unknown, and brokers reject the old epoch once they have seen the new one
+(KIP-360).
 
-With acks=0 nobody answers: what was sent is given up, and its fate is unknown. Keyed records are
-now and then tombstones, which carry their unique value in a header.
+With acks=0 there is no response: the outcome of each batch is unknown. Some keyed records are
+tombstones, which carry their unique value in a header.
 
 Not done: several partitions in one request; transactions.
 Source: KafkaProducer's Sender and TransactionManager, Kafka 4.0.
@@ -17,10 +18,10 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.records.builder import NewRecord, encode_batch
 from ottla.records.compression import Codec
-from ottla.testing.history import ACKS_ALL, Life, TopicPartition, Write
+from ottla.testing.history import ACKS_ALL, Progress, TopicPartition, Write
+from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.lane import RETRIED, Batch, Lane
-from ottla.testing.sim_clients.station import Station
+from ottla.testing.sim_clients.partition_queue import RETRIED, Batch, PartitionQueue
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import (
     PartitionProduceData,
@@ -40,16 +41,16 @@ BROKER_TIMEOUT_MS = 2_000
 DELIVERY_TIMEOUT_MS = 20_000
 RETRY_BACKOFF_MS = 100
 OPEN_MAX = 5
-"""Batches of one partition that are open at a time: a producer's buffer is bounded."""
+"""Open batches of one partition: a producer's buffer is bounded."""
 
 NEW_EPOCH = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.UNKNOWN_PRODUCER_ID})
 ONE_WAY_TIMEOUT_MS = 200
-"""How long a connection stays after a request that nobody answers."""
+"""How long a connection stays open after a request without a response."""
 TOMBSTONE_ONE_IN = 6
 RARE_ONE_IN, RARE_KEYS = 4, 60
-"""What is newest of a rare key stays so for long enough to be cleaned more than once."""
+"""The newest record of a rare key stays the newest through several cleanings."""
 IDENTITY = "value"
-"""The header of a tombstone that tells it from others."""
+"""The header with the unique value of a tombstone."""
 
 LANDED = frozenset({Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER})
 
@@ -57,7 +58,7 @@ LANDED = frozenset({Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER})
 class Producer:
     """One producer of one topic.
 
-    Fields: `interval_ms`: about how often it begins a batch; `in_flight_max`: of one partition;
+    Fields: `interval_ms`: the mean time between batches; `in_flight_max`: of one partition;
             `acks`: -1, 0 or 1; `keys`: how many there are beside rare ones, 0 = records have
             none; `codec`: of its batches; `new_epochs`: how often it had to begin again with
             its sequence numbers.
@@ -65,7 +66,7 @@ class Producer:
 
     def __init__(
         self,
-        station: Station,
+        client: SimClient,
         topic: str,
         *,
         idempotent: bool,
@@ -76,7 +77,7 @@ class Producer:
         codec: Codec = Codec.NONE,
     ) -> None:
         assert acks == ACKS_ALL or not idempotent
-        self.station = station
+        self.client = client
         self.topic = topic
         self.acks = acks
         self.keys = keys
@@ -87,45 +88,45 @@ class Producer:
         self.acknowledged = 0
         self.new_epochs = 0
         self._producer = NO_PRODUCER
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._values = 0
         self._stopped = False
         self._renewing = False
-        station.follow(topic)
+        client.follow(topic)
 
     def begin(self) -> None:
         """Start to write."""
-        self.station.run(self._work())
+        self.client.run(self._work())
 
     def stop(self) -> None:
-        """Begin no further batch; those that are open go on."""
+        """Start no further batch; open ones are finished."""
         self._stopped = True
 
     @property
     def is_done(self) -> bool:
-        """Tell whether every batch has met its fate."""
-        return not any(lane.batches for lane in self._lanes.values())
+        """Tell whether the outcome of every batch is known."""
+        return not any(queue.batches for queue in self._queues.values())
 
     def _work(self) -> Dialogue[None]:
-        station = self.station
-        while not station.partitions_of(self.topic):
-            yield station.refresh()
+        client = self.client
+        while not client.partitions_of(self.topic):
+            yield client.refresh()
         if self.idempotent:
             yield from self._init()
         while not self._stopped:
-            yield 1 + station.dice.below(2 * self.interval_ms)
+            yield 1 + client.dice.below(2 * self.interval_ms)
             self._expire()
-            if not self._stopped:  # Whoever has seen it done may have read the logs by now.
+            if not self._stopped:  # The logs may already have been read for the history.
                 self._write()
         while not self.is_done:
             yield self.interval_ms
             self._expire()
 
     def _init(self) -> Dialogue[None]:
-        """Ask for a producer id until there is one."""
+        """Get a producer id, with retries."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         while True:
-            answer = yield self.station.send(self.station.any_node(), request, INIT_VERSION)
+            answer = yield self.client.send(self.client.any_node(), request, INIT_VERSION)
             if not isinstance(answer, ApiError) and answer.error_code == Error.NONE:
                 self._producer = (answer.producer_id, answer.producer_epoch)
                 return
@@ -133,167 +134,170 @@ class Producer:
 
     def _write(self) -> None:
         """Begin one batch, in some partition."""
-        station = self.station
-        partitions = station.partitions_of(self.topic)
+        client = self.client
+        partitions = client.partitions_of(self.topic)
         if not partitions:
-            station.refresh()
+            client.refresh()
             return
         self._leave_old_topics(partitions)
-        chosen = partitions[station.dice.below(len(partitions))]
-        lane = self._lanes.get(chosen)
-        if lane is None:
+        chosen = partitions[client.dice.below(len(partitions))]
+        queue = self._queues.get(chosen)
+        if queue is None:
             producer = self._producer if self.idempotent else None
-            lane = Lane(
-                station.name, chosen, producer, in_flight_max=self.in_flight_max, acks=self.acks
+            queue = PartitionQueue(
+                client.name, chosen, producer, in_flight_max=self.in_flight_max, acks=self.acks
             )
-            self._lanes[chosen] = lane
-        if len(lane.batches) >= OPEN_MAX:
+            self._queues[chosen] = queue
+        if len(queue.batches) >= OPEN_MAX:
             return
-        count = 1 + station.dice.below(3)
+        count = 1 + client.dice.below(3)
         values = tuple(
-            f"{station.name}:{self._values + each}".encode() for each in range(1, count + 1)
+            f"{client.name}:{self._values + each}".encode() for each in range(1, count + 1)
         )
         self._values += count
-        below = station.dice.below
+        below = client.dice.below
         keys = tuple(self._key() for _ in values) if self.keys else ()
         tombstones = tuple(below(TOMBSTONE_ONE_IN) == 0 for _ in keys)
-        lane.add(values, station.now_ms, station.clock.now_ms(), keys, tombstones)
-        self._pump(lane)
+        queue.add(values, client.now_ms, client.clock.now_ms(), keys, tombstones)
+        self._pump(queue)
 
     def _key(self) -> bytes:
-        """Return a key: mostly one that is written all the time, now and then a rare one."""
-        below = self.station.dice.below
+        """Return a key: mostly a frequent one, sometimes a rare one."""
+        below = self.client.dice.below
         if below(RARE_ONE_IN) == 0:
             return b"rare-%d" % below(RARE_KEYS)
         return b"key-%d" % below(self.keys)
 
     def _leave_old_topics(self, partitions: list[TopicPartition]) -> None:
-        """Give up what was meant for a topic whose name means another one now.
+        """Give up the batches for a topic that was replaced by another one of its name.
 
-        The lane stays: a broker that lags behind may name the old topic once more, and after that
-        the new one again, where a sequence that began anew would pass for a retry.
+        The queue is kept: a lagging broker may return the old topic id once more, and then the new
+        one again, where a sequence that started again at 0 would look like a retry.
         """
         topic_id = partitions[0][0]
-        left = [lane for key, lane in self._lanes.items() if key[0] != topic_id and lane.batches]
-        for lane in left:
-            for batch in list(lane.batches):
-                self._tell(lane.given_up(batch, self.station.now_ms))
-        if any(lane.producer is not None for lane in left):
+        left = [
+            queue for key, queue in self._queues.items() if key[0] != topic_id and queue.batches
+        ]
+        for queue in left:
+            for batch in list(queue.batches):
+                self._record(queue.given_up(batch, self.client.now_ms))
+        if any(queue.producer is not None for queue in left):
             self._new_epoch()
 
     # -- sending -------------------------------------------------------------------------------
 
-    def _pump(self, lane: Lane) -> None:
+    def _pump(self, queue: PartitionQueue) -> None:
         """Send what may be sent."""
-        while not self._renewing and (batch := lane.ready()) is not None:
-            leader = self.station.leaders.get(lane.partition)
+        while not self._renewing and (batch := queue.ready()) is not None:
+            leader = self.client.leaders.get(queue.partition)
             if leader is None or leader.node == NO_LEADER:
-                self._rest(lane)
+                self._back_off(queue)
                 return
-            lane.sent(batch)
+            queue.sent(batch)
             timeout_ms = REQUEST_TIMEOUT_MS if self.acks else ONE_WAY_TIMEOUT_MS
-            pending = self.station.send(
-                leader.node, self._request(lane, batch), PRODUCE_VERSION, timeout_ms
+            pending = self.client.send(
+                leader.node, self._request(queue, batch), PRODUCE_VERSION, timeout_ms
             )
-            pending.then(partial(self._answered, lane, batch, leader.node))
+            pending.then(partial(self._answered, queue, batch, leader.node))
 
-    def _request(self, lane: Lane, batch: Batch) -> ProduceRequest:
-        producer_id, epoch = lane.producer or NO_PRODUCER
-        # A retry sends the same bytes: the time is that of the batch's making.
+    def _request(self, queue: PartitionQueue, batch: Batch) -> ProduceRequest:
+        producer_id, epoch = queue.producer or NO_PRODUCER
+        # A retry sends the same bytes: the timestamp is that of the batch's creation.
         records = encode_batch(
             _records(batch),
             codec=self.codec,
             producer_id=producer_id,
             producer_epoch=epoch,
-            base_sequence=batch.sequence if lane.producer else -1,
+            base_sequence=batch.sequence if queue.producer else -1,
         )
-        topic_id, number = lane.partition
+        topic_id, number = queue.partition
         data = PartitionProduceData(index=number, records=records)
         topic = TopicProduceData(topic_id=topic_id, partition_data=(data,))
         return ProduceRequest(acks=self.acks, timeout_ms=BROKER_TIMEOUT_MS, topic_data=(topic,))
 
     def _answered(
-        self, lane: Lane, batch: Batch, node: int, response: ProduceResponse | ApiError
+        self, queue: PartitionQueue, batch: Batch, node: int, response: ProduceResponse | ApiError
     ) -> None:
-        if batch not in lane.batches:
+        if batch not in queue.batches:
             return  # Given up meanwhile.
         if self.acks == 0:
-            lane.refused(batch, Error.REQUEST_TIMED_OUT)
-            self._tell(lane.given_up(batch, self.station.now_ms))
-            self._pump(lane)
+            queue.refused(batch, Error.REQUEST_TIMED_OUT)
+            self._record(queue.given_up(batch, self.client.now_ms))
+            self._pump(queue)
             return
-        error, said = _result(response)
+        error, result = _result(response)
         if error in LANDED:
-            offset = said.base_offset if said is not None and error is Error.NONE else -1
-            self._tell(lane.kept(batch, offset, node, self.station.now_ms))
-            self._pump(lane)
+            offset = result.base_offset if result is not None and error is Error.NONE else -1
+            self._record(queue.kept(batch, offset, node, self.client.now_ms))
+            self._pump(queue)
             return
-        hopeless = error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and lane.is_first(batch)
-        lane.refused(batch, error)
-        if error in NEW_EPOCH or (hopeless and lane.producer is not None):
+        hopeless = error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.is_first(batch)
+        queue.refused(batch, error)
+        if error in NEW_EPOCH or (hopeless and queue.producer is not None):
             self._new_epoch(init=error in NEW_EPOCH)
         elif error in RETRIED:
-            self._rest(lane)
+            self._back_off(queue)
         else:
-            self._tell(lane.given_up(batch, self.station.now_ms))
+            self._record(queue.given_up(batch, self.client.now_ms))
 
-    def _rest(self, lane: Lane) -> None:
-        """Send nothing for a while, and look who leads by then."""
-        if not lane.resting:
-            lane.resting = True
-            self.station.run(self._rested(lane))
+    def _back_off(self, queue: PartitionQueue) -> None:
+        """Send nothing for the retry backoff, then refresh the metadata."""
+        if not queue.backing_off:
+            queue.backing_off = True
+            self.client.run(self._resume_after_backoff(queue))
 
-    def _rested(self, lane: Lane) -> Dialogue[None]:
+    def _resume_after_backoff(self, queue: PartitionQueue) -> Dialogue[None]:
         yield RETRY_BACKOFF_MS
-        yield self.station.refresh()
-        lane.resting = False
+        yield self.client.refresh()
+        queue.backing_off = False
         self._expire()
-        self._pump(lane)
+        self._pump(queue)
 
     # -- giving up -----------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """Give up what has been tried for too long."""
-        now_ms = self.station.now_ms
-        for lane in list(self._lanes.values()):
-            late = [each for each in lane.batches if now_ms - each.sent_ms >= DELIVERY_TIMEOUT_MS]
+        """Give up batches older than the delivery timeout."""
+        now_ms = self.client.now_ms
+        for queue in list(self._queues.values()):
+            late = [each for each in queue.batches if now_ms - each.sent_ms >= DELIVERY_TIMEOUT_MS]
             for batch in late:
-                self._tell(lane.given_up(batch, now_ms))
-            if late and lane.producer is not None:
+                self._record(queue.given_up(batch, now_ms))
+            if late and queue.producer is not None:
                 self._new_epoch()
 
     def _new_epoch(self, *, init: bool = False) -> None:
-        """Begin again with sequence 0: what is open may have been appended or not.
+        """Give up open batches and start with sequence 0 in a new epoch.
 
-        A producer may raise its epoch by itself; once another one did, it needs an id of its own.
+        A producer may bump its epoch itself; if the broker has rejected its epoch or id, it needs a
+        new producer id.
         """
         self.new_epochs += 1
-        now_ms = self.station.now_ms
+        now_ms = self.client.now_ms
         producer_id, epoch = self._producer
         self._producer = (producer_id, epoch + 1)
-        for lane in self._lanes.values():
-            for batch in list(lane.batches):
-                self._tell(lane.given_up(batch, now_ms))
-            lane.restart(self._producer)
+        for queue in self._queues.values():
+            for batch in list(queue.batches):
+                self._record(queue.given_up(batch, now_ms))
+            queue.restart(self._producer)
         if (init or epoch + 1 >= EPOCH_MAX) and not self._renewing:
             self._renewing = True
-            self.station.run(self._init_anew())
+            self.client.run(self._init_anew())
 
     def _init_anew(self) -> Dialogue[None]:
         yield from self._init()
-        for lane in self._lanes.values():
-            for batch in list(lane.batches):  # Begun meanwhile; none was sent.
-                self._tell(lane.given_up(batch, self.station.now_ms))
-            lane.restart(self._producer)
+        for queue in self._queues.values():
+            for batch in list(queue.batches):  # Begun meanwhile; none was sent.
+                self._record(queue.given_up(batch, self.client.now_ms))
+            queue.restart(self._producer)
         self._renewing = False
 
-    def _tell(self, write: Write) -> None:
-        history = self.station.history
+    def _record(self, write: Write) -> None:
+        history = self.client.history
         history.writes.append(write)
         if write.node >= 0:
             self.acknowledged += 1
             what = f"writes to {self.topic}-{write.partition[1]}"
-            history.lives.append(Life(what, write.ended_ms))
+            history.progress.append(Progress(what, write.ended_ms))
 
 
 def _records(batch: Batch) -> list[NewRecord]:
@@ -310,5 +314,5 @@ def _records(batch: Batch) -> list[NewRecord]:
 def _result(response: ProduceResponse | ApiError) -> tuple[Error, PartitionProduceResponse | None]:
     if isinstance(response, ApiError):
         return response.error, None
-    said = response.responses[0].partition_responses[0]
-    return Error(said.error_code), said
+    result = response.responses[0].partition_responses[0]
+    return Error(result.error_code), result

@@ -1,8 +1,8 @@
-"""Reads partitions for one consumer: from leaders, or from the replicas that these name.
+"""Fetches partitions for one consumer: from leaders, or from preferred read replicas.
 
-A consumer with a rack is sent to an in-sync replica of its rack (KIP-392) and stays there until
-that one fails it, or for a while. What it reads goes into the history; what is read from a
-follower is told apart, as is the place where a fetch found nothing that it had been promised.
+A consumer with a rack is directed to an in-sync replica of its rack (KIP-392) and stays there until
+a fetch fails, or for a while. Records are added to the history; reads from followers also
+separately, and offsets that are out of range or missing as skipped.
 
 Source: Kafka's AbstractFetch and SubscriptionState; KIP-320, KIP-392.
 """
@@ -18,8 +18,8 @@ from ottla.records.record import iter_records
 from ottla.testing.history import Read, Skipped, TopicPartition
 from ottla.testing.history_groups import FollowerRead
 from ottla.testing.identity import identity
+from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.codec import records_view
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -33,7 +33,7 @@ FETCH_VERSION = 16
 REQUEST_TIMEOUT_MS = 2_500
 FETCH_BYTES_MAX = 1 << 20
 PREFERRED_MS = 15_000
-"""How long a consumer stays with a follower before it asks the leader again (metadata.max.age)."""
+"""How long a consumer fetches from a follower until it asks the leader (metadata.max.age)."""
 
 
 class Reader:
@@ -47,13 +47,13 @@ class Reader:
 
     def __init__(
         self,
-        station: Station,
+        client: SimClient,
         *,
         rack: str = "",
         max_wait_ms: int = 250,
         max_bytes: int = FETCH_BYTES_MAX,
     ) -> None:
-        self.station = station
+        self.client = client
         self.rack = rack
         self.max_wait_ms = max_wait_ms
         self.max_bytes = max_bytes
@@ -62,17 +62,17 @@ class Reader:
         self.epochs: dict[TopicPartition, int] = {}
         self.first_timestamps: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, tuple[int, int]] = {}
-        """The follower to read from, and until when."""
+        """The preferred read replica, and until when."""
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
+        """Continue at an offset."""
         self.positions[partition] = offset
         self.ends.pop(partition, None)
         self.epochs.pop(partition, None)
         self.first_timestamps.pop(partition, None)
 
     def forget(self) -> None:
-        """Read nothing any more, and go back to the leaders."""
+        """Drop all positions and preferred read replicas."""
         self.positions.clear()
         self.ends.clear()
         self.epochs.clear()
@@ -80,28 +80,28 @@ class Reader:
         self._preferred.clear()
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> Dialogue[bool]:
-        """Read on in these partitions; tell whether all of them could be asked."""
-        asked: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        """Fetch from these partitions; tell whether all fetches succeeded."""
+        by_node: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
-            asked[self._node_for(partition)].append(partition)
-        fine = not asked.pop(NO_LEADER, None)
-        for node, of_node in sorted(asked.items()):
+            by_node[self._node_for(partition)].append(partition)
+        fine = not by_node.pop(NO_LEADER, None)
+        for node, of_node in sorted(by_node.items()):
             fine &= yield from self._fetch(node, of_node)
         return fine
 
     def _node_for(self, partition: TopicPartition) -> int:
         node, until_ms = self._preferred.get(partition, (NO_LEADER, 0))
-        if node != NO_LEADER and self.station.now_ms < until_ms:
+        if node != NO_LEADER and self.client.now_ms < until_ms:
             return node
         self._preferred.pop(partition, None)
-        return self.station.leaders.get(partition, Leader(NO_LEADER, -1)).node
+        return self.client.leaders.get(partition, Leader(NO_LEADER, -1)).node
 
-    def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
+    def _fetch(self, node: int, by_node: list[TopicPartition]) -> Dialogue[bool]:
         by_topic: defaultdict[object, list[TopicPartition]] = defaultdict(list)
-        for each in asked:
+        for each in by_node:
             by_topic[each[0]].append(each)
         topics = tuple(
-            FetchTopic(topic_id=keys[0][0], partitions=tuple(map(self._asked_for, keys)))
+            FetchTopic(topic_id=keys[0][0], partitions=tuple(map(self._fetch_partition, keys)))
             for keys in by_topic.values()
         )
         request = FetchRequest(
@@ -111,11 +111,11 @@ class Reader:
             topics=topics,
             rack_id=self.rack,
         )
-        response: FetchResponse | ApiError = yield self.station.send(
+        response: FetchResponse | ApiError = yield self.client.send(
             node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError) or response.error_code:
-            for each in asked:
+            for each in by_node:
                 self._preferred.pop(each, None)
             return False
         fine = True
@@ -124,25 +124,25 @@ class Reader:
                 fine &= self._take((topic.topic_id, data.partition_index), data, node)
         return fine
 
-    def _asked_for(self, partition: TopicPartition) -> FetchPartition:
+    def _fetch_partition(self, partition: TopicPartition) -> FetchPartition:
         return FetchPartition(
             partition=partition[1],
-            current_leader_epoch=self.station.leaders.get(partition, Leader(-1, -1)).epoch,
+            current_leader_epoch=self.client.leaders.get(partition, Leader(-1, -1)).epoch,
             fetch_offset=self.positions[partition],
             partition_max_bytes=self.max_bytes,
         )
 
     def _take(self, key: TopicPartition, data: PartitionData, node: int) -> bool:
-        station = self.station
-        history, now_ms, name = station.history, station.now_ms, station.name
+        client = self.client
+        history, now_ms, name = client.history, client.now_ms, client.name
         if key not in self.positions:
-            return True  # It was given up while the answer was on its way.
+            return True  # It was dropped while the response was in flight.
         position = self.positions[key]
         at_follower = self._preferred.get(key, (NO_LEADER, 0))[0] == node
         if data.error_code:
             if data.error_code == Error.OFFSET_OUT_OF_RANGE and not at_follower:
                 history.skipped.append(Skipped(name, key, position, position, now_ms))
-            # A follower may not have come as far; the leader is asked next.
+            # A follower may lag behind; the leader is asked next.
             self._preferred.pop(key, None)
             return at_follower
         if data.preferred_read_replica >= 0:
@@ -155,7 +155,7 @@ class Reader:
             self.epochs[key] = header.partition_leader_epoch
         for record in iter_records(batches):
             if record.offset < position:
-                continue  # A batch is given whole, also to whoever asks for its middle.
+                continue  # A response has whole batches, also for an offset within one.
             if record.offset > position:
                 history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
             if position == first:

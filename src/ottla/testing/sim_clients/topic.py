@@ -1,4 +1,4 @@
-"""What a topic of a simulated workload is made with."""
+"""The settings of a topic of a simulated workload."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from ottla.testing.history_topics import KEEPS_ALL, Promise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """One topic. `configs`: as CreateTopics takes them. `promise`: what checkers hold it to."""
+    """One topic. `configs`: as CreateTopics takes them. `promise`: what checkers demand of it."""
 
     name: str
     partitions: int = 1

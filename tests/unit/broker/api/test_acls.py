@@ -58,6 +58,6 @@ def test_each_deletion_is_refused(world: World, version: int) -> None:
 
 @pytest.mark.parametrize("zookeeper", [False, True])
 def test_they_are_advertised(zookeeper: bool) -> None:
-    told = advertised(load_apis(), Listener.CLIENT, zookeeper=zookeeper)
+    returned = advertised(load_apis(), Listener.CLIENT, zookeeper=zookeeper)
     for module in (k29_describe_acls, k30_create_acls, k31_delete_acls):
-        assert list(told[module.API.key]) == VERSIONS
+        assert list(returned[module.API.key]) == VERSIONS

@@ -1,4 +1,4 @@
-"""Who knew a topic before it was deleted and made anew is told so, and gets no record of the other.
+"""A client of a deleted and recreated topic gets an error, and no record of the new topic.
 
 Method: a broker with logs on a disk in memory, which is told as over ZooKeeper, where it may hear
 of the new topic before it has been told to delete the old one, or by the metadata log.
@@ -10,41 +10,41 @@ from ottla.metadata.records import RemoveTopicRecord
 
 from ..world import TOPIC_ID, World, batch
 from .test_k01_fetch import append, errors, fetch, parts, values, want
-from .zk_metadata_world import ZkMetadataWorld, known, told
+from .zk_metadata_world import ZkMetadataWorld, known, partition_state
 
 NEW_ID = Uuid(b"n" * 16)
 
 
-def test_a_topic_made_anew_is_refused_while_its_ancestor_is_here() -> None:
+def test_a_recreated_topic_is_rejected_while_replicas_of_the_old_one_are_here() -> None:
     """Or the records of the old topic would be served as those of the new one."""
     made = ZkMetadataWorld()
     alone = {"isr": (1,), "replicas": (1,)}
-    assert made.lead(told(**alone)) == {0: Error.NONE}
+    assert made.lead(partition_state(**alone)) == {0: Error.NONE}
     append(made, batch("old"))
-    assert made.lead(told(**alone), topic_id=NEW_ID) == {0: Error.INCONSISTENT_TOPIC_ID}
+    assert made.lead(partition_state(**alone), topic_id=NEW_ID) == {0: Error.INCONSISTENT_TOPIC_ID}
     assert errors(made.ask(fetch(want(0, topic_id=NEW_ID)), 13)) == [Error.UNKNOWN_TOPIC_ID]
-    assert made.learn_metadata(known(leader=-2)) is Error.NONE
+    assert made.update_metadata(known(leader=-2)) is Error.NONE
     assert made.stop(0, topic_id=TOPIC_ID) == {0: Error.NONE}
     assert errors(made.ask(fetch(want(0, topic_id=TOPIC_ID)), 13)) == [Error.UNKNOWN_TOPIC_ID]
     assert errors(made.ask(fetch(want(0)), 12)) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
-    assert made.lead(told(**alone), topic_id=NEW_ID) == {0: Error.NONE}
+    assert made.lead(partition_state(**alone), topic_id=NEW_ID) == {0: Error.NONE}
     for topic, version in ((want(0, topic_id=NEW_ID), 13), (want(0), 12)):
         assert [values(each) for each in parts(made.ask(fetch(topic), version))] == [[]]
     assert errors(made.ask(fetch(want(0, topic_id=TOPIC_ID)), 13)) == [Error.UNKNOWN_TOPIC_ID]
 
 
-def test_a_tombstone_makes_room_for_the_topic_that_is_made_anew() -> None:
-    """It is told with UpdateMetadata alone, before any order to delete comes."""
+def test_a_deletion_makes_room_for_the_recreated_topic() -> None:
+    """It comes with UpdateMetadata alone, before any request to delete replicas."""
     made = ZkMetadataWorld()
-    made.lead(told())
-    assert made.learn_metadata(known(leader=-2)) is Error.NONE
-    assert made.folders() == []
+    made.lead(partition_state())
+    assert made.update_metadata(known(leader=-2)) is Error.NONE
+    assert made.partition_dirs() == []
     assert errors(made.ask(fetch(want(0, topic_id=TOPIC_ID)), 13)) == [Error.UNKNOWN_TOPIC_ID]
-    assert made.lead(told(), topic_id=NEW_ID) == {0: Error.NONE}
+    assert made.lead(partition_state(), topic_id=NEW_ID) == {0: Error.NONE}
 
 
-def test_a_session_of_names_does_not_go_on_by_ids_when_its_topic_is_made_anew() -> None:
-    """A client that learns of ids by the new topic is told to begin a new session, with which it
+def test_a_fetch_session_by_names_does_not_switch_to_ids_when_its_topic_is_recreated() -> None:
+    """A client that gets ids with the new topic must open a new session, with which it
     gets that topic's records from the first one on."""
     world = World()
     world.add_topic("t", TOPIC_ID)
@@ -61,7 +61,7 @@ def test_a_session_of_names_does_not_go_on_by_ids_when_its_topic_is_made_anew() 
     assert [values(each) for each in parts(answer)] == [["new"]]
 
 
-def test_a_session_of_ids_gets_nothing_of_the_topic_that_is_made_anew() -> None:
+def test_a_fetch_session_by_ids_gets_no_records_of_the_recreated_topic() -> None:
     world = World()
     world.add_topic("t", TOPIC_ID)
     opened = world.ask(fetch(want(0, topic_id=TOPIC_ID), session_epoch=0), 13)

@@ -1,4 +1,4 @@
-"""Produce appends what it should, refuses the rest one by one, and answers when it may.
+"""Produce appends valid batches, refuses others one by one, and responds as acks requires.
 
 Method: real logs on a disk in memory; requests and responses pass the codec of their version.
 """
@@ -84,7 +84,7 @@ def test_kafka_is_followed_in_advertising_version_0() -> None:
     assert API.versions[0] == 3
 
 
-def test_offset_and_epoch_are_stamped_and_the_rest_is_kept(world: World) -> None:
+def test_offset_and_epoch_are_stamped_and_nothing_else_changes(world: World) -> None:
     sent = batch("a", codec=Codec.ZSTD)
     world.ask(produce(batch("x")), 9)
     world.ask(produce(sent), 9)
@@ -97,7 +97,7 @@ def test_offset_and_epoch_are_stamped_and_the_rest_is_kept(world: World) -> None
     assert kept[16:] == sent[16:]
 
 
-def test_the_broker_stamps_the_time_where_the_topic_says_so(world: World) -> None:
+def test_log_append_time_is_stamped_by_the_broker(world: World) -> None:
     world.add_topic("stamped", OTHER_ID, message_timestamp_type="LogAppendTime")
     answer = world.ask(produce(batch("a", timestamp=5), topic="stamped"), 9)
     assert answer.responses[0].partition_responses[0].log_append_time_ms == START_MS
@@ -155,7 +155,7 @@ def test_what_is_no_fit_batch_is_refused(world: World, records: bytes, error: Er
     assert log_of(world).log_end_offset == 0
 
 
-def test_a_refusal_says_why(world: World) -> None:
+def test_a_refusal_has_a_message(world: World) -> None:
     (part,) = world.ask(produce(b""), 9).responses[0].partition_responses
     assert "one record batch" in part.error_message
     (part,) = world.ask(produce(batch("a"), topic="nowhere"), 9).responses[0].partition_responses
@@ -198,7 +198,7 @@ def test_an_idempotent_retry_lands_once(world: World) -> None:
 
 
 class TestLeadership:
-    """What a broker that does not lead says, and what it tells of the one that does."""
+    """The error of a broker that does not lead, and the current leader in its response."""
 
     @pytest.fixture
     def moved(self, world: World) -> World:
@@ -207,7 +207,7 @@ class TestLeadership:
         return world
 
     @pytest.mark.parametrize("version", [9, 10])
-    def test_the_new_leader_is_told_from_version_10(self, moved: World, version: int) -> None:
+    def test_the_new_leader_is_returned_from_version_10(self, moved: World, version: int) -> None:
         answer = moved.ask(produce(batch("a"), topic="far"), version)
         assert parts(answer) == [(Error.NOT_LEADER_OR_FOLLOWER, -1)]
         leader = answer.responses[0].partition_responses[0].current_leader
@@ -234,7 +234,7 @@ class TestAcksAll:
     def catch_up(self, world: World, **ends: int) -> None:
         partition = world.broker.replicas.partition("r", 0)
         if reach(partition, {int(node[1:]): end for node, end in ends.items()}):
-            world.broker.replicas.produces.wake(partition)
+            world.broker.replicas.produce_purgatory.wake(partition)
 
     def test_the_answer_waits_for_every_in_sync_replica(self, replicated: World) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
@@ -256,11 +256,11 @@ class TestAcksAll:
         assert parts(waiting.value) == [(Error.REQUEST_TIMED_OUT, -1)]
 
     def test_a_producer_that_is_gone_is_not_waited_with(self, replicated: World) -> None:
-        """How long it would wait is its own word: weeks, for each connection that was opened."""
+        """Its timeout is the client's choice: weeks, for each connection that was opened."""
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
-        assert replicated.broker.replicas.produces.count == 1
+        assert replicated.broker.replicas.produce_purgatory.count == 1
         replicated.connection.closed.complete(None)
-        assert replicated.broker.replicas.produces.count == 0
+        assert replicated.broker.replicas.produce_purgatory.count == 0
         assert not waiting.done
 
     def test_a_retry_waits_like_the_first(self, replicated: World) -> None:
@@ -281,7 +281,7 @@ class TestAcksAll:
         assert parts(answer) == [(Error.NOT_ENOUGH_REPLICAS, -1)]
         assert log_of(replicated, topic="r").log_end_offset == 0
 
-    def test_a_shrunken_isr_after_the_append_is_told(self, replicated: World) -> None:
+    def test_a_shrunken_isr_after_the_append_is_an_error(self, replicated: World) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
         self.catch_up(replicated, n2=1)
         partition = replicated.broker.replicas.partition("r", 0)
@@ -311,10 +311,10 @@ def test_a_topic_that_flushes_each_record_answers_after_the_flush(world: World) 
     assert log_of(world, topic="safe").recovery_point == 1
 
 
-def test_a_disk_failure_takes_the_folder_offline(world: World) -> None:
+def test_a_disk_failure_takes_the_log_dir_offline(world: World) -> None:
     world.disk.faults.append(Fault(operation="append", number=errno.EIO))
     answer = world.ask(produce(batch("a"), batch("b")), 9)
     assert parts(answer) == [(Error.KAFKA_STORAGE_ERROR, -1)] * 2
     world.disk.faults.clear()
-    # The folder stays offline until the broker starts anew.
+    # The log directory stays offline until the broker restarts.
     assert parts(world.ask(produce(batch("a")), 9)) == [(Error.KAFKA_STORAGE_ERROR, -1)]

@@ -1,4 +1,4 @@
-"""Fetch gives each fetcher what is there, waits for what is not, and says what went wrong.
+"""Fetch returns the records that are there, waits for others, and returns errors.
 
 Method: real logs on a disk in memory; requests and responses pass the codec of their version.
 """
@@ -31,7 +31,7 @@ COMMITTED = 1
 
 
 def want(*offsets: int, topic: str = "t", topic_id: Uuid = NO_UUID, **how: Any) -> FetchTopic:
-    """Ask for partitions from 0 on, at these offsets; `how` is said of each."""
+    """Request partitions from 0 on, at these offsets; `how` applies to each."""
     return FetchTopic(
         topic="" if topic_id != NO_UUID else topic,
         topic_id=topic_id,
@@ -156,7 +156,7 @@ class TestWaiting:
         assert not waiting.done
         append(world, batch("a"), index=1)
         assert [values(part) for part in parts(waiting.value)] == [[], ["a"]]
-        assert world.broker.replicas.fetcher.parked.count == 0
+        assert world.broker.replicas.fetch_reader.consumer_purgatory.count == 0
 
     def test_a_fetch_takes_what_there_is_when_its_time_is_up(self, world: World) -> None:
         append(world, batch("a"))
@@ -199,7 +199,7 @@ class TestWaiting:
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
 
-    def test_who_may_read_anywhere_hears_of_the_new_epoch(self, world: World) -> None:
+    def test_a_consumer_that_may_read_from_followers_gets_the_new_epoch(self, world: World) -> None:
         waiting = self.begin(world, want(0, 0, current_leader_epoch=0), version=11)
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.FENCED_LEADER_EPOCH, Error.NONE]
@@ -212,7 +212,7 @@ class TestWaiting:
         ctx.connection.closed.complete(None)
         append(world, batch("a"))
         assert not pending.done
-        assert world.broker.replicas.fetcher.parked.count == 0
+        assert world.broker.replicas.fetch_reader.consumer_purgatory.count == 0
 
     def test_all_partitions_of_one_produce_request_are_seen(self, world: World) -> None:
         waiting = self.begin(world)
@@ -260,7 +260,7 @@ class TestOffsetsAndEpochs:
         answer = world.ask(fetch(want(0, current_leader_epoch=epoch)), 12)
         assert errors(answer) == [error]
 
-    def test_a_fenced_fetcher_is_told_the_leader(self, world: World) -> None:
+    def test_a_fenced_fetcher_gets_the_leader(self, world: World) -> None:
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         topic = want(0, topic_id=TOPIC_ID, current_leader_epoch=0)
         answer = world.ask(fetch(topic), 16)
@@ -268,7 +268,7 @@ class TestOffsetsAndEpochs:
         assert (leader.leader_id, leader.leader_epoch) == (1, 1)
         assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, 9091)]
 
-    def test_a_fetcher_whose_log_diverges_is_told_where(self, world: World) -> None:
+    def test_a_fetcher_whose_log_diverges_gets_the_diverging_epoch(self, world: World) -> None:
         append(world, batch("a", "b"))
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         append(world, batch("c"))
@@ -320,7 +320,7 @@ class TestSessions:
     def again(self, world: World, session: int, epoch: int, *topics: FetchTopic, **how: Any) -> Any:
         return world.ask(fetch(*topics, session_id=session, session_epoch=epoch, **how), 12)
 
-    def test_only_news_are_told(self, world: World) -> None:
+    def test_only_changed_partitions_are_returned(self, world: World) -> None:
         session = self.open(world)
         assert parts(self.again(world, session, 1)) == []
         append(world, batch("a"), index=1)
@@ -339,7 +339,7 @@ class TestSessions:
         for index in (0, 1):
             append(world, batch("a"), index=index)
         session = self.open(world)
-        # Room for one batch, and nobody moves on: each gets its turn.
+        # Room for one batch, and no position moves: each partition gets its turn.
         turns = [
             [part.partition_index for part in parts(answer) if part.records]
             for answer in (
@@ -356,13 +356,13 @@ class TestSessions:
         (part,) = parts(waiting.value)
         assert values(part) == ["a"]
 
-    def test_forgotten_partitions_are_not_told(self, world: World) -> None:
+    def test_forgotten_partitions_are_not_returned(self, world: World) -> None:
         session = self.open(world)
         append(world, batch("a"), index=1)
         forgotten = (ForgottenTopic(topic="t", partitions=(1,)),)
         assert parts(self.again(world, session, 1, forgotten_topics_data=forgotten)) == []
 
-    def test_session_errors_are_told_at_the_top(self, world: World) -> None:
+    def test_session_errors_are_top_level_errors(self, world: World) -> None:
         session = self.open(world)
         for number, epoch, error in (
             (session + 1, 1, Error.FETCH_SESSION_ID_NOT_FOUND),
@@ -412,7 +412,7 @@ class TestOldClients:
         assert errors(world.ask(fetch(want(0, 0)), version)) == [error, error]
 
 
-def test_a_read_failure_takes_the_folder_offline(world: World) -> None:
+def test_a_read_failure_takes_the_log_dir_offline(world: World) -> None:
     append(world, batch("a"), batch("b"))
     world.disk.faults.append(Fault(operation="read_at"))
     # Only the log's latest batches can be found without reading.

@@ -62,7 +62,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("version", API.versions)
-def test_every_version_tells_the_ends(world: World, version: int) -> None:
+def test_every_version_returns_the_log_start_and_end(world: World, version: int) -> None:
     epoch = 0 if version >= 4 else -1
     assert ask(world, LATEST, version) == (Error.NONE, 4, -1, epoch)
     assert ask(world, EARLIEST, version) == (Error.NONE, 0, -1, epoch)
@@ -219,7 +219,7 @@ def test_a_log_that_goes_while_it_is_searched(world: World) -> None:
     assert answer.value.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_batch_that_expands_too_far_is_said_to(world: World) -> None:
+def test_a_batch_that_expands_too_far_is_an_error(world: World) -> None:
     """Only a log from before such batches were refused has one."""
     packed = compress(Codec.ZSTD, bytes(EXPANDED_BYTES_MIN + 1))
     header = parse_header(batch("a", timestamp=START_MS + 50))

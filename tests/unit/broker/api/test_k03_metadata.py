@@ -1,4 +1,4 @@
-"""Metadata tells each client the cluster as its listener, version and wishes have it.
+"""Metadata describes the cluster by the client's listener, version and request.
 
 Method: a cluster of records; every answer passes the codec of its version.
 """
@@ -13,7 +13,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..world import CLUSTER_ID, TOPIC_ID, World
 
 NOBODY = Uuid(b"n" * 16)
-ASKED, NOT_ASKED = 3576, -(2**31)
+ASKED, OPERATIONS_NOT_REQUESTED = 3576, -(2**31)
 
 
 def by_name(*names: str, **how: bool) -> MetadataRequest:
@@ -41,7 +41,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_of_a_topic(world: World, version: int) -> None:
+def test_every_version_describes_a_topic(world: World, version: int) -> None:
     answer = world.ask(by_name("t"), version)
     assert [(node.node_id, node.host, node.port) for node in answer.brokers] == [
         (1, "host1", 9091),
@@ -55,7 +55,7 @@ def test_every_version_tells_of_a_topic(world: World, version: int) -> None:
     assert (first.leader_id, first.isr_nodes) == (1, (1, 2))
     assert first.leader_epoch == (0 if version >= 7 else -1)
     assert first.offline_replicas == ((3,) if version >= 5 else ())
-    # Version 0 leaves out what is dead, and says so.
+    # Version 0 leaves out dead replicas, with an error.
     dead_error = Error.NONE if version else Error.REPLICA_NOT_AVAILABLE
     assert first.error_code == dead_error
     assert first.replica_nodes == ((1, 2, 3) if version else (1, 2))
@@ -124,10 +124,10 @@ def test_a_missing_topic_is_not_created_where_the_broker_forbids_it() -> None:
     assert not world.controller.calls
 
 
-def test_operations_are_told_to_those_who_ask(world: World) -> None:
+def test_operations_are_returned_where_requested(world: World) -> None:
     quiet = world.ask(by_name("t"), 8)
-    assert quiet.cluster_authorized_operations == NOT_ASKED
-    assert quiet.topics[0].topic_authorized_operations == NOT_ASKED
+    assert quiet.cluster_authorized_operations == OPERATIONS_NOT_REQUESTED
+    assert quiet.topics[0].topic_authorized_operations == OPERATIONS_NOT_REQUESTED
     loud = world.ask(
         by_name(
             "t",

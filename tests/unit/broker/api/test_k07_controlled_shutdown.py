@@ -74,7 +74,7 @@ def test_an_unknown_broker_cannot_ask() -> None:
     assert world(isr=(1,)).ask(request, 3).error_code == Error.BROKER_NOT_AVAILABLE
 
 
-def test_who_is_no_controller_says_so() -> None:
+def test_a_node_that_is_not_the_controller_answers_not_controller() -> None:
     controller = world(isr=(1, 2))
     controller.refusal = Error.NOT_CONTROLLER
     assert ask(controller, 3).error_code == Error.NOT_CONTROLLER

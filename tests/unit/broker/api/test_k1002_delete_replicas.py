@@ -84,7 +84,7 @@ def order(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> Pending[A
 
 
 def late(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> dict[int, Error]:
-    """Order what this broker will not hear of, and wait for as long as it does."""
+    """Request a deletion that never reaches this broker's metadata, and wait for its timeout."""
     answer = order(made, *partitions, topic_id=topic_id)
     assert not answer.done
     made.clock.advance(METADATA_WAIT_MS)
@@ -146,7 +146,7 @@ def test_what_is_not_here_counts_as_deleted() -> None:
     assert codes(delete(made, 9)) == {9: Error.NONE}
 
 
-def test_an_order_waits_for_the_metadata_that_tells_of_the_deletion() -> None:
+def test_a_request_waits_for_the_metadata_with_the_deletion() -> None:
     made = world()
     answer = order(made, 0, 1)
     assert not answer.done
@@ -154,7 +154,7 @@ def test_an_order_waits_for_the_metadata_that_tells_of_the_deletion() -> None:
     made.commit(*deletion())
     made.clock.advance(1)
     assert codes(answer.value) == {0: Error.NONE, 1: Error.NONE}
-    assert made.broker.vanishing.count == 0
+    assert made.broker.topic_deletion_purgatory.count == 0
 
 
 def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiting() -> None:
@@ -162,7 +162,7 @@ def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiti
     answer = order(made, 0, topic_id=OTHER_ID)
     made.commit(TopicRecord(name="x", topic_id=OTHER_ID), *deletion(OTHER_ID))
     assert codes(answer.value) == {0: Error.NONE}
-    assert made.broker.vanishing.count == 0
+    assert made.broker.topic_deletion_purgatory.count == 0
 
 
 def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> None:
@@ -176,19 +176,19 @@ def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> Non
     assert late(made, 0, topic_id=OTHER_ID) == {0: Error.OPERATION_NOT_ATTEMPTED}
 
 
-def test_a_topic_that_is_there_is_spared_whatever_the_ledger_says() -> None:
+def test_an_existing_topic_is_kept_whatever_the_ledger_has() -> None:
     made = world()
     made.commit(entry())
     assert late(made, 0) == {0: Error.OPERATION_NOT_ATTEMPTED}
     assert made.log_dirs.get("t", 0) is not None
 
 
-def test_nobody_waits_on_behalf_of_a_controller_that_has_hung_up() -> None:
+def test_a_request_is_dropped_when_the_controller_disconnects() -> None:
     made = world()
     answer = order(made, 0)
-    assert made.broker.vanishing.count == 1
+    assert made.broker.topic_deletion_purgatory.count == 1
     made.connection.closed.complete(None)
-    assert made.broker.vanishing.count == 0
+    assert made.broker.topic_deletion_purgatory.count == 0
     made.clock.advance(METADATA_WAIT_MS)
     assert not answer.done
 
@@ -208,13 +208,13 @@ def test_of_several_topics_those_that_are_known_go_when_the_wait_is_over() -> No
     ] == [(TOPIC_ID, Error.NONE), (OTHER_ID, Error.OPERATION_NOT_ATTEMPTED)]
 
 
-def test_latent_l6_a_deletion_may_be_asked_for_any_number_of_times() -> None:
+def test_latent_l6_a_deletion_may_be_repeated() -> None:
     made = world()
     made.commit(*deletion())
     assert {codes(delete(made))[0] for _ in range(3)} == {Error.NONE}
 
 
-def test_kafka_9539_a_late_command_does_not_kill_a_replica_of_a_topic_that_lives() -> None:
+def test_kafka_9539_a_late_request_does_not_delete_a_replica_of_a_live_topic() -> None:
     """Whatever is assigned to whom: the deletion of a replica that moved is not ordered so."""
     made = world()
     assert late(made, 0, 1) == dict.fromkeys((0, 1), Error.OPERATION_NOT_ATTEMPTED)
@@ -279,7 +279,7 @@ def test_a_stale_request_deletes_nothing() -> None:
     assert delete(made, 0).topics == ()
 
 
-def test_a_folder_that_cannot_be_read_holds_up_the_receipt_of_its_own_topic_alone() -> None:
+def test_an_unreadable_partition_dir_delays_the_receipt_of_its_own_topic_alone() -> None:
     """A link to a disk that was not mounted held up those of all topics."""
     made = world()
     made.commit(*deletion())
@@ -291,11 +291,11 @@ def test_a_folder_that_cannot_be_read_holds_up_the_receipt_of_its_own_topic_alon
     assert codes(delete(made)) == {0: Error.KAFKA_STORAGE_ERROR}
 
 
-def test_a_folder_that_cannot_be_moved_is_that_replica_s_affair_alone() -> None:
-    """A mount point in the only log folder ended the broker when its topic was deleted."""
+def test_a_partition_dir_that_cannot_be_renamed_affects_its_replica_alone() -> None:
+    """A mount point in the only log directory ended the broker when its topic was deleted."""
     made = world()
     alarms: list[None] = []
-    made.broker.replicas.on_log_dir_failure = made.broker.replicas.on_no_storage = lambda: (
+    made.broker.replicas.on_log_dir_failed = made.broker.replicas.on_all_log_dirs_failed = lambda: (
         alarms.append(None)
     )
     made.disk.fail("rename", errno.EBUSY, path="/logs/t-0", times=None)
@@ -308,7 +308,7 @@ def test_a_folder_that_cannot_be_moved_is_that_replica_s_affair_alone() -> None:
     assert codes(delete(made, 0, 1)) == {0: Error.NONE, 1: Error.NONE}
 
 
-def test_kafka_7313_an_offline_folder_gives_the_same_answer_every_time() -> None:
+def test_kafka_7313_an_offline_log_dir_has_the_same_error_every_time() -> None:
     made = world(properties={"log.dirs": "/logs,/more"})
     log = made.log_dirs.get("t", 0)
     assert log is not None
@@ -318,7 +318,7 @@ def test_kafka_7313_an_offline_folder_gives_the_same_answer_every_time() -> None
         assert codes(delete(made)) == {0: Error.KAFKA_STORAGE_ERROR}
 
 
-def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
+def test_deletions_delayed_by_an_offline_log_dir_are_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An operator must find the other lines of a broker whose disk is to be mended next week."""
@@ -330,9 +330,9 @@ def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
     caplog.clear()
     for _ in range(5):
         assert codes(delete(made, 0, 8, 9)) == dict.fromkeys((0, 8, 9), Error.KAFKA_STORAGE_ERROR)
-    assert [(each.levelname, each.getMessage().partition(": ")[2]) for each in caplog.records] == [
-        ("ERROR", "1 (t-0): it is offline: /logs"),
-        ("ERROR", "2 (t-8, t-9): broken"),
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("ERROR", "cannot delete 1 replicas (t-0): it is offline: /logs; the controller retries"),
+        ("ERROR", "cannot delete 2 replicas (t-8, t-9): broken; the controller retries"),
     ]
     made.clock.advance(RETRY_MS_MAX)
     delete(made, 0, 8, 9)
@@ -340,7 +340,7 @@ def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
     assert len(caplog.records) == 4
 
 
-def test_it_is_for_nodes_only() -> None:
+def test_the_api_is_for_nodes_only() -> None:
     apis = load_apis()
     for listener in Listener:
         assert 1002 not in advertised(apis, listener)

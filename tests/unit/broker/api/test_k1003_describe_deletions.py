@@ -1,4 +1,4 @@
-"""DescribeDeletions tells what the ledger has, in both modes, to whom it is told of.
+"""DescribeDeletions returns the entries of the deletion ledger, in both modes.
 
 Method: the controller of the handlers' tests with entries written into its image; every answer
 passes the codec. Entries are made by the ledger's own functions, so the numbers on the wire are
@@ -95,20 +95,25 @@ def named(*names: str) -> tuple[DescribeDeletionsTopic, ...]:
     return tuple(DescribeDeletionsTopic(name=name) for name in names)
 
 
-def test_an_entry_is_told_whole() -> None:
-    [told] = ask(world(OPEN)).deletions
-    assert (told.topic_id, told.name, told.asked_ms, told.finished_ms) == (uuid(10), "b", 990, -1)
-    assert told.policy == Policy.AT_ONCE
-    assert told.halted == HaltReason.REASSIGNMENT
-    assert told.remote == Remote.PENDING
-    assert [(e.broker_id, e.state, e.reason, e.error, e.partitions) for e in told.replicas] == [
+def test_an_entry_is_returned_whole() -> None:
+    [returned] = ask(world(OPEN)).deletions
+    assert (returned.topic_id, returned.name, returned.asked_ms, returned.finished_ms) == (
+        uuid(10),
+        "b",
+        990,
+        -1,
+    )
+    assert returned.policy == Policy.AT_ONCE
+    assert returned.halted == HaltReason.REASSIGNMENT
+    assert returned.remote == Remote.PENDING
+    assert [(e.broker_id, e.state, e.reason, e.error, e.partitions) for e in returned.replicas] == [
         (1, DeletionState.STARTED, Reason.NONE, 0, (0,)),
         (1, DeletionState.INELIGIBLE, Reason.REFUSED, Error.KAFKA_STORAGE_ERROR, (1,)),
         (2, DeletionState.INELIGIBLE, Reason.BROKER_DOWN, 0, (0, 1)),
     ]
 
 
-def test_all_that_bore_a_name_are_told() -> None:
+def test_all_topics_that_had_a_name_are_returned() -> None:
     controller = world(OTHER, DONE, OPEN)
     assert ids(ask(controller)) == [uuid(10), uuid(11), uuid(12)]
     assert ids(ask(controller, topics=named("b"))) == [uuid(10), uuid(11)]
@@ -128,14 +133,14 @@ def test_an_id_finds_one_and_a_stranger_nothing() -> None:
     assert ids(ask(controller, topics=(DescribeDeletionsTopic(),))) == [], "neither name nor id"
 
 
-def test_asking_changes_nothing() -> None:
+def test_a_request_changes_nothing() -> None:
     controller = world(OPEN)
     before = controller.image
     ask(controller)
     assert controller.image == before
 
 
-def test_a_cluster_without_a_ledger_says_so() -> None:
+def test_a_cluster_without_a_ledger_refuses() -> None:
     """An empty answer would be taken for a proof."""
     answer = ask(world(level=False))
     assert answer.error_code == Error.UNSUPPORTED_VERSION
@@ -147,8 +152,8 @@ def test_over_zookeeper_there_is_always_one() -> None:
     controller = Controller(OVER_ZOOKEEPER)
     entry = replace(OPEN, policy=Policy.CLASSIC)
     controller.write(*deletion_records(entry))
-    [told] = ask(controller).deletions
-    assert told.policy == Policy.CLASSIC
+    [returned] = ask(controller).deletions
+    assert returned.policy == Policy.CLASSIC
 
 
 def test_who_is_not_the_controller_refuses() -> None:
@@ -158,10 +163,10 @@ def test_who_is_not_the_controller_refuses() -> None:
     assert (answer.error_code, answer.deletions) == (Error.NOT_CONTROLLER, ())
 
 
-def test_an_answer_ends_where_it_has_told_of_many_replicas(
+def test_a_response_has_a_maximum_of_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last entry is told whole: a topic of many partitions must not be untellable."""
+    """The last entry is returned whole: a topic may have more replicas than the limit."""
     monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_RESPONSE_MAX", 3)
     wide = deletion(1, "wide").with_status(1, STARTED, range(10))
     narrow = [deletion(each, "n").with_status(1, STARTED, (0, 1)) for each in (2, 3, 4)]
@@ -195,24 +200,24 @@ def counting(deletions: Iterable[DeletionImage]) -> CountingLedger:
 
 
 @pytest.mark.parametrize("finished_ms", [-1, 5])
-def test_the_whole_ledger_is_told_in_one_walk(
+def test_the_pages_return_the_whole_ledger(
     finished_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an answer costs must not grow with the ledger: the controller's loop waits for it."""
     monkeypatch.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", 10)
     entries = [deletion(each, "t", finished_ms=finished_ms) for each in range(1, 101)]
-    ledger, request, told = counting(entries), DescribeDeletionsRequest(), []
-    while not told or request.after != NO_UUID:
+    ledger, request, returned = counting(entries), DescribeDeletionsRequest(), []
+    while not returned or request.after != NO_UUID:
         page = k1003.page_of(ledger, request)
-        told += page.deletions
+        returned += page.deletions
         assert len(ledger.looked_at) <= 11, "ten, and the next one, since there is one"
         ledger.looked_at.clear()
         request = replace(request, after=page.next_after)
-    assert told == entries
+    assert returned == entries
 
 
-def test_who_asks_for_what_is_open_does_not_pay_for_receipts() -> None:
-    """`--wait` asks again and again, and receipts are kept for a week."""
+def test_a_request_for_open_deletions_does_not_read_receipts() -> None:
+    """`--wait` polls, and receipts are kept for a week."""
     ledger = counting([deletion(each, "t", finished_ms=5) for each in range(1, 101)])
     page = k1003.page_of(ledger, DescribeDeletionsRequest(include_receipts=False))
     assert (page, ledger.looked_at) == (k1003.Page(()), [])
@@ -223,13 +228,13 @@ def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
 ) -> None:
     monkeypatch.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", 2)
     controller = world(*(deletion(each, "ab"[each == 3]) for each in range(1, 6)))
-    told = []
+    returned = []
     after = NO_UUID
     for _answer in range(3):
         answer = ask(controller, topics=named("b"), after=after)
         after = answer.next_after
-        told.append((ids(answer), after))
-    assert told == [([], uuid(2)), ([uuid(3)], uuid(4)), ([], NO_UUID)]
+        returned.append((ids(answer), after))
+    assert returned == [([], uuid(2)), ([uuid(3)], uuid(4)), ([], NO_UUID)]
 
 
 @settings(deadline=None)
@@ -240,17 +245,17 @@ def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
     st.integers(1, 7),
     st.integers(1, 7),
 )
-def test_the_answers_are_what_was_asked_for_and_no_more(
+def test_the_response_has_exactly_the_requested_topics(
     names: set[str], numbers: set[int], receipts: bool, limit: int, looks: int
 ) -> None:
-    """However long each may be; and only the last one says that it is the last."""
+    """Whatever the size of a page; and only the last one has no cursor."""
     ledger = [
         deletion(number, "abc"[number % 3], finished_ms=5 if number > 3 else -1)
         for number in range(1, 7)
     ]
     topics = (*named(*names), *(DescribeDeletionsTopic(topic_id=uuid(each)) for each in numbers))
     controller = world(*ledger)
-    told: list[Uuid] = []
+    returned: list[Uuid] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", limit)
         patched.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", looks)
@@ -259,8 +264,8 @@ def test_the_answers_are_what_was_asked_for_and_no_more(
             answer = ask(controller, topics=topics, include_receipts=receipts, after=after)
             after, is_last = answer.next_after, answer.next_after == NO_UUID
             assert looks <= 6 or len(answer.deletions) == limit or is_last
-            told += ids(answer)
-    assert told == [
+            returned += ids(answer)
+    assert returned == [
         each.topic_id
         for each in ledger
         if (not topics or each.name in names or each.topic_id in map(uuid, numbers))

@@ -1,4 +1,4 @@
-"""A broker's report deletes what is due by it and by what the other brokers have said.
+"""A broker's report deletes the topics that are due by all brokers' reports.
 
 Method: the controller of the handlers' tests with one broker, whose word is all there is.
 """

@@ -1,4 +1,4 @@
-"""The dry view says what reports have said of topics, and deletes none.
+"""DescribeIdleTopics returns the reported idle times, and deletes no topic.
 
 Method: the controller of the handlers' tests with one broker, whose reports pass their own handler.
 """
@@ -25,7 +25,7 @@ def view(controller: Controller, *names: str) -> DescribeIdleTopicsResponse:
     return answer
 
 
-def test_the_view_says_how_long_and_why_not() -> None:
+def test_the_response_has_idle_times_and_reasons() -> None:
     controller = world()
     report(controller, 1_234)
     assert view(controller).topics == (
@@ -49,14 +49,14 @@ def test_there_is_no_view_where_no_topic_can_have_a_limit(level: int, error: Err
     assert (OTTLA_VERSION in (answer.error_message or "")) == (error is not Error.NONE)
 
 
-def test_over_zookeeper_there_is_one_and_it_says_what_is_queued() -> None:
+def test_over_zookeeper_queued_deletions_are_shown() -> None:
     controller = world(given=OVER_ZOOKEEPER, level=0)
     assert view(controller).topics[0].reason == IdleReason.NOT_HEARD
     report(controller, token=report(controller).token)
     assert view(controller).topics[0].reason == IdleReason.BEING_DELETED
 
 
-def test_who_is_no_controller_says_so() -> None:
+def test_a_node_that_is_not_the_controller_answers_not_controller() -> None:
     controller = world()
     controller.refusal = Error.NOT_CONTROLLER
     assert view(controller).error_code == Error.NOT_CONTROLLER

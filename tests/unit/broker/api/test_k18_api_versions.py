@@ -1,4 +1,4 @@
-"""ApiVersions tells each client what it may ask: Ottla's own of more than others.
+"""ApiVersions lists each client's APIs: more of them to Ottla's own clients.
 
 Method: the handler with the real table of APIs; what is told on which listener is test_dispatch's.
 """
@@ -20,7 +20,7 @@ TABLE = load_apis()
 
 
 class Node:
-    """What the handler asks of a node."""
+    """The node as the handler uses it."""
 
     image = EMPTY
     supported_features: Mapping[str, tuple[int, int]] = {}
@@ -29,8 +29,8 @@ class Node:
         return advertised(TABLE, listener, to_ottla=to_ottla)
 
 
-def told(name: str, version: int) -> set[int]:
-    """Return the keys that a client of that name is told of."""
+def names(name: str, version: int) -> set[int]:
+    """Return the keys that are listed to a client of that name."""
     ctx = Context(
         header=RequestHeader(18, version, 1, "test"),
         connection=Connection("1", Listener.CLIENT, "PLAINTEXT", "localhost", 1),
@@ -48,12 +48,12 @@ def told(name: str, version: int) -> set[int]:
 
 
 @pytest.mark.parametrize("name", ["apache-kafka-java", "librdkafka", "ottlas", "Ottla"])
-def test_strangers_are_told_of_kafkas_keys_only(name: str) -> None:
-    assert max(told(name, 3)) < 1000
-    assert max(told(name, 0)) < 1000, "a version without the client's name"
+def test_other_clients_see_kafkas_keys_only(name: str) -> None:
+    assert max(names(name, 3)) < 1000
+    assert max(names(name, 0)) < 1000, "a version without the client's name"
 
 
-def test_ottlas_clients_are_told_of_ottlas_keys_as_well() -> None:
-    more = told("ottla", 4) - told("librdkafka", 4)
+def test_ottlas_clients_see_ottlas_keys_too() -> None:
+    more = names("ottla", 4) - names("librdkafka", 4)
     assert 1003 in more
     assert min(more) >= 1000

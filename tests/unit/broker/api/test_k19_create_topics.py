@@ -65,7 +65,7 @@ def test_validation_alone() -> None:
 
 
 @pytest.mark.parametrize("request_", [CreateTopicsRequest(topics=(topic("t"), topic("u", 10_000)))])
-def test_a_refusal_of_the_whole_is_told_of_each_topic(request_: CreateTopicsRequest) -> None:
+def test_a_top_level_refusal_is_returned_for_each_topic(request_: CreateTopicsRequest) -> None:
     answer = Controller().ask(request_, 7)
     assert [(each.name, each.error_code) for each in answer.topics] == [
         ("t", Error.POLICY_VIOLATION),
@@ -94,7 +94,7 @@ def test_many_topics_are_created_in_parts(validate_only: bool) -> None:
     assert len(controller.image.topics) == (0 if validate_only else 499)
 
 
-def test_a_controller_that_is_lost_on_the_way_leaves_the_rest() -> None:
+def test_topics_after_the_controller_is_lost_get_its_error() -> None:
     controller = Controller()
     run = controller.run
 

@@ -65,9 +65,9 @@ def test_switched_off(version: int) -> None:
         request = DeleteTopicsRequest(topics=(DeleteTopicState(topic_id=ID),), timeout_ms=1)
     else:
         request = DeleteTopicsRequest(topic_names=("t",), timeout_ms=1)
-    [told] = controller.ask(request, version).responses
+    [results] = controller.ask(request, version).responses
     expected = Error.INVALID_REQUEST if version < 3 else Error.TOPIC_DELETION_DISABLED
-    assert told.error_code == expected
+    assert results.error_code == expected
     assert "t" in controller.image.topics
 
 
@@ -83,9 +83,9 @@ def several(**given: str) -> Controller:
 
 def errors(controller: Controller) -> list[Error]:
     request = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=500)
-    told = controller.ask(request, 5).responses
-    assert tuple(each.name for each in told) == NAMES
-    return [Error(each.error_code) for each in told]
+    results = controller.ask(request, 5).responses
+    assert tuple(each.name for each in results) == NAMES
+    return [Error(each.error_code) for each in results]
 
 
 def test_many_topics_go_in_several_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_too_many_are_refused(version: int) -> None:
         if version >= 6
         else DeleteTopicsRequest(topic_names=names, timeout_ms=1)
     )
-    told = controller.ask(request, version).responses
-    assert [each.name for each in told] == list(names)
-    assert {each.error_code for each in told} == {Error.INVALID_REQUEST}
+    results = controller.ask(request, version).responses
+    assert [each.name for each in results] == list(names)
+    assert {each.error_code for each in results} == {Error.INVALID_REQUEST}
     assert "t" in controller.image.topics

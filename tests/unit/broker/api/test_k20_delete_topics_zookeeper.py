@@ -28,7 +28,7 @@ NOW_MS = 1_000
 
 
 class Cluster:
-    """A controller and its own broker. `forget`: the broker is told that the topic goes."""
+    """A controller and its own broker. `forget`: the broker's metadata drops the topic."""
 
     def __init__(self, **given: str) -> None:
         self.controller = Controller()
@@ -38,7 +38,7 @@ class Cluster:
         self.controller.write(TopicRecord(name="t", topic_id=ID))
         self.timers = Timers()
         self.broker: Any = SimpleNamespace(
-            image=self.controller.image, vanishing=Purgatory(self.timers)
+            image=self.controller.image, topic_deletion_purgatory=Purgatory(self.timers)
         )
         self.closed: Pending[None] = Pending()
 
@@ -70,7 +70,7 @@ class Cluster:
 
     def forget(self) -> None:
         self.broker.image = EMPTY
-        self.broker.vanishing.wake_each([ID])
+        self.broker.topic_deletion_purgatory.wake_each([ID])
 
     def is_queued(self) -> bool:
         return self.controller.image.is_queued_for_deletion("t")
@@ -80,7 +80,7 @@ def errors(answer: Pending[Any]) -> list[Error]:
     return [Error(each.error_code) for each in answer.value.responses]
 
 
-def test_it_waits_until_its_broker_knows_the_topic_no_more() -> None:
+def test_it_waits_until_its_broker_has_removed_the_topic() -> None:
     cluster = Cluster()
     answer = cluster.ask("t", "nobody")
     assert cluster.is_queued()
@@ -107,7 +107,7 @@ def test_no_time_to_wait_is_no_reason_not_to_delete(timeout_ms: int) -> None:
     assert cluster.is_queued()
 
 
-def test_asking_again_joins_the_wait() -> None:
+def test_a_repeated_request_joins_the_wait() -> None:
     cluster = Cluster()
     first = cluster.ask("t")
     before = cluster.controller.image
@@ -117,14 +117,14 @@ def test_asking_again_joins_the_wait() -> None:
     assert errors(first) == errors(second) == [Error.NONE]
 
 
-def test_kafka_5975_nobody_waits_where_deletion_is_disabled() -> None:
+def test_kafka_5975_there_is_no_wait_where_deletion_is_disabled() -> None:
     cluster = Cluster(**{"delete.topic.enable": "false"})
     assert errors(cluster.ask("t")) == [Error.TOPIC_DELETION_DISABLED]
     assert not cluster.is_queued()
 
 
-def test_nobody_hears_of_it_once_the_connection_is_gone() -> None:
+def test_the_request_is_dropped_when_the_connection_closes() -> None:
     cluster = Cluster()
     cluster.ask("t")
     cluster.closed.complete(None)
-    assert cluster.broker.vanishing.count == 0
+    assert cluster.broker.topic_deletion_purgatory.count == 0

@@ -1,4 +1,4 @@
-"""DeleteRecords moves the log start forward, where it may, and says how far it got."""
+"""DeleteRecords advances the log start, and returns the low watermark."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ class TestFollowers:
         )
         return world.begin(request, 2).map(_result)
 
-    def test_it_says_the_smallest_log_start(self, world: World) -> None:
+    def test_it_returns_the_smallest_log_start(self, world: World) -> None:
         waiting = self.begin(world)
         follow(world, 2, 2)
         assert not waiting.done
@@ -118,14 +118,14 @@ class TestFollowers:
         world.clock.advance(100)
         assert waiting.value == (Error.REQUEST_TIMED_OUT, 0)
         assert world.broker.replicas.partition("t", 0).leader_log().log_start_offset == 2
-        assert world.broker.replicas.deletes.count == 0
+        assert world.broker.replicas.delete_records_purgatory.count == 0
 
-    def test_whoever_is_gone_is_not_waited_with(self, world: World) -> None:
-        """How long they would is the peer's word: weeks, for each connection that was opened."""
+    def test_the_request_is_dropped_when_the_connection_closes(self, world: World) -> None:
+        """The timeout is the client's choice: weeks, for each connection that was opened."""
         waiting = self.begin(world)
-        assert world.broker.replicas.deletes.count == 1
+        assert world.broker.replicas.delete_records_purgatory.count == 1
         world.connection.closed.complete(None)
-        assert world.broker.replicas.deletes.count == 0
+        assert world.broker.replicas.delete_records_purgatory.count == 0
         assert not waiting.done
 
     def test_another_leader_ends_the_wait(self, world: World) -> None:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch tells where an epoch's records end."""
+"""OffsetForLeaderEpoch returns the end offset of an epoch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs tells topics, this broker and the default of all, in every version.
+"""DescribeConfigs describes topics, this broker and the default of all, in every version.
 
 Method: an image with overrides; every answer passes the codec of its version.
 """
@@ -64,39 +64,39 @@ def test_synonyms_and_documentation_on_demand() -> None:
         TOPIC, "t", 4, ("retention.ms",), include_synonyms=True, include_documentation=True
     )
     assert list(configs) == ["retention.ms"]
-    told = configs["retention.ms"]
-    assert [(each.name, each.value, each.source) for each in told.synonyms] == [
+    entry = configs["retention.ms"]
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
         ("retention.ms", "5", DYNAMIC_TOPIC),
         ("log.retention.hours", "168", DEFAULT),
     ]
-    assert told.documentation
+    assert entry.documentation
 
 
 def test_a_key_that_does_not_exist_is_left_out() -> None:
     assert ask(TOPIC, "t", 4, ("nobody",)) == (Error.NONE, {})
 
 
-def test_no_keys_at_all_ask_for_everything() -> None:
+def test_empty_keys_return_everything() -> None:
     assert ask(TOPIC, "t", 4, ()) == ask(TOPIC, "t", 4)
 
 
 def test_this_broker() -> None:
     error, configs = ask(BROKER, "1", 4)
     assert error == Error.NONE
-    told = configs["num.partitions"]
-    assert (told.value, told.config_source, told.read_only) == ("3", STATIC, True)
+    entry = configs["num.partitions"]
+    assert (entry.value, entry.config_source, entry.read_only) == ("3", STATIC, True)
     assert configs["message.max.bytes"].value == "9"
     assert not configs["message.max.bytes"].read_only
 
 
-def test_what_another_property_says_is_null_as_in_kafka() -> None:
+def test_the_value_of_a_derived_property_is_null_as_in_kafka() -> None:
     _, configs = ask(BROKER, "1", 4, include_synonyms=True)
     for name in (
         "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms",
     ):  # fmt: skip
         assert configs[name].value is None, name
-    told = configs["log.retention.ms"]
-    assert [(each.name, each.value) for each in told.synonyms] == [("log.retention.hours", "168")]
+    entry = configs["log.retention.ms"]
+    assert [(each.name, each.value) for each in entry.synonyms] == [("log.retention.hours", "168")]
     assert configs["log.retention.hours"].value == "168"
 
 

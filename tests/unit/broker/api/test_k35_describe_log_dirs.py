@@ -1,4 +1,4 @@
-"""DescribeLogDirs tells each folder's logs and space, and which folders are lost."""
+"""DescribeLogDirs returns each log directory's logs and space, or its error."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def world() -> World:
 
 
 def sizes(answer: Any) -> dict[str, dict[tuple[str, int], int]]:
-    """Return the sizes of all logs by folder."""
+    """Return the sizes of all logs by log directory."""
     return {
         result.log_dir: {
             (topic.name, part.partition_index): part.partition_size
@@ -51,13 +51,13 @@ def test_all_logs(world: World, version: int) -> None:
     assert (first.usable_bytes > 0) is known
 
 
-def test_only_what_is_asked_for(world: World) -> None:
+def test_only_requested_partitions(world: World) -> None:
     topic = DescribableLogDirTopic(topic="t", partitions=(1, 7))
     answer = world.ask(DescribeLogDirsRequest(topics=(topic,)), 4)
     assert sizes(answer) == {"/one": {}, "/two": {("t", 1): 0}}
 
 
-def test_a_lost_folder(world: World) -> None:
+def test_an_offline_log_dir(world: World) -> None:
     partition = world.broker.replicas.partition("t", 0)
     world.broker.replicas.storage_failed(partition, OSError(5, "broken"))
     answer = world.ask(ALL, 4)

@@ -60,7 +60,7 @@ def test_by_hand_and_validation_alone() -> None:
     assert count(controller) == 2
 
 
-def test_a_refusal_of_the_whole_is_told_of_each_topic() -> None:
+def test_a_top_level_refusal_is_returned_for_each_topic() -> None:
     controller = world()
     much = CreatePartitionsTopic(name="t", count=20_000, assignments=None)
     [told] = controller.ask(grow(much), 3).results

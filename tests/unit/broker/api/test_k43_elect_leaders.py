@@ -67,24 +67,24 @@ def test_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of(43))
-def test_everything_is_asked_for(version: int) -> None:
+def test_null_topics_elect_in_all_partitions(version: int) -> None:
     answer = world().ask(ElectLeadersRequest(topic_partitions=None), version)
     [topic] = answer.replica_election_results
     assert [each.partition_id for each in topic.partition_result] == [1]
 
 
 @pytest.mark.parametrize("version", versions_of(43))
-def test_a_refusal_of_the_whole_is_told_of_each_partition(version: int) -> None:
+def test_a_top_level_refusal_is_returned_for_each_partition(version: int) -> None:
     controller = world()
     controller.refusal = Error.NOT_CONTROLLER
     answer = controller.ask(ElectLeadersRequest(topic_partitions=SOME), version)
     assert answer.error_code == (Error.NOT_CONTROLLER if version else Error.NONE)
-    told = [
+    returned = [
         each.error_code
         for topic in answer.replica_election_results
         for each in topic.partition_result
     ]
-    assert told == [Error.NOT_CONTROLLER] * 3
+    assert returned == [Error.NOT_CONTROLLER] * 3
 
 
 def test_the_type_of_the_election() -> None:

@@ -73,12 +73,12 @@ def test_every_version(version: int) -> None:
     controller = world()
     answer = controller.ask(request({"t": {1: (2,), 0: None}, "nobody": {0: (1,)}}), version)
     assert (answer.error_code, answer.error_message) == (Error.NONE, None)
-    told = {
+    returned = {
         (topic.name, each.partition_index): (each.error_code, each.error_message)
         for topic in answer.responses
         for each in topic.partitions
     }
-    assert told == {
+    assert returned == {
         ("t", 1): (Error.NONE, None),
         ("t", 0): (
             Error.NO_REASSIGNMENT_IN_PROGRESS,

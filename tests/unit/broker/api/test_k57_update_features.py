@@ -1,4 +1,4 @@
-"""UpdateFeatures sets levels, and tells each version of it as that version can be told.
+"""UpdateFeatures sets levels, and responds in the form of each version.
 
 Method: the real decider on an image in memory; every answer passes the codec of its version.
 """
@@ -37,7 +37,7 @@ def test_a_level_is_set(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_refusal_is_told_of_the_whole(version: int) -> None:
+def test_a_refusal_is_the_top_level_error(version: int) -> None:
     controller = Controller()
     wanted = request(update(ELR_VERSION, 1), update(OTTLA_VERSION, 9))
     answer = controller.ask(wanted, version)
@@ -52,7 +52,7 @@ def test_a_refusal_is_told_of_the_whole(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_so_is_what_concerns_no_feature(version: int) -> None:
+def test_an_error_of_no_feature_is_the_top_level_error(version: int) -> None:
     controller = Controller()
     controller.refusal = Error.NOT_CONTROLLER
     answer = controller.ask(request(update(OTTLA_VERSION, 1)), version)
@@ -71,7 +71,7 @@ def test_validation_alone_changes_nothing(version: int) -> None:
 @pytest.mark.parametrize(
     ("version", "allowed"), [(0, {"allow_downgrade": True}), (1, {"upgrade_type": SAFE_DOWNGRADE})]
 )
-def test_a_downgrade_as_each_version_says_it(version: int, allowed: dict[str, int]) -> None:
+def test_a_downgrade_in_the_form_of_each_version(version: int, allowed: dict[str, int]) -> None:
     controller = Controller()
     controller.write(FeatureLevelRecord(name=ELR_VERSION, feature_level=1))
     refused = controller.ask(request(update(ELR_VERSION, 0)), version)

@@ -1,4 +1,4 @@
-"""DescribeCluster tells brokers on a broker's listener and controllers on a controller's."""
+"""DescribeCluster returns brokers on a broker's listener, controllers on a controller's."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_brokers(world: World, version: int) -> None:
     assert answer.cluster_authorized_operations == -(2**31)
 
 
-def test_fenced_brokers_are_told_to_those_who_ask(world: World) -> None:
+def test_fenced_brokers_are_returned_where_requested(world: World) -> None:
     answer = world.ask(request(include_fenced_brokers=True), 2)
     assert [(node.broker_id, node.is_fenced) for node in answer.brokers] == [(1, False), (2, True)]
 
@@ -47,7 +47,7 @@ def test_operations(world: World) -> None:
 
 
 def test_controllers(world: World) -> None:
-    """The voters: this node by the listener that was asked, the others where its file has them."""
+    """The voters: this node by the request's listener, the others by its configuration."""
     world.quorum.nodes = {
         1: (("OTHER", "aside", 1), ("CONTROLLER", "quorum1", 9093)),
         3: (("VOTERS", "quorum3", 9095),),
@@ -63,7 +63,7 @@ def test_controllers(world: World) -> None:
     ]
 
 
-def test_no_controller_that_nobody_knows_the_address_of(world: World) -> None:
+def test_a_controller_without_a_known_address_is_left_out(world: World) -> None:
     world.quorum.leader_id = -1
     answer = world.ask(request(CONTROLLERS), 1, listener=Listener.CONTROLLER)
     assert answer.controller_id == -1

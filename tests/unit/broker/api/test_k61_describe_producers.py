@@ -1,4 +1,4 @@
-"""DescribeProducers tells what a partition remembers of its producers."""
+"""DescribeProducers returns the producer state of partitions."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_refusals(world: World, topic: str, error: Error) -> None:
 
 
 def test_followers_answer_too(world: World) -> None:
-    """kafka-transactions.sh find-hanging asks the broker that it was told, whoever leads."""
+    """kafka-transactions.sh find-hanging uses the given broker, whichever leads."""
     world.broker.replicas.append(
         "t", 0, batch("a", producer_id=9, producer_epoch=3, base_sequence=0)
     )

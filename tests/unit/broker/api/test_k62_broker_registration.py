@@ -33,7 +33,7 @@ def register(**changes: object) -> BrokerRegistrationRequest:
 
 
 @pytest.mark.parametrize("version", [each for each in versions_of(62) if each >= 2])
-def test_every_version_with_folders(version: int) -> None:
+def test_every_version_with_log_dirs(version: int) -> None:
     controller = Controller()
     answer = controller.ask(register(), version)
     assert (answer.error_code, answer.broker_epoch) == (Error.NONE, 2)
@@ -46,7 +46,7 @@ def test_every_version_with_folders(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_versions_without_folders_cannot_say_where_replicas_go(version: int) -> None:
+def test_versions_without_log_dirs_cannot_place_replicas(version: int) -> None:
     answer = Controller().ask(register(), version)
     assert (answer.error_code, answer.broker_epoch) == (Error.INVALID_REGISTRATION, -1)
 
@@ -63,7 +63,7 @@ def test_refusals() -> None:
     assert 2 not in controller.image.brokers
 
 
-def test_the_log_says_why_a_broker_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_of_a_rejected_registration_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller()
     controller.write(FeatureLevelRecord(name="group.version", feature_level=1))
     answer = controller.ask(register(), 4)
@@ -77,7 +77,7 @@ def test_the_log_says_why_a_broker_is_refused(caplog: pytest.LogCaptureFixture) 
     ("version", "previous", "expected"),
     [(4, 1, (1,)), (3, 1, (1,)), (3, 0, ()), (3, -1, ()), (2, -1, ())],
 )
-def test_only_the_epoch_of_the_last_life_proves_a_clean_stop(
+def test_only_the_last_broker_epoch_proves_a_clean_shutdown(
     version: int, previous: int, expected: tuple[int, ...]
 ) -> None:
     controller = Controller()

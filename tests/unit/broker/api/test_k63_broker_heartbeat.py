@@ -44,13 +44,13 @@ def test_refusals() -> None:
     assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_heartbeat_is_heard_at_the_time_that_it_came() -> None:
+def test_a_heartbeat_counts_from_its_arrival() -> None:
     controller = Controller()
     controller.ask(beat(), 1, now_ms=7_000)
     assert controller.context.liveness.is_alive(1, 7_001)
 
 
-def test_failed_folders_are_told() -> None:
+def test_failed_log_dirs_are_reported() -> None:
     controller = Controller()
     answer = controller.ask(beat(offline_log_dirs=(DIRECTORY,)), 1)
     assert answer.error_code == Error.NONE

@@ -48,7 +48,7 @@ def request(
 @settings(max_examples=25, deadline=None)
 def test_the_pages_hold_every_partition_once(world: World, limit: int, named: bool) -> None:
     names = tuple(SIZES) if named else ()
-    told: list[tuple[str, int]] = []
+    returned: list[tuple[str, int]] = []
     cursor = None
     while True:
         answer = world.ask(request(*names, limit=limit, cursor=cursor), 0)
@@ -58,14 +58,14 @@ def test_the_pages_hold_every_partition_once(world: World, limit: int, named: bo
             for part in topic.partitions
         ]
         assert 1 <= len(page) <= max(1, min(limit, 5))  # The broker's own limit counts, too.
-        told += page
+        returned += page
         cursor = answer.next_cursor
         if cursor is None:
             break
-    assert told == ALL
+    assert returned == ALL
 
 
-def test_a_partition_is_told_in_full(world: World) -> None:
+def test_a_partition_is_described_in_full(world: World) -> None:
     (topic,) = world.ask(request("b"), 0).topics
     assert (topic.error_code, topic.topic_id, topic.topic_authorized_operations) == (
         0,
@@ -86,7 +86,7 @@ def test_a_partition_is_told_in_full(world: World) -> None:
     )
 
 
-def test_missing_topics_are_told_only_to_those_who_named_them(world: World) -> None:
+def test_missing_topics_are_returned_only_where_requested(world: World) -> None:
     answer = world.ask(request("nowhere", "b", "no/slash"), 0)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("b", Error.NONE),

@@ -1,4 +1,4 @@
-"""A broker that is told by requests, with logs on a disk in memory: for tests of keys 4 to 6."""
+"""A broker in ZooKeeper mode, with logs on a disk in memory: for tests of keys 4 to 6."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,9 +27,9 @@ class ZkMetadataWorld(World):
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)
         self.facts = ZkMetadata(1, broker_epoch=BROKER_EPOCH)
-        self.learned: list[list[str]] = []
-        self.learning: Pending[None] = completed(None)
-        self.doubts: list[frozenset[Uuid]] = []
+        self.configs_read: list[list[str]] = []
+        self.config_read: Pending[None] = completed(None)
+        self.missing_checks: list[frozenset[Uuid]] = []
         self.log_dirs.acquire(node_id=1, cluster_id=None)
         self.load(self.broker.image)
         self.broker.epoch = BROKER_EPOCH
@@ -47,12 +47,12 @@ class ZkMetadataWorld(World):
                 replay(self.image, listed, offset=self.offset, epoch=self.facts.controller_epoch)
             )
 
-    def learn(self, topics: Iterable[str]) -> Pending[None]:
-        self.learned.append(list(topics))
-        return self.learning
+    def read_configs(self, topics: Iterable[str]) -> Pending[None]:
+        self.configs_read.append(list(topics))
+        return self.config_read
 
-    def doubt(self) -> None:
-        self.doubts.append(self.facts.ghosts)
+    def check_missing_topics(self) -> None:
+        self.missing_checks.append(self.facts.missing_topics)
 
     # -- the three requests --
 
@@ -85,7 +85,7 @@ class ZkMetadataWorld(World):
         [topic] = pending.value.topics
         return {each.partition_index: Error(each.error_code) for each in topic.partition_errors}
 
-    def learn_metadata(
+    def update_metadata(
         self,
         *states: meta.UpdateMetadataPartitionState,
         brokers: tuple[int, ...] = (1, 2, 3),
@@ -162,14 +162,14 @@ class ZkMetadataWorld(World):
             each.partition_index: Error(each.error_code) for each in pending.value.partition_errors
         }
 
-    def folders(self) -> list[str]:
-        """Return the names of partitions' folders that a start would load."""
+    def partition_dirs(self) -> list[str]:
+        """Return the names of the partition directories that a start would load."""
         names = self.disk.listdir("/logs")
         return [name for name in names if name[0] == "t" and not name.endswith("-delete")]
 
 
-def told(number: int = 0, **how: Any) -> lai.LeaderAndIsrPartitionState:
-    """Return a state that says: broker 1 leads, 2 is in sync, for the first time."""
+def partition_state(number: int = 0, **how: Any) -> lai.LeaderAndIsrPartitionState:
+    """Return a first state: broker 1 leads, 2 is in sync."""
     usual: dict[str, Any] = {
         "partition_index": number,
         "controller_epoch": CONTROLLER_EPOCH,
@@ -184,7 +184,7 @@ def told(number: int = 0, **how: Any) -> lai.LeaderAndIsrPartitionState:
 
 
 def known(number: int = 0, **how: Any) -> meta.UpdateMetadataPartitionState:
-    """Return what UpdateMetadata says of the same."""
+    """Return the same state for UpdateMetadata."""
     usual: dict[str, Any] = {
         "partition_index": number,
         "controller_epoch": CONTROLLER_EPOCH,

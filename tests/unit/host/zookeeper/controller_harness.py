@@ -20,7 +20,7 @@ from ottla.metadata.topics import PartitionImage
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import MARKER
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
-from ottla.testing.sim.world import SimDice
+from ottla.testing.sim.scheduler import SimDice
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as update
@@ -288,7 +288,7 @@ class ControllerHarness(ZooKeeperHarness):
 
     def active_controllers(self) -> list[Node]:
         """Return the nodes that are active controllers in their own view."""
-        return [each for each in self.nodes.values() if each.alive and each.controller.in_office]
+        return [each for each in self.nodes.values() if each.alive and each.controller.is_active]
 
     @property
     def controller(self) -> Node:

@@ -22,7 +22,7 @@ from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
 from ottla.metadata.znodes.controller import decode_controller_epoch, encode_controller_epoch
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 from ottla.metadata.znodes.topic import Assignment, encode_topic
-from ottla.testing.sim.world import Process, SimClock, SimTimers, World
+from ottla.testing.sim.scheduler import Process, Scheduler, SimClock, SimTimers
 from ottla.testing.sim.zookeeper import ZooKeeperModel
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class ZooKeeperHarness:
 
     def __init__(self, seed: int = 0) -> None:
         self.failures: list[BaseException] = []
-        self.scheduler = World(lambda name, error: self.failures.append(error))
+        self.scheduler = Scheduler(lambda name, error: self.failures.append(error))
         self.model = ZooKeeperModel(self.scheduler, Random(seed))
         self.tool = Client(self, "tool").session()
 

@@ -151,7 +151,7 @@ def test_the_config_of_a_new_topic_is_read_without_a_notification() -> None:
     made = Followed().start()
     made.put(T, notify=False, retention_ms="7")
     assert made.values() == {}
-    made.sim.wait(made.follower.learn(["t", "u"]))
+    made.sim.wait(made.follower.read_configs(["t", "u"]))
     assert dict(made.target.image.configs.of(*T)) == {"retention.ms": "7"}
 
 
@@ -160,7 +160,7 @@ def test_reading_topic_configs_ends_with_the_session() -> None:
     session = made.client.keeper.session
     assert session is not None
     made.sim.model.cut("broker")
-    learning = made.follower.learn(["t"])
+    learning = made.follower.read_configs(["t"])
     made.sim.model.expire(session.id)
     made.sim.model.heal("broker")
     made.sim.wait(learning)
@@ -168,7 +168,7 @@ def test_reading_topic_configs_ends_with_the_session() -> None:
 
 def test_without_a_session_no_topic_config_is_read() -> None:
     made = Followed()
-    assert made.follower.learn(["t"]).done
+    assert made.follower.read_configs(["t"]).done
 
 
 def test_old_notifications_are_deleted_by_a_broker_that_sees_them() -> None:
@@ -229,7 +229,7 @@ def test_a_topic_config_read_during_a_full_read_is_kept() -> None:
     session = slow(made, paths.config(ONE))
     made.sim.until(lambda: session.send is not None)
     made.put(T, notify=False, retention_ms="7")
-    made.sim.wait(made.follower.learn(["t"]))
+    made.sim.wait(made.follower.read_configs(["t"]))
     assert session.send is not None
     session.send()
     assert made.values() == {"retention.ms": "7"}
@@ -242,7 +242,7 @@ def test_a_topic_config_read_before_a_change_does_not_undo_it() -> None:
     made.put(T, notify=False, retention_ms="1")
     session = slow(made, paths.config((2, "u")))
     made.sim.settle()
-    learning = made.follower.learn(["t", "u"])
+    learning = made.follower.read_configs(["t", "u"])
     made.sim.settle()
     made.put(T, retention_ms="2")
     assert made.values() == {"retention.ms": "2"}
@@ -261,7 +261,7 @@ def test_a_config_of_a_previous_topic_does_not_replace_that_of_the_new_one() -> 
     made.put(T, retention_ms="1")
     made.sim.settle()
     made.put(T, notify=False, retention_ms="2")
-    made.sim.wait(made.follower.learn(["t"]))
+    made.sim.wait(made.follower.read_configs(["t"]))
     assert session.send is not None
     session.send()
     assert made.values() == {"retention.ms": "2"}
@@ -276,7 +276,7 @@ def test_concurrent_reads_of_topic_configs_do_not_wait_for_one_another() -> None
     made.notify(encode_config_change(T))
     made.sim.settle()
     made.put((2, "u"), notify=False, retention_ms="3")
-    made.sim.wait(made.follower.learn(["u"]))
+    made.sim.wait(made.follower.read_configs(["u"]))
     assert made.values((2, "u")) == {"retention.ms": "3"}
     assert session.send is not None
     session.send()

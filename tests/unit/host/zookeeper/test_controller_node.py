@@ -141,7 +141,7 @@ def test_a_controller_that_stops_makes_way_at_once(sim: ControllerHarness) -> No
     sim.until(lambda: bool(sim.active_controllers()))
     assert sim.scheduler.now_us - began_us < 1_000_000
     assert sim.controller.id in (2, 3)
-    assert not sim.nodes[1].controller.in_office
+    assert not sim.nodes[1].controller.is_active
 
 
 def test_an_expired_session_answers_queued_requests(sim: ControllerHarness) -> None:
@@ -150,7 +150,7 @@ def test_an_expired_session_answers_queued_requests(sim: ControllerHarness) -> N
     answers = [node.controller.run(lambda image: Decision(_touch(image), "done")) for _ in range(3)]
     sim.until(lambda: bool({2, 3} & {each.id for each in sim.active_controllers()}))
     sim.model.heal(node.client.name)
-    sim.until(lambda: not node.controller.in_office)
+    sim.until(lambda: not node.controller.is_active)
     assert [sim.wait(each) for each in answers] == [_IS_NOT_CONTROLLER] * 3
     late = sim.wait(node.controller.run(lambda image: Decision(Step(), "late")))
     assert late == _IS_NOT_CONTROLLER
@@ -173,7 +173,7 @@ def test_kafka_1096_a_paused_controller_neither_writes_nor_is_obeyed(
     sim.scheduler.resume(sleeper.client.process)
     assert sim.wait(answer) == _IS_NOT_CONTROLLER
     sim.settle()
-    assert not sleeper.controller.in_office
+    assert not sleeper.controller.is_active
     assert sim.version(paths.state("t", 0)) == version
     assert len(sim.active_controllers()) == 1
 
@@ -263,7 +263,7 @@ def test_a_controller_that_is_fenced_as_it_takes_over_sends_no_leaders(
     sim.nodes[2].kill()
     sim.nodes[2].expire()
     last = sim.nodes[3]
-    while not last.controller.in_office:
+    while not last.controller.is_active:
         sim.scheduler.run_until(sim.scheduler.now_us + 20)
     # Its write of the new leader instead of broker 2 is in flight, and is rejected.
     sim.model.cut(last.client.name)

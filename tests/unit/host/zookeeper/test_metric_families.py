@@ -248,7 +248,7 @@ def test_taking_over_is_a_state_until_brokers_have_the_complete_state() -> None:
         now = (found.value(active) == 1, found.value(state))
         if not seen or seen[-1] != now:
             seen.append(now)
-        return node.controller.in_office and now[1] == IDLE
+        return node.controller.is_active and now[1] == IDLE
 
     watched.sim.until(look)
     assert seen == [(False, IDLE), (True, TAKING_OVER), (True, IDLE)]

@@ -62,7 +62,7 @@ class Cluster:
     def say(
         self, request: object, version: int, *, who: str = "somebody", timeout_ms: int = 20_000
     ) -> Pending[object]:
-        response = self.sim.client(who).send(self.node.id, request, version, timeout_ms)
+        response = self.sim.client_port(who).send(self.node.id, request, version, timeout_ms)
         self.sim.run(100)
         return response
 

@@ -1,6 +1,6 @@
-"""What a seed draws of consumer groups is playable, and the same each time.
+"""The consumer groups that a seed draws are valid, and the same each time.
 
-Method: many draws; what groups do is in tests/sim.
+Method: many draws; they are played in tests/sim.
 """
 
 from ottla.metadata.node_config import NodeConfig

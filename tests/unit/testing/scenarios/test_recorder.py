@@ -1,4 +1,4 @@
-"""A recorder writes down what nodes tell, record by record, and what does not fit together.
+"""A recorder turns observations into a history, record by record, with what differs.
 
 Method: observations made by hand.
 """
@@ -17,8 +17,8 @@ from ottla.metadata.records import (
 from ottla.raft.batches import LogBatch
 from ottla.testing.checkers_metadata import images_that_differ, metadata_lost_or_reordered
 from ottla.testing.history import (
-    FolderAppeared,
     History,
+    PartitionDirAppeared,
     ReplicaConfirmed,
     ReplicaSetAside,
     TopicSeen,
@@ -27,10 +27,10 @@ from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.sim.observations import (
     Acknowledged,
     DeletionConfirmed,
-    FolderGone,
-    FolderSeen,
     ImagePublished,
     MetadataCommitted,
+    PartitionDirGone,
+    PartitionDirSeen,
     QuorumLed,
     TopicKnown,
     TopicSet,
@@ -63,7 +63,7 @@ def committed(node: int, what: LogBatch) -> MetadataCommitted:
     return MetadataCommitted(7, node, 1, what)
 
 
-def test_partitions_are_told_record_by_record_and_once() -> None:
+def test_partitions_are_recorded_record_by_record_and_once() -> None:
     recorder = Recorder(History())
     shrunk = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2,), leader=2)
     grown = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2, 3))
@@ -82,15 +82,15 @@ def test_partitions_are_told_record_by_record_and_once() -> None:
     assert metadata_lost_or_reordered(recorder.history) == []
 
 
-def test_batches_that_differ_at_one_offset_are_told_apart() -> None:
+def test_batches_that_differ_at_one_offset_have_different_hashes() -> None:
     recorder = Recorder(History())
     recorder.observe(committed(1, batch(10, CREATED)))
     recorder.observe(committed(2, batch(10, replace(CREATED, leader=2))))
     assert len(metadata_lost_or_reordered(recorder.history)) == 1
 
 
-def test_a_log_that_goes_on_from_another_one_is_told_not_stumbled_over() -> None:
-    """As where two nodes commit logs of their own: the history is what shows it."""
+def test_a_change_without_its_partition_is_recorded_without_an_error() -> None:
+    """As where two nodes commit different logs: a checker finds that in the history."""
     recorder = Recorder(History())
     recorder.observe(committed(1, batch(10, replace(CREATED, topic_id=Uuid(bytes(16))))))
     recorder.observe(committed(2, batch(10, CREATED)))
@@ -99,24 +99,24 @@ def test_a_log_that_goes_on_from_another_one_is_told_not_stumbled_over() -> None
     assert len(metadata_lost_or_reordered(recorder.history)) == 1
 
 
-def test_a_deleted_topic_is_forgotten() -> None:
+def test_a_deleted_topics_partitions_are_dropped() -> None:
     recorder = Recorder(History())
     recorder.observe(committed(1, batch(10, CREATED, RemoveTopicRecord(topic_id=TOPIC))))
     recorder.observe(committed(1, batch(12, CREATED)))
     assert [each.offset for each in recorder.history.partitions] == [10, 12]
 
 
-def test_only_images_that_differ_are_told() -> None:
+def test_only_images_that_differ_are_recorded() -> None:
     recorder = Recorder(History())
     image = replace(EMPTY, position=(4, 1))
-    for node, told in ((1, image), (2, replace(image)), (3, replace(EMPTY, position=(5, 1)))):
-        recorder.observe(ImagePublished(7, node, 1, told))
+    for node, published in ((1, image), (2, replace(image)), (3, replace(EMPTY, position=(5, 1)))):
+        recorder.observe(ImagePublished(7, node, 1, published))
     assert recorder.history.images == []
     recorder.observe(ImagePublished(8, 3, 1, replace(image, features=image.features.set("x", 1))))
     assert [witness.at_ms for witness in images_that_differ(recorder.history)] == [8]
 
 
-def test_what_was_acknowledged_without_replicas_is_no_promise() -> None:
+def test_acknowledgements_with_acks_1_are_not_recorded() -> None:
     recorder = Recorder(History())
     word = Acknowledged(7, 1, 1, TOPIC, 0, 3, 40, 99, -1)
     recorder.observe(word)
@@ -124,39 +124,39 @@ def test_what_was_acknowledged_without_replicas_is_no_promise() -> None:
     assert [(each.offset, each.crc) for each in recorder.history.acknowledgements] == [(40, 99)]
 
 
-def test_controllers_take_office() -> None:
+def test_quorum_leaders_are_recorded() -> None:
     recorder = Recorder(History())
     for node, epoch in ((1, 1), (2, 2), (2, 3), (1, 4)):
         recorder.observe(QuorumLed(7, node, 1, epoch))
     assert recorder.history.controller_changes() == 2
 
 
-def test_what_became_of_a_topic_is_kept_with_who_knows_it() -> None:
+def test_topics_are_recorded_with_the_node_whose_image_has_them() -> None:
     history = History()
     recorder = Recorder(history)
     recorder.observe(TopicSet(5, 9, TOPIC, False))
     recorder.observe(TopicKnown(6, 2, 3, 8, TOPIC, True))
     assert history.topics_seen == [
         TopicSeen(TOPIC, False, offset=9, at_ms=5),
-        TopicSeen(TOPIC, True, node=2, life=3, offset=8, at_ms=6),
+        TopicSeen(TOPIC, True, node=2, incarnation=3, offset=8, at_ms=6),
     ]
 
 
-def test_over_zookeeper_nodes_count_by_positions_of_their_own() -> None:
+def test_over_zookeeper_images_have_no_offset() -> None:
     history = History()
     Recorder(history, zookeeper=True).observe(TopicKnown(6, 2, 3, 8, TOPIC, True))
     assert [seen.offset for seen in history.topics_seen] == [-1]
 
 
-def test_what_disks_hold_of_a_deleted_replica_is_kept() -> None:
+def test_directories_of_deleted_replicas_are_recorded() -> None:
     history = History()
     recorder = Recorder(history)
     recorder.observe(DeletionConfirmed(5, 2, TOPIC, 0, ("/data/t-0",)))
-    recorder.observe(FolderSeen(6, 2, TOPIC, 0, "/data/t-0"))
-    recorder.observe(FolderGone(7, 2, TOPIC, 0, True, False))
-    recorder.observe(FolderGone(8, 3, TOPIC, 0, False, True))
+    recorder.observe(PartitionDirSeen(6, 2, TOPIC, 0, "/data/t-0"))
+    recorder.observe(PartitionDirGone(7, 2, TOPIC, 0, True, False))
+    recorder.observe(PartitionDirGone(8, 3, TOPIC, 0, False, True))
     assert history.confirmed == [ReplicaConfirmed(2, (TOPIC, 0), ("/data/t-0",), 5)]
-    assert history.folders == [FolderAppeared(2, (TOPIC, 0), "/data/t-0", 6)]
+    assert history.partition_dirs == [PartitionDirAppeared(2, (TOPIC, 0), "/data/t-0", 6)]
     assert history.set_aside == [
         ReplicaSetAside(2, (TOPIC, 0), True, False, 7),
         ReplicaSetAside(3, (TOPIC, 0), False, True, 8),

@@ -1,4 +1,4 @@
-"""A report says in one line whether promises were kept, and everything where one was not.
+"""A report shows in one line whether promises were kept, and everything where one was not.
 
 Method: reports made by hand.
 """
@@ -40,7 +40,7 @@ def test_a_kept_promise_takes_one_line() -> None:
     ]
 
 
-def test_one_seed_is_told_in_full() -> None:
+def test_one_seed_is_shown_in_full() -> None:
     lines = KEPT.lines(full=True)
     assert "  faults    crash 0.02" in lines
     assert "  marks     isr-shrunk 3" in lines
@@ -66,14 +66,14 @@ def test_a_replay_names_what_was_not_the_default() -> None:
 
 
 def test_a_run_that_proves_nothing_breaks_no_promise() -> None:
-    doubtful = replace(KEPT, judgement=Judgement(Verdict.UNKNOWN, (), ("too little",)))
-    assert doubtful.is_kept
-    assert not doubtful.is_proof
-    assert "  unknown   too little" in doubtful.lines(full=True)
+    inconclusive = replace(KEPT, judgement=Judgement(Verdict.UNKNOWN, (), ("too little",)))
+    assert inconclusive.is_kept
+    assert not inconclusive.is_proof
+    assert "  unknown   too little" in inconclusive.lines(full=True)
 
 
-def test_programs_are_told_the_same() -> None:
-    told = BROKEN.as_json()
-    assert told["verdict"] == "false"
-    assert told["findings"][0]["witnesses"][4] == {"at_ms": 4, "text": "w4"}
-    assert told["replay"] == "ottla sim --seed 7"
+def test_json_has_the_same() -> None:
+    as_json = BROKEN.as_json()
+    assert as_json["verdict"] == "false"
+    assert as_json["findings"][0]["witnesses"][4] == {"at_ms": 4, "text": "w4"}
+    assert as_json["replay"] == "ottla sim --seed 7"

@@ -1,4 +1,4 @@
-"""A scenario is played, healed and judged; what it cannot do is said, not hidden.
+"""A scenario is played, healed and checked; its own errors are raised.
 
 Method: the smallest clusters, for a few virtual seconds.
 """
@@ -10,7 +10,7 @@ import pytest
 
 from ottla.testing.checkers_verdict import Verdict
 from ottla.testing.scenarios import Dialogue, Scenario, ScenarioFailed, Story, TopicSpec
-from ottla.testing.scenarios.runner import Order, play_all, play_scenario
+from ottla.testing.scenarios.runner import PlayOptions, play_all, play_scenario
 from ottla.testing.scenarios.settling import unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
@@ -29,7 +29,7 @@ SMALL = Scenario(
 )
 
 
-def test_a_well_cluster_keeps_its_promises() -> None:
+def test_a_healthy_cluster_keeps_its_promises() -> None:
     report = play_scenario(1, SMALL)
     assert report.judgement.verdict is Verdict.TRUE, report.lines(full=True)
     assert report.acknowledged > 20
@@ -39,7 +39,7 @@ def test_a_well_cluster_keeps_its_promises() -> None:
     assert play_scenario(1, SMALL).digest == report.digest
 
 
-def test_a_story_may_not_ask_for_what_is_refused() -> None:
+def test_a_story_with_a_rejected_topic_fails() -> None:
     def story(story: Story) -> Dialogue[None]:
         yield from story.create(TopicSpec(name="no/name", replication_factor=1))
 
@@ -49,7 +49,7 @@ def test_a_story_may_not_ask_for_what_is_refused() -> None:
     assert any("seed 3, at" in note for note in caught.value.__notes__)
 
 
-def test_a_node_that_the_story_keeps_down_is_back_after_healing() -> None:
+def test_healing_restarts_a_node_that_the_story_crashed() -> None:
     def story(story: Story) -> Dialogue[None]:
         yield from write_and_read(story)
         yield 1_000
@@ -66,13 +66,13 @@ def test_reports_come_in_the_order_of_the_seeds_from_several_processes(tmp_path:
         "from tests.unit.testing.scenarios.test_runner import SMALL as SCENARIO\n",
         encoding="utf-8",
     )
-    order = Order(file=str(file), seconds=3)
+    order = PlayOptions(file=str(file), seconds=3)
     reports = list(play_all((5, 3), order, workers=2))
     assert [report.seed for report in reports] == [5, 3]
     assert reports[0].replay == f"ottla sim --seed 5 --seconds 3 --scenario {file}"
 
 
-def test_what_is_not_at_rest_is_said_in_words() -> None:
+def test_what_has_not_settled_is_described() -> None:
     sim = Sim(1, brokers=1, controllers=1, combined=True)
     assert unsettled(sim) == ["node 1 is down"]
     sim.run(3_000)

@@ -1,6 +1,6 @@
-"""What a seed draws of topics that promise less is playable, and the same each time.
+"""The topics with weaker promises that a seed draws are valid, and the same each time.
 
-Method: many draws; what happens to the topics is in tests/sim.
+Method: many draws; they are played in tests/sim.
 """
 
 from ottla.metadata.node_config import NodeConfig
@@ -35,7 +35,7 @@ def test_brokers_take_the_configurations() -> None:
             NodeConfig.parse(properties)
 
 
-def test_what_could_be_lost_is_not_promised() -> None:
+def test_a_topic_that_may_lose_records_has_a_weaker_promise() -> None:
     for topic in TOPICS:
         configs, promise = topic.spec.configs, topic.spec.promise
         one_copy_is_enough = configs["min.insync.replicas"] == "1"

@@ -32,7 +32,7 @@ def test_each_seed_is_of_one_kind() -> None:
     assert summary.seeds == 5
     assert [each.seed for each in summary.counted] == [7, 8]
     assert [each.seed for each in summary.faultless] == [9]
-    assert (summary.doubtful, summary.broken) == ([10], [11])
+    assert (summary.inconclusive, summary.broken) == ([10], [11])
     assert summary.median("leader_changes") == 15
     assert summary.marks["isr-shrunk"] == 15
     assert summary.seeds_with["isr-shrunk"] == 5

@@ -1,4 +1,4 @@
-"""A small client for tests of the simulator: makes a topic, produces, notes the answers."""
+"""A small client for tests of the simulator: creates a topic, produces, records the responses."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ TOPIC = "t"
 
 
 class Writer:
-    """Makes the topic, then sends a batch every `pause_ms` to where the metadata says."""
+    """Creates the topic, then sends a batch to its leader every `pause_ms`."""
 
     def __init__(
         self, sim: Sim, *, copies: int = -1, partitions: int = 2, pause_ms: int = 200
@@ -23,7 +23,7 @@ class Writer:
         self._copies = copies
         self._partitions = partitions
         self._pause_ms = pause_ms
-        self._port = sim.client("writer")
+        self._port = sim.client_port("writer")
         self._sent = 0
         self._after(500, self._create)
 

@@ -1,6 +1,6 @@
-"""How long a node keeps a client's request is told, without the time in which it was paused.
+"""Slow responses to clients are reported, without the time in which the node was paused.
 
-Method: one server of a made-up node that never answers by itself, and a client with patience.
+Method: one fake node that never answers by itself, and a client with a long timeout.
 """
 
 from random import Random
@@ -10,9 +10,9 @@ from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Chunks, Outcome
 from ottla.testing.history_nodes import RequestHeld
 from ottla.testing.sim.answer_watch import AnswerWatch, limit_of
-from ottla.testing.sim.net import MS, Door, Network
+from ottla.testing.sim.net import MS, Network, SimListener
+from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.transport import links_from
-from ottla.testing.sim.world import Process, World
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import FetchRequest
@@ -25,16 +25,16 @@ PATIENCE_MS = 9_000
 
 class Story:
     def __init__(self, place: int = -1) -> None:
-        self.world = World(lambda where, error: None)
-        self.net = Network(self.world, Random(7), lambda *_: None)
+        self.scheduler = Scheduler(lambda where, error: None)
+        self.net = Network(self.scheduler, Random(7), lambda *_: None)
         self.process = Process("node 1", 3)
         self.process.held_until_us = 0
         self.held: list[RequestHeld] = []
         self.watch = AnswerWatch(self.net, self.held.append)
         self.waiting: list[Pending[Chunks | None]] = []
-        door = Door(self.process, 1, Listener.CLIENT, "PLAINTEXT", self.keep)
-        door.is_open = True
-        self.net.listen(ADDRESS, door)
+        listener = SimListener(self.process, 1, Listener.CLIENT, "PLAINTEXT", self.keep)
+        listener.is_open = True
+        self.net.listen(ADDRESS, listener)
         link = links_from(self.net, place, None)(lambda: ADDRESS, client_id="c")
         link.send(PRODUCE, 9, timeout_ms=PATIENCE_MS)
 
@@ -43,19 +43,19 @@ class Story:
         return self.waiting[-1]
 
     def until(self, at_ms: int) -> None:
-        self.world.run_until(at_ms * MS)
+        self.scheduler.run_until(at_ms * MS)
 
 
-def test_an_answer_that_comes_late_is_told_with_the_requests_own_limit() -> None:
+def test_a_late_response_is_reported_with_the_requests_own_limit() -> None:
     story = Story()
     story.until(4_000)
     story.waiting[0].complete(None)
     (held,) = story.held
-    assert (held.api, held.limit_ms, held.answered, held.life) == ("Produce", 1_500, True, 3)
+    assert (held.api, held.limit_ms, held.answered, held.incarnation) == ("Produce", 1_500, True, 3)
     assert 3_900 < held.held_ms <= 4_000
 
 
-def test_a_request_that_its_client_gives_up_is_told() -> None:
+def test_a_request_that_its_client_gives_up_is_reported() -> None:
     story = Story()
     story.until(PATIENCE_MS + 1_000)
     (held,) = story.held
@@ -63,7 +63,7 @@ def test_a_request_that_its_client_gives_up_is_told() -> None:
     assert held.held_ms > PATIENCE_MS - 100
 
 
-def test_what_is_unanswered_in_the_end_is_told() -> None:
+def test_an_unanswered_request_is_reported_in_the_end() -> None:
     story = Story()
     story.until(5_000)
     assert story.held == []
@@ -71,7 +71,7 @@ def test_what_is_unanswered_in_the_end_is_told() -> None:
     assert [each.answered for each in story.held] == [False]
 
 
-def test_an_answer_in_time_is_not_told() -> None:
+def test_a_response_in_time_is_not_reported() -> None:
     story = Story()
     story.until(900)
     story.waiting[0].complete(None)
@@ -83,13 +83,13 @@ def test_the_time_of_a_pause_does_not_count() -> None:
     story.until(100)
     story.process.paused = True
     story.until(6_000)
-    story.world.resume(story.process)
+    story.scheduler.resume(story.process)
     story.until(6_500)
     story.waiting[0].complete(None)
     assert story.held == []
 
 
-def test_a_node_that_has_died_keeps_nothing() -> None:
+def test_a_dead_nodes_requests_are_not_reported() -> None:
     story = Story()
     story.until(4_000)
     story.process.alive = False
@@ -97,14 +97,14 @@ def test_a_node_that_has_died_keeps_nothing() -> None:
     assert story.held == []
 
 
-def test_requests_of_nodes_are_not_judged() -> None:
+def test_requests_of_nodes_are_not_reported() -> None:
     story = Story(place=2)
     story.until(4_000)
     story.waiting[0].complete(None)
     assert story.held == []
 
 
-def test_each_request_says_how_long_it_may_take() -> None:
+def test_the_limit_of_each_request() -> None:
     fetch = FetchRequest(max_wait_ms=250, min_bytes=1, max_bytes=1, topics=())
     delete = DeleteTopicsRequest(topics=(), timeout_ms=4_000)
     assert limit_of(encode_request(PRODUCE, 9, 1, "c")) == ("Produce", 1_500)

@@ -1,6 +1,6 @@
-"""What a simulated cluster tells of a deletion, step by step, and how one is crashed at a step.
+"""The observations of a deletion, step by step, and crashes at a step.
 
-Method: whole clusters for some virtual seconds, in both modes; a topic is made, then deleted.
+Method: whole clusters for some virtual seconds, in both modes; a topic is created, then deleted.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,12 +16,12 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import STEPS, Crash, CrashPlan, Step, Victim, controller_of
-from ottla.testing.sim.deletions import KnownMetadata, deletions_left, folders_left
+from ottla.testing.sim.deletions import KnownMetadata, deletions_left, partition_dirs_left
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
-    FolderGone,
-    FolderSeen,
+    PartitionDirGone,
+    PartitionDirSeen,
     TopicKnown,
     TopicSet,
 )
@@ -38,16 +38,16 @@ class Cluster:
     def __init__(self, *, zookeeper: bool) -> None:
         config = {"log.segment.delete.delay.ms": str(DELAY_MS)}
         self.sim = Sim(1, combined=True, zookeeper=zookeeper, config=config)
-        self.told: list[Any] = []
-        self.sim.observe(self.told.append)
-        self.port = self.sim.client("somebody")
+        self.observations: list[Any] = []
+        self.sim.observe(self.observations.append)
+        self.port = self.sim.client_port("somebody")
         nodes = self.sim.nodes.values()
         self.until(lambda: all(node.serves for node in nodes) and len(self.sim.image.brokers) == 3)
         topic = create_wire.CreatableTopic(
             name="t", num_partitions=1, replication_factor=3, assignments=(), configs=()
         )
         self.ask(create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=3_000), 5)
-        self.until(lambda: len(self.of(FolderSeen)) == 3)
+        self.until(lambda: len(self.of(PartitionDirSeen)) == 3)
         self.topic_id: Uuid = self.of(TopicSet)[0].topic_id
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -62,11 +62,11 @@ class Cluster:
         return self.ask(delete_wire.DeleteTopicsRequest(topic_names=("t",), timeout_ms=3_000), 5)
 
     def of(self, kind: type) -> list[Any]:
-        return [each for each in self.told if isinstance(each, kind)]
+        return [each for each in self.observations if isinstance(each, kind)]
 
 
 @MODES
-def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> None:
+def test_a_deletion_is_observed_from_its_entry_to_its_receipt(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
     assert not isinstance(cluster.delete(), ApiError)
     cluster.until(lambda: not deletions_left(cluster.sim))
@@ -77,13 +77,13 @@ def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> No
     confirmed = cluster.of(DeletionConfirmed)
     assert sorted(each.node for each in confirmed) == [1, 2, 3]
     assert {each.left for each in confirmed} == {()}
-    gone = {each.node: (each.in_sync, each.assigned) for each in cluster.of(FolderGone)}
+    gone = {each.node: (each.in_sync, each.assigned) for each in cluster.of(PartitionDirGone)}
     assert gone == dict.fromkeys((1, 2, 3), (False, False))
     assert [each.is_there for each in cluster.of(TopicSet)] == [True, False]
     assert sorted(each.node for each in cluster.of(TopicKnown) if not each.is_there) == [1, 2, 3]
 
 
-def test_a_broker_that_goes_on_serving_what_it_has_set_aside_is_found_out(
+def test_a_broker_that_still_hosts_a_renamed_replica_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def only_rename(self: ReplicaManager, topic_id: Uuid, index: int, *_: Any) -> Partition:
@@ -96,17 +96,17 @@ def test_a_broker_that_goes_on_serving_what_it_has_set_aside_is_found_out(
     cluster.delete()
     cluster.until(lambda: not deletions_left(cluster.sim))
     left = {each.left for each in cluster.of(DeletionConfirmed)}
-    assert left == {("a partition that it serves",)}
+    assert left == {("a hosted partition",)}
 
 
 @MODES
-def test_folders_are_left_until_their_bytes_are_gone(zookeeper: bool) -> None:
+def test_partition_dirs_are_left_until_their_files_are_deleted(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
     cluster.delete()
     cluster.until(lambda: not deletions_left(cluster.sim))
-    assert len(folders_left(cluster.sim)) == 3
+    assert len(partition_dirs_left(cluster.sim)) == 3
     cluster.sim.run(ms=DELAY_MS + 1_000)
-    assert folders_left(cluster.sim) == []
+    assert partition_dirs_left(cluster.sim) == []
 
 
 @MODES
@@ -132,13 +132,15 @@ def test_the_one_victim_dies_at_the_step_and_comes_back(zookeeper: bool, victim:
     plan = CrashPlan(step=Step.ORDERED, victim=victim, down_ms=500)
     crash = Crash(cluster.sim, plan, cluster.topic_id)
     cluster.delete()
-    cluster.until(lambda: crash.victim.life == 2)
+    cluster.until(lambda: crash.victim.incarnation == 2)
     assert cluster.sim.marks["crashed-at-step"] == 1
-    assert [node.life for node in cluster.sim.nodes.values() if node is not crash.victim] == [1, 1]
+    assert [
+        node.incarnation for node in cluster.sim.nodes.values() if node is not crash.victim
+    ] == [1, 1]
 
 
 class Loading:
-    """A process that loads its logs in two steps; its folders are its own."""
+    """A fake `NodeCore` that loads its logs in two steps."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -149,8 +151,8 @@ class Loading:
         yield
 
 
-def test_while_its_logs_are_loaded_a_node_goes_by_what_it_had_read() -> None:
-    """Else a replica that is moved back meanwhile would be called deleted for nothing."""
+def test_while_logs_are_loaded_the_image_at_the_start_counts() -> None:
+    """Else a replica that is moved back meanwhile would be reported as wrongly deleted."""
     first, second, third = (replace(EMPTY, position=(offset, 1)) for offset in (1, 2, 3))
     process: Any = Loading(first)
     known = KnownMetadata()

@@ -111,7 +111,7 @@ def test_a_crash_follows_its_event(kind: str) -> None:
     without = cleaned or kind in ("roll", "snapshot")
     crashes = Faults.NONE if without else Faults(crashes=20.0)
     wanted = {f"directed-{kind}", f"directed-{kind}-apart"}
-    for seed in SEEDS:  # What a crash is to follow may itself have died before.
+    for seed in SEEDS:  # The node may have crashed before the event.
         rates = replace(NO_RATES, **{kind: 1.0})
         run = played(rates, seed=seed, faults=crashes, cleaned=cleaned)
         assert run.report().is_kept, "\n".join(run.report().lines(full=True))
@@ -142,7 +142,7 @@ def test_controllers_that_are_brokers_do_not() -> None:
         ("quorum_commits", QuorumCommits, ("quorum-commit-struck", "power-lost")),
     ],
 )
-def test_voters_meet_trouble(
+def test_quorum_scripts_run(
     kind: str, part: Callable[[DirectedFaults], Part], marks: tuple[str, ...]
 ) -> None:
     run = played(replace(NO_RATES, **{kind: 12.0}), part)
@@ -152,14 +152,14 @@ def test_voters_meet_trouble(
     assert run.report().is_kept, "\n".join(run.report().lines(full=True))
 
 
-def test_leaders_fall_one_after_the_other() -> None:
+def test_leaders_crash_one_after_the_other() -> None:
     run = played(replace(NO_RATES, short_leaderships=20.0), ShortLeaderships)
     assert run.sim.marks["short-leadership"] > 2
     assert run.history.leader_changes() > 2
     assert run.report().is_kept
 
 
-def test_alter_partition_meets_trouble() -> None:
+def test_alter_partition_is_disturbed() -> None:
     run = played(
         replace(NO_RATES, alter_partition=1.0), AlterPartitionFaults, faults=Faults(crashes=30.0)
     )

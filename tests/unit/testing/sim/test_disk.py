@@ -1,7 +1,7 @@
 """A loss of power keeps all that was synced, and any part of what was not.
 
-Method: many seeds over one small story; what must never happen is asserted for each, what may
-happen must happen for some.
+Method: many seeds over one small sequence; invariants are asserted for each seed, each possible
+outcome for some seed.
 """
 
 from random import Random
@@ -111,7 +111,7 @@ def test_settled_and_after_a_loss_all_is_durable() -> None:
 
 
 def test_a_failed_sync_drops_what_it_was_to_write() -> None:
-    """As Linux does: it can be read, no later sync writes it, and it does not survive."""
+    """As Linux does: the data can be read, no later sync writes it, and it does not survive."""
     place = disk()
     file = place.open("/d/f", create=True)
     file.append([b"old "])
@@ -129,7 +129,7 @@ def test_a_failed_sync_drops_what_it_was_to_write() -> None:
 
 
 def test_what_is_only_written_over_is_never_shorter() -> None:
-    """Two notes that take turns in one file: a torn write leaves one of them whole."""
+    """Two slots that are written in turn: a torn write leaves one of them whole."""
     found = set()
     for seed in SEEDS:
         place = disk()

@@ -8,7 +8,7 @@ from random import Random
 
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.faults import Mischief
+from ottla.testing.sim.faults import FaultInjector
 from ottla.testing.sim.layout import layout, tuning
 
 
@@ -57,12 +57,14 @@ def test_what_a_test_configures_wins() -> None:
 def test_a_broker_whose_disk_refuses_writes_counts_as_one_that_may_have_lost_some() -> None:
     sim = Sim(1)
     sim.run(3_500)
-    mischief = Mischief(sim, Faults(full_disks=1.0), Random(1))
+    fault_injector = FaultInjector(sim, Faults(full_disks=1.0), Random(1))
     one, other = sim.nodes[1], sim.nodes[2]
-    assert mischief.may_lose_power(other)
-    assert mischief.may_refuse_writes(one)
-    assert not mischief.may_lose_power(other), "min.insync.replicas is 2: one may lose data"
-    assert mischief.may_lose_power(one)
-    mischief.writes_again(one)
-    assert mischief.may_lose_power(other), "nothing was refused meanwhile"
-    assert mischief.may_refuse_writes(sim.nodes[101]), "controllers flush what they acknowledge"
+    assert fault_injector.may_lose_power(other)
+    assert fault_injector.may_refuse_writes(one)
+    assert not fault_injector.may_lose_power(other), "min.insync.replicas is 2: one may lose data"
+    assert fault_injector.may_lose_power(one)
+    fault_injector.writes_again(one)
+    assert fault_injector.may_lose_power(other), "nothing was refused meanwhile"
+    assert fault_injector.may_refuse_writes(sim.nodes[101]), (
+        "controllers flush what they acknowledge"
+    )

@@ -1,4 +1,4 @@
-"""What a committed change of a partition is called; which error codes are marked, and once.
+"""The marks of committed partition changes, and of error codes.
 
 Method: partitions before and after, as images; a cluster whose brokers refuse something.
 """
@@ -51,7 +51,7 @@ def test_the_end_of_a_move_and_the_last_leader_known() -> None:
     assert marks_of_change(replace(BEFORE, elr=()), BEFORE) == ["elr-begun"]
 
 
-def test_an_error_that_a_broker_told_is_marked_once() -> None:
+def test_an_error_code_of_a_response_is_marked_once() -> None:
     sim = Sim(1, brokers=1, controllers=1)
     sim.run(ms=2_000)
     before = +sim.marks
@@ -65,7 +65,7 @@ def test_an_error_that_a_broker_told_is_marked_once() -> None:
             ),
         ),
     )
-    sim.client("c").send(1, request, 9, 500)
+    sim.client_port("c").send(1, request, 9, 500)
     sim.run(ms=100)
     fresh = sim.marks - before
     assert fresh == {"told-invalid-required-acks": 1}

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.host.broker_node import BrokerNode
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.faults import Mischief
+from ottla.testing.sim.faults import FaultInjector
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.observations import Acknowledged, NodeChanged, PartitionSet, QuorumLed
 
@@ -37,7 +37,7 @@ def ends(node: SimNode) -> dict[int, int]:
     """Return the log ends of the written topic's partitions."""
     assert node.broker is not None
     return {
-        each.index: each.log.log_end_offset
+        each.partition_id: each.log.log_end_offset
         for each in node.broker.replicas.hosted()
         if each.topic == TOPIC and each.log is not None
     }
@@ -67,19 +67,19 @@ def test_a_crashed_process_loses_nothing_and_its_machine_what_was_not_synced() -
 
 
 def test_a_killed_broker_registers_once_it_knows_of_its_last_registration() -> None:
-    """It died before it noted it; by what it had noted it would be taken for unclean."""
+    """It died before it wrote that epoch; by the previous one it would count as unclean."""
     sim, _writer = served()
     node = leader_of(sim)
     registered = sim.image.brokers[node.id].epoch
     for other in sim.nodes.values():
         other.crash(lose_unflushed=False)
-    for folder in node.config.log_dirs:
-        note = json.loads(node.disk.read_bytes(f"{folder}/{names.RUNNING}"))
+    for log_dir in node.config.log_dirs:
+        note = json.loads(node.disk.read_bytes(f"{log_dir}/{names.RUNNING}"))
         assert note["brokerEpoch"] == registered
         former = json.dumps({**note, "brokerEpoch": registered - 1}).encode()
-        node.disk.write_atomic(f"{folder}/{names.RUNNING}", former)
+        node.disk.write_atomic(f"{log_dir}/{names.RUNNING}", former)
     node.restart()
-    sim.run(ms=10_000)  # Nobody is there to tell it.
+    sim.run(ms=10_000)  # No controller is up.
     assert node.broker is None
     for other in sim.nodes.values():
         other.restart()
@@ -91,7 +91,7 @@ def test_a_killed_broker_registers_once_it_knows_of_its_last_registration() -> N
 
 
 def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:
-    """Both were in sync; the machine that stayed up has it all, whoever is back first."""
+    """Both were in sync; the one without a power loss has all records, whichever is back first."""
     sim, _writer = served()
     acknowledged: dict[tuple[int, int], int] = {}
     sim.observe(
@@ -127,7 +127,7 @@ def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:
             if partition.topic == TOPIC:
                 assert partition.log is not None
                 for (index, offset), crc in acknowledged.items():
-                    if index == partition.index:
+                    if index == partition.partition_id:
                         assert crc_at(partition.log, offset) == crc
     assert sim.problems == []
 
@@ -155,7 +155,7 @@ def test_a_paused_leader_is_replaced_and_follows_when_it_goes_on() -> None:
     sim.run_until(lambda: ends(old) == ends(new), limit_ms=30_000)
 
 
-def test_a_stopped_node_says_goodbye_and_may_come_back() -> None:
+def test_a_stopped_node_shuts_down_cleanly_and_may_come_back() -> None:
     sim, _ = served()
     seen: list[NodeChanged] = []
     sim.observe(lambda what: seen.append(what) if isinstance(what, NodeChanged) else None)
@@ -165,7 +165,7 @@ def test_a_stopped_node_says_goodbye_and_may_come_back() -> None:
     assert sim.image.brokers[node.id].fenced or sim.image.brokers[node.id].in_controlled_shutdown
     sim.run_until(lambda: node.serves, limit_ms=10_000)
     assert [each.what for each in seen] == ["stopped", "started", "serves"]
-    assert node.life == 2
+    assert node.incarnation == 2
     assert sim.problems == []
 
 
@@ -217,21 +217,23 @@ def test_healing_brings_everybody_back() -> None:
 
 
 def test_brokers_lose_power_only_within_the_promises_bound() -> None:
-    """min.insync.replicas is 2: one may be dark, and another only when the first is whole."""
+    """min.insync.replicas is 2: one may lose power, another only when the first has caught up."""
     sim, _ = served()
-    mischief = Mischief(sim, Faults(power=1.0), sim._stream("test"))
+    fault_injector = FaultInjector(sim, Faults(power=1.0), sim._stream("test"))
     first, second, _third = (node for node in sim.nodes.values() if node.is_broker)
     assert sim.min_insync_replicas == 2
-    assert mischief.may_lose_power(first)
-    mischief.crash(first)
+    assert fault_injector.may_lose_power(first)
+    fault_injector.crash(first)
     assert sim.marks["power-lost"] == 1
-    assert not mischief.may_lose_power(second)
-    assert mischief.may_lose_power(first), "again"
-    assert all(mischief.may_lose_power(node) for node in sim.nodes.values() if not node.is_broker)
-    mischief.crash(second)
+    assert not fault_injector.may_lose_power(second)
+    assert fault_injector.may_lose_power(first), "again"
+    assert all(
+        fault_injector.may_lose_power(node) for node in sim.nodes.values() if not node.is_broker
+    )
+    fault_injector.crash(second)
     assert (sim.marks["power-lost"], sim.marks["crashed"]) == (1, 1)
-    sim.run_until(lambda: sim.is_whole(first.id, since_life=2), limit_ms=60_000)
-    assert mischief.may_lose_power(second)
+    sim.run_until(lambda: sim.is_whole(first.id, since_incarnation=2), limit_ms=60_000)
+    assert fault_injector.may_lose_power(second)
 
 
 def test_other_shapes_of_clusters_serve_too() -> None:
@@ -267,24 +269,24 @@ def test_what_is_observed_is_what_happened() -> None:
     assert len({each.node for each in seen if isinstance(each, QuorumLed)}) == 1
 
 
-def test_a_folder_that_fails_takes_its_own_partitions_only() -> None:
+def test_a_failed_log_dir_affects_its_own_partitions_only() -> None:
     sim, writer = served(config={"log.dirs": "/data,/more", "num.partitions": "4"})
     node = leader_of(sim)
     assert node.broker is not None
     node.disk.fail(path="/more/", times=None)
     sim.run(ms=15_000)
-    assert node.serves, "the other folder is well"
+    assert node.serves, "the other log directory works"
     assert [each.path for each in node.broker.log_dirs.offline_dirs] == ["/more"]
     count = writer.acknowledged
     sim.run(ms=3_000)
     assert writer.acknowledged > count
     sim.heal()
-    sim.run_until(lambda: node.life == 2 and node.serves, limit_ms=30_000)
-    sim.run_until(lambda: sim.is_whole(node.id, since_life=2), limit_ms=60_000)
+    sim.run_until(lambda: node.incarnation == 2 and node.serves, limit_ms=30_000)
+    sim.run_until(lambda: sim.is_whole(node.id, since_incarnation=2), limit_ms=60_000)
     assert sim.problems == []
 
 
-def test_a_process_may_die_in_the_midst_of_writing_and_recovers() -> None:
+def test_a_process_may_die_during_a_write_and_recovers() -> None:
     sim, writer = served()
     returned: list[int] = []
     for operations in (1, 2, 3, 5, 8, 13):
@@ -292,11 +294,14 @@ def test_a_process_may_die_in_the_midst_of_writing_and_recovers() -> None:
 
         def back(node: SimNode = node) -> None:
             returned.append(node.id)
-            sim.world.after(300_000, node.restart)
+            sim.scheduler.after(300_000, node.restart)
 
-        life = node.life
+        incarnation = node.incarnation
         node.crash_within(operations, lose_unflushed=False, then=back)
-        sim.run_until(lambda node=node, life=life: node.life > life, limit_ms=20_000)  # type: ignore[misc]
+        sim.run_until(
+            lambda node=node, incarnation=incarnation: node.incarnation > incarnation,
+            limit_ms=20_000,
+        )  # type: ignore[misc]
         sim.run_until(lambda: all(each.serves for each in sim.nodes.values()), limit_ms=60_000)
     assert len(returned) == sim.marks["crashed-while-writing"] == 6
     count = writer.acknowledged
@@ -307,7 +312,7 @@ def test_a_process_may_die_in_the_midst_of_writing_and_recovers() -> None:
 
 
 def test_a_broker_that_dies_right_after_its_registration_has_lost_nothing_either() -> None:
-    """Its folders still name the epoch before; what it wrote then is all there."""
+    """Its log directories still have the previous epoch; what it wrote then is all there."""
     sim, _ = served()
     first, second, third = (node for node in sim.nodes.values() if node.is_broker)
     third.pause()
@@ -325,7 +330,7 @@ def test_a_broker_that_dies_right_after_its_registration_has_lost_nothing_either
     assert {elr for _, elr in states} == {(first.id,)}
     for _ in range(2):
         epoch = sim.image.brokers[first.id].epoch
-        first.pace.slowest_us = 10_000_000  # Its note is not written in time.
+        first.pace.slowest_us = 10_000_000  # The epoch is not written in time.
         first.restart()
         sim.run_until(
             lambda epoch=epoch: sim.image.brokers[first.id].epoch > epoch, limit_ms=30_000

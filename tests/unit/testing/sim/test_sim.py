@@ -1,4 +1,4 @@
-"""A simulated cluster lives, and its whole history follows from the seed.
+"""A simulated cluster works, and its whole history follows from the seed.
 
 Method: a cluster with a writer, run twice; the second time also in another process under another
 hash seed.
@@ -35,7 +35,7 @@ def test_a_cluster_without_faults_serves() -> None:
     assert sim.leaderless() == 0
     ends = {
         tuple(
-            (each.topic, each.index, each.log.log_end_offset)
+            (each.topic, each.partition_id, each.log.log_end_offset)
             for each in node.broker.replicas.hosted()
             if each.log is not None
         )
@@ -63,7 +63,7 @@ def test_the_hash_seed_of_python_changes_nothing() -> None:
         "from tests.unit.testing.sim.test_sim import history\n"
         "print(history(2, Faults.ROUGH, 12_000)[0].digest)"
     )
-    told = {
+    digests = {
         subprocess.run(
             [sys.executable, "-c", command],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
@@ -73,9 +73,9 @@ def test_the_hash_seed_of_python_changes_nothing() -> None:
         ).stdout
         for hash_seed in ("1", "77")
     }
-    assert len(told) == 1
+    assert len(digests) == 1
 
 
-def test_what_does_not_come_is_told_with_the_seed() -> None:
+def test_a_missing_condition_raises_with_the_seed() -> None:
     with pytest.raises(NoProgress, match="seed 9"), Sim(9) as sim:
         sim.run_until(lambda: False, limit_ms=50)

@@ -1,6 +1,6 @@
-"""A worker's job stops before each operation that changes the disk, until the world goes on.
+"""A worker's job stops before each operation that changes the disk, until the scheduler resumes it.
 
-Method: a world with one process; the job's operations call `pause`, as a simulated disk does.
+Method: a scheduler with one process; the job's operations call `pause`, as a simulated disk does.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from ottla.testing.sim import split_jobs
+from ottla.testing.sim.scheduler import DiskPace, Process, Scheduler
 from ottla.testing.sim.split_jobs import SplitJobs
-from ottla.testing.sim.world import DiskPace, Process, World
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +21,11 @@ def gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 class Bench:
     def __init__(self, seed: int = 1) -> None:
         self.failed: list[BaseException] = []
-        self.world = World(lambda _name, error: self.failed.append(error))
+        self.scheduler = Scheduler(lambda _name, error: self.failed.append(error))
         self.process = Process("p")
         self.log: list[str] = []
         pace = DiskPace(Random(seed))
-        self.jobs = SplitJobs(self.world, self.process, Random(seed), lambda: 1.0, pace)
+        self.jobs = SplitJobs(self.scheduler, self.process, Random(seed), lambda: 1.0, pace)
         self.ended: list[object] = []
 
     def work(self, *names: str) -> Callable[[], str]:
@@ -41,7 +41,7 @@ class Bench:
         return run
 
     def begin(self, *names: str) -> None:
-        self.world.after(
+        self.scheduler.after(
             0, lambda: self.jobs.run(self.work(*names), self.ended.append), self.process
         )
 
@@ -50,9 +50,9 @@ def test_events_happen_between_the_operations() -> None:
     bench = Bench()
     bench.begin("a", "b", "c")
     while bench.log != ["a"]:
-        bench.world.run_until(bench.world.now_us + 1)
+        bench.scheduler.run_until(bench.scheduler.now_us + 1)
     bench.log.append("an event")
-    bench.world.run_until(1_000_000)
+    bench.scheduler.run_until(1_000_000)
     assert bench.log == ["a", "an event", "b", "c", "unwound"]
     assert bench.ended == ["done"]
 
@@ -64,7 +64,7 @@ def test_the_same_seed_stops_at_the_same_moments() -> None:
         found = []
         for at_us in range(0, 10_000, 5):
             before = len(bench.log)
-            bench.world.run_until(at_us)
+            bench.scheduler.run_until(at_us)
             found += [at_us] * (len(bench.log) - before)
         return found
 
@@ -76,10 +76,10 @@ def test_nothing_more_of_it_happens_once_its_process_has_died() -> None:
     bench = Bench()
     bench.begin("a", "b", "c")
     while bench.log != ["a"]:
-        bench.world.run_until(bench.world.now_us + 1)
+        bench.scheduler.run_until(bench.scheduler.now_us + 1)
     bench.process.alive = False
     bench.jobs.abort()
-    bench.world.run_until(1_000_000)
+    bench.scheduler.run_until(1_000_000)
     assert bench.log == ["a", "unwound"]
     assert bench.ended == []
 
@@ -91,8 +91,8 @@ def test_what_it_raises_is_its_outcome() -> None:
         bench.jobs.pause()
         raise OSError("broken")
 
-    bench.world.after(0, lambda: bench.jobs.run(fails, bench.ended.append), bench.process)
-    bench.world.run_until(1_000_000)
+    bench.scheduler.after(0, lambda: bench.jobs.run(fails, bench.ended.append), bench.process)
+    bench.scheduler.run_until(1_000_000)
     (error,) = bench.ended
     with pytest.raises(OSError, match="broken"):
         raise error  # type: ignore[misc]

@@ -1,10 +1,10 @@
 """Whatever happens to connections, sessions and servers, a session's promises hold.
 
-Method: seeded histories of several clients over the model, with every fault there is, told to a
-witness: answers in the order of the questions; a write that is told as refused or done is that in
-the tree, one that is told as lost may be either, and the next answer settles which; a watch fires
-at most once, and before an answer that shows its change; nothing outlives its session; the same
-seed gives the same history.
+Method: seeded histories of several clients over the model, with all faults, checked: responses in
+the order of the requests; a write reported as failed or done is that in the tree, one with
+CONNECTION_LOSS may be either, and the next response settles which; a watch fires at most once, and
+before a response that shows its change; nothing outlives its session; the same seed gives the same
+history.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from ottla.base.zookeeper import (
     ZkError,
     ZnodeData,
 )
-from ottla.testing.sim.world import Process, World
+from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
 from ottla.testing.sim.zookeeper_wire import MS
 
@@ -36,15 +36,15 @@ CLIENTS = 4
 
 
 class Client:
-    """Asks and watches at random, checks what it hears; opens a new session when one is over."""
+    """Sends random requests, checks the responses; opens a new session after one ends."""
 
     def __init__(self, history: "History", name: str) -> None:
         self.history, self.name = history, name
         self.process = Process(name)
-        self.asked = self.answered = self.sessions = 0
+        self.requested = self.answered = self.sessions = 0
         self.fired: Counter[int] = Counter()
         self.lost: list[str] = []
-        """Writes told as lost: done or not, the next read's answer settles it."""
+        """Writes with CONNECTION_LOSS: the next read's response shows whether they were done."""
         self.watches: dict[int, tuple[str, int]] = {}
         """Data watches that have not fired: their path, and the mzxid seen when they were set."""
         self.session: Session
@@ -52,17 +52,17 @@ class Client:
 
     def open(self) -> None:
         self.sessions += 1
-        self.asked = self.answered = 0
+        self.requested = self.answered = 0
         self.watches.clear()
         number = self.sessions
         opener = self.history.model.opener(self.name, self.process, session_timeout_ms=TIMEOUT_MS)
         self.session = opener(lambda state: self.became(number, state))
 
     def became(self, number: int, state: SessionState) -> None:
-        self.history.say(f"{self.name}.{number} {state.value}")
+        self.history.record(f"{self.name}.{number} {state.value}")
         if state is SessionState.EXPIRED:
             self.history.marks["expired"] += 1
-            self.history.world.after(10 * MS, self.open, self.process)
+            self.history.scheduler.after(10 * MS, self.open, self.process)
 
     def act(self) -> None:
         random = self.history.random
@@ -70,8 +70,8 @@ class Client:
             random.choice(("get", "exists", "children", "write", "write")),
             random.choice(NAMES),
         )
-        number, of_session = self.asked, self.sessions
-        self.asked += 1
+        number, of_session = self.requested, self.sessions
+        self.requested += 1
         if kind == "write":
             operations = self.history.operations(self.name, path)
             self.session.multi(operations).then(
@@ -99,23 +99,23 @@ class Client:
         marker = operations[0].path
         done = marker in self.history.done
         if not isinstance(answer, ZkError):
-            assert done, "told as done, and is not"
+            assert done, "reported as done, and is not"
             self.history.marks["done"] += 1
         elif answer.code in (ZkCode.CONNECTION_LOSS, ZkCode.SESSION_EXPIRED):
             self.history.marks[f"{answer.code.name} {done}"] += 1
             if answer.code is ZkCode.CONNECTION_LOSS:
                 self.lost.append(marker)
         else:
-            assert not done, "told as refused, and is done"
+            assert not done, "reported as failed, and is done"
             assert answer.index is not None
             self.history.marks["refused"] += 1
-        self.history.say(f"{self.name} wrote {marker} {answer!r}")
+        self.history.record(f"{self.name} wrote {marker} {answer!r}")
 
     def read(
         self, of_session: int, number: int, kind: str, path: str, mark: int | None, answer: Any
     ) -> None:
         self.in_order(of_session, number)
-        self.history.say(f"{self.name} read {kind} {path} {answer!r}")
+        self.history.record(f"{self.name} read {kind} {path} {answer!r}")
         if of_session == self.sessions and self.session.state is SessionState.CONNECTED:
             self.history.settled |= {each for each in self.lost if each not in self.history.done}
             self.lost.clear()
@@ -131,7 +131,7 @@ class Client:
         assert self.fired[mark] == 1, "a watch fired twice"
         self.watches.pop(mark, None)
         self.history.marks["fired"] += 1
-        self.history.say(f"{self.name} event {event}")
+        self.history.record(f"{self.name} event {event}")
 
 
 class History:
@@ -139,27 +139,27 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(f"{seed}/history")
-        self.said: list[str] = []
+        self.trace: list[str] = []
         self.marks: Counter[str] = Counter()
         self.done: set[str] = set()
         self.settled: set[str] = set()
         self.numbers = 0
         self.last_zxid = 0
         self.failures: list[str] = []
-        self.world = World(lambda where, error: self.failures.append(f"{where}: {error!r}"))
-        self.model = ZooKeeperModel(self.world, Random(seed), told=self.say, mark=self.mark)
+        self.scheduler = Scheduler(lambda where, error: self.failures.append(f"{where}: {error!r}"))
+        self.model = ZooKeeperModel(self.scheduler, Random(seed), trace=self.record, mark=self.mark)
         self.model.faults.slow, self.model.faults.broken = 0.05, 0.02
         self.model.observe(self.written)
         boot = self.model.opener("boot")(lambda state: None)
         boot.multi([Create("/done")])
-        self.world.run_until(1_000 * MS)
+        self.scheduler.run_until(1_000 * MS)
         self.clients = [Client(self, f"client {number}") for number in range(CLIENTS)]
 
     def mark(self, name: str) -> None:
         self.marks[name] += 1
 
-    def say(self, text: str) -> None:
-        self.said.append(f"{self.world.now_us} {text}")
+    def record(self, text: str) -> None:
+        self.trace.append(f"{self.scheduler.now_us} {text}")
 
     def operations(self, name: str, path: str) -> tuple[Operation, ...]:
         """Return a write that leaves its own marker, where it is done."""
@@ -203,27 +203,27 @@ class History:
             model.expire(client.session.id)
         elif kind == 4 and random.random() < 0.3:
             model.down(silently=random.random() < 0.5)
-            self.world.after(random.randrange(4_000) * MS, model.up)
+            self.scheduler.after(random.randrange(4_000) * MS, model.up)
         elif kind == 5 and not client.process.paused:
             client.process.paused = True
             pause_us = random.choice((500, 2_000, 6_000)) * MS
-            self.world.after(pause_us, lambda: self.world.resume(client.process))
+            self.scheduler.after(pause_us, lambda: self.scheduler.resume(client.process))
         else:
             for each in self.clients:
                 model.heal(each.name)
 
     def play(self) -> "History":
         for _ in range(400):
-            self.world.run_until(self.world.now_us + self.random.randrange(60) * MS)
+            self.scheduler.run_until(self.scheduler.now_us + self.random.randrange(60) * MS)
             client = self.random.choice(self.clients)
             if client.process.alive:
-                self.world.after(0, client.act, client.process)
+                self.scheduler.after(0, client.act, client.process)
             if self.random.random() < 0.1:
                 self.harm()
         self.model.heal_all()
         for client in self.clients:
-            self.world.resume(client.process)
-        self.world.run_until(self.world.now_us + 30_000 * MS)
+            self.scheduler.resume(client.process)
+        self.scheduler.run_until(self.scheduler.now_us + 30_000 * MS)
         return self
 
 
@@ -233,8 +233,8 @@ def test_promises_hold_under_every_fault(seed: int) -> None:
     assert history.failures == []
     for client in history.clients:
         assert client.session.state is SessionState.CONNECTED
-        assert client.asked == client.answered, "not everything was answered"
-    assert History(seed).play().said == history.said
+        assert client.requested == client.answered, "not everything was answered"
+    assert History(seed).play().trace == history.trace
 
 
 def test_histories_reach_what_they_are_for() -> None:

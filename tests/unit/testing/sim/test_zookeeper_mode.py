@@ -1,5 +1,5 @@
-"""A simulated cluster over ZooKeeper forms, is seen by its znodes, and betrays whoever writes them
-without being the controller.
+"""A simulated cluster over ZooKeeper forms, and writes of topics' znodes by others than the
+controller are reported.
 
 Method: whole clusters for some virtual seconds; writes of a client that is no controller.
 """
@@ -10,7 +10,7 @@ from ottla.base.zookeeper import Check, Create, Delete, SessionState, ZkError
 from ottla.metadata.znodes import paths
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.observations import UnfencedWrite
-from ottla.testing.sim.zookeeper_mode import NO_RATES, ZooKeeperRates, within_zookeepers_promises
+from ottla.testing.sim.zookeeper_mode import NO_RATES, ZooKeeperRates, within_zookeeper_guarantees
 
 
 def test_a_cluster_forms_the_same_way_each_time() -> None:
@@ -20,17 +20,17 @@ def test_a_cluster_forms_the_same_way_each_time() -> None:
     assert all(node.serves for node in sim.nodes.values())
     assert sorted(sim.image.brokers) == [1, 2]
     assert sim.zookeeper is not None
-    assert sim.zookeeper.ruler in (1, 2)
+    assert sim.zookeeper.controller_id in (1, 2)
     assert sim.marks["controller-elected"] == 1
     again = sim.again()
     again.run(ms=4_000)
     assert again.digest == sim.digest
 
 
-def test_what_anybody_else_writes_of_topics_is_told() -> None:
+def test_writes_of_others_than_the_controller_are_reported() -> None:
     sim = Sim(1, brokers=1, zookeeper=True)
-    told: list[UnfencedWrite] = []
-    sim.observe(lambda each: told.append(each) if isinstance(each, UnfencedWrite) else None)
+    writes: list[UnfencedWrite] = []
+    sim.observe(lambda each: writes.append(each) if isinstance(each, UnfencedWrite) else None)
     sim.run(ms=3_000)
     assert sim.zookeeper is not None
     session = sim.zookeeper.model.opener("a stranger")(lambda state: None)
@@ -46,14 +46,14 @@ def test_what_anybody_else_writes_of_topics_is_told() -> None:
     sim.run_until(lambda: refused.done, limit_ms=5_000)
     assert isinstance(refused.value, ZkError)
     assert session.state is SessionState.CONNECTED
-    assert [(each.client, each.ruler) for each in told] == [("a stranger", 1)] * 2
-    assert all(path in each.changed for each in told)
+    assert [(each.client, each.controller_id) for each in writes] == [("a stranger", 1)] * 2
+    assert all(path in each.changed for each in writes)
 
 
-def test_what_goes_wrong_is_drawn_and_ends_with_healing() -> None:
+def test_faults_are_drawn_and_end_with_healing() -> None:
     assert ZooKeeperRates().mix(Random(1)) == ZooKeeperRates().mix(Random(1))
     assert len({ZooKeeperRates().mix(Random(seed)) for seed in range(9)}) > 5
-    faults = within_zookeepers_promises(Faults.ROUGH)
+    faults = within_zookeeper_guarantees(Faults.ROUGH)
     assert (faults.power, faults.full_disks, faults.bad_folders) == (0, 0, 0)
     assert faults.crashes == Faults.ROUGH.crashes
     sim = Sim(2, brokers=3, zookeeper=True, faults=Faults.ROUGH)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.base.zookeeper import Session, SessionState
-from ottla.testing.sim.world import World
+from ottla.testing.sim.scheduler import Scheduler
 from ottla.testing.sim.zookeeper import ZooKeeperModel
 
 TIMEOUT_MS = 6_000
@@ -16,8 +16,8 @@ class ModelBench:
 
     def __init__(self, seed: int, *, chroot: str = "") -> None:
         self.problems: list[str] = []
-        self.world = World(lambda where, error: self.problems.append(f"{where}: {error!r}"))
-        self.model = ZooKeeperModel(self.world, Random(seed))
+        self.scheduler = Scheduler(lambda where, error: self.problems.append(f"{where}: {error!r}"))
+        self.model = ZooKeeperModel(self.scheduler, Random(seed))
         self._chroot = chroot
         self._clients: dict[int, str] = {}
 
@@ -30,10 +30,10 @@ class ModelBench:
         return session
 
     def until(self, holds: Callable[[], bool]) -> None:
-        end_us = self.world.now_us + LIMIT_US
+        end_us = self.scheduler.now_us + LIMIT_US
         while not holds():
-            assert self.world.now_us < end_us, "it does not come"
-            self.world.run_until(self.world.now_us + 1_000)
+            assert self.scheduler.now_us < end_us, "it does not come"
+            self.scheduler.run_until(self.scheduler.now_us + 1_000)
 
     def cut(self, session: Session) -> None:
         self.model.cut(self._clients[id(session)])

@@ -15,7 +15,7 @@ from ottla.base.timers import Timers
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.record import iter_records
 from ottla.testing.history import History
-from ottla.testing.sim_clients.station import Station
+from ottla.testing.sim_clients.client import SimClient
 from ottla.wire.messages import create_topics, delete_topics, init_producer_id, list_offsets
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import metadata as metadata_wire
@@ -70,7 +70,7 @@ class Turns:
 
 
 class FakeCluster:
-    """One broker. `log`: the values of partition 0; `script`: fates of coming requests, by key."""
+    """One broker. `log`: the values of partition 0; `script`: results of requests, by key."""
 
     def __init__(self) -> None:
         self.steps = Steps()
@@ -78,7 +78,7 @@ class FakeCluster:
         self.log: list[bytes] = []
         self.sequences: dict[tuple[int, int], tuple[int, int]] = {}
         self.script: defaultdict[int, list[object]] = defaultdict(list)
-        self.asked: list[object] = []
+        self.requests: list[object] = []
         self.delay_ms = 5
         self.epoch = 0
         self.leader = NODE
@@ -96,8 +96,8 @@ class FakeCluster:
             INIT: self._init,
         }
 
-    def station(self, name: str = "client") -> Station:
-        return Station(
+    def client(self, name: str = "client") -> SimClient:
+        return SimClient(
             name,
             port=self,
             nodes=(NODE,),
@@ -113,7 +113,7 @@ class FakeCluster:
         assert to == NODE
         key = spec_of(type(request)).key
         assert key is not None
-        self.asked.append(request)
+        self.requests.append(request)
         answer: Pending[Any | ApiError] = Pending()
         fate = self.script[key].pop(0) if self.script[key] else None
         if isinstance(fate, Error):
@@ -173,15 +173,15 @@ class FakeCluster:
     def _fetch(self, request: fetch_wire.FetchRequest) -> fetch_wire.FetchResponse:
         from ottla.records.builder import encode_batch
 
-        ((asked,),) = (topic.partitions for topic in request.topics)
+        ((partition,),) = (topic.partitions for topic in request.topics)
         end = len(self.log) - self.high_watermark_lag
-        if asked.fetch_offset > len(self.log):
+        if partition.fetch_offset > len(self.log):
             return self._fetched(Error.OFFSET_OUT_OF_RANGE, None)
-        values = self.log[asked.fetch_offset : end]
+        values = self.log[partition.fetch_offset : end]
         data = None
         if values:
             data = bytearray(encode_batch([(None, value, (), 0) for value in values]))
-            restamp(data, 0, base_offset=asked.fetch_offset, leader_epoch=self.epoch)
+            restamp(data, 0, base_offset=partition.fetch_offset, leader_epoch=self.epoch)
         return self._fetched(Error.NONE, data)
 
     def _fetched(self, error: Error, records: bytearray | None) -> fetch_wire.FetchResponse:
@@ -198,10 +198,10 @@ class FakeCluster:
     def _list_offsets(
         self, request: list_offsets.ListOffsetsRequest
     ) -> list_offsets.ListOffsetsResponse:
-        ((asked,),) = (topic.partitions for topic in request.topics)
+        ((partition,),) = (topic.partitions for topic in request.topics)
         end = len(self.log) - self.high_watermark_lag
         partition = list_offsets.ListOffsetsPartitionResponse(
-            partition_index=0, error_code=0, offset=0 if asked.timestamp == EARLIEST else end
+            partition_index=0, error_code=0, offset=0 if partition.timestamp == EARLIEST else end
         )
         topic = list_offsets.ListOffsetsTopicResponse(name=TOPIC, partitions=(partition,))
         return list_offsets.ListOffsetsResponse(topics=(topic,))

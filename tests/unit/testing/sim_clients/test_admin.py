@@ -1,4 +1,4 @@
-"""An administrator asks until it is done, and writes a deletion down before it asks for it.
+"""The admin client retries, and records a deletion before it sends it.
 
 Method: a fake broker, in virtual time.
 """
@@ -14,13 +14,13 @@ OTHER_ID = Uuid(bytes(15) + b"\x08")
 
 
 def create(cluster: FakeCluster) -> tuple[Admin, Error | None]:
-    admin = Admin(cluster.station("a"))
-    end = admin.station.run(admin.create(TopicSpec(name=TOPIC)))
+    admin = Admin(cluster.client("a"))
+    end = admin.client.run(admin.create(TopicSpec(name=TOPIC)))
     cluster.steps.run(30_000)
     return admin, end.value if end.done else None
 
 
-def test_a_topic_is_asked_for_until_it_is_there() -> None:
+def test_a_creation_is_retried_until_it_succeeds() -> None:
     cluster = FakeCluster()
     cluster.script[CREATE] = [
         Error.INVALID_REPLICATION_FACTOR,
@@ -28,10 +28,10 @@ def test_a_topic_is_asked_for_until_it_is_there() -> None:
         Error.TOPIC_ALREADY_EXISTS,
     ]
     assert create(cluster)[1] is Error.NONE
-    assert len(cluster.asked) == 3
+    assert len(cluster.requests) == 3
 
 
-def test_a_refusal_for_good_is_kept() -> None:
+def test_an_error_that_is_not_retriable_is_recorded() -> None:
     cluster = FakeCluster()
     cluster.script[CREATE] = [Error.INVALID_CONFIG]
     admin, error = create(cluster)
@@ -39,61 +39,61 @@ def test_a_refusal_for_good_is_kept() -> None:
     assert admin.refusals == [("create orders", Error.INVALID_CONFIG)]
 
 
-def test_patience_ends() -> None:
+def test_retries_end() -> None:
     cluster = FakeCluster()
     cluster.script[CREATE] = [Error.NOT_CONTROLLER] * 100
     assert create(cluster)[1] is Error.NOT_CONTROLLER
-    assert len(cluster.asked) == TRIES_MAX
+    assert len(cluster.requests) == TRIES_MAX
 
 
-def test_a_deletion_is_written_down_before_it_is_sent() -> None:
+def test_a_deletion_is_recorded_before_it_is_sent() -> None:
     cluster = FakeCluster()
     admin, _error = create(cluster)
-    admin.station.refresh()
+    admin.client.refresh()
     cluster.steps.run(1_000)
     cluster.script[DELETE] = [LOST_AFTER]
-    end = admin.station.run(admin.delete(TOPIC))
+    end = admin.client.run(admin.delete(TOPIC))
     assert cluster.history.deleted == {TOPIC_ID}
     cluster.steps.run(1_000)
     assert end.value is Error.NONE
-    assert admin.station.partitions_of(TOPIC) == []
+    assert admin.client.partitions_of(TOPIC) == []
 
 
-def test_a_name_that_is_not_free_yet_is_asked_for_until_another_topic_has_it() -> None:
+def test_a_creation_is_retried_while_the_deleted_topic_has_the_name() -> None:
     """Over ZooKeeper a deleted topic exists until all its replicas are gone."""
     cluster = FakeCluster()
     admin, _error = create(cluster)
-    admin.station.refresh()
+    admin.client.refresh()
     cluster.steps.run(1_000)
-    admin.station.run(admin.delete(TOPIC))
+    admin.client.run(admin.delete(TOPIC))
     cluster.steps.run(1_000)
     cluster.script[CREATE] = [Error.TOPIC_ALREADY_EXISTS, Error.TOPIC_ALREADY_EXISTS, LOST_AFTER]
     cluster.script[CREATE] += [Error.TOPIC_ALREADY_EXISTS]
-    end = admin.station.run(admin.create_anew(TopicSpec(name=TOPIC)))
+    end = admin.client.run(admin.create_anew(TopicSpec(name=TOPIC)))
     cluster.steps.run(1_000)
     assert not end.done
     cluster.topic_id = OTHER_ID
     cluster.steps.run(30_000)
     assert end.value is Error.NONE
-    assert admin.station.ids == {TOPIC: OTHER_ID}
+    assert admin.client.ids == {TOPIC: OTHER_ID}
     assert cluster.script[CREATE] == []
 
 
-def test_what_was_acknowledged_is_told() -> None:
+def test_acknowledged_topics_are_recorded() -> None:
     cluster = FakeCluster()
     admin, _error = create(cluster)
-    admin.station.refresh()
+    admin.client.refresh()
     cluster.steps.run(1_000)
-    admin.station.run(admin.delete(TOPIC))
+    admin.client.run(admin.delete(TOPIC))
     cluster.steps.run(1_000)
-    told = cluster.history.topics_acknowledged
-    assert [(each.topic_id, each.is_deletion) for each in told] == [
+    acknowledged = cluster.history.topics_acknowledged
+    assert [(each.topic_id, each.is_deletion) for each in acknowledged] == [
         (TOPIC_ID, False),
         (TOPIC_ID, True),
     ]
 
 
-def test_what_succeeds_is_a_sign_of_life() -> None:
+def test_a_success_is_recorded_as_progress() -> None:
     cluster = FakeCluster()
     create(cluster)
-    assert [life.what for life in cluster.history.lives] == ["changes of metadata"]
+    assert [incarnation.what for incarnation in cluster.history.progress] == ["changes of metadata"]

@@ -1,4 +1,4 @@
-"""Members understand one another, and the range assignor gives each partition to one of them.
+"""Members decode each other's data, and the range assignor gives each partition to one of them.
 
 Method: round trips, and assignments of a few members counted out.
 """

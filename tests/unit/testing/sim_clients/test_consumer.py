@@ -1,4 +1,4 @@
-"""A consumer tells every record once, in order, and what it was denied.
+"""A consumer records every record once, in order, and the offsets out of range.
 
 Method: a fake broker, in virtual time.
 """
@@ -11,12 +11,12 @@ from .fake import FETCH, LOST_BEFORE, NODE, TOPIC, FakeCluster
 
 
 def consumer_of(cluster: FakeCluster) -> Consumer:
-    consumer = Consumer(cluster.station("c"), TOPIC, interval_ms=50)
+    consumer = Consumer(cluster.client("c"), TOPIC, interval_ms=50)
     consumer.begin()
     return consumer
 
 
-def test_all_records_are_told_in_order() -> None:
+def test_all_records_are_recorded_in_order() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a", b"b", b"c"]
     consumer_of(cluster)
@@ -29,12 +29,12 @@ def test_all_records_are_told_in_order() -> None:
         (2, b"c"),
         (3, b"d"),
     ]
-    assert cluster.history.lives[-1].what == "reads of orders-0"
+    assert cluster.history.progress[-1].what == "reads of orders-0"
     assert reads_lost(cluster.history) == watermarks_that_fell(cluster.history) == []
-    assert {each.asked for each in cluster.history.watermarks} == {"fetch", "list_offsets"}
+    assert {each.api for each in cluster.history.watermarks} == {"fetch", "list_offsets"}
 
 
-def test_failures_are_asked_again() -> None:
+def test_failures_are_retried() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a"]
     cluster.script[FETCH] = [LOST_BEFORE, Error.NOT_LEADER_OR_FOLLOWER]
@@ -55,7 +55,7 @@ def test_a_partition_without_a_leader_is_looked_for_again() -> None:
     assert [read.value for read in cluster.history.reads] == [b"a"]
 
 
-def test_an_offset_that_is_denied_is_told() -> None:
+def test_an_offset_out_of_range_is_recorded() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a", b"b"]
     consumer_of(cluster)
@@ -66,7 +66,7 @@ def test_an_offset_that_is_denied_is_told() -> None:
     assert len(reads_lost(cluster.history)) > 0
 
 
-def test_a_watermark_that_falls_is_told() -> None:
+def test_a_watermark_that_falls_is_recorded() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a", b"b"]
     consumer_of(cluster)
@@ -76,25 +76,25 @@ def test_a_watermark_that_falls_is_told() -> None:
     assert len(watermarks_that_fell(cluster.history)) > 0
 
 
-def test_a_stopped_consumer_asks_no_more() -> None:
+def test_a_stopped_consumer_sends_no_more() -> None:
     cluster = FakeCluster()
     consumer = consumer_of(cluster)
     cluster.steps.run(1_000)
     consumer.stop()
     cluster.steps.run(1_000)
-    asked = len(cluster.asked)
+    count = len(cluster.requests)
     cluster.steps.run(1_000)
-    assert len(cluster.asked) == asked
+    assert len(cluster.requests) == count
 
 
-def test_a_consumer_that_resets_goes_to_the_log_start_and_tells_where_it_was() -> None:
+def test_a_reset_to_the_log_start_is_recorded_with_the_old_position() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a", b"b"]
-    consumer = Consumer(cluster.station("c"), TOPIC, interval_ms=50, resets=True)
+    consumer = Consumer(cluster.client("c"), TOPIC, interval_ms=50, resets=True)
     consumer.begin()
     cluster.steps.run(1_000)
     cluster.script[FETCH] = [Error.OFFSET_OUT_OF_RANGE]
     cluster.steps.run(1_000)
     (gap,) = cluster.history.skipped
-    assert (gap.first, gap.next, gap.end, gap.told) == (2, 0, 2, True)
+    assert (gap.first, gap.next, gap.end, gap.was_reset) == (2, 0, 2, True)
     assert [read.offset for read in cluster.history.reads] == [0, 1, 0, 1]

@@ -1,4 +1,4 @@
-"""A producer retries as Kafka's does, and tells what it knows of each batch, no more.
+"""A producer retries as Kafka's does, and records the outcome of each batch.
 
 Method: a fake broker that loses requests and responses as its script says, in virtual time.
 """
@@ -20,7 +20,7 @@ def run(
     cluster: FakeCluster, *, idempotent: bool = True, ms: int = 3_000, in_flight_max: int = 5
 ) -> Producer:
     producer = Producer(
-        cluster.station("p"),
+        cluster.client("p"),
         TOPIC,
         idempotent=idempotent,
         interval_ms=50,
@@ -42,7 +42,7 @@ def sent(cluster: FakeCluster) -> list[bytes]:
     """Return the batch of each request, in order."""
     return [
         bytes(request.topic_data[0].partition_data[0].records)  # type: ignore[arg-type]
-        for request in cluster.asked
+        for request in cluster.requests
         if isinstance(request, ProduceRequest)
     ]
 
@@ -53,7 +53,7 @@ def sequences(cluster: FakeCluster) -> list[tuple[int, int, int]]:
     return [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers]
 
 
-def test_each_acknowledged_value_is_where_the_broker_said() -> None:
+def test_each_acknowledged_value_is_at_its_offset() -> None:
     cluster = FakeCluster()
     producer = run(cluster)
     assert producer.acknowledged == len(cluster.history.writes) > 20
@@ -62,7 +62,7 @@ def test_each_acknowledged_value_is_where_the_broker_said() -> None:
         end = write.offset + len(write.values)
         assert tuple(cluster.log[write.offset : end]) == write.values
         assert write.partition == PARTITION
-    assert {life.what for life in cluster.history.lives} == {"writes to orders-0"}
+    assert {incarnation.what for incarnation in cluster.history.progress} == {"writes to orders-0"}
 
 
 def test_a_lost_response_is_retried_with_the_same_sequence() -> None:
@@ -75,7 +75,7 @@ def test_a_lost_response_is_retried_with_the_same_sequence() -> None:
     assert len(cluster.log) == len(set(cluster.log))
     assert outcomes(cluster.history) == {Outcome.ACKNOWLEDGED}
     again = cluster.history.writes[1]
-    assert (again.tries, again.offset) == (2, -1), "the broker said only that it knew the batch"
+    assert (again.tries, again.offset) == (2, -1), "the broker answered DUPLICATE_SEQUENCE_NUMBER"
 
 
 def test_a_plain_producer_retries_into_a_duplicate() -> None:
@@ -98,10 +98,10 @@ def test_a_gap_is_filled_in_order() -> None:
     assert numbers == sorted(numbers)
 
 
-def test_a_refusal_before_the_append_leaves_no_doubt() -> None:
+def test_a_rejection_before_the_append_is_a_failure() -> None:
     cluster = FakeCluster()
     cluster.script[PRODUCE] = [Error.NOT_ENOUGH_REPLICAS] * 1_000
-    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50)
+    producer = Producer(cluster.client("p"), TOPIC, idempotent=False, interval_ms=50)
     producer.begin()
     cluster.steps.run(DELIVERY_TIMEOUT_MS + 2_000)
     assert outcomes(cluster.history) == {Outcome.FAILED}
@@ -111,7 +111,7 @@ def test_a_refusal_before_the_append_leaves_no_doubt() -> None:
 def test_a_batch_that_may_be_there_is_unknown_when_given_up() -> None:
     cluster = FakeCluster()
     cluster.script[PRODUCE] = [LOST_AFTER, *[Error.NOT_ENOUGH_REPLICAS] * 1_000]
-    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50)
+    producer = Producer(cluster.client("p"), TOPIC, idempotent=False, interval_ms=50)
     producer.begin()
     cluster.steps.run(DELIVERY_TIMEOUT_MS + 2_000)
     assert cluster.history.writes[0].outcome is Outcome.UNKNOWN
@@ -140,7 +140,7 @@ def test_a_sequence_that_nothing_can_mend_begins_a_new_epoch() -> None:
     ]
 
 
-def test_a_fenced_producer_asks_for_another_id() -> None:
+def test_a_fenced_producer_gets_another_id() -> None:
     cluster = FakeCluster()
     cluster.script[PRODUCE] = [None, Error.INVALID_PRODUCER_EPOCH]
     cluster.script[INIT] = [None, Error.NOT_CONTROLLER]
@@ -149,9 +149,9 @@ def test_a_fenced_producer_asks_for_another_id() -> None:
     assert cluster.history.writes[-1].outcome is Outcome.ACKNOWLEDGED
 
 
-def test_what_nobody_answers_is_given_up_at_once() -> None:
+def test_with_acks_0_the_outcome_is_unknown_at_once() -> None:
     cluster = FakeCluster()
-    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50, acks=0)
+    producer = Producer(cluster.client("p"), TOPIC, idempotent=False, interval_ms=50, acks=0)
     producer.begin()
     cluster.steps.run(2_000)
     producer.stop()
@@ -165,19 +165,19 @@ def test_what_nobody_answers_is_given_up_at_once() -> None:
 def test_keyed_records_name_their_keys_and_tombstones_carry_their_value_in_a_header() -> None:
     cluster = FakeCluster()
     producer = Producer(
-        cluster.station("p"), TOPIC, idempotent=True, interval_ms=20, keys=7, codec=Codec.GZIP
+        cluster.client("p"), TOPIC, idempotent=True, interval_ms=20, keys=7, codec=Codec.GZIP
     )
     producer.begin()
     cluster.steps.run(4_000)
-    told = {
+    expected = {
         value: (key, is_tombstone)
         for write in cluster.history.writes
         for value, key, is_tombstone in zip(write.values, write.keys, write.tombstones, strict=True)
     }
     records = [record for batch in sent(cluster) for record in iter_records(batch)]
-    assert {identity(each): (each.key, each.value is None) for each in records} == told
-    assert {is_tombstone for _, is_tombstone in told.values()} == {True, False}
-    keys = {key for key, _ in told.values()}
+    assert {identity(each): (each.key, each.value is None) for each in records} == expected
+    assert {is_tombstone for _, is_tombstone in expected.values()} == {True, False}
+    keys = {key for key, _ in expected.values()}
     assert {key.partition(b"-")[0] for key in keys} == {b"key", b"rare"}
     assert all(
         header.compression is Codec.GZIP
@@ -190,7 +190,7 @@ def test_one_that_is_stopped_and_done_sends_nothing_more() -> None:
     for ms in range(1_000, 1_100, 10):
         cluster = FakeCluster()
         producer = Producer(
-            cluster.station("p"), TOPIC, idempotent=True, interval_ms=50, in_flight_max=5
+            cluster.client("p"), TOPIC, idempotent=True, interval_ms=50, in_flight_max=5
         )
         producer.begin()
         cluster.steps.run(ms)

@@ -1,4 +1,4 @@
-"""A follower cuts exactly what the leader does not have, whatever happened before.
+"""A follower truncates exactly what the leader does not have, whatever happened before.
 
 Method: real logs side by side; `converge` is what a fetcher and a leader do with each other, in
 one loop. The classic stories are told one by one, then Hypothesis makes up histories of leaders.
@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
-from ottla.broker.following import (
+from ottla.broker.follower_rules import (
+    OffsetReset,
     Reaction,
-    Relocation,
-    common_end,
+    decide_offset_reset,
     position_of,
     prepare,
     reaction_to,
-    relocate,
+    truncation_offset,
 )
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, batch_crc, iter_headers
@@ -65,7 +65,7 @@ def divergence(leader: PartitionLog, follower: PartitionLog) -> tuple[int, int] 
 
 
 def converge(leader: PartitionLog, follower: PartitionLog) -> int:
-    """Follow `leader` until both are equal; return how often something was cut."""
+    """Follow `leader` until both are equal; return the number of truncations."""
     prepare(follower)
     for cuts in range(ROUNDS_MAX):
         found = divergence(leader, follower)
@@ -75,7 +75,7 @@ def converge(leader: PartitionLog, follower: PartitionLog) -> int:
             assert follower.log_end_offset == leader.log_end_offset
             return cuts
         before = position_of(follower)
-        follower.truncate_to(common_end(follower, *found))
+        follower.truncate_to(truncation_offset(follower, *found))
         assert position_of(follower) != before, "the same question would be asked for ever"
     raise AssertionError("the logs do not converge")
 
@@ -83,7 +83,7 @@ def converge(leader: PartitionLog, follower: PartitionLog) -> int:
 # --- the classic stories -----------------------------------------------------------------------
 
 
-def test_equal_logs_cut_nothing() -> None:
+def test_equal_logs_truncate_nothing() -> None:
     one, two = new_log(), new_log()
     lead(one, 0, 3, 2)
     assert converge(one, two) == 0
@@ -91,7 +91,7 @@ def test_equal_logs_cut_nothing() -> None:
     assert converge(one, two) == 0
 
 
-def test_a_fenced_leaders_longer_log_is_cut() -> None:
+def test_a_fenced_leaders_longer_log_is_truncated() -> None:
     """KIP-101, scenario 2: what the old leader wrote alone must go, though it is longer."""
     old, new = new_log(), new_log()
     lead(old, 0, 2)
@@ -102,8 +102,8 @@ def test_a_fenced_leaders_longer_log_is_cut() -> None:
     assert old.log_end_offset == 3
 
 
-def test_no_acknowledged_record_is_cut_where_the_high_watermark_lags() -> None:
-    """KIP-101, scenario 1: both restart, and the follower never heard how much is committed."""
+def test_no_acknowledged_record_is_truncated_where_the_high_watermark_lags() -> None:
+    """KIP-101, scenario 1: both restart, and the follower never got the high watermark."""
     one, two = new_log(), new_log()
     lead(one, 0, 1, 1)
     copy(one, two)
@@ -116,12 +116,12 @@ def test_no_acknowledged_record_is_cut_where_the_high_watermark_lags() -> None:
 
 
 def test_two_leaders_in_quick_succession() -> None:
-    """KIP-279: the follower lacks epochs that the leader answers with, and asks again."""
+    """KIP-279: the follower lacks the epochs in the responses, and fetches again."""
     one, two, three = new_log(), new_log(), new_log()
     lead(one, 0, 10)
     copy(one, two)
     copy(one, three)
-    lead(two, 1, 5)  # Nobody copied this,
+    lead(two, 1, 5)  # No follower has this,
     lead(one, 2, 3, 3)  # nor this.
     lead(three, 3, 1)
     assert converge(three, one) >= 1
@@ -140,8 +140,8 @@ def test_epochs_interleaved_so_that_several_rounds_are_needed() -> None:
     assert converge(one, two) > 1
 
 
-def test_a_leader_that_wrote_nothing_does_not_ask_for_ever() -> None:
-    """Its empty epoch stands at the log's end, where no cut would reach it."""
+def test_a_leader_without_records_does_not_cause_endless_fetches() -> None:
+    """Its empty epoch is at the log's end, where no truncation removes it."""
     one, two = new_log(), new_log()
     lead(one, 0, 2)
     copy(one, two)
@@ -176,7 +176,7 @@ def test_an_empty_log_has_nothing_to_prepare() -> None:
     assert not prepare(new_log())
 
 
-def test_a_log_begun_anew_goes_on_from_there() -> None:
+def test_a_log_that_was_fully_truncated_continues_from_there() -> None:
     log = new_log()
     log.truncate_fully_and_start_at(50)
     assert not prepare(log)
@@ -201,7 +201,7 @@ def stamped(data: bytes | bytearray, offset: int, epoch: int) -> bytes:
     return HEADER.pack(*fields) + bytes(data[HEADER_SIZE:])
 
 
-def test_gaps_of_compaction_are_copied_as_they_are() -> None:
+def test_gaps_of_compaction_are_replicated() -> None:
     leader, follower = new_log(), new_log()
     for offset, epoch in ((0, 0), (7, 1), (20, 3)):
         leader.append_as_follower(stamped(batch(2), offset, epoch), now_ms=0)
@@ -210,7 +210,7 @@ def test_gaps_of_compaction_are_copied_as_they_are() -> None:
     assert [entry.epoch for entry in follower.epochs.entries] == [0, 1, 3]
 
 
-def test_emptied_batches_are_copied_with_their_offsets_and_epochs() -> None:
+def test_emptied_batches_are_replicated_with_their_offsets_and_epochs() -> None:
     leader, follower = new_log(), new_log()
     leader.append_as_follower(stamped(batch(2), 0, 0), now_ms=0)
     leader.append_as_follower(emptied(stamped(batch(3), 2, 1)), now_ms=0)
@@ -219,8 +219,8 @@ def test_emptied_batches_are_copied_with_their_offsets_and_epochs() -> None:
     assert position_of(follower) == (5, 1)
 
 
-def test_a_cut_into_a_gap_goes_back_to_its_beginning() -> None:
-    """What compaction took may have been superseded by what is cut off: it must come again."""
+def test_a_truncation_into_a_gap_goes_back_to_its_beginning() -> None:
+    """A compacted record may be superseded by truncated ones: it must be fetched again."""
     leader, follower = new_log(), new_log()
     lead(leader, 0, 5, 5)
     copy(leader, follower, upto=5)
@@ -228,14 +228,14 @@ def test_a_cut_into_a_gap_goes_back_to_its_beginning() -> None:
     lead(leader, 2, 1)
     found = divergence(leader, follower)
     assert found == (0, 10)
-    follower.truncate_to(common_end(follower, *found))
+    follower.truncate_to(truncation_offset(follower, *found))
     assert position_of(follower) == (5, 0)
     assert converge(leader, follower) == 0
 
 
 @pytest.mark.parametrize("between", [6, 7, 9])
-def test_a_former_leader_keeps_nothing_where_another_follower_has_a_gap(between: int) -> None:
-    """One that copied a compacted log leads: where its epochs begin it knows no better."""
+def test_a_former_leader_keeps_no_record_where_another_follower_has_a_gap(between: int) -> None:
+    """The leader has replicated a compacted log: it does not know where its epochs began."""
     former, leader = new_log(), new_log()
     lead(former, 0, 5)
     copy(former, leader, upto=5)
@@ -279,7 +279,7 @@ def test_whatever_the_leaders_were_the_last_one_is_followed(
             if node == leader:
                 continue
             while (found := divergence(logs[leader], logs[node])) is not None:
-                logs[node].truncate_to(common_end(logs[node], *found))
+                logs[node].truncate_to(truncation_offset(logs[node], *found))
             copy(logs[leader], logs[node], upto=upto)
     lead(logs[last], epoch, 1)
     expected = content(logs[last])
@@ -305,7 +305,7 @@ def common_bytes(one: bytes, other: bytes) -> int:
 
 def follow_without_copying(leader: PartitionLog, follower: PartitionLog) -> int:
     while (found := divergence(leader, follower)) is not None:
-        follower.truncate_to(common_end(follower, *found))
+        follower.truncate_to(truncation_offset(follower, *found))
     return follower.size_bytes
 
 
@@ -315,13 +315,13 @@ def follow_without_copying(leader: PartitionLog, follower: PartitionLog) -> int:
 @pytest.mark.parametrize(
     ("error", "reaction"),
     [
-        (Error.NONE, Reaction.TAKE),
-        (Error.OFFSET_OUT_OF_RANGE, Reaction.LOCATE),
-        (Error.FENCED_LEADER_EPOCH, Reaction.WAIT),
-        (Error.UNKNOWN_LEADER_EPOCH, Reaction.WAIT),
-        (Error.UNKNOWN_TOPIC_ID, Reaction.WAIT),
-        (Error.CORRUPT_MESSAGE, Reaction.COMPLAIN),
-        (12_345, Reaction.COMPLAIN),
+        (Error.NONE, Reaction.APPEND),
+        (Error.OFFSET_OUT_OF_RANGE, Reaction.RESET_OFFSET),
+        (Error.FENCED_LEADER_EPOCH, Reaction.RETRY),
+        (Error.UNKNOWN_LEADER_EPOCH, Reaction.RETRY),
+        (Error.UNKNOWN_TOPIC_ID, Reaction.RETRY),
+        (Error.CORRUPT_MESSAGE, Reaction.RETRY_UNEXPECTED),
+        (12_345, Reaction.RETRY_UNEXPECTED),
     ],
 )
 def test_what_is_done_about_an_error(error: int, reaction: Reaction) -> None:
@@ -331,22 +331,22 @@ def test_what_is_done_about_an_error(error: int, reaction: Reaction) -> None:
 @pytest.mark.parametrize(
     ("own", "leaders", "what"),
     [
-        ((0, 10), (0, 4), Relocation.CUT),
-        ((0, 10), (20, 30), Relocation.START_OVER),
-        ((0, 10), (5, 30), Relocation.GO_ON),
-        ((0, 10), (10, 10), Relocation.GO_ON),
-        ((8, 10), (0, 4), Relocation.START_OVER),
+        ((0, 10), (0, 4), OffsetReset.TRUNCATE),
+        ((0, 10), (20, 30), OffsetReset.TRUNCATE_FULLY),
+        ((0, 10), (5, 30), OffsetReset.KEEP),
+        ((0, 10), (10, 10), OffsetReset.KEEP),
+        ((8, 10), (0, 4), OffsetReset.TRUNCATE_FULLY),
     ],
 )
-def test_where_to_go_on(own: tuple[int, int], leaders: tuple[int, int], what: Relocation) -> None:
+def test_where_to_go_on(own: tuple[int, int], leaders: tuple[int, int], what: OffsetReset) -> None:
     log = new_log()
     log.truncate_fully_and_start_at(own[0])
     lead(log, 0, own[1] - own[0])
-    assert relocate(log, *leaders) is what
+    assert decide_offset_reset(log, *leaders) is what
 
 
-def test_an_unknown_end_cuts_to_what_is_committed() -> None:
+def test_an_unknown_end_truncates_to_the_high_watermark() -> None:
     log = new_log()
     lead(log, 0, 3)
     log.advance_high_watermark(1)
-    assert common_end(log, -1, -1) == 1
+    assert truncation_offset(log, -1, -1) == 1

@@ -1,4 +1,4 @@
-"""What a follower asks its leader, and the leader's session as the follower knows it.
+"""A follower's requests to its leader, and the leader's fetch session as the follower knows it.
 
 Source: Kafka's FetchSessionHandler and RemoteLeaderEndPoint; KIP-227, KIP-903 (replica epoch).
 """
@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, gather
-from ottla.broker import following
+from ottla.broker import follower_rules
 from ottla.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
-from ottla.broker.following import Position
+from ottla.broker.follower_rules import Position
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Sender
 from ottla.wire.messages import fetch as wire
@@ -23,13 +23,13 @@ LIST_OFFSETS_VERSION = 9
 
 LATEST, EARLIEST = -1, -2
 
-FollowedKey = tuple[Uuid, int]
-"""(topic id, partition number)."""
+TopicIdPartition = tuple[Uuid, int]
+"""(topic id, partition)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """What a fetcher asks for; see the properties replica.fetch.* and replica.socket.timeout.ms."""
+    """A fetcher's settings, from the properties replica.fetch.* and replica.socket.timeout.ms."""
 
     max_wait_ms: int
     min_bytes: int
@@ -39,49 +39,49 @@ class FetchSettings:
     timeout_ms: int
 
 
-class Followed:
-    """One partition as one leader epoch's follower. `asked`: what the last request said of it."""
+class FollowedPartition:
+    """A partition as follower in one leader epoch. `requested`: its position in the last fetch."""
 
     __slots__ = (
-        "asked",
         "failures",
+        "fetched",
         "key",
         "lag",
         "leader_epoch",
         "partition",
-        "resting",
-        "served",
+        "paused",
+        "requested",
     )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.key: FollowedKey = (partition.topic_id, partition.index)
+        self.key: TopicIdPartition = (partition.topic_id, partition.partition_id)
         self.leader_epoch = partition.leader_epoch
-        self.asked: Position | None = None
+        self.requested: Position | None = None
         self.failures = 0
         self.lag = 0
-        """Records of which the leader said that they are committed, and which are not here."""
-        self.resting = False
-        """Whether it is left out of requests, after a failure or while the leader is asked."""
-        self.served = False
-        """Whether the leader may have accepted a fetch in this epoch, and count on what is here."""
+        """Records that are committed, by the leader's high watermark, and not fetched yet."""
+        self.paused = False
+        """Whether it is left out of fetches: it backs off, or waits for the leader's log bounds."""
+        self.fetched = False
+        """Whether the leader may have accepted a fetch in this epoch, and count this replica."""
 
     @property
     def name(self) -> str:
-        """Return the partition as log lines name it."""
-        return f"{self.partition.topic}-{self.partition.index}"
+        """Return the partition's name for log lines."""
+        return f"{self.partition.topic}-{self.partition.partition_id}"
 
     @property
-    def can_be_asked(self) -> bool:
-        """Tell whether it does not rest, and its folder has not failed."""
+    def is_ready_for_fetch(self) -> bool:
+        """Tell whether it is not paused, and its log directory has not failed."""
         log = self.partition.log
-        return not self.resting and log is not None and not log.failed
+        return not self.paused and log is not None and not log.failed
 
-    def ask(self, bytes_max: int) -> wire.FetchPartition:
-        """Return what to ask for it now, and remember that."""
+    def fetch_partition(self, bytes_max: int) -> wire.FetchPartition:
+        """Return its entry in the next fetch, and remember the position."""
         log = self.partition.log
         assert log is not None
-        self.asked = position = following.position_of(log)
+        self.requested = position = follower_rules.position_of(log)
         return wire.FetchPartition(
             partition=self.key[1],
             current_leader_epoch=self.leader_epoch,
@@ -93,56 +93,56 @@ class Followed:
 
 
 class LeaderSession:
-    """The session that a leader keeps for this follower. `members`: what the leader believes."""
+    """The session that a leader keeps for this follower. `members`: its partitions there."""
 
     __slots__ = ("epoch", "id", "members")
 
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.members: dict[FollowedKey, None] = {}
+        self.members: dict[TopicIdPartition, None] = {}
 
     @property
     def begins(self) -> bool:
-        """Tell whether the next request names everything, and opens a session."""
+        """Tell whether the next request is a full fetch that opens a session."""
         return self.epoch == INITIAL_EPOCH
 
-    def begin_anew(self) -> None:
-        """Let the next request open a session; it closes what is left of this one."""
+    def restart(self) -> None:
+        """Let the next request open a new session, which closes this one."""
         self.epoch = INITIAL_EPOCH
 
     def answered(self, session_id: int) -> None:
-        """Take note of an answer without an error; a leader may have no room for a session."""
+        """Note a response without an error; a leader may have no room for a session."""
         if self.epoch == INITIAL_EPOCH:
             self.id = session_id
         if self.id != NO_SESSION:
             self.epoch = next_epoch(self.epoch)
 
     def failed(self, error: Error) -> None:
-        """Take note of a request that failed as a whole."""
+        """Note a request that failed as a whole."""
         if error is Error.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
 
 
-class Questions(NamedTuple):
-    """What a request says of partitions: those asked for, those given up."""
+class FetchRequestData(NamedTuple):
+    """The partitions of a fetch request: those to fetch, and those to forget."""
 
-    asked: list[tuple[FollowedKey, wire.FetchPartition]]
-    forgotten: list[FollowedKey]
+    requested: list[tuple[TopicIdPartition, wire.FetchPartition]]
+    forgotten: list[TopicIdPartition]
 
 
 def fetch_request(
-    questions: Questions,
+    data: FetchRequestData,
     settings: FetchSettings,
     *,
     replica: wire.ReplicaState,
     max_wait_ms: int,
     session: LeaderSession | None,
 ) -> wire.FetchRequest:
-    """Return a fetch, in the session or, None, without one."""
+    """Return a fetch request. `session`: None = without one."""
     topics: list[tuple[Uuid, list[wire.FetchPartition]]] = []
-    for (topic_id, _), named in questions.asked:
+    for (topic_id, _), named in data.requested:
         # Neighbours of one topic share an entry; the order of partitions stays.
         if not topics or topics[-1][0] != topic_id:
             topics.append((topic_id, []))
@@ -158,26 +158,26 @@ def fetch_request(
             wire.FetchTopic(topic_id=topic_id, partitions=tuple(partitions))
             for topic_id, partitions in topics
         ),
-        forgotten_topics_data=_forgotten(questions.forgotten),
+        forgotten_topics_data=_forgotten(data.forgotten),
     )
 
 
-def _forgotten(keys: Iterable[FollowedKey]) -> tuple[wire.ForgottenTopic, ...]:
+def _forgotten(keys: Iterable[TopicIdPartition]) -> tuple[wire.ForgottenTopic, ...]:
     by_topic: dict[Uuid, list[int]] = {}
-    for topic_id, index in keys:
-        by_topic.setdefault(topic_id, []).append(index)
+    for topic_id, partition_id in keys:
+        by_topic.setdefault(topic_id, []).append(partition_id)
     return tuple(
-        wire.ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
-        for topic_id, indexes in by_topic.items()
+        wire.ForgottenTopic(topic_id=topic_id, partitions=tuple(partition_ids))
+        for topic_id, partition_ids in by_topic.items()
     )
 
 
-def ask_bounds(
-    sender: Sender, followed: Followed, *, node_id: int, timeout_ms: int
+def request_log_bounds(
+    sender: Sender, followed: FollowedPartition, *, node_id: int, timeout_ms: int
 ) -> Pending[tuple[int, int] | None]:
-    """Ask where the leader's log begins and ends; None where it does not say."""
+    """Request the leader's log start and log end (ListOffsets); None where that fails."""
 
-    def ask(which: int) -> Pending[int | None]:
+    def fetch_partition(which: int) -> Pending[int | None]:
         wanted = offsets_wire.ListOffsetsPartition(
             partition_index=followed.key[1],
             current_leader_epoch=followed.leader_epoch,
@@ -191,11 +191,11 @@ def ask_bounds(
         start, end = found
         return None if start is None or end is None else (start, end)
 
-    return gather([ask(EARLIEST), ask(LATEST)]).map(bounds)
+    return gather([fetch_partition(EARLIEST), fetch_partition(LATEST)]).map(bounds)
 
 
 def _listed_offset(response: offsets_wire.ListOffsetsResponse | ApiError) -> int | None:
-    """Return the one offset of an answer, or None where it tells none."""
+    """Return the single offset of a response, or None where it has none."""
     if isinstance(response, ApiError) or len(response.topics) != 1:
         return None
     partitions = response.topics[0].partitions

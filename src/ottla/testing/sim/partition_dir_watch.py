@@ -1,9 +1,9 @@
-"""Looks at a simulated machine's disk for the folders of replicas: which came, which went.
+"""Watches a simulated disk for partition directories that appear or disappear.
 
-It looks where names may have changed since the last time, after the process has done what it was
-at; what a process did last is seen when the next one has opened its folders. A folder that has the
-name of one that went is another one, also where nobody could see the name without a folder. What a
-loss of power takes is nobody's deed; what it brings back counts like any other folder.
+The disk is listed after each step of the process that may have changed names; the last step of a
+process is seen when the next process has opened its log directories. A directory that is removed
+and created again within one step is another directory. A directory that a loss of power removes is
+not reported; one that it restores is reported like any other.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from ottla.log.names import PartitionDirKind
 from ottla.testing.sim.disk import SimDisk
 
 NAMING = frozenset({"mkdir", "rename", "rmtree"})
-"""The disk operations that change the names of folders."""
+"""The disk operations that change the names of directories."""
 
 Replica = tuple[Uuid, int]
 
@@ -25,20 +25,20 @@ class _Seen(NamedTuple):
     kind: PartitionDirKind
     partition: int
     topic_id: Uuid | None
-    folder: object
-    """Tells it from another one of the same name."""
+    directory: object
+    """Identifies it among directories of the same name."""
 
     @property
     def replica(self) -> Replica | None:
         return None if self.topic_id is None else (self.topic_id, self.partition)
 
 
-class FolderWatch:
-    """One machine's folders.
+class PartitionDirWatch:
+    """The partition directories of one node.
 
-    Fields: `came`: hears of a folder by its path. `went`: hears of a replica that has none of the
-            folders any more that it was served from, and whether it was the machine's own when the
-            last of them went. `is_own`: tells that of a replica, now.
+    Fields: `came`: called with the replica and path of a new directory. `went`: called with a
+            replica whose last live directory is gone, and whether it was assigned to this node at
+            that moment. `is_own`: tells whether a replica is assigned to this node now.
     """
 
     def __init__(
@@ -60,23 +60,23 @@ class FolderWatch:
         self._is_stale = False
 
     def used(self, operation: str, path: str) -> None:
-        """Hear of an operation that is about to be done."""
+        """Called before each disk operation."""
         if operation not in NAMING:
             return
         self._is_stale = True
         for each in self._seen if operation != "mkdir" else ():
             if each.replica is not None and path == f"{each.path}/{each.name}":
-                # By the end of the step the process may know better, or have taken it on again.
+                # By the end of the step the image may have changed.
                 self._own_when_left[each] = self._is_own(each.replica)
 
     def look(self, *, after_power_loss: bool = False) -> None:
-        """Tell what has changed."""
+        """Report what has changed."""
         if not (self._is_stale or after_power_loss):
             return
         before, now = self._seen, self._list()
         own_when_left, self._own_when_left = self._own_when_left, {}
         self._seen = now
-        # The id is written a moment after the folder is made.
+        # partition.metadata is written a moment after the directory is created.
         self._is_stale = any(
             each.topic_id is None and each.kind is PartitionDirKind.LIVE for each in now
         )
@@ -93,15 +93,15 @@ class FolderWatch:
 
     def _list(self, *, durable: bool = False) -> frozenset[_Seen]:
         return frozenset(
-            _Seen(path, found.name, found.kind, found.partition, found.topic_id, folder)
+            _Seen(path, found.name, found.kind, found.partition, found.topic_id, directory)
             for path in self._paths
-            for found, folder in self._disk.folders_in(path, durable=durable)
+            for found, directory in self._disk.partition_dirs_in(path, durable=durable)
         )
 
     def of(self, replica: Replica) -> tuple[str, ...]:
-        """Return the folders of a replica that may come back; those on their way out do not.
+        """Return the directories of a replica that a start now, or after a power loss, would load.
 
-        One whose new name is not durable yet may come back after a loss of power.
+        A directory whose rename for deletion is not durable yet may come back.
         """
         listed = self._list() | self._list(durable=True)
         found = (
@@ -112,7 +112,7 @@ class FolderWatch:
         return tuple(dict.fromkeys(found))
 
     def all(self) -> tuple[tuple[Replica, str], ...]:
-        """Return all folders with the replicas that they are of, whatever they are called."""
+        """Return all directories with their replicas, whatever their names."""
         return tuple(
             (each.replica, f"{each.path}/{each.name}")
             for each in sorted(self._list(), key=_by_name)

@@ -1,15 +1,15 @@
-"""A client that asks brokers for all kinds of things, changes nothing, and waits for very long.
+"""A client that sends many kinds of requests, changes nothing, and has a very long timeout.
 
-Other clients give a request up before the node that keeps it has broken its word; this one leaves
-it with the node, so that it shows whether the request is ever answered.
+The timeouts of other clients are shorter than the nodes' limits; this one waits long enough to show
+whether a request is ever answered.
 """
 
 from collections.abc import Callable
 from random import Random
 
 from ottla.base.ids import NO_UUID
+from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Station
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -83,29 +83,29 @@ REQUESTS: tuple[tuple[int, Callable[[], object]], ...] = (
     (4, lambda: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)),
     (12, lambda: MetadataRequest(topics=None, allow_auto_topic_creation=False)),
 )
-"""Versions and requests. None changes anything, but for a producer id that is given away."""
+"""Versions and requests. None changes anything, except that a producer id is allocated."""
 
 
-class Asker:
-    """See the module. `interval_ms`: about how often it asks something."""
+class PatientClient:
+    """See the module. `interval_ms`: the mean pause between requests."""
 
-    def __init__(self, station: Station, random: Random, *, interval_ms: int) -> None:
-        self.station = station
+    def __init__(self, client: SimClient, random: Random, *, interval_ms: int) -> None:
+        self.client = client
         self._random = random
         self._interval_ms = interval_ms
         self._stopped = False
 
     def begin(self) -> None:
-        """Start to ask."""
-        self.station.run(self._work())
+        """Start sending requests."""
+        self.client.run(self._work())
 
     def stop(self) -> None:
-        """Ask nothing further."""
+        """Send no further requests."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
-        random, station = self._random, self.station
+        random, client = self._random, self.client
         while not self._stopped:
             yield 1 + random.randrange(2 * self._interval_ms)
             version, make = random.choice(REQUESTS)
-            station.send(random.choice(station.nodes), make(), version, PATIENCE_MS)
+            client.send(random.choice(client.nodes), make(), version, PATIENCE_MS)

@@ -1,8 +1,8 @@
-"""What a simulated client stands on: its port into the network, its time, its view of the cluster.
+"""The common part of simulated clients: network port, timers, and metadata cache.
 
-The view is a real client's: learned from Metadata responses of whichever broker answers, kept
-until an error says that it is stale, and never taken back to an older leader epoch of the same
-topic (KIP-320, KAFKA-12257), nor to a topic that another one of its name has replaced.
+The cache works as a real client's: it is filled from the Metadata responses of any broker, kept
+until an error shows that it is stale, and never goes back to an older leader epoch of the same
+topic (KIP-320, KAFKA-12257), nor to a topic that was replaced by another one of its name.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -24,34 +24,34 @@ from ottla.wire.messages.metadata import (
 METADATA_VERSION = 12
 REQUEST_TIMEOUT_MS = 4_000
 REFRESH_PAUSE_MS = 100
-"""How long at least between two questions for metadata (retry.backoff.ms)."""
+"""The pause before each Metadata request (retry.backoff.ms)."""
 
 
 class Port(Protocol):
-    """One client's way into the simulated network."""
+    """One client's connections to the simulated nodes."""
 
     def send(
         self, to: int, request: object, version: int, timeout_ms: int
     ) -> Pending[Any | ApiError]:
-        """Send a request to a node by its id; answer the response, or why there is none."""
+        """Send a request to a node by its id; return the promise of the response or an error."""
         ...
 
     def close(self) -> None:
-        """End all connections; what is unanswered fails. The next request opens new ones."""
+        """Close all connections; pending requests fail. The next request opens new ones."""
         ...
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, as far as this client knows."""
+    """The leader of a partition, in this client's metadata."""
 
     node: int
     epoch: int
 
 
-class Station:
-    """One client's surroundings and what it knows of the cluster.
+class SimClient:
+    """One client's environment and metadata.
 
-    Fields: `nodes`: the brokers that it may ask, as its bootstrap.servers; `ids`: of topics, by
+    Fields: `nodes`: its bootstrap brokers; `ids`: of topics, by
             name; `leaders`: by topic id and partition number.
     """
 
@@ -81,7 +81,7 @@ class Station:
 
     @property
     def now_ms(self) -> int:
-        """The time by which the history is told."""
+        """The time in the history."""
         return self.clock.monotonic_ms()
 
     def run(self, dialogue: Dialogue[Any]) -> Pending[Any]:
@@ -91,15 +91,15 @@ class Station:
     def send(
         self, to: int, request: object, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> Pending[Any | ApiError]:
-        """Ask a node something."""
+        """Send a request to a node."""
         return self.port.send(to, request, version, timeout_ms)
 
     def any_node(self) -> int:
-        """Return a broker to ask."""
+        """Return a random bootstrap broker."""
         return self.nodes[self.dice.below(len(self.nodes))]
 
     def follow(self, topic: str) -> None:
-        """Keep an eye on a topic from now on."""
+        """Include a topic in Metadata requests from now on."""
         self._topics.add(topic)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -108,7 +108,7 @@ class Station:
         return sorted(each for each in self.leaders if each[0] == topic_id)
 
     def refresh(self) -> Pending[bool]:
-        """Ask for metadata, once for all who want it meanwhile; tell whether an answer came."""
+        """Refresh the metadata, one request for concurrent calls; tell whether it succeeded."""
         if self._refresh is None:
             self._refresh = self.run(self._ask_metadata())
             self._refresh.then(self._refreshed)  # Never at once: it begins with a pause.
@@ -136,14 +136,14 @@ class Station:
             if topic.error_code == Error.NONE:
                 self._learn_topic(topic, topic.name)
             elif topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
-                # It may be gone; whoever writes to it waits until somebody leads it again.
+                # It may be deleted; producers wait until it has a leader again.
                 for partition in self.partitions_of(topic.name):
                     epoch = self.leaders[partition].epoch
                     self.leaders[partition] = Leader(NO_LEADER, epoch)
 
     def _learn_topic(self, topic: MetadataResponseTopic, name: str) -> None:
         if topic.topic_id in self._gone:
-            return  # A broker that has not heard yet.
+            return  # The broker's metadata is older than the deletion.
         if self.ids.get(name, topic.topic_id) != topic.topic_id:
             self.forget(name)
         self.ids[name] = topic.topic_id
@@ -154,14 +154,14 @@ class Station:
                 node = NO_LEADER if partition.error_code else partition.leader_id
                 self.leaders[key] = Leader(node, partition.leader_epoch)
 
-    def heard_of_epoch(self, partition: TopicPartition, epoch: int) -> None:
-        """Take what is known of an older epoch's leader for outdated (KIP-320)."""
+    def update_epoch(self, partition: TopicPartition, epoch: int) -> None:
+        """Forget the leader of an epoch older than `epoch` (KIP-320)."""
         known = self.leaders.get(partition)
         if known is not None and known.epoch < epoch:
             self.leaders[partition] = Leader(NO_LEADER, epoch)
 
     def forget(self, topic: str) -> None:
-        """Know nothing of a topic any more: it was deleted, or is another one now."""
+        """Drop a topic: it was deleted, or replaced by another one of its name."""
         for partition in self.partitions_of(topic):
             del self.leaders[partition]
         topic_id = self.ids.pop(topic, None)

@@ -1,6 +1,6 @@
-"""A machine's folders of replicas: what came, what went, what may come back.
+"""The partition directories of a node: new ones, gone ones, and those that may come back.
 
-Method: a disk, on which folders are made, renamed and removed; then the power goes.
+Method: a disk on which directories are created, renamed and removed; then a power loss.
 """
 
 from random import Random
@@ -11,7 +11,7 @@ from ottla.base.ids import Uuid
 from ottla.log.names import PartitionDirKind, partition_dir_name_with_suffix
 from ottla.log.partition_metadata import encode_partition_metadata
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.folder_watch import FolderWatch, Replica
+from ottla.testing.sim.partition_dir_watch import PartitionDirWatch, Replica
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 REPLICA = (TOPIC, 0)
@@ -19,13 +19,13 @@ DELETED = "/data/" + partition_dir_name_with_suffix("t", 0, "0" * 32, PartitionD
 
 
 class Machine:
-    """A disk and what is told of it."""
+    """A disk and the events reported of it."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.disk = SimDisk()
         self.is_own = False
-        self.watch = FolderWatch(
+        self.watch = PartitionDirWatch(
             self.disk,
             ("/data", "/more"),
             came=self.came,
@@ -39,10 +39,10 @@ class Machine:
 
     def came(self, replica: Replica, path: str) -> None:
         assert replica == REPLICA
-        self.told.append(f"+{path}")
+        self.events.append(f"+{path}")
 
     def went(self, replica: Replica, was_own: bool) -> None:
-        self.told.append(f"-{replica[1]}{' its own' if was_own else ''}")
+        self.events.append(f"-{replica[1]}{' its own' if was_own else ''}")
 
     def make(self, path: str) -> None:
         self.disk.mkdir(path)
@@ -56,11 +56,11 @@ class Machine:
 
     def take(self, *, after_power_loss: bool = False) -> list[str]:
         self.watch.look(after_power_loss=after_power_loss)
-        told, self.told = self.told, []
-        return told
+        events, self.events = self.events, []
+        return events
 
 
-def test_a_folder_comes_and_goes() -> None:
+def test_a_partition_dir_appears_and_disappears() -> None:
     machine = Machine()
     machine.make("/data/t-0")
     assert machine.take() == ["+/data/t-0"]
@@ -71,7 +71,7 @@ def test_a_folder_comes_and_goes() -> None:
     assert machine.take() == []
 
 
-def test_an_id_that_comes_later_is_waited_for() -> None:
+def test_a_directory_is_reported_once_its_id_is_written() -> None:
     machine = Machine()
     machine.disk.mkdir("/data/t-0")
     assert machine.take() == []
@@ -79,7 +79,7 @@ def test_an_id_that_comes_later_is_waited_for() -> None:
     assert machine.take() == ["+/data/t-0"]
 
 
-def test_a_folder_that_is_set_aside_as_a_stray_is_told_both_ways() -> None:
+def test_a_directory_renamed_to_stray_is_reported_as_gone_and_as_new() -> None:
     machine = Machine()
     machine.make("/data/t-0")
     machine.take()
@@ -88,7 +88,7 @@ def test_a_folder_that_is_set_aside_as_a_stray_is_told_both_ways() -> None:
     assert machine.take() == [f"+{stray}", "-0"]
 
 
-def test_one_of_two_folders_is_not_the_last() -> None:
+def test_a_replica_with_another_directory_is_not_gone() -> None:
     machine = Machine()
     machine.make("/data/t-0")
     machine.make("/more/t-0")
@@ -97,8 +97,8 @@ def test_one_of_two_folders_is_not_the_last() -> None:
     assert machine.take() == []
 
 
-def test_one_that_takes_the_name_at_once_is_another_one() -> None:
-    """Else a broker that empties a replica, and begins it anew, would be seen by nobody."""
+def test_a_directory_recreated_at_once_is_another_one() -> None:
+    """Else a broker that deletes a replica and creates it again would not be noticed."""
     machine = Machine()
     machine.make("/data/t-0")
     machine.take()
@@ -109,8 +109,8 @@ def test_one_that_takes_the_name_at_once_is_another_one() -> None:
 
 
 @pytest.mark.parametrize("was_own", [False, True])
-def test_whose_a_replica_was_counts_when_it_goes(was_own: bool) -> None:
-    """A broker that hears of its return a moment later has done nothing wrong."""
+def test_the_assignment_at_the_removal_counts(was_own: bool) -> None:
+    """A broker whose image assigns it again a moment later has done nothing wrong."""
     machine = Machine()
     machine.make("/data/t-0")
     machine.take()
@@ -120,13 +120,13 @@ def test_whose_a_replica_was_counts_when_it_goes(was_own: bool) -> None:
     assert machine.take() == ["-0 its own" if was_own else "-0"]
 
 
-def test_what_is_on_its_way_out_for_good_does_not_come_back() -> None:
+def test_a_durable_rename_for_deletion_does_not_come_back() -> None:
     machine = Machine()
     machine.make("/data/t-0")
     assert machine.watch.of(REPLICA) == ("/data/t-0",)
     machine.disk.sync_dir("/data")
     machine.disk.rename("/data/t-0", DELETED)
-    # Not yet: a loss of power may take the new name back.
+    # Not yet: a loss of power may undo the rename.
     assert machine.watch.of(REPLICA) == ("/data/t-0",)
     machine.disk.sync_dir("/data")
     assert machine.watch.of(REPLICA) == ()
@@ -134,7 +134,7 @@ def test_what_is_on_its_way_out_for_good_does_not_come_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_a_loss_of_power_takes_is_nobodys_deed_and_what_it_brings_is_told(seed: int) -> None:
+def test_a_power_loss_reports_restored_directories_only(seed: int) -> None:
     machine = Machine()
     machine.make("/data/t-0")
     machine.take()

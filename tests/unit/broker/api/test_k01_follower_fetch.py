@@ -1,4 +1,4 @@
-"""A leader serves followers: how far they are, what they get, when they hear of what.
+"""A leader serves followers: their state, what they get, and when they get it.
 
 Method: one real broker that leads; the test is its followers, and passes every codec.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.broker.fetcher import NEWS_MS
+from ottla.broker.delayed_fetch import WATERMARK_DELAY_MS
 from ottla.broker.partition import Partition
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -46,7 +46,7 @@ class Follower:
     def begin(
         self, *wanted: FetchPartition, version: int = 17, wait_ms: int = WAIT_MS, **how: Any
     ) -> Any:
-        """Fetch; `wanted` is what the session hears anew."""
+        """Fetch; `wanted`: the changed partitions of the session."""
         by_id = version >= 13
         session_id, session_epoch = self.session
         state = ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
@@ -77,7 +77,7 @@ class Follower:
         return answer
 
     def open(self, *ends: int) -> None:
-        """Open a session, with a log of so many records in each partition, and hear the news."""
+        """Open a session, with so many records in each partition, and fetch the changes."""
         epochs = [0 if end else -1 for end in ends]
         self.begin(*map(at, range(len(ends)), ends, epochs), wait_ms=0)
 
@@ -115,7 +115,7 @@ def append(world: World, *values: str, index: int = 0, acks: int = 1) -> Any:
 
 
 class TestReading:
-    """Followers read what nobody has committed, and empty batches, too."""
+    """Followers read uncommitted records, and empty batches, too."""
 
     @pytest.mark.parametrize("version", range(4, 19))
     def test_every_version_reads_to_the_end(self, world: World, version: int) -> None:
@@ -163,7 +163,7 @@ class TestReading:
 
 
 class TestWhoMayFetch:
-    """Assigned replicas in the leader's epoch, from the life that is registered."""
+    """Only assigned replicas, in the leader's epoch, with the registered broker epoch."""
 
     @pytest.mark.parametrize(
         ("epoch", "error"), [(0, Error.UNKNOWN_LEADER_EPOCH), (-1, Error.NOT_LEADER_OR_FOLLOWER)]
@@ -185,16 +185,16 @@ class TestWhoMayFetch:
         answer = Follower(world, 3).begin(at(current_leader_epoch=1))
         assert errors(answer) == [Error.NOT_LEADER_OR_FOLLOWER]
 
-    def test_a_life_that_is_over_moves_nothing(self, world: World) -> None:
-        """KIP-903: what a restarted follower said before says nothing of what it has now."""
+    def test_a_fetch_with_an_old_broker_epoch_moves_nothing(self, world: World) -> None:
+        """KIP-903: a follower's fetch before its restart says nothing of what it has now."""
         append(world, "a")
         Follower(world, 3).open(1)
         stale = Follower(world, 2, epoch=1).begin(at(offset=1, epoch=0))
         assert errors(stale) == [Error.NOT_LEADER_OR_FOLLOWER]
         assert partition(world).high_watermark == 0
 
-    def test_a_life_that_is_not_known_yet_waits(self, world: World) -> None:
-        """With its registration it left the in-sync replicas, of which this leader must hear."""
+    def test_a_fetch_with_an_unknown_newer_broker_epoch_must_be_retried(self, world: World) -> None:
+        """With its registration it left the ISR, which this leader's metadata must have."""
         append(world, "a")
         Follower(world, 3).open(1)
         early = Follower(world, 2, epoch=7)
@@ -229,7 +229,7 @@ class TestOffsets:
         log.delete_records(2)
         assert errors(Follower(world, 2).begin(at())) == [Error.OFFSET_OUT_OF_RANGE]
 
-    def test_a_log_that_left_the_leaders_is_told_where(self, world: World) -> None:
+    def test_a_diverging_log_gets_the_diverging_epoch(self, world: World) -> None:
         append(world, "a")
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         append(world, "b")
@@ -261,7 +261,7 @@ class TestCommitting:
             assert written.done is done
         assert written.value.error is Error.NONE
 
-    def test_consumers_hear_of_it(self, world: World) -> None:
+    def test_consumers_are_woken(self, world: World) -> None:
         wanted = FetchTopic(
             topic_id=TOPIC_ID,
             partitions=(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000),),
@@ -274,7 +274,7 @@ class TestCommitting:
         Follower(world, 3).open(1)
         assert len(parts(consumer)[0].records) == len(batch("a"))
 
-    def test_a_parked_follower_hears_of_it_soon(self, world: World) -> None:
+    def test_a_followers_delayed_fetch_returns_soon(self, world: World) -> None:
         append(world, "a")
         follower = Follower(world, 2)
         follower.open(1, 0)
@@ -282,11 +282,13 @@ class TestCommitting:
         waiting = follower.begin()
         Follower(world, 3).open(1, 0)
         assert not waiting.done
-        world.clock.advance(NEWS_MS)
+        world.clock.advance(WATERMARK_DELAY_MS)
         (part,) = parts(waiting)
         assert (part.partition_index, part.high_watermark) == (0, 1)
 
-    def test_it_comes_with_records_where_these_are_sooner(self, world: World) -> None:
+    def test_the_high_watermark_comes_with_records_where_these_are_sooner(
+        self, world: World
+    ) -> None:
         append(world, "a")
         follower = Follower(world, 2)
         follower.open(1)
@@ -297,7 +299,7 @@ class TestCommitting:
         assert (part.high_watermark, len(part.records)) == (1, len(batch("b")))
 
     def test_a_fetch_is_noted_once(self, world: World) -> None:
-        """A parked fetch that is tried again has been noted when it came."""
+        """A delayed fetch that is retried was noted when it came."""
         append(world, "a")
         follower = Follower(world, 2)
         follower.open(1)
@@ -327,10 +329,12 @@ class TestResting:
         follower.world.clock.advance(WAIT_MS)
         return follower.begin()
 
-    def test_what_has_no_news_rests(self, world: World, follower: Follower) -> None:
+    def test_a_partition_without_changes_becomes_idle(
+        self, world: World, follower: Follower
+    ) -> None:
         assert self.active(world) == 0
 
-    def test_an_append_ends_the_rest(self, world: World, follower: Follower) -> None:
+    def test_an_append_makes_it_active(self, world: World, follower: Follower) -> None:
         waiting = self.fetch(follower)
         append(world, "a", index=1)
         assert [part.partition_index for part in parts(waiting)] == [1]
@@ -343,7 +347,9 @@ class TestResting:
         append(world, "a", index=1)
         assert [part.partition_index for part in parts(follower.begin())] == [1]
 
-    def test_resting_followers_keep_up(self, world: World, follower: Follower) -> None:
+    def test_followers_with_idle_partitions_stay_caught_up(
+        self, world: World, follower: Follower
+    ) -> None:
         for _ in range(100):
             self.fetch(follower)
         append(world, "a")
@@ -363,7 +369,7 @@ class TestResting:
         world.broker.replicas.recheck(shrink=True)
         assert partition(world).pending is None
 
-    def test_one_that_died_resting_lags_from_its_last_fetch_on(
+    def test_a_follower_that_died_with_an_idle_partition_lags_from_its_last_fetch_on(
         self, world: World, follower: Follower
     ) -> None:
         self.fetch(follower)
@@ -372,35 +378,37 @@ class TestResting:
         append(world, "a")
         assert partition(world).followers[2].last_caught_up_ms == died_ms
 
-    def test_a_log_start_is_told(self, world: World, follower: Follower) -> None:
+    def test_a_new_log_start_is_returned(self, world: World, follower: Follower) -> None:
         append(world, "a")
         for node in (2, 3):
             other = follower if node == 2 else Follower(world, 3)
             other.begin(at(offset=1, epoch=0), wait_ms=0)
         waiting = self.fetch(follower)
         partition(world).leader_log().delete_records(1)
-        world.broker.replicas.fetcher.tell_followers(partition(world))
-        world.clock.advance(NEWS_MS)
+        world.broker.replicas.fetch_reader.hasten_follower_fetches(partition(world))
+        world.clock.advance(WATERMARK_DELAY_MS)
         assert parts(waiting)[0].log_start_offset == 1
 
-    def test_a_new_epoch_is_told(self, world: World, follower: Follower) -> None:
+    def test_a_new_epoch_is_returned(self, world: World, follower: Follower) -> None:
         waiting = self.fetch(follower)
         world.commit(PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=1))
         assert [(part.partition_index, part.error_code) for part in parts(waiting)] == [
             (1, Error.FENCED_LEADER_EPOCH)
         ]
 
-    def test_a_deletion_is_told(self, world: World, follower: Follower) -> None:
+    def test_a_deletion_is_returned(self, world: World, follower: Follower) -> None:
         waiting = self.fetch(follower)
         world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
         assert Error.UNKNOWN_TOPIC_ID in errors(waiting)
 
-    def test_one_that_is_out_of_sync_does_not_rest(self, world: World, follower: Follower) -> None:
+    def test_a_partition_of_an_out_of_sync_follower_stays_active(
+        self, world: World, follower: Follower
+    ) -> None:
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 3)))
         self.fetch(follower)
         assert self.active(world) == 1
 
-    def test_another_life_in_the_same_session_is_noted_everywhere(
+    def test_a_new_broker_epoch_in_the_same_session_activates_all_partitions(
         self, world: World, follower: Follower
     ) -> None:
         world.add_broker(2, epoch=7)

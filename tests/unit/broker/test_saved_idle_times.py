@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
-from ottla.broker.idle import Kept
-from ottla.broker.idle_file import NAME, VERSION, decode_kept, encode_kept
+from ottla.broker.idle import SavedIdleTime
+from ottla.broker.saved_idle_times import NAME, VERSION, decode_idle_times, encode_idle_times
 from ottla.metadata.image import EMPTY
 from ottla.testing.disk import MemoryDisk
 
@@ -40,7 +40,7 @@ def broker(disk: MemoryDisk, *, epoch: int = EPOCH, dirs: str = LOG_DIR) -> Worl
 
 
 def idle_ms(at: World) -> int:
-    return at.broker.idle.kept()[TOPIC_ID].idle_ms
+    return at.broker.idle.saved()[TOPIC_ID].idle_ms
 
 
 def counted(disk: MemoryDisk, **how: object) -> World:
@@ -63,7 +63,7 @@ def test_a_clean_stop_keeps_it() -> None:
     assert idle_ms(broker(disk, epoch=9)) == 6 * SECOND
 
 
-def test_a_crash_drops_it_also_what_an_earlier_life_had_kept() -> None:
+def test_a_crash_drops_the_idle_times_also_those_of_an_earlier_process() -> None:
     disk = MemoryDisk()
     counted(disk)
     at = broker(disk, epoch=8)
@@ -72,8 +72,8 @@ def test_a_crash_drops_it_also_what_an_earlier_life_had_kept() -> None:
     assert idle_ms(broker(disk, epoch=9)) == 0
 
 
-def test_a_folder_that_was_away_makes_it_doubtful() -> None:
-    """It bears the mark of a life that was not the last one."""
+def test_a_log_dir_that_was_away_invalidates_the_file() -> None:
+    """Its clean shutdown file is of an earlier registration."""
     disk = MemoryDisk()
     both = f"{LOG_DIR},{SECOND_DIR}"
     counted(disk, dirs=both)
@@ -88,7 +88,7 @@ def test_a_folder_that_was_away_makes_it_doubtful() -> None:
     assert idle_ms(broker(disk, epoch=10, dirs=both)) == 0
 
 
-def test_a_file_that_cannot_be_written_stops_nobody() -> None:
+def test_a_file_that_cannot_be_written_does_not_block_the_shutdown() -> None:
     disk = MemoryDisk()
     at = broker(disk)
     at.clock.advance(5 * SECOND)
@@ -109,17 +109,17 @@ def test_where_nothing_is_counted_nothing_is_written() -> None:
 
 uuids = st.binary(min_size=16, max_size=16).map(Uuid)
 ids = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)
-KEPT = st.dictionaries(uuids, st.builds(Kept, ids, ids, st.integers(0, 2**62)), max_size=4)
+KEPT = st.dictionaries(uuids, st.builds(SavedIdleTime, ids, ids, st.integers(0, 2**62)), max_size=4)
 
 
 @settings(deadline=None)
-@given(kept=KEPT, epoch=st.integers(0, 2**62))
+@given(saved=KEPT, epoch=st.integers(0, 2**62))
 def test_a_file_is_read_as_it_was_written_and_of_its_epoch_only(
-    kept: dict[Uuid, Kept], epoch: int
+    saved: dict[Uuid, SavedIdleTime], epoch: int
 ) -> None:
-    data = encode_kept(kept, epoch)
-    assert decode_kept(data, epoch) == kept
-    assert decode_kept(data, epoch + 1) == {}
+    data = encode_idle_times(saved, epoch)
+    assert decode_idle_times(data, epoch) == saved
+    assert decode_idle_times(data, epoch + 1) == {}
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ def test_a_file_is_read_as_it_was_written_and_of_its_epoch_only(
 )
 def test_a_damaged_file_is_no_file(spoil: Callable[[bytes], bytes]) -> None:
     assert VERSION == 1
-    data = encode_kept({TOPIC_ID: Kept((1,), (), 5_000)}, EPOCH)
-    assert decode_kept(spoil(data), EPOCH) == {}
+    data = encode_idle_times({TOPIC_ID: SavedIdleTime((1,), (), 5_000)}, EPOCH)
+    assert decode_idle_times(spoil(data), EPOCH) == {}

@@ -1,4 +1,4 @@
-"""The fetcher reads what fits, waits for what is wanted, and never keeps a file pinned for nobody.
+"""The fetch reader reads what fits, waits for min_bytes, and leaves no file slice pinned.
 
 Method: real logs; the count of open files after all logs are closed tells what is still pinned.
 """
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
+from ottla.broker.delayed_fetch import FetchLimits, FetchReader, Reads
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, IncrementalFetching
-from ottla.broker.fetcher import Fetcher, FetchLimits, Reads
 from ottla.broker.partition import Partition
 
 from .world import World, batch, reach
@@ -36,7 +36,7 @@ def append(world: World, index: int, count: int = 1) -> None:
         world.broker.replicas.append("t", index, batch("a"))
 
 
-def asking(*offsets: int, max_bytes: int = 10_000) -> Fetching:
+def fetching(*offsets: int, max_bytes: int = 10_000) -> Fetching:
     parts = [
         FetchPartition("t", NO_UUID, index, offset, max_bytes)
         for index, offset in enumerate(offsets)
@@ -49,7 +49,7 @@ def limits(*, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 10_000) -> 
 
 
 def fetch(world: World, fetching: Fetching, wanted: FetchLimits) -> Reads | Pending[Reads]:
-    return world.broker.replicas.fetcher.fetch(fetching, wanted, Pending())
+    return world.broker.replicas.fetch_reader.fetch(fetching, wanted, Pending())
 
 
 def release(reads: Reads) -> None:
@@ -77,8 +77,8 @@ def test_no_limit_is_exceeded_but_for_the_first_batch(
     world = make()
     for index, count in enumerate(counts):
         append(world, index, count)
-    wanted = asking(0, 0, 0, max_bytes=per_partition)
-    reads, total, urgent = world.broker.replicas.fetcher.read(wanted, limits(max_bytes=room))
+    wanted = fetching(0, 0, 0, max_bytes=per_partition)
+    reads, total, urgent = world.broker.replicas.fetch_reader.read(wanted, limits(max_bytes=room))
     sizes = [found.size for _, found in reads]
     first = next((size for size in sizes if size), 0)
     assert not urgent
@@ -94,7 +94,7 @@ def test_no_limit_is_exceeded_but_for_the_first_batch(
 
 def test_a_fetch_that_waits_pins_nothing(world: World) -> None:
     append(world, 0)
-    waiting = fetch(world, asking(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
+    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
     assert isinstance(waiting, Pending)
     append(world, 1)  # Not enough: read again, and let go again.
     assert not waiting.done
@@ -102,36 +102,36 @@ def test_a_fetch_that_waits_pins_nothing(world: World) -> None:
 
 
 def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(world: World) -> None:
-    fetcher = world.broker.replicas.fetcher
+    fetch_reader = world.broker.replicas.fetch_reader
     timers = len(world.timers)
     gone: Pending[None] = Pending()
     weeks_ms = 2**31 - 1
-    waiting = fetcher.fetch(asking(0, 0), limits(wait_ms=weeks_ms), gone)
+    waiting = fetch_reader.fetch(fetching(0, 0), limits(wait_ms=weeks_ms), gone)
     assert isinstance(waiting, Pending)
-    assert fetcher.parked.count == 1
+    assert fetch_reader.consumer_purgatory.count == 1
     gone.complete(None)
-    assert fetcher.parked.count == 0
+    assert fetch_reader.consumer_purgatory.count == 0
     assert len(world.timers) == timers
     append(world, 0)
     assert not waiting.done
 
 
 def test_a_connection_does_not_gather_its_fetches(world: World) -> None:
-    fetcher = world.broker.replicas.fetcher
+    fetch_reader = world.broker.replicas.fetch_reader
     gone: Pending[None] = Pending()
     for offset in range(5):
-        fetcher.fetch(asking(offset), limits(wait_ms=10), gone)
+        fetch_reader.fetch(fetching(offset), limits(wait_ms=10), gone)
         append(world, 0)
     for _ in range(5):
-        fetcher.fetch(asking(5), limits(wait_ms=10), gone)
+        fetch_reader.fetch(fetching(5), limits(wait_ms=10), gone)
         world.clock.advance(10)
-    assert fetcher.parked.count == 0
+    assert fetch_reader.consumer_purgatory.count == 0
     assert gone._listeners == []
 
 
 def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
     append(world, 0)
-    waiting = fetch(world, asking(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
+    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
     assert isinstance(waiting, Pending)
     append(world, 1)
     assert [found.size for _, found in waiting.value] == [SIZE, SIZE]
@@ -139,7 +139,7 @@ def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
 
 
 def test_appends_elsewhere_do_not_wake(world: World) -> None:
-    waiting = fetch(world, asking(0), limits(wait_ms=100))
+    waiting = fetch(world, fetching(0), limits(wait_ms=100))
     assert isinstance(waiting, Pending)
     append(world, 2)
     assert not waiting.done
@@ -166,8 +166,8 @@ class BuggyHosts:
     def __init__(self, first: Partition) -> None:
         self._first = first
 
-    def asked_for(self, asked: FetchPartition) -> Partition:
-        assert asked.index == 0, "a bug"
+    def partition_for(self, asked: FetchPartition) -> Partition:
+        assert asked.partition_id == 0, "a bug"
         return self._first
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
@@ -181,7 +181,7 @@ def test_a_failure_of_ours_lets_go_of_what_was_read(world: World) -> None:
     append(world, 0)
     hosts = BuggyHosts(world.broker.replicas.partition("t", 0))
     with pytest.raises(AssertionError, match="a bug"):
-        Fetcher(hosts, world.clock, world.timers).fetch(asking(0, 0), limits(), Pending())
+        FetchReader(hosts, world.clock, world.timers).fetch(fetching(0, 0), limits(), Pending())
     assert pinned(world) == 0
 
 
@@ -193,14 +193,14 @@ class TestIdleInASession:
             def __init__(self) -> None:
                 Fetching.__init__(self, {part.key: part})
 
-        reads, _, _ = world.broker.replicas.fetcher.read(Session(), limits())
+        reads, _, _ = world.broker.replicas.fetch_reader.read(Session(), limits())
         release(reads)
         return [found.error for _, found in reads]
 
     def part(self, **how: int) -> FetchPartition:
         part = FetchPartition("t", NO_UUID, 0, how.get("offset", 1), 10_000, how.get("epoch", -1))
-        part.told_high_watermark = how.get("told", 1)
-        part.told_log_start = how.get("start", 0)
+        part.sent_high_watermark = how.get("told", 1)
+        part.sent_log_start = how.get("start", 0)
         return part
 
     def test_nothing_new(self, world: World) -> None:
@@ -208,7 +208,7 @@ class TestIdleInASession:
         assert self.reads(world, self.part()) == []
 
     @pytest.mark.parametrize("how", [{"offset": 0}, {"told": 0}, {"start": 5}])
-    def test_news(self, world: World, how: dict[str, int]) -> None:
+    def test_changes(self, world: World, how: dict[str, int]) -> None:
         append(world, 0)
         assert self.reads(world, self.part(**how)) == [Error.NONE]
 

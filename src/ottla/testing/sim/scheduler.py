@@ -1,8 +1,8 @@
-"""Virtual time: one heap of what will happen, and the clocks, timers and threads of processes.
+"""Virtual time: an event scheduler, and the clocks, timers and threads of simulated processes.
 
-Time is whole microseconds since the start of the history. Equal times run in the order in which
-they were asked for, so that a seed decides everything. What happens in a process waits while
-the process is paused or busy, and is forgotten when it has died.
+Time is whole microseconds since the start of the history. Events of equal time run in the order in
+which they were scheduled, so that the seed determines everything. Events of a process wait while
+the process is paused or busy, and are dropped once it has died.
 """
 
 import heapq
@@ -21,13 +21,13 @@ START_MS = 1_700_000_000_000
 Call = Callable[[], None]
 
 STARTING_US = 1 << 62
-"""Until when a process is held that has not come to the end of its start."""
+"""`held_until_us` of a process that has not finished its start."""
 
 _CANCELLED: Call = lambda: None  # noqa: E731  A name for "nothing", compared by identity.
 
 
 class Event:
-    """Something that will happen, unless it is cancelled."""
+    """A scheduled call."""
 
     __slots__ = ("call", "process")
 
@@ -36,25 +36,24 @@ class Event:
         self.call = call
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel it."""
         self.call = _CANCELLED
 
 
 class ProcessDied(BaseException):
-    """A process ends in the midst of what it does; nothing of the product may catch it."""
+    """A process ends in the middle of a step; no code of the product may catch it."""
 
 
 class Process:
-    """One life of a process: what it has to do ends with it.
+    """One incarnation of a process; its events end with it.
 
-    Fields: `after`: called when the process has done something, to see what changed.
-            `busy_until_us`: a disk call holds its loop so long. `held_until_us`: until when it was
-            paused the last time, or was starting.
+    Fields: `after`: called after each event of the process. `busy_until_us`: until when a disk call
+            blocks its event loop. `held_until_us`: the end of its last pause, or of its start.
     """
 
-    def __init__(self, name: str, life: int = 0) -> None:
+    def __init__(self, name: str, incarnation: int = 0) -> None:
         self.name = name
-        self.life = life
+        self.incarnation = incarnation
         self.alive = True
         self.paused = False
         self.busy_until_us = 0
@@ -64,8 +63,8 @@ class Process:
         self.draining = False
 
 
-class World:
-    """The heap. `failed` hears of exceptions that nobody caught, with the process's name."""
+class Scheduler:
+    """The event heap. `failed` is called with the process's name and each uncaught exception."""
 
     def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
         self.now_us = 0
@@ -80,7 +79,7 @@ class World:
         return self.now_us // 1000
 
     def at(self, at_us: int, call: Call, process: Process | None = None) -> Event:
-        """Call `call` at a time, in a process or beside all."""
+        """Schedule `call` at a time, in a process, or outside of all."""
         self._order += 1
         event = Event(process, call)
         heapq.heappush(
@@ -89,11 +88,11 @@ class World:
         return event
 
     def after(self, delay_us: int, call: Call, process: Process | None = None) -> Event:
-        """Call `call` after a delay."""
+        """Schedule `call` after a delay."""
         return self.at(self.now_us + delay_us, call, process)
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on, with all that came meanwhile, in order."""
+        """Resume a paused process; the events that came meanwhile run in order."""
         process.paused = False
         process.held_until_us = max(process.held_until_us, self.now_us)
         if process.waiting:
@@ -105,7 +104,7 @@ class World:
             self.at(process.busy_until_us, lambda: self._drain(process))
 
     def _drain(self, process: Process) -> None:
-        """Do what waited, until the process is held up again."""
+        """Run the waiting events, until the process is busy or paused again."""
         process.draining = False
         while process.waiting and process.alive and not process.paused:
             if process.busy_until_us > self.now_us:
@@ -125,7 +124,7 @@ class World:
             process.after()
 
     def run_until(self, end_us: int) -> None:
-        """Let everything happen up to a time."""
+        """Run all events up to a time."""
         heap = self._heap
         pop = heapq.heappop
         while heap and heap[0][0] <= end_us:
@@ -152,19 +151,24 @@ class SimClock:
     """A node's clocks: the monotonic one drifts, the wall clock is off besides."""
 
     def __init__(
-        self, world: World, *, drift_ppm: int = 0, booted_us: int = 0, wall_offset_ms: int = 0
+        self,
+        scheduler: Scheduler,
+        *,
+        drift_ppm: int = 0,
+        booted_us: int = 0,
+        wall_offset_ms: int = 0,
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._rate = 1_000_000 + drift_ppm
         self._booted_us = booted_us
         self.wall_offset_ms = wall_offset_ms
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since the machine was switched on, as its own quartz counts."""
-        return (self._world.now_us + self._booted_us) * self._rate // 1_000_000_000
+        """Return milliseconds since the machine's boot, by its own drifting clock."""
+        return (self._scheduler.now_us + self._booted_us) * self._rate // 1_000_000_000
 
     def now_ms(self) -> int:
-        """Return what the node takes for the time of day."""
+        """Return the node's wall-clock time."""
         return START_MS + self.wall_offset_ms + self.monotonic_ms() - self._booted_us // 1000
 
     def when_us(self, at_ms: int) -> int:
@@ -173,11 +177,13 @@ class SimClock:
 
 
 class SimTimers(Timers):
-    """A process's timers, driven by the world."""
+    """A process's timers, driven by the scheduler."""
 
-    def __init__(self, world: World, clock: SimClock, process: Process | None = None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, clock: SimClock, process: Process | None = None
+    ) -> None:
         super().__init__(on_earlier=self._arm)
-        self._world = world
+        self._scheduler = scheduler
         self._clock = clock
         self._process = process
         self._armed: Event | None = None
@@ -189,8 +195,8 @@ class SimTimers(Timers):
                 return
             self._armed.cancel()
         self._armed_ms = at_ms
-        # A little later than asked: a loop wakes when it can, never early.
-        self._armed = self._world.at(self._clock.when_us(at_ms) + 1, self._wake, self._process)
+        # A microsecond late: an event loop never wakes early.
+        self._armed = self._scheduler.at(self._clock.when_us(at_ms) + 1, self._wake, self._process)
 
     def _wake(self) -> None:
         self._armed = None
@@ -203,7 +209,7 @@ class SimTimers(Timers):
 
 
 class SimDice:
-    """Chance from a stream of the seed."""
+    """Random numbers from a stream of the seed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -218,35 +224,35 @@ class SimDice:
 
 
 class Split(Protocol):
-    """Who does a piece of work in steps; see `ottla.testing.sim.split_jobs`."""
+    """Runs a job in steps; see `ottla.testing.sim.split_jobs`."""
 
     def takes_next(self) -> bool:
-        """Draw whether the next piece of work is split."""
+        """Draw whether the next job is split."""
         ...
 
     def run(self, work: Callable[[], T], ended: Callable[[object], None]) -> None:
-        """Begin a piece of work now; `ended` hears of its outcome."""
+        """Begin a job now; `ended` is called with its outcome."""
         ...
 
 
 class SimWorkers:
-    """A process's threads. `delay_us` is asked how long a piece of work takes.
+    """A process's worker threads. `pace` draws how long a job takes.
 
-    The work is done at once, somewhere in that time, and its end is heard when the time is over:
-    what was written meanwhile may be in it or not, as with a sync in a thread. Some of the work
-    is done in steps, where `split` draws that.
+    The job runs at one moment within that time, and `done` is called at its end: what the loop
+    writes meanwhile may be covered or not, as with a sync in a thread. `split` may run a job in
+    steps.
     """
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         process: Process,
         random: Random,
         pace: "DiskPace",
         split: "Split | None" = None,
     ) -> None:
         self._split = split
-        self._world = world
+        self._scheduler = scheduler
         self._process = process
         self._random = random
         self._disk = pace
@@ -254,10 +260,10 @@ class SimWorkers:
     def submit(
         self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None
     ) -> None:
-        """Run `work` in a while, then `done`."""
+        """Run `work` after a delay, then `done`."""
         whole_us = self._disk.work_us()
         first_us = self._random.randrange(whole_us + 1)
-        self._world.after(
+        self._scheduler.after(
             first_us, lambda: self._run(work, done, whole_us - first_us), self._process
         )
 
@@ -283,13 +289,13 @@ class SimWorkers:
     def _ended(self, outcome: Any, done: Callable[[Any], None] | None, rest_us: int) -> None:
         if done is not None:
             ended = done
-            self._world.after(rest_us, lambda: ended(outcome), self._process)
+            self._scheduler.after(rest_us, lambda: ended(outcome), self._process)
         elif isinstance(outcome, BaseException):
             raise outcome
 
 
 class DiskPace:
-    """How long disk work takes now, and whether the disk is used by a thread."""
+    """How long disk work takes, and whether a worker thread uses the disk now."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -297,5 +303,5 @@ class DiskPace:
         self.slowest_us = 4_000
 
     def work_us(self) -> int:
-        """Return how long the next piece of work takes."""
+        """Draw how long the next job takes."""
         return self._random.randrange(200, self.slowest_us)

@@ -1,8 +1,8 @@
-"""The batches of one producer for one partition: their sequence numbers, order and fate.
+"""The open batches of one producer for one partition: sequence numbers, order and outcome.
 
 The rules of a real producer: a batch gets its sequence number when it is first sent and keeps it
-through every retry; at most five are in flight; an idempotent producer sends what must be sent
-again in the order of the sequences, so that a broker which refused a gap sees it filled.
+through every retry; at most five are in flight; an idempotent producer retries in
+the order of the sequences, so that a gap that a broker rejected gets filled.
 
 Source: TransactionManager, RecordAccumulator and Sender of Kafka's producer; KIP-98, KIP-360.
 """
@@ -23,7 +23,7 @@ UNTOUCHED = frozenset(
         Error.UNKNOWN_PRODUCER_ID,
     }
 )
-"""What a broker says of a batch that it surely did not append."""
+"""Errors of batches that were not appended."""
 
 RETRIED = frozenset(
     {
@@ -40,28 +40,28 @@ RETRIED = frozenset(
         Error.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""After which a batch is sent again, as it was."""
+"""Errors after which the same batch is sent again."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One batch until its fate is known."""
+    """One batch until its outcome is known."""
 
     values: tuple[bytes, ...]
     number: int
     sequence: int
     sent_ms: int
     made_ms: int
-    """By the clock on the wall: what its records are stamped with."""
+    """The wall-clock timestamp of its records."""
     keys: tuple[bytes, ...] = ()
     tombstones: tuple[bool, ...] = ()
     tries: int = 0
     in_flight: bool = False
     touched: bool = False
-    """Some try may have been appended."""
+    """Some attempt may have been appended."""
 
 
-class Lane:
+class PartitionQueue:
     """One partition's batches, oldest first. `producer`: id and epoch; None = not idempotent."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Lane:
         self.producer = producer
         self.in_flight_max = in_flight_max
         self.batches: list[Batch] = []
-        self.resting = False
+        self.backing_off = False
         self._next_sequence = 0
         self._numbers = 0
 
@@ -92,7 +92,7 @@ class Lane:
         keys: tuple[bytes, ...] = (),
         tombstones: tuple[bool, ...] = (),
     ) -> None:
-        """Take a new batch in, behind all others."""
+        """Add a new batch at the end."""
         batch = Batch(values, self._numbers, self._next_sequence, now_ms, wall_ms, keys, tombstones)
         self.batches.append(batch)
         self._numbers += 1
@@ -100,27 +100,27 @@ class Lane:
 
     def ready(self) -> Batch | None:
         """Return the batch to send next, or None while there is none or enough are in flight."""
-        if self.resting or sum(each.in_flight for each in self.batches) >= self.in_flight_max:
+        if self.backing_off or sum(each.in_flight for each in self.batches) >= self.in_flight_max:
             return None
         return next((each for each in self.batches if not each.in_flight), None)
 
     def sent(self, batch: Batch) -> None:
-        """Note a try."""
+        """Count an attempt."""
         assert not batch.in_flight
         batch.in_flight = True
         batch.tries += 1
 
     def refused(self, batch: Batch, error: Error) -> None:
-        """Note that a try failed; the batch waits for its next one."""
+        """Record a failed attempt; the batch waits for the next one."""
         batch.in_flight = False
         batch.touched |= error not in UNTOUCHED
 
     def is_first(self, batch: Batch) -> bool:
-        """Tell whether no earlier batch is still open: nothing can fill a gap before this one."""
+        """Tell whether no earlier batch is open, so that a gap before this one cannot be filled."""
         return bool(self.batches) and self.batches[0] is batch
 
     def kept(self, batch: Batch, offset: int, node: int, now_ms: int) -> Write:
-        """Close a batch that was acknowledged; `offset` -1 = the broker has forgotten where."""
+        """Close a batch that was acknowledged; `offset` -1 = not known to the broker."""
         return self._closed(batch, Outcome.ACKNOWLEDGED, now_ms, offset, node)
 
     def given_up(self, batch: Batch, now_ms: int) -> Write:
@@ -129,7 +129,7 @@ class Lane:
         return self._closed(batch, Outcome.UNKNOWN if unknown else Outcome.FAILED, now_ms)
 
     def restart(self, producer: tuple[int, int] | None) -> None:
-        """Begin with sequence 0 in a new epoch; every batch was closed before."""
+        """Start with sequence 0 in a new epoch; all batches are closed."""
         assert not self.batches
         self.producer = producer
         self._next_sequence = 0

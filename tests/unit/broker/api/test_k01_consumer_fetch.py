@@ -45,15 +45,15 @@ class Client:
         self.session, self.epoch = 0, 0
         self.positions = [0] * PARTITIONS
         self.leader_epochs = [0] * PARTITIONS
-        self.told: dict[int, tuple[int, int]] = {}
+        self.sent_offsets: dict[int, tuple[int, int]] = {}
         self.got: list[list[tuple[int, str]]] = [[] for _ in range(PARTITIONS)]
 
     def request(self, *, max_bytes: int, per_partition: int, **how: int) -> FetchRequest:
         wanted = []
         for index in range(PARTITIONS):
             state = (self.positions[index], self.leader_epochs[index])
-            # A session remembers what it was told: only changes are named.
-            if self.epoch == 0 or self.told.get(index) != state:
+            # A session remembers its partitions: only changes are sent.
+            if self.epoch == 0 or self.sent_offsets.get(index) != state:
                 wanted.append(
                     FetchPartition(
                         partition=index,
@@ -62,7 +62,7 @@ class Client:
                         partition_max_bytes=per_partition,
                     )
                 )
-                self.told[index] = state
+                self.sent_offsets[index] = state
         by_id = self.version >= 13
         topic = FetchTopic(
             topic="" if by_id else "t",
@@ -80,7 +80,7 @@ class Client:
     def take(self, answer: Any) -> None:
         if answer.error_code != Error.NONE:
             assert answer.error_code == Error.FETCH_SESSION_ID_NOT_FOUND
-            self.session, self.epoch, self.told = 0, 0, {}
+            self.session, self.epoch, self.sent_offsets = 0, 0, {}
             return
         self.session = answer.session_id
         self.epoch += 1

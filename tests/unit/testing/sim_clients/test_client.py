@@ -1,6 +1,6 @@
 """A client's view of the cluster goes forward only.
 
-Method: metadata of a fake broker, which tells what the test wants.
+Method: Metadata responses of a fake broker.
 """
 
 from ottla.base.errors import Error
@@ -13,50 +13,50 @@ OTHER_ID = Uuid(bytes(15) + b"\x08")
 
 def test_an_older_leader_epoch_is_not_taken() -> None:
     cluster = FakeCluster()
-    station = cluster.station()
-    station.follow(TOPIC)
+    client = cluster.client()
+    client.follow(TOPIC)
     cluster.epoch = 4
-    station.refresh()
+    client.refresh()
     cluster.steps.run(500)
     cluster.epoch, cluster.leader = 3, 9
-    station.refresh()
+    client.refresh()
     cluster.steps.run(500)
-    assert station.leaders[PARTITION] == (1, 4)
+    assert client.leaders[PARTITION] == (1, 4)
 
 
 def test_a_topic_that_was_replaced_does_not_come_back() -> None:
     cluster = FakeCluster()
-    station = cluster.station()
-    station.follow(TOPIC)
+    client = cluster.client()
+    client.follow(TOPIC)
     for topic_id in (TOPIC_ID, OTHER_ID, TOPIC_ID):
         cluster.topic_id = topic_id
-        station.refresh()
+        client.refresh()
         cluster.steps.run(500)
-    assert station.ids == {TOPIC: OTHER_ID}
-    assert station.partitions_of(TOPIC) == [(OTHER_ID, 0)]
+    assert client.ids == {TOPIC: OTHER_ID}
+    assert client.partitions_of(TOPIC) == [(OTHER_ID, 0)]
 
 
-def test_nobody_leads_a_topic_that_brokers_do_not_know() -> None:
+def test_an_unknown_topic_has_no_leader() -> None:
     cluster = FakeCluster()
-    station = cluster.station()
-    station.follow(TOPIC)
-    station.refresh()
+    client = cluster.client()
+    client.follow(TOPIC)
+    client.refresh()
     cluster.steps.run(500)
     cluster.topic_error = Error.UNKNOWN_TOPIC_OR_PARTITION
-    station.refresh()
+    client.refresh()
     cluster.steps.run(500)
-    assert station.leaders[PARTITION].node == NO_LEADER
+    assert client.leaders[PARTITION].node == NO_LEADER
     cluster.topic_error = Error.NONE
-    station.refresh()
+    client.refresh()
     cluster.steps.run(500)
-    assert station.leaders[PARTITION].node == NODE
+    assert client.leaders[PARTITION].node == NODE
 
 
-def test_one_question_serves_all_who_want_an_answer() -> None:
+def test_concurrent_refreshes_share_one_request() -> None:
     cluster = FakeCluster()
-    station = cluster.station()
-    answers = [station.refresh(), station.refresh()]
+    client = cluster.client()
+    answers = [client.refresh(), client.refresh()]
     cluster.steps.run(500)
     assert all(answer.value for answer in answers)
-    assert len(cluster.asked) == 1
+    assert len(cluster.requests) == 1
     assert not cluster.script[METADATA]

@@ -131,7 +131,7 @@ class Mode:
         times = [
             datetime.strptime(line[1:24], "%Y-%m-%d %H:%M:%S.%f").timestamp()
             for line in self.cluster.logs(node).splitlines()
-            if " is the controller, epoch " in line or " topics are loaded" in line
+            if " is the controller, epoch " in line or ": loaded " in line
         ]
         return times[-1] - times[-2] if len(times) >= 2 else None
 

@@ -77,7 +77,7 @@ def test_more_connections_than_descriptors(small: Cluster) -> None:
             sent = [Message(topic=name, partition=each, value=b"x") for each in range(4)]
             produce(client_of("confluent"), small.bootstrap, sent)
         log = small.logs(1)
-        assert log.count("refused or ended") <= 2, "one line a minute"
+        assert log.count("refused or closed") <= 2, "one line a minute"
         for raw in sockets:
             raw.close()
         eventually(lambda: served_now(small), within=20, what="new connections to be served")

@@ -44,7 +44,7 @@ def test_a_full_disk_stops_the_node_and_loses_nothing() -> None:
             offsets = producer.send(Message(topic=topic, value=value) for value in values[10:])
             back.join(60)
         assert offsets == list(range(10, 100))
-        assert "every log folder has failed" in cluster.logs(1)
+        assert "all log directories have failed" in cluster.logs(1)
         assert "Errno 27" in cluster.logs(1)
         cluster.wait_ready()
         assert [each.value for each in stored.records(cluster, topic)] == values

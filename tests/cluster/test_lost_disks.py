@@ -35,7 +35,7 @@ def test_a_full_disk_on_one_of_three_brokers(kind: Kind, new_cluster: NewCluster
             fill_up(cluster, topic, victim)
             eventually(lambda: cluster.state(victim), lambda s: s == "dead", what="the node's end")
             scene.watch.fault(victim, is_final=True)
-            assert "every log folder has failed" in cluster.logs(victim)
+            assert "all log directories have failed" in cluster.logs(victim)
             scene.leader(0, besides=victim)
             scene.load.wait_progress()
             scene.start(victim)  # With room again.

@@ -37,11 +37,11 @@ def test_a_node_through_all_that_can_happen_to_it(tmp_path: Path) -> None:
         cluster.wait_ready()
         cluster.restart(1)
         assert cluster.state(1) == "running"
-        assert cluster.logs(1).count("node 1 is started") == 4
+        assert cluster.logs(1).count("node 1 started") == 4
         assert (cluster.data_dir(1) / "meta.properties").exists()
     assert tmp_path.exists()  # A folder that was given is kept ...
     with Cluster(data_dir=tmp_path) as cluster:  # ... and its cluster goes on.
-        assert cluster.logs(1).count("node 1 is started") == 5
+        assert cluster.logs(1).count("node 1 started") == 5
 
 
 QUICK_QUORUM = {
@@ -84,7 +84,7 @@ def stops(folder: Path, node: int) -> int:
     """Return how often a node has stopped in order; the last time its logs were closed."""
     assert (folder / f"node-{node}" / "data" / ".kafka_cleanshutdown").exists()
     log = (folder / f"node-{node}" / "server.log").read_text()
-    return log.count(f"node {node} is stopped")
+    return log.count(f"node {node} stopped")
 
 
 def test_controllers_of_their_own_and_what_is_known_of_partitions() -> None:

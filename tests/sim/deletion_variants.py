@@ -11,7 +11,7 @@ from ottla.broker import zk_metadata
 from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
 from ottla.broker.zk_metadata import ZkMetadata
 from ottla.controller import deletion_policy
-from ottla.host import folders
+from ottla.host import node_dirs
 from ottla.log.async_delete import AsyncDelete
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
@@ -118,7 +118,7 @@ def hears_of_the_dead_again() -> Iterator[None]:
 @contextmanager
 def deletes_what_lags() -> Iterator[None]:
     """A start takes replicas that are not in sync for replicas that were moved away."""
-    verdict_on = folders.verdict_on
+    verdict_on = node_dirs.verdict_on
 
     def only_in_sync(image: ClusterImage, node_id: int, topic_id: Uuid, number: int) -> Verdict:
         verdict = verdict_on(image, node_id, topic_id, number)
@@ -127,5 +127,5 @@ def deletes_what_lags() -> Iterator[None]:
             return verdict if node_id in topic.partitions[number].isr else Verdict.DELETE
         return verdict
 
-    with replaced(folders, "verdict_on", only_in_sync):
+    with replaced(node_dirs, "verdict_on", only_in_sync):
         yield

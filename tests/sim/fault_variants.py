@@ -57,7 +57,7 @@ def stores_its_vote_without_a_sync() -> Iterator[None]:
     """A voter answers when quorum-state has its new content, durable or not."""
 
     def store(self: QuorumStorage, state: ElectionState) -> None:
-        path = f"{self._folder}/{QUORUM_STATE}"
+        path = f"{self._directory}/{QUORUM_STATE}"
         file = self._disk.open(f"{path}.tmp", create=True)
         file.truncate(0)
         file.append([encode_election(state)])

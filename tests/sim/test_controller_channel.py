@@ -17,9 +17,9 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.api import k1002_delete_replicas
 from ottla.controller.request_batch import BrokerRequest
-from ottla.host import folders as folders_at_start
+from ottla.host import node_dirs
 from ottla.host.controller_channel import Answered, ChannelEvent, ControllerChannels
-from ottla.host.folders import verdict_on
+from ottla.host.node_dirs import verdict_on
 from ottla.log.dir_loading import Verdict, find_partition_dirs
 from ottla.log.log_dirs import LogDirs
 from ottla.log.names import PartitionDirKind
@@ -81,7 +81,7 @@ class Ledger:
         image = self._sim.image
         term = max(image.position[1], self.channels.controller_epoch)
         self.channels.begin_epoch(term)
-        self.channels.follow((each.id, each.epoch) for each in image.brokers.values())
+        self.channels.set_brokers((each.id, each.epoch) for each in image.brokers.values())
         for broker_id, topic_id, number in sorted(self.open - self._asked):
             broker = image.brokers.get(broker_id)
             if broker is None or image.topics.by_id(topic_id) is not None:
@@ -283,7 +283,7 @@ def test_a_broker_that_confirms_without_deleting_is_found(monkeypatch: pytest.Mo
     ) -> Pending[Removed]:
         return completed(dict.fromkeys(wanted))
 
-    monkeypatch.setattr(folders_at_start, "verdict_on", without_ledger)
+    monkeypatch.setattr(node_dirs, "verdict_on", without_ledger)
     monkeypatch.setattr(k1002_delete_replicas, "remove_replicas", only_say_so)
     # A power loss might remove the directories: they are empty and were never flushed.
     assert came_back(*play_absence(power_fails=False)) != set()

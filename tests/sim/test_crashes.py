@@ -7,7 +7,7 @@ replicas are equal. That the story finds something out is shown by taking a rule
 
 import pytest
 
-from ottla.host import folders
+from ottla.host import node_dirs
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults
@@ -52,7 +52,7 @@ def test_killed_brokers_that_count_as_unclean_lose_writes(monkeypatch: pytest.Mo
 
     Which seeds find it out changes with every change of what nodes do: about one of six does.
     """
-    monkeypatch.setattr(folders, "decode_running", lambda data, boot_id: -1)
+    monkeypatch.setattr(node_dirs, "decode_running", lambda data, boot_id: -1)
     for seed in range(1, 31):
         report = play_scenario(seed, SCENARIO)
         found = {each.checker for each in report.judgement.violations}

@@ -7,7 +7,7 @@ from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError
 from ottla.cli.wire_client import TopicPartition
 from ottla.controller.placement import Candidate, place
-from ottla.host.world import SystemDice
+from ottla.host.system_ports import SystemDice
 
 Assignment = dict[TopicPartition, tuple[int, ...]]
 

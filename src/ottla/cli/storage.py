@@ -43,7 +43,7 @@ def random_uuid_command() -> None:
     """Print a random UUID for a cluster id."""
     from ottla.base.ids import uuid_text
     from ottla.host.storage import random_uuid
-    from ottla.host.world import SystemDice
+    from ottla.host.system_ports import SystemDice
 
     print(uuid_text(random_uuid(SystemDice())))
 
@@ -135,7 +135,7 @@ def format_node(
     """Format a node's log directories. Raises: CommandError."""
     from ottla.host.disk import OsDisk
     from ottla.host.storage import StorageError, format_storage
-    from ottla.host.world import SystemClock, SystemDice
+    from ottla.host.system_ports import SystemClock, SystemDice
 
     log_dirs, metadata_log_dir = _log_dirs(node)
     try:

@@ -22,7 +22,7 @@ from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.controller.placement import Candidate, place
 from ottla.controller.topics import check_partition_total
-from ottla.host.world import SystemDice
+from ottla.host.system_ports import SystemDice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.topic_config import validate_topic_configs
 from ottla.metadata.topic_names import fault_of

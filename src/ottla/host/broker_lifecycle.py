@@ -1,12 +1,13 @@
-"""A broker's standing with the controller: registered, caught up, unfenced, on its way out.
+"""The lifecycle of a broker: registration, catching up, unfencing, controlled shutdown.
 
-The order matters. A broker registers first; it learns its epoch, the offset of its registration.
-Only when its own image has come that far does it load its logs, so that a topic deleted and made
-again while it was away cannot be mistaken for the old one. Then it asks to be unfenced. Where the
-logs lack what was committed, it first registers once more, as one that may have lost something.
+The order matters. A broker registers first; the response has its epoch, which is the offset of its
+registration. It loads its logs only once its image has reached that offset, so that a topic that
+was deleted and created again while it was down cannot be mistaken for the old one. Then it asks to
+be unfenced. Where the logs lack committed records, it first registers again as a broker that may
+have lost data.
 
-Each attempt to register names what the own image says of this id by then: the request of a process
-that is dead may reach the controller late, and between two attempts of this one.
+Each registration request names the registration of this id that the broker's image has at that
+moment: a request of a dead process may reach the controller late, between two attempts of this one.
 
 Source: BrokerLifecycleManager, BrokerState; KIP-631, KIP-841 (controlled shutdown), KIP-858,
 KIP-966 (clean-shutdown epochs).
@@ -35,25 +36,27 @@ from ottla.wire.messages.broker_registration import (
 
 log = logging.getLogger(__name__)
 
-RESEND_MS = 100
-"""The wait after a first failure; it doubles up to the session's length."""
+RETRY_MS = 100
+"""The backoff after a first failure; it doubles up to the session timeout."""
 
-REGISTRATION_RESEND_MAX_MS = 1_000
-"""The longest wait before registering again. Kafka waits up to a session; but who restarts a
-killed broker waits for the dead one's session to end, and should not wait much longer."""
+REGISTRATION_RETRY_MAX_MS = 1_000
+"""The longest backoff of registrations. Kafka's is up to the session timeout; but a restarted
+broker
+waits for the session of its killed process already, and should not wait much longer."""
 
-SOON_MS = 10
-"""The wait before the next heartbeat while the start depends on it."""
+STARTUP_HEARTBEAT_MS = 10
+"""The heartbeat interval while the start depends on the next response."""
 
 SHUTDOWN_POLL_MS = 50
-"""The wait after the first heartbeat that asks to shut down; it doubles up to the interval. A
-broker that led little is free at once, one that led much when the others have heard of it."""
+"""The wait after the first heartbeat of a controlled shutdown; it doubles up to the interval. A
+broker
+that leads few partitions is let go at once, one with many when the new leaders are known."""
 
 NO_BROKER_EPOCH = -1
 
 
 class BrokerState(IntEnum):
-    """What the broker is doing, with the numbers of Kafka's metric."""
+    """The state of the broker, with the values of Kafka's metric."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -75,11 +78,11 @@ NEXT: dict[BrokerState, frozenset[BrokerState]] = {
 assert set(NEXT) == set(BrokerState)
 
 
-class Caller(Protocol):
+class ControllerCaller(Protocol):
     """What is needed of a `Forwarder`."""
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Ask the controller."""
+        """Send a request to the controller."""
         ...
 
 
@@ -98,14 +101,15 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleConfig:
-    """Who the broker is and how it keeps in touch.
+    """What the broker registers, and its timeouts.
 
     Fields: `incarnation_id`: fresh for each start of the process.
-            `listeners`: name, host, port, security protocol; `features`: name, least, most.
-            `previous_broker_epoch`: since when nothing was lost in the log directories, by the
-            notes in them; -1 = something may have been. Then what the last registration said.
-            `shutdown_silence_ms`: how long no word from a controller keeps a broker that leaves:
-            longer than a quorum that can elect needs to.
+            `listeners`: name, host, port, security protocol; `features`: name, min, max version.
+            `previous_broker_epoch`: the broker epoch since which the log directories have lost
+            nothing, as their files say; -1 = something may have been lost. After a registration:
+            what the last one sent.
+            `shutdown_response_timeout_ms`: a controlled shutdown ends after this long without a
+            response; longer than an election of the quorum takes.
     """
 
     broker_id: int
@@ -120,35 +124,36 @@ class LifecycleConfig:
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 60_000
     shutdown_timeout_ms: int = 5 * 60_000
-    shutdown_silence_ms: int = 5_000
+    shutdown_response_timeout_ms: int = 5_000
 
 
 @dataclass(slots=True)
 class Milestones:
-    """Promises of a start and of a stop.
+    """Promises of a start and of a shutdown.
 
-    Fields: `registered`: the epoch of the first registration, or why there was none.
-            `caught_up`: the own image holds the registration: logs may load.
-            `unfenced`: the broker may serve. `left`: the controller let it go, or time was up.
+    Fields: `registered`: the epoch of the first registration, or the error that ended it.
+            `caught_up`: this broker's image holds its registration: logs may load.
+            `unfenced`: the broker may serve.
+            `controlled_shutdown`: the controller has granted it, or it has timed out.
     """
 
     registered: Pending[int | ApiError] = field(default_factory=Pending)
     caught_up: Pending[None] = field(default_factory=Pending)
     unfenced: Pending[None] = field(default_factory=Pending)
-    left: Pending[None] = field(default_factory=Pending)
+    controlled_shutdown: Pending[None] = field(default_factory=Pending)
 
 
 class BrokerLifecycle:
-    """One start of a broker. All runs on the loop; one request is under way at a time.
+    """One process of a broker. All runs on the loop, with one request in flight.
 
-    `on_epoch` hears each new broker epoch: of the first registration, and of those after the
-    controller forgot this broker.
+    `on_epoch` is called with each new broker epoch: of the first registration, and of those after
+    the controller no longer knew this broker.
     """
 
     def __init__(
         self,
         config: LifecycleConfig,
-        caller: Caller,
+        caller: ControllerCaller,
         follower: Follower,
         *,
         clock: Clock,
@@ -156,7 +161,7 @@ class BrokerLifecycle:
         on_epoch: Callable[[int], None] = lambda epoch: None,
         registration: Callable[[], BrokerImage | None] = lambda: None,
     ) -> None:
-        """`registration`: what the own image says of this broker's id."""
+        """`registration`: returns the registration of this broker's id in its image."""
         self.config = config
         self.state = BrokerState.NOT_RUNNING
         self.epoch = NO_BROKER_EPOCH
@@ -168,83 +173,83 @@ class BrokerLifecycle:
         self._on_epoch = on_epoch
         self._registration_of_image = registration
         self._lossless_since = config.previous_broker_epoch
-        self._registered_again: Pending[None] = Pending()
+        self._reregistered: Pending[None] = Pending()
         self._registered = False
         self._ready = False
         self._in_flight = False
-        self._again_at_once = False
+        self._send_again_at_once = False
         self._failures = 0
         self._offline_dirs: set[Uuid] = set()
-        self._asked_to_leave = 0
+        self._shutdown_polls = 0
         self._timer: Timer | None = None
-        self._silence: Timer | None = None
+        self._response_timer: Timer | None = None
 
-    # -- from outside --------------------------------------------------------------------------
+    # -- public --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Register, then keep in touch."""
+        """Register, then send heartbeats."""
         self._become(BrokerState.STARTING)
         deadline_ms = self._clock.monotonic_ms() + self.config.registration_timeout_ms
         self._timers.at(deadline_ms, self._registration_timed_out)
         self._communicate()
 
     def register_as_unclean(self, incarnation_id: Uuid) -> Pending[None]:
-        """Register anew, as another process that may have lost something.
+        """Register again, as another process that may have lost data.
 
-        For a start whose logs turn out to lack what was committed. Kept when the own image holds
-        the new registration: then no partition counts on what is missing.
+        For a start whose logs turn out to lack committed records. Kept when the image has the new
+        registration: then no partition relies on the missing records.
         """
         assert not self._ready
         self.config = replace(self.config, incarnation_id=incarnation_id)
         self._lossless_since = NO_BROKER_EPOCH
         self._registered = False
-        self._registered_again = Pending()
+        self._reregistered = Pending()
         self._communicate_in(0)
-        return self._registered_again
+        return self._reregistered
 
     def ready_to_unfence(self) -> None:
-        """Ask to serve: logs are loaded, listeners listen."""
+        """Ask to be unfenced: logs are loaded, listeners are bound."""
         self._ready = True
         self._communicate_in(0)
 
-    def dir_failed(self, directory_id: Uuid) -> None:
-        """Tell the controller of a log dir that went offline."""
+    def propagate_dir_failure(self, directory_id: Uuid) -> None:
+        """Report a log directory that went offline to the controller."""
         self._offline_dirs.add(directory_id)
         if self._registered:
             self._communicate_in(0)
 
     def begin_controlled_shutdown(self) -> Pending[None]:
-        """Ask the controller to move leadership away; kept when it did, or time is up."""
+        """Ask the controller to move leadership away; kept when it has, or at a timeout."""
         if self.state is BrokerState.RUNNING:
             self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             deadline_ms = self._clock.monotonic_ms() + self.config.shutdown_timeout_ms
             self._timers.at(deadline_ms, self._shutdown_timed_out)
-            self._heard()
+            self._restart_response_timer()
             self._failures = 0
             self._communicate_in(0)
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.close()
-        return self.milestones.left
+        return self.milestones.controlled_shutdown
 
     def controller_changed(self) -> None:
-        """Go to the new controller now: the wait was for one that did not answer."""
+        """Retry at the new controller at once: the backoff was for one that did not answer."""
         if self._failures:
             self._failures = 0
             self._communicate_in(0)
 
     def close(self) -> None:
-        """Keep in touch no more."""
+        """Send nothing any more."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         self._become(BrokerState.SHUTTING_DOWN)
-        for timer in (self._timer, self._silence):
+        for timer in (self._timer, self._response_timer):
             if timer is not None:
                 timer.cancel()
-        self.milestones.left.complete(None)
+        self.milestones.controlled_shutdown.complete(None)
 
     def _become(self, state: BrokerState) -> None:
         assert state in NEXT[self.state], f"{self.state.name} to {state.name}"
-        log.info("broker %d: %s -> %s", self.config.broker_id, self.state.name, state.name)
+        log.info("broker %d: state %s -> %s", self.config.broker_id, self.state.name, state.name)
         self.state = state
 
     # -- communication -------------------------------------------------------------------------
@@ -253,10 +258,10 @@ class BrokerLifecycle:
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
             return
         if self._in_flight:
-            self._again_at_once |= delay_ms == 0
+            self._send_again_at_once |= delay_ms == 0
             return
-        if self._again_at_once:
-            self._again_at_once = False
+        if self._send_again_at_once:
+            self._send_again_at_once = False
             delay_ms = 0
         if self._timer is not None:
             self._timer.cancel()
@@ -269,53 +274,57 @@ class BrokerLifecycle:
         timeout_ms = self.config.session_timeout_ms // 2
         if self._registered:
             request: Any = self._heartbeat()
-            handler: Callable[[Any], None] = self._heartbeat_answered
+            handler: Callable[[Any], None] = self._on_heartbeat_response
         else:
             request = self._registration()
-            handler = partial(self._registration_answered, self.config.incarnation_id)
+            handler = partial(self._on_registration_response, self.config.incarnation_id)
         self._caller.call(request, timeout_ms=timeout_ms).then(
-            lambda response: self._answered(response, handler)
+            lambda response: self._on_response(response, handler)
         )
 
-    def _answered(self, response: Any, handler: Callable[[Any], None]) -> None:
+    def _on_response(self, response: Any, handler: Callable[[Any], None]) -> None:
         self._in_flight = False
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         if isinstance(response, ApiError):
-            log.info("broker %d: no word from the controller: %s", self.config.broker_id, response)
+            log.info(
+                "broker %d: request to the controller failed: %s; retrying",
+                self.config.broker_id,
+                response,
+            )
             self._failed()
             return
         handler(response)
 
     def _failed(self) -> None:
         longest_ms = (
-            self.config.session_timeout_ms if self._registered else REGISTRATION_RESEND_MAX_MS
+            self.config.session_timeout_ms if self._registered else REGISTRATION_RETRY_MAX_MS
         )
-        delay_ms = min(RESEND_MS << min(self._failures, 16), longest_ms)
+        delay_ms = min(RETRY_MS << min(self._failures, 16), longest_ms)
         self._failures += 1
-        self._again_at_once = False  # Never at once after a failure.
+        self._send_again_at_once = False  # Never at once after a failure.
         self._communicate_in(delay_ms)
 
     # -- registration --------------------------------------------------------------------------
 
-    def _former_epochs(self) -> tuple[int, int]:
-        """Return since when nothing was lost, and the registration that this one replaces.
+    def _previous_epochs(self) -> tuple[int, int]:
+        """Return the epoch since which nothing was lost, and the registration that this replaces.
 
-        The own id's registration by another process that names one of these log directories is a
-        former life's: only one process can hold them. If it names the same ones, they have been
-        used since the notes were written, in which time nothing was lost.
+        A registration of this id by another process with one of these log directories is of a
+        previous process of this broker: only one process can hold them. If it has the same log
+        directories, they were in use since the epoch was stored in them, and nothing was lost.
         """
-        former = self._registration_of_image()
-        if former is None or former.incarnation_id == self.config.incarnation_id:
+        previous = self._registration_of_image()
+        if previous is None or previous.incarnation_id == self.config.incarnation_id:
             return self._lossless_since, NO_BROKER_EPOCH
-        own, its = set(self.config.log_dirs), set(former.log_dirs)
+        own, its = set(self.config.log_dirs), set(previous.log_dirs)
         lossless = self._lossless_since
-        if own == its and 0 <= lossless < former.epoch:
-            lossless = former.epoch
-        return lossless, former.epoch if own & its else NO_BROKER_EPOCH
+        if own == its and 0 <= lossless < previous.epoch:
+            lossless = previous.epoch
+        return lossless, previous.epoch if own & its else NO_BROKER_EPOCH
 
     def _registration(self) -> BrokerRegistrationRequest:
-        previous_epoch, superseded_epoch = self._former_epochs()
+        previous_epoch, superseded_epoch = self._previous_epochs()
         self.config = config = replace(self.config, previous_broker_epoch=previous_epoch)
         return BrokerRegistrationRequest(
             broker_id=config.broker_id,
@@ -335,28 +344,28 @@ class BrokerLifecycle:
             superseded_broker_epoch=superseded_epoch,
         )
 
-    def _registration_answered(
+    def _on_registration_response(
         self, incarnation_id: Uuid, response: BrokerRegistrationResponse
     ) -> None:
         if incarnation_id != self.config.incarnation_id:
-            self._communicate_in(0)  # It was asked for before this became another process.
+            self._communicate_in(0)  # The response to a registration as the previous process.
             return
         if response.error_code:
             error = _error_of(response.error_code)
-            log.warning("broker %d cannot register: %s", self.config.broker_id, error.name)
+            log.warning(
+                "broker %d: registration failed: %s; retrying", self.config.broker_id, error.name
+            )
             self._failed()
             return
         self._failures = 0
         self._registered = True
         self.epoch = self._lossless_since = response.broker_epoch
-        log.info("broker %d is registered with epoch %d", self.config.broker_id, self.epoch)
+        log.info("broker %d registered with broker epoch %d", self.config.broker_id, self.epoch)
         self._on_epoch(self.epoch)
         if self.milestones.registered.complete(self.epoch):
             self._follower.caught_up_to(self.epoch).then(self._caught_up)
         else:
-            self._follower.caught_up_to(self.epoch).then(
-                partial(_keep_promise, self._registered_again)
-            )
+            self._follower.caught_up_to(self.epoch).then(partial(_keep_promise, self._reregistered))
         self._communicate_in(0)
 
     def _caught_up(self, _none: None) -> None:
@@ -383,70 +392,77 @@ class BrokerLifecycle:
             offline_log_dirs=tuple(sorted(self._offline_dirs)),
         )
 
-    def _heartbeat_answered(self, response: BrokerHeartbeatResponse) -> None:
+    def _on_heartbeat_response(self, response: BrokerHeartbeatResponse) -> None:
         if response.error_code:
-            self._heartbeat_refused(_error_of(response.error_code))
+            self._on_heartbeat_error(_error_of(response.error_code))
             return
         self._failures = 0
-        self._heard()
+        self._restart_response_timer()
         match self.state:
             case BrokerState.STARTING:
                 if response.is_caught_up and self.milestones.caught_up.done:
                     self._become(BrokerState.RECOVERY)
-                self._communicate_in(SOON_MS)
+                self._communicate_in(STARTUP_HEARTBEAT_MS)
             case BrokerState.RECOVERY:
                 if not response.is_fenced:
                     self._become(BrokerState.RUNNING)
                     self.milestones.unfenced.complete(None)
-                self._communicate_in(self._pause_ms(response, SOON_MS))
+                self._communicate_in(self._pause_ms(response, STARTUP_HEARTBEAT_MS))
             case BrokerState.RUNNING:
-                self._communicate_in(self._pause_ms(response, RESEND_MS))
+                self._communicate_in(self._pause_ms(response, RETRY_MS))
             case BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-                self._leave(response)
+                self._continue_shutdown(response)
             case _:
-                raise AssertionError(f"a heartbeat in state {self.state.name}")
+                raise AssertionError(f"a heartbeat response in state {self.state.name}")
 
     def _pause_ms(self, response: BrokerHeartbeatResponse, fenced_ms: int) -> int:
-        # The controller unfences once the broker is caught up with its own registration; that
-        # takes a commit, and waiting out a whole interval for it would slow every start.
+        # The controller unfences a broker that has caught up with its own registration; that takes
+        # a commit, and waiting a whole interval for it would slow every start.
         if self._ready and response.is_fenced:
             return fenced_ms
         return self.config.heartbeat_interval_ms
 
-    def _heartbeat_refused(self, error: Error) -> None:
+    def _on_heartbeat_error(self, error: Error) -> None:
         if error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED):
             log.warning(
-                "broker %d: the controller does not know epoch %d (%s); registering again",
+                "broker %d: heartbeat with broker epoch %d failed: %s; registering again",
                 self.config.broker_id,
                 self.epoch,
                 error.name,
             )
             self._registered = False
         else:
-            log.warning("broker %d: heartbeat refused: %s", self.config.broker_id, error.name)
+            log.warning(
+                "broker %d: heartbeat failed: %s; retrying", self.config.broker_id, error.name
+            )
         self._failed()
 
-    def _leave(self, response: BrokerHeartbeatResponse) -> None:
+    def _continue_shutdown(self, response: BrokerHeartbeatResponse) -> None:
         if response.should_shut_down:
-            log.info("broker %d: the controller lets it go", self.config.broker_id)
+            log.info(
+                "broker %d: controlled shutdown granted by the controller", self.config.broker_id
+            )
             self.close()
             return
-        wait_ms = SHUTDOWN_POLL_MS << min(self._asked_to_leave, 16)
-        self._asked_to_leave += 1
+        wait_ms = SHUTDOWN_POLL_MS << min(self._shutdown_polls, 16)
+        self._shutdown_polls += 1
         self._communicate_in(min(wait_ms, self.config.heartbeat_interval_ms))
 
-    def _heard(self) -> None:
-        """Count the silence anew, where it matters: on the way out."""
+    def _restart_response_timer(self) -> None:
+        """Restart the timer that ends a controlled shutdown without responses."""
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return
-        if self._silence is not None:
-            self._silence.cancel()
-        end_ms = self._clock.monotonic_ms() + self.config.shutdown_silence_ms
-        self._silence = self._timers.at(end_ms, self._shutdown_timed_out)
+        if self._response_timer is not None:
+            self._response_timer.cancel()
+        end_ms = self._clock.monotonic_ms() + self.config.shutdown_response_timeout_ms
+        self._response_timer = self._timers.at(end_ms, self._shutdown_timed_out)
 
     def _shutdown_timed_out(self) -> None:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            log.warning("broker %d leaves without the controller's leave", self.config.broker_id)
+            log.warning(
+                "broker %d: controlled shutdown timed out; shutting down anyway",
+                self.config.broker_id,
+            )
             self.close()
 
 

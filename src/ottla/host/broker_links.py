@@ -1,7 +1,7 @@
-"""A broker's connections to the other brokers, over which it follows their partitions.
+"""A broker's connections to the other brokers, over which it fetches their partitions.
 
-One connection for each broker and lane, made when it is first needed. Where a broker is comes
-from the committed metadata, looked up at each connect: its endpoint of the inter-broker listener.
+One connection for each broker and fetcher, made when it is first needed. The address is that of the
+inter-broker listener in the committed metadata, looked up at each connect.
 """
 
 from collections.abc import Callable
@@ -24,20 +24,20 @@ class BrokerLinks:
 
     def to(self, broker_id: int, lane: int = 0) -> Link:
         """Return the connection to a broker."""
-        place = broker_id, lane
-        if place not in self._links:
+        key = broker_id, lane
+        if key not in self._links:
             config = self._config
-            self._links[place] = self._connect(
+            self._links[key] = self._connect(
                 lambda: self._address_of(broker_id),
                 client_id=f"broker-{config.node_id}-fetcher-{lane}",
                 backoff_max_ms=config["replica.fetch.backoff.ms"],
                 connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
                 connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
             )
-        return self._links[place]
+        return self._links[key]
 
-    def moved(self) -> None:
-        """Follow brokers that registered anew: the old endpoint may be another node's by now."""
+    def brokers_changed(self) -> None:
+        """Reconnect to brokers that registered again: the old endpoint may be another node's."""
         for link in self._links.values():
             link.retarget()
 

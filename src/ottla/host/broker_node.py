@@ -1,7 +1,7 @@
-"""The broker role of a node: from registration to serving, and out again.
+"""The broker role of a node: registration, start, controlled shutdown.
 
-The image grows from the first moment; the broker hears of it only once its logs are loaded, and
-then of everything, in order.
+The metadata is replayed from the first moment on; it is applied to the broker once its logs are
+loaded, and then completely and in order.
 """
 
 import logging
@@ -17,10 +17,10 @@ from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
-from ottla.host.folders import Folders, StartError
 from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.metadata_publication import MetadataErrors
+from ottla.host.node_dirs import NodeDirs, StartError
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.steps import Steps, wait
@@ -34,19 +34,19 @@ from ottla.raft.node import RaftNode
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_MS = 5 * 60_000
-"""How long a broker waits for the controller to let it go, which it does once all others that
-live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
+"""How long a broker waits for its controlled shutdown, which the controller grants once all live
+brokers know the new leaders: as in Kafka. Without responses the wait ends earlier."""
 
-SHUTDOWN_SILENCE_MS_MAX = 8_000
-"""How long that silence may be, however long the quorum's timeouts are: a stop in order must end
-before whoever asked for it loses patience and kills the process."""
+SHUTDOWN_RESPONSE_TIMEOUT_MS_MAX = 8_000
+"""The longest wait for a response, whatever the quorum's timeouts are: a clean shutdown must end
+before a service manager kills the process."""
 
 ELECTION_SLACK_MS = 1_000
-"""How much longer than its timeouts an election of the quorum may take."""
+"""How much longer than the election timeouts an election of the quorum may take."""
 
 
 class BrokerNode:
-    """One broker with its ties to the controller."""
+    """One broker with its connections to the controller."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class BrokerNode:
         *,
         cluster_id: str,
         listeners: Iterable[Endpoint],
-        folders: Folders,
+        node_dirs: NodeDirs,
         controller: ControllerNode | None,
         ports: NodePorts,
         turns: Turns,
@@ -62,7 +62,7 @@ class BrokerNode:
     ) -> None:
         self._config = config
         self._on_failure = on_failure
-        self._folders = folders
+        self._node_dirs = node_dirs
         self._ports = ports
         self.broker: Broker | None = None
         self._log_creation = LogCreation(turns, lambda: self.broker)
@@ -87,7 +87,7 @@ class BrokerNode:
         )
         self._controller_changed = self._lifecycle.controller_changed
         self._cleaner = Cleaner(
-            ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
+            ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
         self._make_broker: Callable[[], Broker] = lambda: Broker(
             config=config,
@@ -96,7 +96,7 @@ class BrokerNode:
             dice=ports.dice,
             workers=ports.workers,
             timers=ports.timers,
-            log_dirs=folders.log_dirs,
+            log_dirs=node_dirs.log_dirs,
             forwarder=self._links.forwarder,
             peers=self._peers,
         )
@@ -105,7 +105,7 @@ class BrokerNode:
         self, cluster_id: str, controller: ControllerNode | None, ports: NodePorts
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
-            controller.runtime.on_leader(self._led_by)
+            controller.runtime.on_leader(self._on_controller_change)
             return LocalFollower(
                 controller.runtime,
                 on_image=self._changed,
@@ -118,13 +118,13 @@ class BrokerNode:
             node_id=self._config.node_id,
             cluster_id=cluster_id,
             voters=tuple(voter.id for voter in self._config.quorum_voters),
-            storage=self._folders.quorum,
+            storage=self._node_dirs.quorum,
             clock=ports.clock,
             timers=ports.timers,
             workers=ports.workers,
             on_image=self._changed,
             on_failure=self._on_failure,
-            on_leader=self._led_by,
+            on_leader=self._on_controller_change,
             snapshot_limits=SnapshotLimits.of(self._config.values),
             prepare=self._log_creation.prepare,
         )
@@ -142,17 +142,17 @@ class BrokerNode:
             ),
             features=tuple((each.name, each.min_version, each.max_version) for each in SUPPORTED),
             rack=config.rack,
-            log_dirs=self._folders.directory_ids,
-            previous_broker_epoch=self._folders.previous_broker_epoch,
+            log_dirs=self._node_dirs.directory_ids,
+            previous_broker_epoch=self._node_dirs.previous_broker_epoch,
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
             session_timeout_ms=config["broker.session.timeout.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
             shutdown_timeout_ms=SHUTDOWN_TIMEOUT_MS,
-            shutdown_silence_ms=min(
+            shutdown_response_timeout_ms=min(
                 config["controller.quorum.fetch.timeout.ms"]
                 + 2 * config["controller.quorum.election.timeout.ms"]
                 + ELECTION_SLACK_MS,
-                SHUTDOWN_SILENCE_MS_MAX,
+                SHUTDOWN_RESPONSE_TIMEOUT_MS_MAX,
             ),
         )
 
@@ -168,12 +168,12 @@ class BrokerNode:
 
     @property
     def state(self) -> BrokerState:
-        """Return what the broker is doing."""
+        """Return the state of the broker."""
         return self._lifecycle.state
 
     @property
     def raft(self) -> RaftNode:
-        """Return this node's place in the metadata quorum."""
+        """Return this node's member or observer of the metadata quorum."""
         return self._follower.raft
 
     # -- start ---------------------------------------------------------------------------------
@@ -188,33 +188,33 @@ class BrokerNode:
             raise StartError(f"no registration with the controller: {registered.message}")
         yield self._lifecycle.milestones.caught_up
         image = self.image
-        yield from self._folders.load_logs(image, self._config)
+        yield from self._node_dirs.load_logs(image, self._config)
         yield from self._check_logs()
         broker = self._make_broker()
-        broker.replicas.on_log_dir_failed = self._folder_lost
+        broker.replicas.on_log_dir_failed = self._on_log_dir_failure
         broker.epoch = self._lifecycle.epoch
         broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
-            "every log folder has failed"
+            "all log directories have failed"
         )
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:
-            # What changed while the logs were loading.
+            # Changes that were committed while the logs were loading.
             broker.apply(delta_between(image, self.image))
         self.broker = broker
-        if not self._folders.log_dirs.online_dirs:
-            raise StartError("every log folder has failed")
-        self._folder_lost()
+        if not self._node_dirs.log_dirs.online_dirs:
+            raise StartError("all log directories have failed")
+        self._on_log_dir_failure()
 
     def _await_metadata(self) -> Steps[None]:
-        """Bring the own image up to date, where a former registration may count as this one's.
+        """Wait until the image is up to date, where a previous broker epoch was stored.
 
-        A life that lost nothing may have been registered and have died before it noted that. Its
-        registration counts like the one that was noted: the log directories, whose ids it named,
-        have been used in this boot of the machine only, and by one process at a time. Not to know
-        it is not to register: who is taken for unclean is not eligible to lead any more, though
-        it may be the only one that has everything. Raises: StartError.
+        A previous process that lost nothing may have registered and died before it stored the new
+        epoch. Its registration counts like the stored one: the log directories that it named were
+        used in this boot of the machine only, and by one process at a time. Without knowing it, the
+        broker would register as unclean and be no longer eligible to lead, though it may be the
+        only replica that has everything. Raises: StartError.
         """
-        if self._folders.previous_broker_epoch < 0:
+        if self._node_dirs.previous_broker_epoch < 0:
             return
         limit_ms = self._config["initial.broker.registration.timeout.ms"]
         if not (yield self._up_to_date(limit_ms)):
@@ -224,7 +224,7 @@ class BrokerNode:
             )
 
     def _up_to_date(self, limit_ms: int) -> Pending[bool]:
-        """Tell whether the own image became up to date within some time."""
+        """Return whether the image became up to date within `limit_ms`."""
         up_to_date: Pending[bool] = Pending()
         raft, ports = self._follower.raft, self._ports
 
@@ -240,20 +240,21 @@ class BrokerNode:
         return up_to_date
 
     def _check_logs(self) -> Steps[None]:
-        """Register as one that lost something, where recovery found less than was committed.
+        """Register as unclean, where recovery found less than was committed.
 
-        The first registration said that nothing was lost: damage shows only when logs are read,
-        and only who is registered knows which logs are its own.
+        The first registration claimed that nothing was lost: damage is found only when logs are
+        read, and which logs are this broker's is known only once it is registered.
         """
-        lacking = self._folders.log_dirs.below_high_watermark
+        lacking = self._node_dirs.log_dirs.below_high_watermark
         if not lacking:
             return
         if self._lifecycle.config.previous_broker_epoch < 0:
-            # It has said so: from that registration on nothing is lost, whatever was before.
+            # It is registered as unclean: nothing was lost since that registration.
             self._epoch_changed(self._lifecycle.epoch)
             return
         log.warning(
-            "registering as unclean: %d logs end below their checkpointed high watermark, %s first",
+            "%d logs end below their checkpointed high watermark, the first is %s; registering "
+            "as after an unclean shutdown",
             len(lacking),
             lacking[0],
         )
@@ -261,7 +262,7 @@ class BrokerNode:
         yield self._lifecycle.register_as_unclean(incarnation_id)
 
     def serve(self) -> Steps[None]:
-        """Ask to be unfenced; return when it is so, and the own image says it too."""
+        """Ask to be unfenced; return once the broker is, and its image has it."""
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
@@ -270,41 +271,41 @@ class BrokerNode:
         node_id = self._config.node_id
         yield self._follower.until(lambda image: image.is_active(node_id))
 
-    def _led_by(self, leader_id: int, epoch: int) -> None:
-        self._links.led_by(leader_id, epoch)
+    def _on_controller_change(self, leader_id: int, epoch: int) -> None:
+        self._links.controller_changed(leader_id, epoch)
         if leader_id != NO_LEADER:
             self._controller_changed()
 
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:
-            self._peers.moved()
+            self._peers.brokers_changed()
         if self.broker is not None:
             self.broker.apply(delta)
 
-    def _folder_lost(self) -> None:
-        """Tell the controller of the folders that failed, so that nothing is led from them."""
+    def _on_log_dir_failure(self) -> None:
+        """Report failed log directories to the controller, so that no replica in them leads."""
         registered = self._lifecycle.config.log_dirs
-        for directory in self._folders.log_dirs.offline_dirs:
+        for directory in self._node_dirs.log_dirs.offline_dirs:
             if directory.directory_id in registered:
-                self._lifecycle.dir_failed(directory.directory_id)
+                self._lifecycle.propagate_dir_failure(directory.directory_id)
 
     def _epoch_changed(self, epoch: int) -> None:
-        self._folders.log_dirs.note_running(epoch, self._ports.boot_id)
+        self._node_dirs.log_dirs.note_running(epoch, self._ports.boot_id)
         if self.broker is not None:
             self.broker.epoch = epoch
 
     # -- stop ----------------------------------------------------------------------------------
 
-    def leave(self) -> Steps[None]:
-        """Tell the controller, so that it fences this broker now and not after a session.
+    def controlled_shutdown(self) -> Steps[None]:
+        """Have the controller move leadership away and fence this broker.
 
-        controlled.shutdown.enable=false leaves as if the process had died.
+        With controlled.shutdown.enable=false the broker stops as if the process had died.
         """
         if self._config["controlled.shutdown.enable"]:
             yield self._lifecycle.begin_controlled_shutdown()
 
     def close(self) -> Steps[None]:
-        """Write the logs down, let go of the controller."""
+        """Flush and close the logs, close the connections to the controller."""
         self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
@@ -317,10 +318,10 @@ class BrokerNode:
 
 
 def is_up_to_date(image: ClusterImage, raft: RaftNode) -> bool:
-    """Tell whether an image holds all that was committed when the quorum's leader was last heard.
+    """Tell whether an image has all that was committed at the last response of the quorum's leader.
 
-    A new leader may not know yet how far its predecessor had committed: what it says of that
-    counts once a record of its own epoch is committed, which commits all before it.
+    A new leader may not know yet how far its predecessor had committed: its high watermark counts
+    once a record of its own epoch is committed, which commits all before it.
     """
     committed = raft.leader_high_watermark
     offset, epoch = image.position

@@ -2,9 +2,9 @@
 
 One connection at a time to the endpoint that `choose_endpoint` names, opened when there is
 something to send and again after a failure, with backoff. A request that was in flight when the
-connection broke fails with NETWORK_EXCEPTION: whether it was done is unknown, and the caller
-decides whether to ask again. All callbacks run on the loop; record batches in a response are only
-good until they return.
+connection broke fails with NETWORK_EXCEPTION: whether it was processed is unknown, and the caller
+decides whether to retry. All callbacks run on the loop; record batches in a response are valid only
+until they return.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Call:
-    """One request on its way; `decode` turns the response's bytes into the caller's value."""
+    """One request in flight; `decode` turns the response's bytes into the caller's value."""
 
     frame: bytes
     correlation_id: int
@@ -42,7 +42,7 @@ class Channel:
     """Requests to one other node, answered in the order in which they were sent.
 
     `patient`: a request waits for a connection until it times out. Otherwise it fails with
-    NETWORK_EXCEPTION as soon as an attempt has: for askers that know of others to ask.
+    NETWORK_EXCEPTION as soon as an attempt has: for callers that have other nodes to ask.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class Channel:
         """The attempt under way, or the pause before the next one."""
         self._dialing: Address | None = None
         """Where an attempt is under way; None in a pause."""
-        self._skip_pause = False
-        """Another endpoint is named since the attempt under way began."""
+        self._skip_backoff = False
+        """The endpoint has changed since the attempt under way began."""
         self._closed = False
 
     @property
     def connected(self) -> bool:
-        """Tell whether a connection stands."""
+        """Tell whether there is a connection."""
         return self._protocol is not None
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Send a request; answer the response message, or an ApiError.
+        """Send a request; return the response message, or an ApiError.
 
         Errors: NETWORK_EXCEPTION (broken in flight), REQUEST_TIMED_OUT (also while no
         connection could be made).
@@ -102,9 +102,9 @@ class Channel:
         return self._submit(frame, self._correlation_id, decoded, NAMES[key], timeout_ms)
 
     def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
-        """Take back a request that still waits for a connection; tell whether it did.
+        """Cancel a request that still waits for a connection; return whether it did.
 
-        Its answer is REQUEST_TIMED_OUT then. What is on its way is not called back.
+        It then ends with REQUEST_TIMED_OUT. A request in flight is not cancelled.
         """
         for call in self._unsent:
             if call.answer is answer:
@@ -113,10 +113,10 @@ class Channel:
         return False
 
     def retarget(self) -> None:
-        """Leave the present endpoint where another one is named now.
+        """Close the connection where another endpoint is chosen now.
 
         What is in flight fails with NETWORK_EXCEPTION at once: an endpoint that hangs would
-        keep it until it times out. The pauses between attempts at the old one do not count.
+        keep it until it times out. The backoff of attempts at the old one does not count.
         """
         if self._protocol is not None:
             if self._choose_endpoint() != self._address:
@@ -127,7 +127,7 @@ class Channel:
                 self._connecting.cancel()
                 self._try_after(0)
             else:
-                self._skip_pause = True
+                self._skip_backoff = True
 
     def close(self) -> None:
         """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
@@ -174,12 +174,12 @@ class Channel:
         self._connecting = None
         if not self._unsent or self._protocol is not None or self._closed:
             return
-        self._skip_pause = False
+        self._skip_backoff = False
         address = self._choose_endpoint()
         if address is None:
             self._failed()
             return
-        # It doubles with each failure, as the pause does: a far peer must get its chance.
+        # It doubles with each failure, as the backoff does, for the sake of distant peers.
         timeout_ms = min(
             self._connect_timeout_ms * 2 ** min(self._failures, 10), self._connect_timeout_max_ms
         )
@@ -195,10 +195,10 @@ class Channel:
         self._connecting = self._dialing = None
         if failure is not None:
             if self._failures == 0:
-                log.info("cannot reach %s:%d yet: %s", *address, failure)
+                log.info("connection to %s:%d failed: %s; retrying", *address, failure)
             self._failed()
         elif not protocol.connected:
-            self._failed()  # Lost before anybody could write to it.
+            self._failed()  # Lost before anything was written to it.
         else:
             self._failures = 0
             self._protocol, self._address = protocol, address
@@ -208,16 +208,16 @@ class Channel:
                 protocol.write(call.frame)
 
     def _failed(self) -> None:
-        """Wait before the next attempt, unless there is another endpoint by now.
+        """Back off before the next attempt, unless there is another endpoint by now.
 
-        An impatient channel waits, too: what is sent meanwhile is tried when the wait is over.
+        A channel that is not patient backs off, too: what is sent meanwhile is tried afterwards.
         """
-        if self._skip_pause:
+        if self._skip_backoff:
             delay_ms = 0
         else:
             self._failures += 1
             delay_ms = min(self._backoff_ms * 2 ** min(self._failures, 10), self._backoff_max_ms)
-        # Set before anybody is told: what they send next waits out the pause, too.
+        # Set before callers are called: what they send next waits for the backoff, too.
         self._try_after(delay_ms)
         if not self._patient:
             unsent = list(self._unsent)
@@ -226,18 +226,18 @@ class Channel:
 
     def _received(self, body: Buffer) -> None:
         if not self._in_flight:
-            self._break("an answer that nobody asked for")
+            self._abort_connection("a response without a request")
             return
         call = self._in_flight.popleft()
         if int.from_bytes(body[:4], "big", signed=True) != call.correlation_id:
             self._in_flight.appendleft(call)
-            self._break("an answer out of order")
+            self._abort_connection("a response with an unexpected correlation id")
             return
         try:
             value = call.decode(body)
         except WireError as error:
             self._in_flight.appendleft(call)
-            self._break(f"a malformed {call.name} response: {error}")
+            self._abort_connection(f"a malformed {call.name} response: {error}")
             return
         self._finish(call, value)
 
@@ -249,8 +249,8 @@ class Channel:
         if self._unsent:
             self._connect()
 
-    def _break(self, reason: str) -> None:
-        log.warning("breaking the connection of %s: %s", self.client_id, reason)
+    def _abort_connection(self, reason: str) -> None:
+        log.warning("connection of client %s closed: %s", self.client_id, reason)
         assert self._protocol is not None
         self._protocol.abort()
 
@@ -260,7 +260,7 @@ class Channel:
             self._unsent.remove(call)
             self._finish(call, error)
             return
-        # Answers come in order: once one is given up the connection has no further use.
+        # Responses come in order: after a timeout the connection has no further use.
         self._finish(call, error)
         if self._protocol is not None:
             self._protocol.abort()

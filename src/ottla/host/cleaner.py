@@ -1,7 +1,7 @@
-"""The log cleaner's heavy work in child processes: the loop and its thread lock stay free.
+"""Runs the log cleaner's work in child processes, so that it does not hold the interpreter's lock.
 
-A process a cleaning: it takes its memory with it when it ends, and a cleaning that is given up is
-killed. One thread waits for it and hands its results to the loop.
+One process per cleaning: its memory is released when it ends, and an aborted cleaning is killed.
+One thread waits for it and passes its results to the loop.
 
 Source: LogCleaner's threads, here processes: see docs/decisions/0011.
 """
@@ -49,20 +49,20 @@ class ProcessRunner:
         return child.kill
 
     def _hand_over(self, on_result: Callable[[Result], None], result: Result) -> None:
-        # Where the loop has closed nobody waits any more.
+        # The loop may have closed; the result is dropped then.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(on_result, result)
 
     def close(self) -> None:
-        """Wait for the processes, all of which were told to end."""
+        """Wait for the processes, which were all asked to end."""
         for thread in self._threads:
             thread.join(END_TIMEOUT_S)
 
 
 class _Child:
-    def __init__(self, job: CleaningJob, tell: Callable[[Result], None]) -> None:
+    def __init__(self, job: CleaningJob, on_result: Callable[[Result], None]) -> None:
         self._job = job
-        self._tell = tell
+        self._on_result = on_result
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -77,8 +77,8 @@ class _Child:
         try:
             self._work()
         except Exception as error:
-            # Told like any other end: the loop decides what it means.
-            self._tell(error)
+            # Reported like any other end: the loop decides what it means.
+            self._on_result(error)
 
     def _work(self) -> None:
         with self._lock:
@@ -95,7 +95,7 @@ class _Child:
             process.stdin.flush()
             while True:
                 result: Result = pickle.load(process.stdout)
-                self._tell(result)
+                self._on_result(result)
                 if isinstance(result, CleaningEnd | BaseException):
                     return
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
@@ -109,7 +109,7 @@ class _Child:
 
 
 class Cleaner:
-    """A broker's log cleaner over its runner. `config` returns the properties of now."""
+    """A broker's log cleaner over its runner. `config` returns the current properties."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Cleaner:
         )
 
     def start(self) -> None:
-        """Begin to look at the logs."""
+        """Start the log cleaner."""
         self._cleaner.start()
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class Cleaner:
 
 
 def cleaner_settings(config: Mapping[str, Any]) -> CleanerSettings:
-    """Return what a broker's properties say about cleaning."""
+    """Return the cleaner settings of a broker's properties."""
     return CleanerSettings(
         enabled=config["log.cleaner.enable"] and config["log.cleaner.threads"] > 0,
         threads=max(1, config["log.cleaner.threads"]),

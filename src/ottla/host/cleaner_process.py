@@ -2,8 +2,8 @@
 
 Started by `ottla.host.cleaner` as `python -m ottla.host.cleaner_process`. The job comes pickled
 on standard input; each result goes pickled to standard output: new segments, then the end or the
-exception. Standard input stays open as long as the broker lives: its end ends this process at
-once, so that nothing is ever written beside the broker's next life.
+exception. Standard input stays open while the broker runs: when it closes, this process exits at
+once, so that it never writes beside the restarted broker.
 """
 
 import os
@@ -21,7 +21,7 @@ LONGEST_SLEEP_S = 1.0
 
 
 class RateLimit:
-    """Sleeps so that the bytes told of stay below a rate, without saving up what was not used."""
+    """Sleeps so that the bytes passed to it stay below a rate; unused rate is not saved."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._rate = bytes_per_second

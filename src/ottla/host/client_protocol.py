@@ -2,7 +2,7 @@
 
 A response that does not fit the small buffer is received straight into one of its own, so that
 the megabytes of a follower's fetch are not copied on their way. That buffer is used again for the
-next large response: bytes of a response are only good until its receiver returns.
+next large response: bytes of a response are valid only until its receiver returns.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._small_in_a_row = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember the way out."""
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     @property
     def connected(self) -> bool:
-        """Tell whether bytes can be sent still."""
+        """Tell whether bytes can still be sent."""
         return self._transport is not None
 
     def write(self, frame: bytes) -> None:
@@ -57,7 +57,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return (self._small if self._body is None else self._body)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand over every response that is whole."""
+        """Pass on every complete response."""
         self._filled += nbytes
         body = self._body
         if body is None:
@@ -88,7 +88,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._on_response(response)
 
     def _keep_rest(self, position: int, end: int) -> None:
-        """Move a response that is not whole to where it has room."""
+        """Keep an incomplete response, in a buffer of its own if it is large."""
         left = end - position
         small = self._small
         start = position + SIZE_BYTES

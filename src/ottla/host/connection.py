@@ -1,13 +1,13 @@
 """One server connection: frames in, responses out, one request at a time.
 
-As in Kafka, the next request of a connection begins when the one before it is answered; what
-arrives meanwhile is kept up to a limit and then the socket is no longer read. That order makes
-pipelining safe and is the back-pressure. One whose requests take long also waits for its turn
-(`ottla.base.turns`), so that it holds up nobody else.
+As in Kafka, the next request of a connection is handled when the one before it is answered; what
+arrives meanwhile is queued up to a limit, after which the socket is no longer read. That order
+makes pipelining safe and is the back-pressure. A connection whose requests take long also waits for
+its turn (`ottla.base.turns`), so that it does not delay others.
 
-Reading: a buffer is lent by the server for the length of one read, since it is read and parsed
-in one go; a frame that does not fit gets a buffer of its own, which grows with what arrives,
-not with what the peer claims. Writing: bytes go through the transport, file slices with
+Reading: all connections of a server share one buffer, since each read is parsed at once; a frame
+that does not fit gets a buffer of its own, which grows with the bytes that have arrived, not with
+the size that the peer claims. Writing: bytes go through the transport, file slices with
 sendfile on a duplicate of the socket, only while the transport's own buffer is empty.
 """
 
@@ -36,20 +36,19 @@ Handler = Callable[[Connection, memoryview], "Outcome"]
 
 
 FIRST_LARGE_BYTES = 4 * 1024
-"""What a large frame gets at first, before it has shown that it sends what it claims."""
+"""The first buffer of a large frame, before its bytes have arrived."""
 
-GROWTH = 4
-"""A buffer that is full grows to so many times what has arrived, up to KEPT_BYTES_MIN; from there
-on twice."""
+GROWTH_FACTOR = 4
+"""A full buffer grows by this factor up to KEPT_BYTES_MIN, and from there on by two."""
 
-NO_ROOM = "the server holds too many unfinished requests"
+NO_ROOM = "too many bytes of unfinished requests"
 
 RATE_SECONDS = 5.0
-"""How far back the rate of an unfinished frame is measured, at least."""
+"""The shortest time over which the rate of an unfinished frame is measured."""
 
 
 class FrameBudget:
-    """Bytes that all connections of a server hold of unfinished and waiting frames."""
+    """The bytes of unfinished and queued frames that all connections of a server hold."""
 
     __slots__ = ("limit_bytes", "used_bytes")
 
@@ -58,7 +57,7 @@ class FrameBudget:
         self.used_bytes = 0
 
     def take(self, count: int) -> bool:
-        """Reserve `count` bytes; False where they are not to be had."""
+        """Reserve `count` bytes; return False where they are not available."""
         if self.used_bytes + count > self.limit_bytes:
             return False
         self.used_bytes += count
@@ -80,9 +79,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        facts: Callable[[tuple[str, int], tuple[str, int]], Connection],
+        connection_info: Callable[[tuple[str, int], tuple[str, int]], Connection],
         handler: Handler,
-        lent: memoryview,
+        shared_buffer: memoryview,
         budget: FrameBudget,
         buffers: FrameBuffers,
         turns: Turns,
@@ -91,13 +90,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         *,
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
-        on_short: Callable[["ServerConnection", int], None],
-        on_large: Callable[[], None],
+        on_budget_exceeded: Callable[["ServerConnection", int], None],
+        on_large_response: Callable[[], None],
         on_close: Callable[["ServerConnection"], None],
     ) -> None:
-        self._facts = facts
+        self._connection_info = connection_info
         self._handler = handler
-        self._lent = lent
+        self._shared_buffer = shared_buffer
         self._budget = budget
         self._buffers = buffers
         self._turns = turns
@@ -105,36 +104,36 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._refusals = refusals
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
-        self._on_short = on_short
-        self._on_large = on_large
+        self._on_budget_exceeded = on_budget_exceeded
+        self._on_large_response = on_large_response
         self._on_close = on_close
         self._partial = bytearray()
         self._filled = 0
-        self._wanted = 0
-        self._charged = 0
-        """Bytes of `_partial` that the budget was charged for: never more than will be read."""
+        self._frame_bytes = 0
+        self._reserved_bytes = 0
+        """Bytes of `_partial` that are reserved in the budget: never more than will be read."""
         self._began = self._marked = 0.0
         """When the unfinished frame began, and since when its rate is measured: loop time."""
         self._marked_bytes = 0
         self._waiting: deque[bytearray] = deque()
         self._waiting_bytes = 0
-        self._answering = False
+        self._is_awaiting_response = False
         self._held_bytes = 0
-        """Bytes of a request that is being worked on."""
+        """Bytes of the request that is being handled."""
         self.unread_since = 0.0
-        """Since when the peer has not read what is sent; the loop's time."""
+        """The loop time since which the peer has not read what was sent."""
         self._is_heavy = False
-        """The last request took long: the next one waits for the turn of such connections."""
-        self._is_in_line = False
+        """The last request took long: the next one waits for a turn of such connections."""
+        self._is_waiting_for_turn = False
         self._has_turn = False
         self._reading = True
         self._closing = False
         self.has_descriptor = False
-        """It counts among the descriptors that connections may take."""
+        """It has taken one of the descriptors of connections."""
         self.active = True
-        """Set by requests and answers, cleared by the server's sweep for idle connections."""
+        """Set by requests and responses, cleared by the server's sweep for idle connections."""
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the server may refuse (too many connections)."""
@@ -143,7 +142,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         local = transport.get_extra_info("sockname") or ("unknown", 0)
-        self.info = self._facts(local[:2], peer[:2])
+        self.info = self._connection_info(local[:2], peer[:2])
         self._outgoing = Outgoing(transport, self._drained, self._broken, self._sockets)
         if not self._on_open(self):
             self._closing = True
@@ -158,9 +157,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.info.closed.complete(None)
 
     def close(self, reason: str, why: Refusal | None = None) -> None:
-        """End the connection; what was answered already is still sent.
+        """Close the connection; responses that are queued are still sent.
 
-        `why`: it is the peer's doing, and counted rather than logged.
+        `why`: the peer caused it; it is counted, not logged.
         """
         if not self._closing:
             if why is None:
@@ -172,19 +171,19 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._outgoing.close_when_sent()
 
     def close_idle(self) -> None:
-        """End a connection on which nothing moved; one that was ending is cut off."""
+        """Close an idle connection; one that is closing already is aborted."""
         if self._closing:
-            # The peer does not even read the last answers.
+            # The peer does not read the last responses.
             self._transport.abort()
         else:
             self.close("idle for longer than connections.max.idle.ms")
 
     def _drop_input(self) -> None:
-        """Forget the requests that nobody will handle any more."""
-        self._budget.give_back(self._charged + self._waiting_bytes + self._held_bytes)
+        """Drop the requests that are not handled any more."""
+        self._budget.give_back(self._reserved_bytes + self._waiting_bytes + self._held_bytes)
         self._held_bytes = 0
         self._partial = bytearray()
-        self._filled = self._wanted = self._charged = 0
+        self._filled = self._frame_bytes = self._reserved_bytes = 0
         self._waiting.clear()
         self._waiting_bytes = 0
 
@@ -198,25 +197,25 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The peer has no more requests; it gets no more answers either, as in Kafka."""
+        """Close: a peer that sends no more gets no more responses either, as in Kafka."""
         return False
 
     def pause_writing(self) -> None:
-        """Stop handing bytes to the transport."""
+        """Stop writing to the transport."""
         self.unread_since = self._loop.time()
         self._outgoing.pause()
 
     def resume_writing(self) -> None:
-        """Go on sending."""
+        """Continue to write."""
         self._outgoing.resume()
 
     @property
     def unread_bytes(self) -> int:
-        """Return the bytes of answers in memory that the peer has not read."""
+        """Return the bytes of responses in memory that the peer has not read."""
         return self._outgoing.unread_bytes
 
     def cut_off(self, reason: str) -> None:
-        """End the connection at once, whatever is still to be sent."""
+        """Abort the connection, whatever is still to be sent."""
         self.close(reason, Refusal.UNREAD)
         self._transport.abort()
 
@@ -224,47 +223,47 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return what is reserved for a frame that has not come whole; 0 = there is none."""
-        return self._charged
+        """Return the bytes reserved for an incomplete frame; 0 = there is none."""
+        return self._reserved_bytes
 
     @property
     def is_unread(self) -> bool:
-        """Tell whether requests wait because the peer does not read its answers."""
+        """Tell whether requests wait because the peer does not read its responses."""
         return self._waiting_bytes > 0 and self._outgoing.is_behind
 
     def age(self, now: float) -> float:
-        """Return how many seconds ago the unfinished frame began."""
+        """Return the seconds since the unfinished frame began."""
         return now - self._began
 
     def rate(self, now: float) -> float:
-        """Return how fast the unfinished frame has come of late, in bytes a second."""
+        """Return the recent rate of the unfinished frame, in bytes per second."""
         return (self._filled - self._marked_bytes) / max(now - self._marked, 0.001)
 
     def close_unfinished(self, now: float, seconds_max: float) -> bool:
-        """End the connection where its frame takes too long; tell whether it did.
+        """Close the connection where its frame takes too long; return whether it did.
 
-        A frame may take `seconds_max`, and longer while it comes at a fair rate.
+        A frame may take `seconds_max`, and longer at a rate of FRAME_BYTES_PER_SECOND_MIN.
         """
-        if not self._charged or self._closing:
+        if not self._reserved_bytes or self._closing:
             return False
         fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
         if self.age(now) <= seconds_max + fair:
             return False
-        self.close("a request was not finished in time", Refusal.SLOW_REQUEST)
+        self.close("a request was not received in time", Refusal.SLOW_REQUEST)
         return True
 
     def _take(self, count: int) -> bool:
-        """Reserve bytes, those of slower peers where none are left; False = this one is closed."""
+        """Reserve bytes, where none are left those of slower peers; False = this one is closed."""
         if self._budget.take(count):
             return True
-        self._on_short(self, count)
+        self._on_budget_exceeded(self, count)
         if not self._closing and self._budget.take(count):
             return True
         self.close(NO_ROOM, Refusal.SLOW_REQUEST)
         return False
 
     def _mark(self, *, is_new: bool) -> None:
-        """Note the time of a frame's begin, and from when on its rate is measured."""
+        """Record when a frame begins, and since when its rate is measured."""
         now = self._loop.time()
         if is_new:
             self._began = self._marked = now
@@ -276,33 +275,33 @@ class ServerConnection(asyncio.BufferedProtocol):
     # -- reading -------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Lend the shared buffer, or the rest of the large frame under way."""
+        """Return the shared buffer, or the rest of the large frame under way."""
         if self._closing:
-            return self._lent  # Read and dropped: the peer may be sending still.
-        if self._wanted:
-            end = min(self._wanted, len(self._partial))
+            return self._shared_buffer  # Read and dropped: the peer may still be sending.
+        if self._frame_bytes:
+            end = min(self._frame_bytes, len(self._partial))
             return memoryview(self._partial)[self._filled : end]
-        # The start of a frame left over from the last read goes before what comes now.
-        self._lent[: self._filled] = self._partial
-        return self._lent[self._filled :]
+        # The incomplete frame of the last read comes first.
+        self._shared_buffer[: self._filled] = self._partial
+        return self._shared_buffer[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
-        """Take `count` bytes that arrived in the buffer that was lent."""
+        """Process `count` bytes that arrived in the buffer of `get_buffer`."""
         if self._closing:
             return
         self.active = True
-        if self._wanted:
+        if self._frame_bytes:
             self._grow_large(count)
         else:
             held, self._filled = self._filled, 0
-            self._budget.give_back(self._charged)
-            self._charged = 0
+            self._budget.give_back(self._reserved_bytes)
+            self._reserved_bytes = 0
             self._partial = bytearray()
-            self._split(self._lent[: held + count], held)
+            self._split(self._shared_buffer[: held + count], held)
         self._continue()
 
     def _split(self, data: memoryview, held: int) -> None:
-        """Cut frames from `data`, of which `held` bytes came before; keep the rest."""
+        """Split `data` into frames and keep the rest; `held` bytes of it came before."""
         position, end = 0, len(data)
         while end - position >= 4:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
@@ -319,7 +318,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._keep(data[position:], is_new=position > 0 or not held)
 
     def _keep(self, rest: memoryview, *, is_new: bool) -> None:
-        """Keep the beginning of a frame that has not come whole."""
+        """Keep an incomplete frame."""
         if len(rest):
             self._mark(is_new=is_new)
         if len(rest) >= 4:
@@ -330,37 +329,37 @@ class ServerConnection(asyncio.BufferedProtocol):
         if len(rest) and not self._take(len(rest)):
             return
         self._partial = bytearray(rest)
-        self._filled = self._charged = len(rest)
+        self._filled = self._reserved_bytes = len(rest)
 
-    def _begin_large(self, size: int, begun: memoryview) -> None:
-        first = min(size, max(FIRST_LARGE_BYTES, GROWTH * len(begun)))
+    def _begin_large(self, size: int, received: memoryview) -> None:
+        first = min(size, max(FIRST_LARGE_BYTES, GROWTH_FACTOR * len(received)))
         if not self._take(first):
             return
-        self._charged = first
+        self._reserved_bytes = first
         self._partial = self._buffers.take(first)
-        self._partial[: len(begun)] = begun
-        self._filled = len(begun)
-        self._wanted = size
+        self._partial[: len(received)] = received
+        self._filled = len(received)
+        self._frame_bytes = size
 
     def _grow_large(self, count: int) -> None:
         self._mark(is_new=False)
         self._filled += count
-        if self._filled == self._wanted:
+        if self._filled == self._frame_bytes:
             buffer, self._partial = self._partial, bytearray()
-            frame = memoryview(buffer)[: self._wanted]
-            charged, self._charged = self._charged, 0
-            self._filled = self._wanted = 0
+            frame = memoryview(buffer)[: self._frame_bytes]
+            reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
+            self._filled = self._frame_bytes = 0
             self._on_frame(frame)
-            self._budget.give_back(charged)
+            self._budget.give_back(reserved_bytes)
             self._buffers.give_back(buffer)
         elif self._filled == len(self._partial):
-            # Memory stays within a few times of what was sent, whatever size was claimed.
+            # Memory stays within a small factor of what was sent, whatever size was claimed.
             # A copy, not a resize: the transport still holds a view of the old buffer.
-            growth = GROWTH if self._filled < KEPT_BYTES_MIN // GROWTH else 2
-            size = min(self._wanted, growth * self._filled)
-            if not self._take(size - self._charged):
+            factor = GROWTH_FACTOR if self._filled < KEPT_BYTES_MIN // GROWTH_FACTOR else 2
+            size = min(self._frame_bytes, factor * self._filled)
+            if not self._take(size - self._reserved_bytes):
                 return
-            self._charged = size
+            self._reserved_bytes = size
             grown = self._buffers.take(size)
             grown[: self._filled] = self._partial
             self._buffers.give_back(self._partial)
@@ -370,7 +369,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def _busy(self) -> bool:
-        return self._answering or self._outgoing.is_behind
+        return self._is_awaiting_response or self._outgoing.is_behind
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
@@ -394,7 +393,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         except Exception:
             log.exception("a request of %s failed", self.info.id)
-            self.close("a request failed in the server")
+            self.close("the request failed")
             return
         finally:
             self._is_heavy = self._turns.spend(ticks_ns() - began_ns)
@@ -402,32 +401,32 @@ class ServerConnection(asyncio.BufferedProtocol):
             if outcome is not None:
                 self._send(outcome)
         elif outcome.done:
-            # Not through a listener: requests answered so would be handled one in another.
+            # Not by a callback: requests answered so would be handled one within another.
             self._answer(outcome.value)
         else:
-            self._answering = True
+            self._is_awaiting_response = True
             if isinstance(outcome, LongOutcome):
                 self._hold(outcome.held_bytes)
-            outcome.then(self._answered_later)  # Closed or not: an answer may pin files.
+            outcome.then(self._on_delayed_response)  # Closed or not: a response may pin files.
 
     def _hold(self, count: int) -> None:
-        """Count the bytes of a request that is kept while it is worked on."""
+        """Reserve the bytes of a request that is kept while it is handled."""
         if self._take(count):
             self._held_bytes = count
 
     def _answer(self, chunks: "Chunks | None") -> None:
         if chunks is None:
-            self.close(self.info.refusal or "the request has no answer", Refusal.REQUEST)
+            self.close(self.info.refusal or "the request has no response", Refusal.REQUEST)
         else:
             self._send(chunks)
 
     def _send(self, chunks: "Chunks") -> None:
         self._outgoing.add(chunks)
         if self._outgoing.queued_bytes >= limits.UNREAD_LARGE_BYTES:
-            self._on_large()
+            self._on_large_response()
 
-    def _answered_later(self, chunks: "Chunks | None") -> None:
-        self._answering = False
+    def _on_delayed_response(self, chunks: "Chunks | None") -> None:
+        self._is_awaiting_response = False
         self._budget.give_back(self._held_bytes)
         self._held_bytes = 0
         if self._closing:
@@ -438,11 +437,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue()
 
     def _continue(self) -> None:
-        """Handle what waited while answers are sent and it is its turn; then read on."""
+        """Handle queued requests while responses are sent and it is its turn; then read on."""
         self._outgoing.flush()
         while self._waiting and not self._busy and not self._closing:
             if not self._has_turn and not self._turns.may_handle(heavy=self._is_heavy):
-                self._stand_in_line()
+                self._wait_for_turn()
                 break
             self._has_turn = False
             frame = self._waiting.popleft()
@@ -459,14 +458,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
 
-    def _stand_in_line(self) -> None:
-        if not self._is_in_line:
-            self._is_in_line = True
+    def _wait_for_turn(self) -> None:
+        if not self._is_waiting_for_turn:
+            self._is_waiting_for_turn = True
             self._turns.wait(self._take_turn, heavy=self._is_heavy)
 
     def _take_turn(self) -> None:
-        """Handle one request that waited for a turn of the loop, and more where there is time."""
-        self._is_in_line = False
+        """Handle one request that waited for a turn, and more where there is time."""
+        self._is_waiting_for_turn = False
         if not self._closing:
             self._has_turn = True
             self._continue()

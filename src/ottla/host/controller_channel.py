@@ -1,15 +1,14 @@
-"""The active controller's channel to each broker: what must be heard, in order, and answered.
+"""The active controller's channel to each broker: requests in order, retried until answered.
 
-Each broker has a queue without a bound and one request in flight. A request that gets no answer
-is sent again, with a pause, for as long as its broker and its controller are who they were; the
-broker's epoch and the controller's fence everything else. What is sent must therefore be fit to
-be done twice.
+Each broker has an unbounded queue and one request in flight. A request without a response is
+retried, with a backoff, while the broker epoch and the controller epoch are the same; all else is
+fenced by them. Requests must therefore be idempotent.
 
-Every request ends in exactly one event: `Answered`, or `Dropped` where it cannot be answered any
-more. (Kafka forgets the queue of a broker that goes, callbacks and all, so that its failure
-handling must guess what was in there.) Events are told to one callback, which should put them
-into the controller's own queue: nothing here decides, and nothing waits for a decision, so that
-a slow broker holds up nobody else (KAFKA-1305).
+Every request ends in exactly one event: `Answered`, or `Dropped` where it can have no response any
+more. (Kafka drops the queue of a broker that is removed with its callbacks, so that failure
+handling must guess what was in it.) Events go to one callback, which should put them into the
+controller's own queue: nothing here decides or waits for a decision, so that a slow broker does not
+delay others (KAFKA-1305).
 
 Source: ControllerChannelManager, RequestSendThread (ControllerChannelManager.scala), Kafka 3.9.
 """
@@ -39,7 +38,7 @@ from ottla.wire.errors import EncodeError
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100
-"""The pause before a request is sent again."""
+"""The backoff before a request is sent again."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 """controller.socket.timeout.ms"""
 
@@ -56,10 +55,10 @@ __all__ = [
 
 
 class ChannelLink(Protocol):
-    """A way to one broker, opened when there is something to send."""
+    """A connection to one broker, opened when there is something to send."""
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Send one request; answer its response, or why there is none."""
+        """Send one request; return its response, or the error."""
         ...
 
     def close(self) -> None:
@@ -68,7 +67,7 @@ class ChannelLink(Protocol):
 
 
 OpenLink = Callable[[int, int], ChannelLink]
-"""Leads to a broker by its id and epoch, and to no other process that has its id."""
+"""Connects to a broker by id and epoch, and to no other process with that id."""
 
 
 def links_of_image(
@@ -78,7 +77,7 @@ def links_of_image(
     listener_name: str,
     client_id: str,
 ) -> OpenLink:
-    """Return links to where the brokers are by the metadata, on the listener between brokers.
+    """Return links to the brokers' inter-broker endpoints in the metadata.
 
     See `endpoint_between_brokers`.
     """
@@ -97,10 +96,10 @@ def links_of_image(
 
 
 def endpoint_between_brokers(broker: BrokerImage, listener_name: str) -> Endpoint | None:
-    """Return where a broker is reached by nodes, or None.
+    """Return a broker's inter-broker endpoint, or None.
 
-    `listener_name` is what this node's file says. Where that of a controller without a broker says
-    nothing of it, and a broker has one listener, that is the one.
+    `listener_name`: this node's inter.broker.listener.name. A controller without a broker may not
+    have it configured: where a broker has one listener only, that one is taken.
     """
     only = broker.endpoints[0] if len(broker.endpoints) == 1 else None
     return broker.endpoint(listener_name) or only
@@ -129,38 +128,38 @@ class ControllerChannels:
         self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, _Channel] = {}
 
-    # -- who is there --------------------------------------------------------------------------
+    # -- brokers -------------------------------------------------------------------------------
 
     def begin_epoch(self, controller_epoch: int) -> None:
-        """Speak for a new term: what former terms left in the queues is dropped."""
+        """Begin a controller epoch: queued requests of earlier epochs are dropped."""
         assert controller_epoch >= self.controller_epoch
         if controller_epoch == self.controller_epoch:
             return
         self.controller_epoch = controller_epoch
         for broker_id, channel in sorted(self._channels.items()):
-            # A new link: what is in flight on the old one may hang there for its whole timeout.
+            # A new link: the request in flight on the old one may hang for its whole timeout.
             self._channels[broker_id] = self._open(broker_id, channel.queue.broker_epoch)
             self._stop(channel, Error.STALE_CONTROLLER_EPOCH)
 
     def add_broker(self, broker_id: int, broker_epoch: int) -> None:
-        """Open a channel to a broker; in place of an older registration's, which is dropped."""
-        known = self._channels.get(broker_id)
-        if known is not None and known.queue.broker_epoch >= broker_epoch:
+        """Open a channel to a broker, in place of that of an older registration."""
+        existing = self._channels.get(broker_id)
+        if existing is not None and existing.queue.broker_epoch >= broker_epoch:
             return
         self.metrics.setdefault(broker_id, ChannelMetrics())
         self._channels[broker_id] = self._open(broker_id, broker_epoch)
-        if known is not None:
-            self._stop(known, Error.STALE_BROKER_EPOCH)
+        if existing is not None:
+            self._stop(existing, Error.STALE_BROKER_EPOCH)
 
     def remove_broker(self, broker_id: int) -> None:
-        """Close a channel; everything unanswered is dropped."""
+        """Close a channel; its unanswered requests are dropped."""
         channel = self._channels.pop(broker_id, None)
         if channel is not None:
             del self.metrics[broker_id]
             self._stop(channel, Error.BROKER_NOT_AVAILABLE)
 
-    def follow(self, brokers: Iterable[tuple[int, int]]) -> None:
-        """Have channels to exactly these brokers, by id and epoch."""
+    def set_brokers(self, brokers: Iterable[tuple[int, int]]) -> None:
+        """Open and close channels so that there is one to each of these (id, epoch)."""
         wanted = dict(brokers)
         for broker_id in sorted(self._channels.keys() - wanted.keys()):
             self.remove_broker(broker_id)
@@ -168,15 +167,15 @@ class ControllerChannels:
             self.add_broker(broker_id, broker_epoch)
 
     def resign(self) -> None:
-        """Close all channels: another controller speaks now, or this node stops."""
+        """Close all channels: another controller is active, or this node stops."""
         for broker_id in sorted(self._channels):
             self.remove_broker(broker_id)
 
     # -- sending -------------------------------------------------------------------------------
 
     def send(self, requests: Iterable[BrokerRequest]) -> None:
-        """Queue requests, each to its broker; what is fenced already is dropped at once."""
-        touched: dict[int, _Channel] = {}
+        """Queue requests, each to its broker; fenced ones are dropped at once."""
+        updated: dict[int, _Channel] = {}
         fenced: list[ChannelEvent] = []
         for request in requests:
             channel = self._channels.get(request.broker_id)
@@ -186,11 +185,11 @@ class ControllerChannels:
                 continue
             assert channel is not None
             channel.queue.offer(request, self._clock.monotonic_ms())
-            touched[request.broker_id] = channel
-        for channel in touched.values():
+            updated[request.broker_id] = channel
+        for channel in updated.values():
             channel.pump()
         for event in fenced:
-            self._tell(event)
+            self._emit(event)
 
     def _fence(self, request: BrokerRequest, channel: "_Channel | None") -> Error | None:
         if request.controller_epoch != self.controller_epoch:
@@ -201,14 +200,14 @@ class ControllerChannels:
             return Error.STALE_BROKER_EPOCH
         return None
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- queues --------------------------------------------------------------------------------
 
     def queue_size(self, broker_id: int) -> int:
-        """Return how many requests wait for a broker, the one in flight not counted."""
+        """Return the queued requests of a broker, without the one in flight."""
         return len(self._channels[broker_id].queue)
 
     def queue_sizes(self) -> list[tuple[int, int]]:
-        """Return (broker, requests that wait), in order."""
+        """Return (broker id, queued requests), in order."""
         return [(each, len(channel.queue)) for each, channel in sorted(self._channels.items())]
 
     # -- inside --------------------------------------------------------------------------------
@@ -219,24 +218,24 @@ class ControllerChannels:
             self._open_link(broker_id, broker_epoch),
             clock=self._clock,
             timers=self._timers,
-            tell=self._tell,
+            on_event=self._emit,
             retry_ms=self._retry_ms,
             request_timeout_ms=self._request_timeout_ms,
         )
 
     def _stop(self, channel: "_Channel", error: Error) -> None:
         for request in channel.stop():
-            self._tell(Dropped(sent=request, error=error))
+            self._emit(Dropped(sent=request, error=error))
 
-    def _tell(self, event: ChannelEvent) -> None:
+    def _emit(self, event: ChannelEvent) -> None:
         try:
             self._on_event(event)
-        except Exception:  # Whoever listens badly must not stop what all brokers wait for.
-            log.exception("an answer of broker %d was not taken", event.sent.broker_id)
+        except Exception:  # A failing callback must not stop the channels.
+            log.exception("processing a response of broker %d failed", event.sent.broker_id)
 
 
 class _Channel:
-    """One broker's queue with its link. Once stopped it is deaf and dumb."""
+    """One broker's queue with its link. Once stopped it sends nothing and ignores responses."""
 
     def __init__(
         self,
@@ -245,7 +244,7 @@ class _Channel:
         *,
         clock: Clock,
         timers: Timers,
-        tell: Callable[[ChannelEvent], None],
+        on_event: Callable[[ChannelEvent], None],
         retry_ms: int,
         request_timeout_ms: int,
     ) -> None:
@@ -253,7 +252,7 @@ class _Channel:
         self._link = link
         self._clock = clock
         self._timers = timers
-        self._tell = tell
+        self._emit = on_event
         self._retry_ms = retry_ms
         self._request_timeout_ms = request_timeout_ms
         self._retry: Timer | None = None
@@ -261,10 +260,9 @@ class _Channel:
         self._stopped = False
 
     def pump(self) -> None:
-        """Send what comes next, if nothing is in flight.
+        """Send the next request, if none is in flight.
 
-        A loop, for a link may answer at once: a call in each answer's call would grow as deep
-        as the queue is long.
+        A loop, because a link may answer at once: recursion would be as deep as the queue is long.
         """
         if self._pumping:
             return
@@ -279,7 +277,7 @@ class _Channel:
             self._pumping = False
 
     def stop(self) -> list[BrokerRequest]:
-        """Send and hear nothing any more; return what has no answer, in order."""
+        """Stop; return the unanswered requests, in order."""
         self._stopped = True
         if self._retry is not None:
             self._retry.cancel()
@@ -292,32 +290,34 @@ class _Channel:
             sent = self._link.send(
                 request.request, request.version, timeout_ms=self._request_timeout_ms
             )
-        except EncodeError:  # Our bug, for which later requests need not wait.
-            log.exception("a request to broker %d cannot be sent", request.broker_id)
+        except EncodeError:  # A bug; later requests do not wait for it.
+            log.exception(
+                "encoding a request to broker %d failed; the request is dropped", request.broker_id
+            )
             self.queue.finish(attempt)
-            self._tell(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))
+            self._emit(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))
             return
-        sent.then(lambda response: self._answered(attempt, response))
+        sent.then(lambda response: self._on_response(attempt, response))
 
-    def _answered(self, attempt: int, response: Any | ApiError) -> None:
+    def _on_response(self, attempt: int, response: Any | ApiError) -> None:
         if self._stopped:
-            return  # Closing the link has ended what was in flight.
-        # What was heard before the queue does not know.
+            return  # Closing the link has ended the request in flight.
+        # The queue ignores responses of earlier attempts.
         if isinstance(response, ApiError):
-            self._again_later(attempt, response)
+            self._retry_later(attempt, response)
             return
         request = self.queue.finish(attempt)
         if request is not None:
-            self._tell(Answered(sent=request, response=response))
+            self._emit(Answered(sent=request, response=response))
             self.pump()
 
-    def _again_later(self, attempt: int, error: ApiError) -> None:
+    def _retry_later(self, attempt: int, error: ApiError) -> None:
         request = self.queue.fail(attempt)
         if request is None:
             return
         log.log(
             logging.INFO if self.queue.failures == 1 else logging.DEBUG,
-            "broker %d did not answer %s (%s), which is sent again until it does",
+            "broker %d: no response to %s (%s); retrying until there is one",
             request.broker_id,
             type(request.request).__name__,
             error.error.name,

@@ -1,4 +1,4 @@
-"""The numbers of a controller's channels. Source: the MBeans of ControllerChannelManager."""
+"""The metrics of a controller's channels. Source: the MBeans of ControllerChannelManager."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ PREFIX = "kafka_controller_controller_channel_manager"
 
 
 def channel_families(channels: ControllerChannels) -> Iterator[Family]:
-    """Yield what waits for brokers and how long it waited."""
+    """Yield queue sizes, queue times and retries."""
     sizes = channels.queue_sizes()
     yield gauge(
         f"{PREFIX}_total_queue_size",

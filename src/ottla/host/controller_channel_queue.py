@@ -1,7 +1,7 @@
-"""One broker's queue of requests, without its connection: a pure value holder, driven by hand.
+"""One broker's queue of requests, without its connection.
 
-One request is in flight at most, and stays the first until it is answered, however often it is
-sent: brokers see requests in the order in which they were decided.
+At most one request is in flight. It stays first until it is answered, however often it is sent:
+brokers receive requests in the order in which they were queued.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from ottla.controller.request_batch import BrokerRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A broker answered, whatever it says."""
+    """A broker responded, with or without errors."""
 
     sent: BrokerRequest
     response: Any
@@ -23,11 +23,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A request can have no answer any more; whether it was done is unknown.
+    """A request can have no response any more; whether it was processed is unknown.
 
-    `error`: BROKER_NOT_AVAILABLE (its broker went), STALE_BROKER_EPOCH (it is another process
-    now), STALE_CONTROLLER_EPOCH (the term that sent it is over), UNKNOWN_SERVER_ERROR (it could
-    not be put on the wire).
+    `error`: BROKER_NOT_AVAILABLE (the broker was removed), STALE_BROKER_EPOCH (it has registered
+    again), STALE_CONTROLLER_EPOCH (the controller epoch has ended), UNKNOWN_SERVER_ERROR (the
+    request could not be encoded).
     """
 
     sent: BrokerRequest
@@ -39,7 +39,7 @@ ChannelEvent = Answered | Dropped
 
 @dataclass(slots=True)
 class ChannelMetrics:
-    """What is counted for one broker, also over its bounces. `queue_time`: until first sent."""
+    """The metrics of one broker over its restarts. `queue_time`: until a request is first sent."""
 
     queue_time: Histogram = field(default_factory=latency_ms)
     retries: int = 0
@@ -48,8 +48,8 @@ class ChannelMetrics:
 class BrokerQueue:
     """The queue of one registration of a broker.
 
-    Fields: `attempt`: the number of the sending that is out, so that an answer to an earlier one
-            is known as such; `failures`: how often the first request has failed in a row.
+    Fields: `attempt`: the number of the attempt in flight, by which responses to earlier ones are
+            ignored; `failures`: consecutive failures of the first request.
     """
 
     def __init__(self, broker_epoch: int, metrics: ChannelMetrics) -> None:
@@ -59,19 +59,19 @@ class BrokerQueue:
         self._metrics = metrics
         self._waiting: deque[tuple[BrokerRequest, int]] = deque()
         self._first: BrokerRequest | None = None
-        self._is_out = False
+        self._in_flight = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def offer(self, request: BrokerRequest, now_ms: int) -> None:
-        """Put a request at the end."""
+        """Append a request."""
         assert request.broker_epoch == self.broker_epoch
         self._waiting.append((request, now_ms))
 
     def take(self, now_ms: int) -> BrokerRequest | None:
-        """Return what is to be sent now; None while something is in flight, or nothing waits."""
-        if self._is_out:
+        """Return the request to send now; None while one is in flight, or the queue is empty."""
+        if self._in_flight:
             return None
         if self._first is None:
             if not self._waiting:
@@ -81,31 +81,31 @@ class BrokerQueue:
         else:
             self._metrics.retries += 1
         self.attempt += 1
-        self._is_out = True
+        self._in_flight = True
         return self._first
 
     def fail(self, attempt: int) -> BrokerRequest | None:
-        """Take back what that attempt was about, to be sent again; None where it is not out."""
-        if not self._is_out or attempt != self.attempt:
+        """Note that an attempt failed; return its request, None if it is not in flight."""
+        if not self._in_flight or attempt != self.attempt:
             return None
-        self._is_out = False
+        self._in_flight = False
         self.failures += 1
         return self._first
 
     def finish(self, attempt: int) -> BrokerRequest | None:
-        """Take out what that attempt was about; None where it is not out."""
-        if not self._is_out or attempt != self.attempt:
+        """Remove the request of an attempt and return it; None if it is not in flight."""
+        if not self._in_flight or attempt != self.attempt:
             return None
         finished, self._first = self._first, None
-        self._is_out = False
+        self._in_flight = False
         self.failures = 0
         return finished
 
     def drain(self) -> list[BrokerRequest]:
-        """Empty the queue; return all in order, the unanswered first one included."""
-        left = [request for request, _ in self._waiting]
+        """Empty the queue; return its requests in order, the one in flight included."""
+        unanswered = [request for request, _ in self._waiting]
         if self._first is not None:
-            left.insert(0, self._first)
+            unanswered.insert(0, self._first)
         self._waiting.clear()
-        self._first, self._is_out = None, False
-        return left
+        self._first, self._in_flight = None, False
+        return unanswered

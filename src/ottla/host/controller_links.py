@@ -1,9 +1,8 @@
-"""What joins a broker to the quorum: channels to the leader, and to each voter where there are
-several.
+"""A broker's connections to the controller quorum.
 
-What must be in time goes over its own connection to the leader: the metadata fetch, which is
-parked there, clients' requests, and heartbeats. Of several voters each has a channel for the
-fetch, for the leader may hang while others know the next one.
+The metadata fetch, forwarded requests and heartbeats each have their own connection to the leader,
+so that none waits behind a fetch in purgatory or a slow request. Where there are several voters,
+each has a channel for the metadata fetch: the leader may hang while others know the next one.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from ottla.metadata.node_config import NodeConfig
 class ControllerLinks:
     """The connections of one broker. `forwarder`: clients' requests; `heartbeats`: its own.
 
-    `caught_up`: the promise that the broker's own metadata holds the record of an offset.
+    `caught_up`: returns a promise that the broker's image has the record at an offset.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class ControllerLinks:
         ]
         self._has_several = len(voters) > 1
         self._voters = VoterChannels(connect, voters, client_id=f"{name}-quorum")
-        self._fetching, forwarding, beating = self._channels
+        self._fetching, forwarding, heartbeating = self._channels
         self.forwarder, self.heartbeats = (
             ControllerForwarder(
                 channel,
@@ -62,15 +61,15 @@ class ControllerLinks:
                 on_not_controller=channel.retarget,
                 caught_up=caught_up,
             )
-            for channel in (forwarding, beating)
+            for channel in (forwarding, heartbeating)
         )
 
     def sender_to(self, voter_id: int) -> Sender:
-        """Return the way of a metadata fetch to a voter; -1 = to any."""
+        """Return the channel for a metadata fetch from a voter; -1 = from any."""
         return self._voters.to(voter_id) if self._has_several else self._fetching
 
-    def led_by(self, leader_id: int, _epoch: int) -> None:
-        """Go to the new leader at once: the old one may hang, and never answer."""
+    def controller_changed(self, leader_id: int, _epoch: int) -> None:
+        """Connect to the new leader at once: the old one may hang and never answer."""
         self._endpoints.leader_id = leader_id
         if leader_id != NO_LEADER:
             for channel in self._channels:

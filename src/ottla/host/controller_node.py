@@ -1,9 +1,8 @@
-"""The controller role of a node: the runtime, and what the clock makes it decide.
+"""The controller role of a node: the runtime, and its periodic operations.
 
-Sessions of brokers are soft state: while this controller is active a timer asks, when the
-stalest broker's session may have ended, for the decision to fence it. Others ask for elections that
-nobody asked for: unclean ones where they are allowed, and those that balance the leaders. What the
-ledger of deletions waits for is driven by its office.
+Sessions of brokers are soft state: while this controller is active, a timer checks when the session
+of the stalest broker may have ended, and fences it. Other timers run unclean elections where they
+are allowed, and the preferred leader rebalance. Topic deletions are driven by the deletion channel.
 """
 
 import logging
@@ -40,12 +39,12 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 RECHECK_MS = 1000
-"""How often sessions are looked at while nobody's can end."""
+"""How often sessions are checked while none can end."""
 
-AWAY_MS = 500
-"""How late that look comes where this process was stopped or starved. Heartbeats that came
-meanwhile were not heard and their senders have given up; if that time counted, a cluster's only
-controller would fence every live broker when it goes on."""
+PAUSE_MS_MIN = 500
+"""A check that is this late means that the process was stopped or starved. Heartbeats that arrived
+meanwhile were not read and have timed out; if that time counted, a cluster's only controller would
+fence every live broker when it continues."""
 
 
 class ControllerNode:
@@ -81,7 +80,7 @@ class ControllerNode:
         self._unclean_elections = self._periodic(
             elect_uncleanly, config["unclean.leader.election.interval.ms"]
         )
-        self._balance = self._periodic(
+        self._leader_rebalance = self._periodic(
             balance, 1_000 * config["leader.imbalance.check.interval.seconds"]
         )
         self._activations = 0
@@ -100,7 +99,7 @@ class ControllerNode:
             on_failure=on_failure,
             on_active=self._activated,
             on_inactive=self._deactivated,
-            on_effect=self._effect,
+            on_effect=self._on_effect,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
@@ -121,7 +120,7 @@ class ControllerNode:
         )
 
     def _other_listeners(self) -> dict[int, Listeners]:
-        """Return where the other voters are, as this node's file says."""
+        """Return the listeners of the voters in this node's properties."""
         config = self.context.config
         name = config.controller_listeners[0].name
         return {voter.id: ((name, voter.host, voter.port),) for voter in config.quorum_voters}
@@ -138,17 +137,17 @@ class ControllerNode:
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it may decide.
+        """Tell whether it is the active controller.
 
-        A new leader of several voters waits until its office is certain: until then it may be
-        one that nobody follows, and it has heard of no broker.
+        A new leader of several voters waits until a record of its epoch is committed: until then
+        it may have no followers, and it has received no heartbeat.
         """
         return self.runtime.active and (len(self._voters) == 1 or self._is_active)
 
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide now, if in office; answer once committed."""
+        """Decide now, if active; answer once committed."""
         if not self.is_active:
             refused: Pending[R | ApiError] = Pending()
             refused.complete(ApiError(Error.NOT_CONTROLLER))
@@ -156,7 +155,7 @@ class ControllerNode:
         return self.runtime.run(decide, deadline_ms=deadline_ms)
 
     def stop(self) -> None:
-        """Resign and look at no session any more."""
+        """Resign and check no session any more."""
         self._stop_timers()
         self.deletions.end()
         self.runtime.stop()
@@ -166,7 +165,7 @@ class ControllerNode:
         log.info("node %d is the active controller", config.node_id)
         self._activations += 1
         self._is_active = True
-        # The only voter leads from its start on, so its own broker cannot have registered yet.
+        # A single voter leads from its start on, before its own broker can have registered.
         is_first = config.is_broker and len(self._voters) == 1 and self._activations == 1
         own = (config.node_id,) if is_first else ()
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
@@ -174,12 +173,12 @@ class ControllerNode:
         self._check_sessions()
         self._unclean_elections.start()
         if config["auto.leader.rebalance.enable"]:
-            self._balance.start()
+            self._leader_rebalance.start()
         self.deletions.begin()
         self.ready.complete(None)
 
     def _deactivated(self) -> None:
-        log.info("node %d is the active controller no more", self.context.config.node_id)
+        log.info("node %d is no longer the active controller", self.context.config.node_id)
         self._is_active = False
         self._stop_timers()
         self.deletions.end()
@@ -188,9 +187,9 @@ class ControllerNode:
         if self._timer is not None:
             self._timer.cancel()
         self._unclean_elections.stop()
-        self._balance.stop()
+        self._leader_rebalance.stop()
 
-    def _effect(self, effect: Any) -> None:
+    def _on_effect(self, effect: Any) -> None:
         if isinstance(effect, ElectUncleanly):
             self._unclean_elections.now()
 
@@ -201,7 +200,7 @@ class ControllerNode:
         due_ms = self.context.liveness.next_check_ms(self.runtime.image)
         # A decision that failed would fail again now, and again within this call.
         if failure is None and due_ms is not None and due_ms <= now_ms:
-            # One broker a decision; the next look comes when this one is committed.
+            # One broker per decision; the next check comes when this one is committed.
             self.runtime.run_step(lambda image: self._fence(image, now_ms)).then(
                 self._check_sessions
             )
@@ -209,13 +208,16 @@ class ControllerNode:
         wait_until_ms = now_ms + RECHECK_MS
         if due_ms is not None and failure is None:
             wait_until_ms = min(due_ms, wait_until_ms)
-        self._timer = self._timers.at(wait_until_ms, lambda: self._look(wait_until_ms))
+        self._timer = self._timers.at(wait_until_ms, lambda: self._on_session_timer(wait_until_ms))
 
-    def _look(self, planned_ms: int) -> None:
-        """Look at sessions, but not at what brokers failed to say while this node was away."""
+    def _on_session_timer(self, planned_ms: int) -> None:
+        """Check sessions; the time in which this process was paused does not count."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - planned_ms >= AWAY_MS:
-            log.warning("the controller was held up for %d ms", now_ms - planned_ms)
+        if now_ms - planned_ms >= PAUSE_MS_MIN:
+            log.warning(
+                "controller was paused for %d ms; broker sessions are extended by that time",
+                now_ms - planned_ms,
+            )
             self.context.liveness.extend_sessions(now_ms - planned_ms, now_ms)
         self._check_sessions()
 
@@ -223,7 +225,7 @@ class ControllerNode:
         decision = fence_stalest(image, self.context, now_ms)
         if decision.reply is not None:
             self.timed_out_heartbeats += 1
-            log.warning("broker %d is fenced: its session is over", decision.reply)
+            log.warning("fencing broker %d: session timed out", decision.reply)
         return decision.step
 
 

@@ -1,14 +1,14 @@
 """A controller: decides on the appended image, answers once the records are committed.
 
 Only the quorum's leader is active. The others replay what it appends and publish what is
-committed, so that each can take over at once; what is appended but not committed when an office
-ends is dropped or committed by the next leader, and its callers are told NOT_CONTROLLER.
+committed, so that each can take over at once; what is appended but not committed when a leader
+resigns is dropped or committed by the next leader, and its callers get NOT_CONTROLLER.
 
-One decision is made at a time, on the loop, on the image that all records appended so far have
-led to; so none waits for another's disk. Records go to the metadata log at once, their flush
-runs in a thread, and whatever is appended meanwhile shares the next one. Replies and effects
-come in the order of the decisions, when the high watermark has passed them; a failed write ends
-the controller, and nothing that it did not commit is ever acknowledged.
+One decision is made at a time, on the loop, on the image of all records appended so far; so none
+waits for the flush of another. Records are appended to the metadata log at once, they are flushed
+in a thread, and what is appended meanwhile shares the next flush. Replies and effects come in the
+order of the decisions, when the high watermark has passed them; a failed write ends the
+controller, and nothing uncommitted is ever acknowledged.
 
 Not done: registration of controllers (RegisterController): brokers find the controller from
           controller.quorum.voters or controller.quorum.bootstrap.servers.
@@ -71,7 +71,7 @@ IDLE_INTERVAL_MS = 500
 
 @dataclass(slots=True)
 class _Appended:
-    """One batch on its way to be committed: `outcome` None = it is, else why it will not be."""
+    """One appended batch. `outcome`: None = committed, else why it will not be."""
 
     next_offset: int
     delta: ClusterDelta
@@ -84,14 +84,14 @@ class _Appended:
 class ControllerRuntime:
     """One controller. See `ottla.broker.api.base.ControllerPort`.
 
-    Fields: `image`: after everything appended; the next decision rests on it.
+    Fields: `image`: with everything appended; the next decision is made on it.
             `committed_image`: what readers and followers may see.
             `quorum`: answers the quorum's requests (`QuorumPort`).
             `records_appended`, `commit_latency`: of this controller's own decisions.
-            `statistics`: what was committed since the start; `leaders_seen`: how often somebody
-            became the active controller.
-    Hooks:  `on_active`: the first record of this epoch is committed, requests may come;
-            `on_effect`: a decision's effect is due; `on_failure`: the controller has stopped.
+            `statistics`: of what was committed since the start; `leaders_seen`: how often a
+            controller became active.
+    Hooks:  `on_active`: the first record of this epoch is committed; `on_effect`: a decision's
+            effect is due; `on_failure`: the controller has failed.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ControllerRuntime:
         )
         self.quorum = QuorumServer(self._driver, cluster_id=cluster_id, clock=clock, nodes=nodes)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load the log, join the quorum; alone, lead it. Raises: MetadataDamaged, OSError."""
@@ -164,16 +164,16 @@ class ControllerRuntime:
         self._driver.start()
 
     def _load(self) -> None:
-        """Take what the log holds, none of which is known to be committed."""
+        """Replay the log, none of which is known to be committed."""
         image = load_image(self._storage)
         if image.position != self._tail.position:
             delta = delta_between(self._tail, image)
             self._enqueue(self._storage.log.end_offset, delta, 0)
 
     def stop(self) -> None:
-        """Resign: whoever waits is told that this is not the controller."""
+        """Resign: waiting callers get NOT_CONTROLLER."""
         self._driver.stop()
-        self._retire()
+        self._shut_down()
 
     @property
     def image(self) -> ClusterImage:
@@ -187,7 +187,7 @@ class ControllerRuntime:
 
     @property
     def leader_id(self) -> int:
-        """Return who leads the quorum; -1 = nobody is known to."""
+        """Return the quorum's leader; -1 = unknown."""
         return self._driver.node.leader_id
 
     @property
@@ -197,11 +197,11 @@ class ControllerRuntime:
 
     @property
     def raft(self) -> RaftNode:
-        """Return the quorum's member, for looking at it."""
+        """Return the quorum member, for metrics and tests."""
         return self._driver.node
 
-    def _leave_office(self) -> None:
-        """Decide no more. What is appended may yet be committed by the next leader, or not."""
+    def _deactivate(self) -> None:
+        """Stop deciding. What is appended may be committed by the next leader, or not."""
         was_active, self.active = self.active, False
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -210,14 +210,14 @@ class ControllerRuntime:
         if was_active:
             self._on_inactive()
 
-    def _retire(self) -> None:
-        self._leave_office()
+    def _shut_down(self) -> None:
+        self._deactivate()
         self._snapshotter.stop()
         self._drop_appended(lambda appended: True)
 
-    def _drop_appended(self, is_gone: Callable[[_Appended], bool]) -> None:
-        """Forget, from the newest on, what is no longer in the log."""
-        while self._queue and is_gone(self._queue[-1]):
+    def _drop_appended(self, is_removed: Callable[[_Appended], bool]) -> None:
+        """Drop, from the newest on, what is no longer in the log."""
+        while self._queue and is_removed(self._queue[-1]):
             self._queue.pop().outcome.complete(ApiError(Error.NOT_CONTROLLER))
         self._tail = self._queue[-1].delta.image if self._queue else self.committed_image
 
@@ -226,7 +226,7 @@ class ControllerRuntime:
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide now; answer when the decision's records, and those it saw, are committed."""
+        """Decide now; answer when the decision's records, and those before it, are committed."""
         answer: Pending[R | ApiError] = Pending()
         if not self.active or not self._driver.node.is_leader:
             answer.complete(ApiError(Error.NOT_CONTROLLER))
@@ -246,7 +246,7 @@ class ControllerRuntime:
             answer.complete(error)
             return
         except Exception:
-            log.exception("a decision failed; nothing of it was written")
+            log.exception("controller operation failed; nothing was written")
             answer.complete(ApiError(Error.UNKNOWN_SERVER_ERROR))
             return
 
@@ -259,7 +259,7 @@ class ControllerRuntime:
             _guarded(answer.complete, decision.reply)
 
         if appended is None and self._queue:
-            # It wrote nothing, but may have seen what is not committed yet.
+            # It wrote nothing, but may rest on what is not committed yet.
             appended = self._queue[-1]
         if appended is None:
             decided(None)
@@ -267,16 +267,16 @@ class ControllerRuntime:
             appended.outcome.then(decided)
 
     def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
-        """Decide something that nobody asked for: a timer's work."""
+        """Decide without a request: the work of timers."""
         return self.run(lambda image: Decision(decide(image), None))
 
     def _append(self, step: Step) -> _Appended | None:
-        """Write a step's records; return what its last batch waits in, None without records."""
+        """Append a step's records; return its last batch, None without records."""
         batches = list(_batches_of(step))
         if not batches:
             return None
-        # All is replayed before anything is written: a record that the image cannot take must
-        # not get into the log, where every later start would trip over it.
+        # All is replayed before anything is written: a record that cannot be replayed must not
+        # get into the log, where it would fail every later start.
         image, base_offset = self._tail, self._driver.node.log.end_offset
         deltas = []
         for records, _values in batches:
@@ -307,36 +307,36 @@ class ControllerRuntime:
         self._subscribers.append(listener)
 
     def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Call `listener` no more."""
+        """Remove a listener of `subscribe`."""
         self._subscribers.remove(listener)
 
     def on_leader(self, listener: Callable[[int, int], None]) -> None:
-        """Call `listener` with leader and epoch, now and with each change; -1 = nobody."""
+        """Call `listener` with leader and epoch, now and with each change; -1 = no leader."""
         listener(self.leader_id, self.epoch)
         self._leader_listeners.append(listener)
 
     # -- QuorumListener ------------------------------------------------------------------------
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Take office, or leave it."""
+        """Become active, or inactive."""
         self.leaders_seen += leader_id != NO_LEADER
         for listener in tuple(self._leader_listeners):
             listener(leader_id, epoch)
         if leader_id != self.node_id:
-            self._leave_office()
+            self._deactivate()
             return
         log.info("controller %d leads epoch %d of the metadata quorum", leader_id, epoch)
         end_offset = self._driver.node.log.end_offset
-        opened = replay(self._tail, (), offset=end_offset - 1, epoch=epoch)
-        first = self._enqueue(end_offset, opened, 0)
+        epoch_start = replay(self._tail, (), offset=end_offset - 1, epoch=epoch)
+        first = self._enqueue(end_offset, epoch_start, 0)
         self.active = True
         if METADATA_VERSION not in self._tail.features:
             log.info("writing %d bootstrap records", len(self._bootstrap))
             self.run_step(lambda image: Step(self._bootstrap))
-        first.outcome.then(self._opened)
+        first.outcome.then(self._on_epoch_start)
         self._arm_idle()
 
-    def _opened(self, error: ApiError | None) -> None:
+    def _on_epoch_start(self, error: ApiError | None) -> None:
         if error is None:
             _guarded(lambda _none: self._on_active(), None)
 
@@ -361,23 +361,23 @@ class ControllerRuntime:
             self._enqueue(each.batch.next_offset, delta, each.batch.size_bytes)
 
     def truncated(self, offset: int) -> None:
-        """Forget what no leader has; none of it was committed."""
-        log.info("the metadata log is truncated to offset %d", offset)
+        """Drop what the leader does not have; none of it was committed."""
+        log.info("metadata log truncated to offset %d", offset)
         self._drop_appended(lambda appended: appended.next_offset > offset)
         if self._tail.position[0] + 1 < offset:
-            self._load()  # What was loaded at the start was one change, and part of it is gone.
+            self._load()  # What was loaded at the start is one change, and part of it is truncated.
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
-        """Compare with the snapshot: what it lacks is gone."""
-        log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
+        """Replace the state with a snapshot's."""
+        log.info("loading metadata snapshot at offset %d, epoch %d", *snapshot)
         self._drop_appended(lambda appended: True)
         delta = delta_between(self._tail, image_of(snapshot, content, self._storage))
         self._enqueue(snapshot.offset, delta, 0)
 
     def failed(self, reason: str) -> None:
-        """Stop for good; nothing uncommitted is acknowledged."""
-        log.critical("controller %d stops: %s", self.node_id, reason)
-        self._retire()
+        """Stop; nothing uncommitted is acknowledged."""
+        log.critical("controller %d failed: %s; stopping", self.node_id, reason)
+        self._shut_down()
         self._on_failure(reason)
 
     # -- time ----------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class ControllerRuntime:
             self._idle_timer = self._timers.at(at_ms, self._idle)
 
     def _idle(self) -> None:
-        """Let the committed offset move, by which followers tell a leader from a dead one."""
+        """Append a NoOpRecord when idle, so that the committed offset advances (KIP-835)."""
         if self.active:
             self.run_step(lambda image: Step((NoOpRecord(),)))
             self._arm_idle()
@@ -427,15 +427,15 @@ def _batches_of(step: Step) -> Iterator[Batch]:
 
 
 def _batch(records: Sequence[Record], values: tuple[bytes, ...]) -> Batch:
-    """Return a batch that Kafka's readers find something in; see `with_no_op`."""
+    """Return a batch with at least one record type that Kafka knows; see `with_no_op`."""
     known = tuple(with_no_op(list(values)))
     added = len(known) - len(values)
     return (*(NoOpRecord() for _ in range(added)), *records), known
 
 
 def _guarded(call: Callable[[Any], object], value: Any) -> None:
-    """Keep one listener's mistake from the others."""
+    """Call a listener; log its exception."""
     try:
         call(value)
     except Exception:
-        log.exception("a listener of the controller failed")
+        log.exception("a controller listener failed")

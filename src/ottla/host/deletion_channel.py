@@ -1,18 +1,18 @@
-"""What the active controller of a KRaft cluster does about deletions: it has them proved.
+"""The active controller of a KRaft cluster has brokers confirm topic deletions.
 
-A topic is gone for clients with the record that says so, and brokers delete what they hold as they
-replay it. The ledger still says STARTED: here each broker is ordered to delete (DeleteReplicas,
-by topic id), and its answer is what the ledger takes as proof. See `ottla.host.deletions` for who
-decides and `ottla.controller.deletion_policy` for what.
+A topic is deleted for clients with the record that removes it, and brokers delete their replicas
+when they replay it. The deletion ledger still has them as STARTED: the controller sends each broker
+DeleteReplicas, by topic id, and takes its response as the confirmation. See `ottla.host.deletions`
+for the driver and `ottla.controller.deletion_policy` for the decisions.
 
-In order: a term begins once its first record is committed, so that the image is whole; channels
-are opened to all brokers that are not fenced; the ledger is looked at. A change that is committed
-moves the channels first, then gives orders. When the term is over nothing of it is left; the next
-controller begins with the ledger. Where the cluster keeps no ledger (`ottla.version` 0) nothing
-is there at all: no channel, no timer.
+In order: a term begins once its first record is committed, so that the image is complete; channels
+are opened to all brokers that are not fenced; the ledger is processed. A committed change first
+opens and closes channels, then sends requests. Nothing outlives the term; the next controller
+begins with the ledger. Where the cluster has no ledger (`ottla.version` 0) there is no channel and
+no timer.
 
-A fenced broker has no channel, so that nobody knocks for weeks at one that is down; when it is back
-it is ordered anew, and answers the same for what it has deleted already.
+A fenced broker has no channel, so that no request is retried for weeks while it is down. When it is
+back the request is sent again; a broker answers the same for what it has deleted already.
 """
 
 import logging
@@ -50,12 +50,12 @@ from ottla.metadata.node_config import NodeConfig
 log = logging.getLogger(__name__)
 
 STALE = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
-"""Answers of a broker that is not, or to a controller that is not, who they were: no word on the
-replicas. The metadata will say so, too."""
+"""Errors of a broker, or to a controller, with another epoch now: they say nothing of the replicas.
+The metadata will have the new epoch, too."""
 
 
-class Ruling(Protocol):
-    """What decides and commits; see `ottla.host.controller_runtime.ControllerRuntime`."""
+class ControllerRuntimePort(Protocol):
+    """What is needed of `ottla.host.controller_runtime.ControllerRuntime`."""
 
     committed_image: ClusterImage
 
@@ -76,13 +76,13 @@ class Ruling(Protocol):
 class DeletionChannel:
     """The deletions of one controller node, over all its terms.
 
-    Fields: `channels`: to brokers, while it rules a cluster that keeps a ledger.
-    An error in here is logged, and keeps nobody else from going on.
+    Fields: `channels`: to brokers, while this node is active and the cluster has a ledger.
+    Exceptions are logged and not raised.
     """
 
     def __init__(
         self,
-        runtime: Ruling,
+        runtime: ControllerRuntimePort,
         config: NodeConfig,
         *,
         connect: Connect,
@@ -93,7 +93,7 @@ class DeletionChannel:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._in_office = False
+        self._is_active = False
         self._driver: DeletionDriver | None = None
         self.channels = ControllerChannels(
             links_of_image(
@@ -104,30 +104,30 @@ class DeletionChannel:
             ),
             clock=clock,
             timers=timers,
-            on_event=self._heard,
+            on_event=self._on_channel_event,
         )
         runtime.subscribe(self._changed)
 
     # -- terms ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Take office: the first record of this term is committed."""
-        self._in_office = True
-        _guarded(lambda: self._drive(self._runtime.committed_image))
+        """Begin a term: its first record is committed."""
+        self._is_active = True
+        _guarded(lambda: self._start_driver(self._runtime.committed_image))
 
     def end(self) -> None:
-        """Leave office, if in it: orders that are out are nobody's any more."""
-        self._in_office = False
-        self._forget()
+        """End the term, if there is one: responses to requests in flight are ignored."""
+        self._is_active = False
+        self._stop_driver()
 
-    def _forget(self) -> None:
+    def _stop_driver(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.stop()
             self.channels.resign()
 
-    def _drive(self, image: ClusterImage) -> None:
-        """Begin with what is stored, where there is a ledger."""
+    def _start_driver(self, image: ClusterImage) -> None:
+        """Start the driver with the stored ledger, where there is one."""
         if self._driver is not None or not ledger_enabled(image.features):
             return
         self.channels.begin_epoch(self._runtime.epoch)
@@ -144,28 +144,29 @@ class DeletionChannel:
         )
         self._driver.start(image)
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _changed(self, delta: ClusterDelta) -> None:
-        if not self._in_office:
+        if not self._is_active:
             return
         _guarded(lambda: self._follow(delta))
 
     def _follow(self, delta: ClusterDelta) -> None:
         driver = self._driver
         if driver is None:
-            self._drive(delta.image)
+            self._start_driver(delta.image)
             return
         try:
             self._follow_brokers(delta.image, delta.changed_brokers)
             driver.changed(delta)
         except Exception:
-            # Who missed a change is wrong about brokers from then on. The next one begins anew.
-            self._forget()
+            # A driver that missed a change has a stale view of brokers. The next change restarts
+            # it.
+            self._stop_driver()
             raise
 
     def _follow_brokers(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
-        """Have channels to these brokers as they are registered now."""
+        """Open or close the channels to these brokers, as they are registered now."""
         for broker_id in sorted(broker_ids):
             if not is_reachable(image, broker_id):
                 self.channels.remove_broker(broker_id)
@@ -175,8 +176,8 @@ class DeletionChannel:
             name = self._config.inter_broker_listener_name
             if endpoint_between_brokers(broker, name) is None:
                 log.error(
-                    "broker %d has no listener %s, which this node's inter.broker.listener.name"
-                    " says: it cannot be asked to prove deletions",
+                    "broker %d has no listener %s, the inter.broker.listener.name of this node; "
+                    "its replica deletions cannot be confirmed",
                     broker_id,
                     name,
                 )
@@ -191,24 +192,24 @@ class DeletionChannel:
             for order in orders
         )
 
-    def _heard(self, event: ChannelEvent) -> None:
+    def _on_channel_event(self, event: ChannelEvent) -> None:
         if self._driver is None:
             return
-        told = event_of(event)
-        if isinstance(told, DeletionsAnswered):
-            self._driver.answered(told)
+        result = event_of(event)
+        if isinstance(result, DeletionsAnswered):
+            self._driver.answered(result)
         else:
-            self._driver.dropped(told)
+            self._driver.dropped(result)
 
 
 def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
-    """Return what the end of a request means for the deletions that it orders."""
+    """Return what the end of a DeleteReplicas request means for its replicas."""
     sent = event.sent
     if isinstance(event, Dropped):
         return _dropped(sent)
     whole = error_of(event.response.error_code)
     if whole in STALE:
-        log.info("broker %d refuses to delete: %s", sent.broker_id, whole.name)
+        log.info("broker %d rejected DeleteReplicas: %s", sent.broker_id, whole.name)
         return _dropped(sent)
     results = delete_replicas_results(sent, event.response)
     return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results)
@@ -216,9 +217,9 @@ def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
 
 def _dropped(sent: BrokerRequest) -> OrdersDropped:
     replicas = tuple(
-        Replica(sent.broker_id, topic.topic_id, number)
+        Replica(sent.broker_id, topic.topic_id, partition)
         for topic in sent.request.topics
-        for number in topic.partitions
+        for partition in topic.partitions
     )
     return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas)
 
@@ -227,4 +228,4 @@ def _guarded(call: Callable[[], None]) -> None:
     try:
         call()
     except Exception:
-        log.exception("deletions of topics are not driven")
+        log.exception("processing topic deletions failed")

@@ -1,4 +1,4 @@
-"""What is counted of deletions, in both modes, from the image. Source: KafkaController's gauges."""
+"""The metrics of topic deletions, from the image, in both modes. Source: KafkaController."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ PREFIX: Final = "kafka_controller_kafka_controller"
 
 
 class DeletionCounts(NamedTuple):
-    """What is to be deleted, and what of it cannot be now."""
+    """Topics and replicas to delete, and those of them that are ineligible now."""
 
     topics: int = 0
     replicas: int = 0
@@ -20,7 +20,7 @@ class DeletionCounts(NamedTuple):
 
 
 def count_deletions(image: ClusterImage) -> DeletionCounts:
-    """Count topics that are to go, their replicas that are not gone, and what waits of both."""
+    """Count topics to delete, their replicas not deleted yet, and the ineligible of both."""
     pending = image.deletions.pending()
     waiting = [each.count(DeletionState.INELIGIBLE) for each in pending]
     return DeletionCounts(
@@ -35,31 +35,31 @@ def count_deletions(image: ClusterImage) -> DeletionCounts:
 
 
 def _replicas_left(image: ClusterImage, deletion: DeletionImage) -> int:
-    """Count what is not deleted: as assigned, for before a deletion begins none is listed."""
+    """Count the replicas not deleted, of the assignment: the ledger lists none before the start."""
     topic = image.topics.by_id(deletion.topic_id)
     if topic is None:
         return deletion.count(DeletionState.STARTED, DeletionState.INELIGIBLE)
     over = {
-        (broker_id, number)
-        for broker_id, standing, numbers in deletion.rows()
-        if standing.is_over
-        for number in numbers
+        (broker_id, partition_id)
+        for broker_id, state, partition_ids in deletion.rows()
+        if state.is_over
+        for partition_id in partition_ids
     }
     return sum(
-        (broker_id, number) not in over
-        for number, partition in topic.partitions.items()
+        (broker_id, partition_id) not in over
+        for partition_id, partition in topic.partitions.items()
         for broker_id in partition.replicas
     )
 
 
 def deletion_gauges(counts: DeletionCounts) -> Iterator[Family]:
-    """Yield what is to be deleted, and what of it waits."""
+    """Yield the gauges of topic deletions."""
     for name, text, value in (
         ("topics_to_delete", "Topics that are to be deleted.", counts.topics),
         ("replicas_to_delete", "Replicas of these that are not deleted yet.", counts.replicas),
         (
             "topics_ineligible_to_delete",
-            "Topics whose deletion waits: for a broker, a folder, a move or an election.",
+            "Topics whose deletion waits for a broker, a log directory, a move or an election.",
             counts.ineligible_topics,
         ),
         (

@@ -1,9 +1,9 @@
-"""Drives the deletion manager of the controller that rules: wishes, orders, clock.
+"""Drives the deletion manager of the active controller: decisions, orders, timer.
 
-The manager says what to decide, and what to order once that is a fact; here the decisions are
-made, one at a time, so that all that was heard meanwhile is decided at once. Both modes share it;
-how orders reach brokers, and what becomes of answers, is theirs: `ottla.host.deletion_channel`
-(KRaft), `ottla.host.zookeeper.controller_term`.
+The manager says what to decide, and what to order from brokers once that is committed; the driver
+makes the decisions, one at a time, so that all events meanwhile are decided together. Both modes
+share it; how orders reach brokers, and how responses are handled, is in
+`ottla.host.deletion_channel` (KRaft) and `ottla.host.zookeeper.controller_term`.
 """
 
 import logging
@@ -24,15 +24,15 @@ from ottla.metadata.image import EMPTY, ClusterImage
 
 log = logging.getLogger(__name__)
 
-AGAIN_AFTER_FAILURE_MS: Final = 10_000
-"""How long the timer is left alone after an error of this software."""
+RETRY_AFTER_FAILURE_MS: Final = 10_000
+"""The delay of the timer after an exception, which is a bug."""
 
 SendOrders = Callable[[ClusterImage, Iterable[DeletionOrder]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionsAnswered:
-    """A broker was ordered to delete replicas; how each of these ended."""
+    """A broker's response to a request to delete replicas: the error of each."""
 
     broker_id: int
     broker_epoch: int
@@ -41,32 +41,32 @@ class DeletionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class OrdersDropped:
-    """What a broker was ordered to delete will have no answer."""
+    """A broker's request to delete replicas will have no response."""
 
     broker_id: int
     broker_epoch: int
     replicas: tuple[Replica, ...]
 
 
-class Decides(Protocol):
+class DecisionRunner(Protocol):
     """Makes decisions; see `ottla.broker.api.base.ControllerPort`."""
 
     def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
-        """Decide; answer once the decision's records are facts, and everybody has heard."""
+        """Decide; answer once the decision's records are committed and listeners were called."""
         ...
 
 
 class DeletionDriver:
-    """The deletions of one term of office.
+    """The deletions of one term.
 
-    `send` puts orders into the brokers' channels; `marked` tells the topics that bear a marker
-    now, where deletions are marked (see `deletion_policy.decide`).
+    `send` queues orders in the brokers' channels; `marked` returns the topics that have a deletion
+    marker now, where there are markers (see `deletion_policy.decide`).
     """
 
     def __init__(
         self,
         manager: DeletionManager,
-        runtime: Decides,
+        runtime: DecisionRunner,
         send: SendOrders,
         *,
         clock: Clock,
@@ -84,106 +84,119 @@ class DeletionDriver:
         self._is_deciding = self._is_over = False
 
     def start(self, image: ClusterImage) -> None:
-        """Begin on what is stored: everything in the queue is looked at once (KAFKA-1681)."""
+        """Begin with the stored ledger: every queued deletion is processed once (KAFKA-1681)."""
         self._image = image
         self._order(self._manager.elected(image, now_ms=self._clock.monotonic_ms()))
-        self._look()
+        self._decide_next()
 
     def stop(self) -> None:
-        """Forget everything: the office is over."""
+        """End: the term is over."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         self._manager.resigned()
 
     def changed(self, delta: ClusterDelta) -> None:
-        """Hear of a change that is a fact, after brokers were told of it."""
+        """Process a committed change, after it was sent to brokers."""
         self._image = delta.image
         self._order(self._manager.observe(delta, now_ms=self._clock.monotonic_ms()))
-        self._look()
+        self._decide_next()
 
     def answered(self, event: DeletionsAnswered) -> None:
-        """Hear what a broker answered."""
+        """Process a broker's response."""
         now_ms = self._clock.monotonic_ms()
         self._manager.responded(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
-        self._look()
+        self._decide_next()
 
     def dropped(self, event: OrdersDropped) -> None:
-        """Hear that orders will not be answered."""
+        """Process that orders will have no response."""
         now_ms = self._clock.monotonic_ms()
         self._manager.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
-        self._look()
+        self._decide_next()
 
-    def halted_by(self, *, electing: Iterable[str], reassigning: Iterable[str]) -> None:
-        """Hear of which topics elections and reassignments are asked for and not done yet."""
-        self._manager.set_ineligible_topics(preferred_elections=electing, reassignments=reassigning)
-        self._look()
+    def set_ineligible_topics(
+        self, *, preferred_elections: Iterable[str], reassignments: Iterable[str]
+    ) -> None:
+        """Set the topics with elections and reassignments that are requested and not done."""
+        self._manager.set_ineligible_topics(
+            preferred_elections=preferred_elections, reassignments=reassignments
+        )
+        self._decide_next()
 
-    def marks_changed(self, marked: Collection[str]) -> None:
-        """Hear which topics bear a marker now."""
+    def markers_changed(self, marked: Collection[str]) -> None:
+        """Set the topics that have a deletion marker."""
         self._manager.markers_changed(marked)
-        self._look()
+        self._decide_next()
 
     def _order(self, orders: Iterable[DeletionOrder]) -> None:
         listed = tuple(orders)
         if listed:
             self._send(self._image, listed)
 
-    def _look(self) -> None:
-        """Decide what is to be decided, and be there when something is due."""
+    def _decide_next(self) -> None:
+        """Decide what is pending, and set the timer."""
         if self._is_over:
             return
         if not self._is_deciding:
-            wish = self._manager.take_work()
-            if wish is not None:
-                self._decide(wish)
+            work = self._manager.take_work()
+            if work is not None:
+                self._decide(work)
         self._arm()
 
-    def _decide(self, wish: DeletionWork) -> None:
+    def _decide(self, work: DeletionWork) -> None:
         wall_ms = self._clock.now_ms()
-        has_written = False
+        wrote_records = False
 
         def decide_now(image: ClusterImage) -> Decision[tuple[IllegalTransition, ...]]:
-            nonlocal has_written
-            decision = decide(image, wish, wall_ms=wall_ms, marked=self._marked())
-            has_written = bool(decision.step.records)
+            nonlocal wrote_records
+            decision = decide(image, work, wall_ms=wall_ms, marked=self._marked())
+            wrote_records = bool(decision.step.records)
             return decision
 
         self._is_deciding = True
-        self._runtime.run(decide_now).then(lambda reply: self._decided(wish, reply, has_written))
+        self._runtime.run(decide_now).then(lambda reply: self._decided(work, reply, wrote_records))
 
     def _decided(
-        self, wish: DeletionWork, reply: tuple[IllegalTransition, ...] | ApiError, has_written: bool
+        self,
+        work: DeletionWork,
+        reply: tuple[IllegalTransition, ...] | ApiError,
+        wrote_records: bool,
     ) -> None:
         self._is_deciding = False
         if isinstance(reply, ApiError):
-            self._refused(wish, reply)
+            self._refused(work, reply)
             return
         self._manager.decided()
         for move in reply:
-            log.error("a replica was not moved from %s to %s: %s", move.source, move.target, move)
-        if has_written:
-            self._look()
-        else:  # It waited for nobody: let others have their turn before the next decision.
+            log.error(
+                "illegal replica state change from %s to %s: %s", move.source, move.target, move
+            )
+        if wrote_records:
+            self._decide_next()
+        else:  # It was answered at once: let other work run before the next decision.
             self._arm()
 
-    def _refused(self, wish: DeletionWork, error: ApiError) -> None:
-        """Have it decided again, so that what cannot be written holds up nothing else."""
+    def _refused(self, work: DeletionWork, error: ApiError) -> None:
+        """Have it retried, so that a topic that cannot be written does not block the others."""
         if error.error is Error.NOT_CONTROLLER:
             self.stop()  # The next controller decides on what is stored.
         if self._is_over:
             return
-        if len(wish.topics) > 1:
-            log.info("%d deletions could not be decided together: %s", len(wish.topics), error)
+        if len(work.topics) > 1:
+            log.info(
+                "writing %d topic deletions together failed: %s; retrying in halves",
+                len(work.topics),
+                error,
+            )
         else:
-            found = (self._image.deletions.of(each) for each in wish.topics)
+            found = (self._image.deletions.of(each) for each in work.topics)
             what = next((f"the deletion of {each.name}" for each in found if each), "receipts")
-            log.error("%s could not be decided, which is tried again: %s", what, error)
+            log.error("writing %s failed: %s; retrying", what, error)
         self._manager.refused(now_ms=self._clock.monotonic_ms())
         self._arm()
 
     def _arm(self) -> None:
-        """Be there when something is due; at once, where there is something to decide."""
+        """Set the timer; at once, where there is something to decide."""
         if self._is_over:
             return
         due_ms = self._manager.next_due_ms
@@ -195,8 +208,8 @@ class DeletionDriver:
         clock = self._clock
         try:
             self._order(self._manager.tick(now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()))
-            self._look()
-        except Exception:  # Whoever runs timers has others to run, and this one must come again.
-            log.exception("deletions of topics: what is due was not done")
-            again_ms = clock.monotonic_ms() + AGAIN_AFTER_FAILURE_MS
-            self._timer = self._timers.at(again_ms, self._tick)
+            self._decide_next()
+        except Exception:  # Other timers must run, and this one must run again.
+            log.exception("the timer of topic deletions failed; retrying")
+            retry_ms = clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
+            self._timer = self._timers.at(retry_ms, self._tick)

@@ -1,8 +1,7 @@
-"""File descriptors are scarce: what of the process's limit files, connections and the rest get.
+"""Divides the process's limit of file descriptors among log files, connections and the rest.
 
-Connections are capped at their part, so that peers can never take what logs need. What opens a file
-and finds no descriptor all the same (the whole machine may be out of them) takes a spare one that
-was set aside for it.
+Connections are capped, so that peers can never take what logs need. Opening a file when there is no
+descriptor all the same (the whole machine may be out of them) uses a spare one.
 
 Source: getrlimit(2), open(2) EMFILE and ENFILE.
 """
@@ -24,7 +23,7 @@ OTHERS: Final = 64
 ACCEPTS_PER_TURN_MIN: Final = 4
 ACCEPTS_PER_TURN_MAX: Final = 50
 ACCEPTS_HELD: Final = 8
-"""For how many turns of listeners what is accepted only to be closed may be open."""
+"""For how many accepts of a listener connections that are closed at once may be open."""
 
 METADATA_FILES: Final = 16
 """Open at once of the metadata log: a few segments of up to four files."""
@@ -38,14 +37,14 @@ NEEDED: Final = (
 """The smallest limit that a node starts with."""
 
 UNLIMITED: Final = 1 << 17
-"""What is made use of where the system sets no limit."""
+"""The limit that is assumed where the system sets none."""
 
 SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(frozen=True, slots=True)
 class DescriptorPlan:
-    """Who gets how many of `limit` descriptors.
+    """How `limit` descriptors are divided.
 
     Fields: `log_files`: open files of all logs; `sockets`: connections, each of which takes a
             second one once it sends files; `accepts`: connections that a listener accepts in one
@@ -73,7 +72,7 @@ def descriptor_limit() -> int:
 
 
 def check_limit(limit: int) -> str | None:
-    """Return what is wrong with a limit, for people; None = it is large enough."""
+    """Return why a limit is too small, as a message; None = it is large enough."""
     if limit >= NEEDED:
         return None
     return (
@@ -92,20 +91,20 @@ class SocketBudget:
         self.used = 0
 
     def take(self) -> bool:
-        """Count one more; False where there is none left."""
+        """Take one; return False where none is left."""
         if self.used >= self.limit:
             return False
         self.used += 1
         return True
 
     def give_back(self) -> None:
-        """Count one less."""
+        """Return one."""
         self.used -= 1
         assert self.used >= 0
 
 
 class SpareDescriptors:
-    """Descriptors set aside, for opens that must not fail for the lack of one. Any thread may ask.
+    """Spare descriptors, for opens that must not fail for the lack of one. Thread-safe.
 
     `used`: how often one was needed.
     """
@@ -138,11 +137,11 @@ class SpareDescriptors:
             if self._spare:
                 os.close(self._spare.pop())
                 self.used += 1
-            # While the lock is held, no other thread of these takes what was just set free.
+            # While the lock is held, no other such open takes the descriptor just closed.
             return open_it()
 
     def close(self) -> None:
-        """Let all of them go."""
+        """Close all of them."""
         with self._lock:
             self._count = 0
             while self._spare:

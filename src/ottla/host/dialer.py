@@ -1,4 +1,4 @@
-"""What a channel needs of the world: delays, and connections that are made in the background.
+"""The port of a channel to the network: delays, and connections made in the background.
 
 `AsyncioDialer` makes real ones; the simulator has its own, so that the channel itself, with its
 backoff, its timeouts and the cutting of responses, is the same code in both.
@@ -13,14 +13,14 @@ from ottla.host.client_protocol import ClientProtocol
 Address = tuple[str, int]
 
 Dialed = Callable[[Exception | None], None]
-"""Called once with None when the connection stands, else with why it does not."""
+"""Called once: with None when the connection is made, else with the exception."""
 
 
 class Handle(Protocol):
-    """Something that will happen, unless it is cancelled before."""
+    """A pending callback or connection attempt."""
 
     def cancel(self) -> object:
-        """Let it not happen; harmless afterwards."""
+        """Cancel it; no effect once it has happened."""
         ...
 
 

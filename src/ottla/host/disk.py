@@ -168,7 +168,8 @@ class OsDisk:
             os.unlink(path)
 
     def rmtree(self, path: str) -> None:
-        # Names may vanish under the walk: another thread removes single files of the same folder.
+        # Names may vanish under the walk: another thread removes single files of the same
+        # directory.
         while True:
             try:
                 if os.path.islink(path):

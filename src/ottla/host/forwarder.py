@@ -1,21 +1,20 @@
-"""A broker's way to the active controller: clients' requests in envelopes, and its own.
+"""Sends requests to the active controller: clients' requests in envelopes, and the broker's own.
 
-A request that met a node which is not the controller is sent again until its time is over; its
-time is what it says itself (timeout_ms), and ends with its client's connection. So is one whose
-connection broke, as Kafka does, although whether that one was done is unknown, but for those that
-are to be done once: see `ottla.broker.forwarding`. Their clients are told REQUEST_TIMED_OUT, or,
-of deletions, what became of the topics that they meant. So are those whose time is over while the
-controller has not answered (see `ottla.broker.controller_limits`); but the connection stays, since
-to break it would leave others unanswered.
+A request that reached a node which is not the controller is retried until it times out: after its
+own timeout_ms, and when its client's connection closes. So is a request whose connection broke, as
+in Kafka, although it may have been processed; requests that must not be repeated are the exception,
+see `ottla.broker.forwarding`: their clients get REQUEST_TIMED_OUT or, for deletions, the result for
+the topics of the request. The same holds for a request that times out while the controller has not
+responded (see `ottla.broker.controller_limits`); its connection stays open, because to close it
+would fail the requests behind it.
 
-Clients' requests are sent one at a time: the controller's node handles what comes over a connection
-one after the other anyway (decision 2), and what waits there cannot be called back when its time is
-over, but is done after its client has given up.
+Clients' requests are sent one at a time: the controller handles the requests of a connection one
+after the other anyway (decision 2), and a request that waits there cannot be cancelled when it
+times out, but would be processed after its client has given up.
 
-A client's answer is passed on once this broker's own metadata is as new as the controller's was
-when it answered, or after a second: who has deleted a topic, or made one, and then asks the same
-broker hears of what he did, which Kafka does not promise. Kafka's controllers do not say how far
-that is.
+A response is passed on once this broker's metadata has the offset at which the controller
+responded, or after a second: a client that has created or deleted a topic and then asks the same
+broker sees the result, which Kafka does not guarantee. Kafka's controllers do not send that offset.
 
 Source: ForwardingManager, NodeToControllerChannelManager, EnvelopeRequest; KIP-590.
 """
@@ -45,66 +44,66 @@ ENVELOPE_VERSION = 0
 PRINCIPAL_VERSION = 0
 
 VERSIONS = {62: 4, 63: 1}
-"""The versions spoken to a controller where they are not the newest that the codec knows:
-those of metadata.version 4.0-IV3."""
+"""The versions of requests to a controller that are not the newest of the codec: those of
+metadata.version 4.0-IV3."""
 
 METADATA_WAIT_MS = 1_000
-"""How long an answer is held back for this broker's own metadata."""
+"""How long a response waits for this broker's metadata."""
 
 RETRY_MS = 50
-"""The pause before a request is sent again."""
+"""The backoff before a request is sent again."""
 
 ANSWER_SLACK_MS = 500
-"""How much longer than its limit a request that is on its way is waited for: the controller answers
-at the limit itself, and more exactly, for instance which of a deletion's topics are gone."""
+"""How much longer than its timeout the response of a request in flight is awaited: the controller
+responds at the timeout itself, with more detail, for instance which topics are deleted."""
 
 ANONYMOUS = struct.pack(">h", PRINCIPAL_VERSION) + encode(
     DefaultPrincipalData(type="User", name="ANONYMOUS", token_authenticated=False),
     PRINCIPAL_VERSION,
 )
-"""The principal of every client, while nobody authenticates."""
+"""The principal of every client, since there is no authentication."""
 
 RETRIED = frozenset({Error.NETWORK_EXCEPTION, Error.NOT_CONTROLLER})
 
 
-class Line(Sender, Protocol):
-    """A way to the controller, whoever that is."""
+class ControllerSender(Sender, Protocol):
+    """A channel to the active controller."""
 
     def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
-        """Take back a request that still waits for a connection; tell whether it did.
+        """Cancel a request that still waits for a connection; return whether it did.
 
-        Its answer is REQUEST_TIMED_OUT then.
+        It then ends with REQUEST_TIMED_OUT.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One request until its answer; not sent after `send_until_ms` (monotonic).
+    """One request until its response; not sent after `send_until_ms` (monotonic).
 
-    `deadline_ms`: when the connection that it went over is given up.
-    `again`: returns what to send where the request may have been done, None = nothing.
-    `sent`: the answer to the last sending.
-    `is_clients`: it is sent when no other such is on its way.
+    `deadline_ms`: when the connection that it was sent over is closed.
+    `retry`: returns what to send where the request may have been processed, None = nothing.
+    `sent`: the response to the last attempt.
+    `is_clients`: a client's request, sent when no other one is in flight.
     """
 
     request: object
     version: int
     deadline_ms: int
     send_until_ms: int
-    again: Callable[[], object | None]
+    retry: Callable[[], object | None]
     answer: Pending[Any]
     is_clients: bool = False
     sent: Pending[Any | ApiError] | None = None
 
 
 @dataclass(slots=True)
-class _Passage:
-    """One client's request on its way through this broker."""
+class _ForwardedRequest:
+    """A client's request that is forwarded."""
 
     ctx: Context
-    how: Forwarding
-    was_repeated: bool = False
+    forwarding: Forwarding
+    was_retried: bool = False
 
     def envelope(self, frame: bytes) -> EnvelopeRequest:
         return EnvelopeRequest(
@@ -113,19 +112,19 @@ class _Passage:
             client_host_address=address_bytes(self.ctx.connection.client_host),
         )
 
-    def repeated(self, left_ms: int) -> EnvelopeRequest | None:
-        """Return what asks for the same act as a request that may have been done."""
-        deletion = self.how.deletion
-        frame = None if deletion is None else deletion.frame(left_ms)
+    def retry_envelope(self, remaining_ms: int) -> EnvelopeRequest | None:
+        """Return an equivalent request to one that may have been processed, or None."""
+        deletion = self.forwarding.deletion
+        frame = None if deletion is None else deletion.frame(remaining_ms)
         if frame is None:
             return None
-        self.was_repeated = True
+        self.was_retried = True
         return self.envelope(frame)
 
     def response(self, data: bytes) -> bytes | None:
-        """Return the response in the form in which the client has asked; None = it is none."""
-        deletion = self.how.deletion
-        if deletion is None or not self.was_repeated:
+        """Return the response to the client's request; None if the data is not one."""
+        deletion = self.forwarding.deletion
+        if deletion is None or not self.was_retried:
             return data
         try:
             return deletion.answer(data, self.ctx.broker.image)
@@ -136,13 +135,13 @@ class _Passage:
 class ControllerForwarder:
     """See `ottla.broker.api.base.Forwarder`.
 
-    `forward_timeout_ms`: the limit of clients' requests that say none, and how long the controller
-    is looked for at most.
+    `forward_timeout_ms`: the timeout of clients' requests without one, and the longest time for
+    which a request is retried.
     """
 
     def __init__(
         self,
-        sender: Line,
+        sender: ControllerSender,
         *,
         clock: Clock,
         timers: Timers,
@@ -157,27 +156,29 @@ class ControllerForwarder:
         self._on_not_controller = on_not_controller
         self._caught_up = caught_up
         self._closed = False
-        self._under_way: _Call | None = None
-        self._line: deque[_Call] = deque()
-        self._is_moving_up = False
+        self._in_flight: _Call | None = None
+        self._queue: deque[_Call] = deque()
+        self._is_sending_queued = False
 
     def close(self) -> None:
-        """Send nothing again; the channel's owner closes the channel."""
+        """Retry nothing any more; the channel's owner closes the channel."""
         self._closed = True
 
     def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
-        """Send a client's request, header included; answer its response, header included."""
-        passage = _Passage(ctx, look_at(frame, ctx.broker.image))
-        envelope = passage.envelope(frame)
+        """Send a client's request with its header; return its response with its header."""
+        forwarded_request = _ForwardedRequest(ctx, look_at(frame, ctx.broker.image))
+        envelope = forwarded_request.envelope(frame)
         now_ms = self._clock.monotonic_ms()
-        limit_ms = passage.how.timeout_ms or self._forward_timeout_ms
+        limit_ms = forwarded_request.forwarding.timeout_ms or self._forward_timeout_ms
         send_until_ms = now_ms + min(self._forward_timeout_ms, limit_ms)
         answer_by_ms = now_ms + limit_ms + ANSWER_SLACK_MS
 
-        def again() -> object | None:
-            if not passage.how.at_most_once:
+        def retry() -> object | None:
+            if not forwarded_request.forwarding.at_most_once:
                 return envelope
-            return passage.repeated(max(1, send_until_ms - self._clock.monotonic_ms()))
+            return forwarded_request.retry_envelope(
+                max(1, send_until_ms - self._clock.monotonic_ms())
+            )
 
         # A controller that still answers at the limit keeps its connection.
         deadline_ms = max(now_ms + self._forward_timeout_ms, answer_by_ms) + ANSWER_SLACK_MS
@@ -186,26 +187,28 @@ class ControllerForwarder:
             ENVELOPE_VERSION,
             deadline_ms,
             send_until_ms,
-            again,
+            retry,
             Pending(),
             is_clients=True,
         )
-        self._end_with(ctx.connection.closed, call, answer_by_ms)
+        self._set_time_limits(ctx.connection.closed, call, answer_by_ms)
         self._send(call)
         forwarded: Pending[Forwarded] = Pending()
-        call.answer.then(lambda response: self._pass_on(response, passage, forwarded, answer_by_ms))
+        call.answer.then(
+            lambda response: self._respond(response, forwarded_request, forwarded, answer_by_ms)
+        )
         return forwarded
 
-    def _end_with(self, closed: Pending[None], call: _Call, answer_by_ms: int) -> None:
-        """Send nothing after the request's time, or once nobody is there to hear the answer.
+    def _set_time_limits(self, closed: Pending[None], call: _Call, answer_by_ms: int) -> None:
+        """Stop sending at the request's timeout, or when its client's connection closes.
 
-        What is on its way then is waited for until `answer_by_ms`.
+        A response to a request in flight is awaited until `answer_by_ms`.
         """
 
-        def end(_: None = None) -> None:
+        def stop_sending(_: None = None) -> None:
             call.send_until_ms = self._clock.monotonic_ms()
-            if call in self._line:
-                self._line.remove(call)
+            if call in self._queue:
+                self._queue.remove(call)
                 expire()
             elif call.sent is not None:
                 self._sender.withdraw(call.sent)
@@ -213,21 +216,21 @@ class ControllerForwarder:
         def expire() -> None:
             call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
 
-        sent_until = self._timers.at(call.send_until_ms, end)
+        sent_until = self._timers.at(call.send_until_ms, stop_sending)
         answered_by = self._timers.at(answer_by_ms, expire)
 
         def answered(_: object) -> None:
             sent_until.cancel()
             answered_by.cancel()
-            closed.forget(end)
+            closed.forget(stop_sending)
 
-        closed.then(end)
+        closed.then(stop_sending)
         call.answer.then(answered)
 
-    def _pass_on(
+    def _respond(
         self,
         response: EnvelopeResponse | ApiError,
-        passage: _Passage,
+        forwarded_request: _ForwardedRequest,
         forwarded: Pending[Forwarded],
         answer_by_ms: int,
     ) -> None:
@@ -235,29 +238,29 @@ class ControllerForwarder:
         if isinstance(response, ApiError) or not isinstance(data, bytes):
             forwarded.complete(data)
             return
-        known = self._caught_up(response.committed_offset)
+        caught_up = self._caught_up(response.committed_offset)
         due_ms = min(self._clock.monotonic_ms() + METADATA_WAIT_MS, answer_by_ms)
 
         def give_up() -> None:
-            # Whoever keeps the wait lets it go: a broker that hears nothing would gather answers.
-            known.complete(None)
+            # Completed, so that the waiter is removed: they would pile up without new metadata.
+            caught_up.complete(None)
 
         timer = self._timers.at(due_ms, give_up)
 
-        def pass_on(_: None) -> None:
+        def respond(_: None) -> None:
             timer.cancel()
-            forwarded.complete(passage.response(data))
+            forwarded.complete(forwarded_request.response(data))
 
-        known.then(pass_on)
+        caught_up.then(respond)
 
     def call(self, request: object, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Ask the controller something of the broker's own."""
+        """Send a request of the broker itself to the controller."""
         key = spec_of(type(request)).key
         assert key is not None
         version = VERSIONS.get(key, APIS[key].last)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        again = None if is_at_most_once(key) else request
-        call = _Call(request, version, deadline_ms, deadline_ms, lambda: again, Pending())
+        retry = None if is_at_most_once(key) else request
+        call = _Call(request, version, deadline_ms, deadline_ms, lambda: retry, Pending())
         self._send(call)
         return call.answer
 
@@ -269,34 +272,34 @@ class ControllerForwarder:
             call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
             return
         if call.is_clients:
-            if self._under_way is not None:
-                self._line.append(call)
+            if self._in_flight is not None:
+                self._queue.append(call)
                 return
-            self._under_way = call
-        left_ms = call.deadline_ms - now_ms
-        call.sent = self._sender.send(call.request, call.version, timeout_ms=left_ms)
-        call.sent.then(lambda response: self._answered(call, response))
+            self._in_flight = call
+        remaining_ms = call.deadline_ms - now_ms
+        call.sent = self._sender.send(call.request, call.version, timeout_ms=remaining_ms)
+        call.sent.then(lambda response: self._on_channel_response(call, response))
 
-    def _move_up(self) -> None:
-        """Send what is next in line; in a loop, for it may be answered at once."""
-        if self._is_moving_up:
+    def _send_queued(self) -> None:
+        """Send the next queued request; in a loop, because it may be answered at once."""
+        if self._is_sending_queued:
             return
-        self._is_moving_up = True
+        self._is_sending_queued = True
         try:
-            while self._line and self._under_way is None:
-                self._send(self._line.popleft())
+            while self._queue and self._in_flight is None:
+                self._send(self._queue.popleft())
         finally:
-            self._is_moving_up = False
+            self._is_sending_queued = False
 
-    def _answered(self, call: _Call, response: Any) -> None:
+    def _on_channel_response(self, call: _Call, response: Any) -> None:
         try:
-            self._take(call, response)
+            self._on_response(call, response)
         finally:
-            if self._under_way is call:
-                self._under_way = None
-                self._move_up()
+            if self._in_flight is call:
+                self._in_flight = None
+                self._send_queued()
 
-    def _take(self, call: _Call, response: Any) -> None:
+    def _on_response(self, call: _Call, response: Any) -> None:
         failure = response.error if isinstance(response, ApiError) else _top_level_error(response)
         now_ms = self._clock.monotonic_ms()
         if failure is Error.NOT_CONTROLLER:
@@ -305,7 +308,7 @@ class ControllerForwarder:
             call.answer.complete(response)
             return
         if not getattr(response, "untouched", False):
-            request = call.again()
+            request = call.retry()
             if request is None:
                 call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
                 return
@@ -314,7 +317,7 @@ class ControllerForwarder:
 
 
 def address_bytes(host: str) -> bytes:
-    """Return an address as InetAddress keeps it: 4 or 16 bytes; not an address = none."""
+    """Return an address as the bytes of an InetAddress: 4 or 16, none if it is not an address."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:

@@ -1,8 +1,8 @@
-"""Buffers for large frames, used again: fresh memory costs a page fault for every 4 KB of it.
+"""A pool of buffers for large frames: new memory costs a page fault for every 4 KB.
 
-A buffer is taken for a frame that does not fit the lent receive buffer and given back once the
-frame was handled. Sizes are powers of two; a bounded number of bytes is kept, in buffers from
-KEPT_BYTES_MIN on: smaller ones are cheap, and hold what has hardly begun to arrive.
+A buffer is taken for a frame that does not fit the shared receive buffer and returned once the
+frame was handled. Sizes are powers of two; a bounded number of bytes is kept, in buffers of
+KEPT_BYTES_MIN and more: smaller ones are cheap to allocate.
 """
 
 from ottla.base import limits
@@ -12,7 +12,7 @@ KEPT_BYTES_MIN = 1024 * 1024
 
 
 class FrameBuffers:
-    """A small stock of bytearrays, shared by the connections of one loop."""
+    """A pool of bytearrays, shared by the connections of one loop."""
 
     __slots__ = ("_kept", "_kept_bytes", "_kept_bytes_max")
 
@@ -22,7 +22,7 @@ class FrameBuffers:
         self._kept_bytes_max = kept_bytes_max
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer of at least `size` bytes, whatever they hold."""
+        """Return a buffer of at least `size` bytes, with any content."""
         rounded = SMALLEST_BYTES
         while rounded < size:
             rounded *= 2
@@ -33,7 +33,7 @@ class FrameBuffers:
         return bytearray(rounded)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next frame, or let it go where enough are kept."""
+        """Keep a buffer for the next frame, or drop it where enough are kept."""
         size = len(buffer)
         if size >= KEPT_BYTES_MIN and self._kept_bytes + size <= self._kept_bytes_max:
             self._kept_bytes += size

@@ -1,11 +1,10 @@
-"""Keeping the pauses of Python's garbage collector short.
+"""Keeps the pauses of Python's garbage collector short.
 
-The collector looks for cycles among objects, and its oldest generation is all that live for long:
-for a broker with 5,000 partitions a tenth of a second in which nothing is answered. So what
-has survived such a look that took long is set aside (`gc.freeze`), and the next one is at what has
-come since. What is set aside is freed as everything else once nobody refers to it; only cycles are
-not found there. That there are none worth a pause is for the code to see to; once twice as much
-is set aside as after the last look at everything, everything is looked at again.
+A collection of the oldest generation traverses all long-lived objects: a tenth of a second for a
+broker with 5,000 partitions, in which nothing is answered. So the objects that survive a long
+collection are frozen (`gc.freeze`), and the next one traverses only those created since. Frozen
+objects are still freed by their reference counts; only cycles among them are not found. Once twice
+as many objects are frozen as after the last full collection, there is a full collection again.
 """
 
 import gc
@@ -14,30 +13,30 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 PAUSE_NS = 10_000_000
-"""What survives a collection that took longer is set aside."""
+"""Objects that survive a longer collection are frozen."""
 
 GROWTH_MIN = 1_000_000
-"""Objects that may be set aside after a look at everything before there is another one."""
+"""Objects that may be frozen after a full collection before there is another one."""
 
 
 class Collector(Protocol):
     """What is needed of the module `gc`."""
 
     def freeze(self) -> None:
-        """Set aside all that is tracked."""
+        """Freeze all tracked objects."""
         ...
 
     def unfreeze(self) -> None:
-        """Put what is set aside into the oldest generation."""
+        """Move frozen objects to the oldest generation."""
         ...
 
     def get_freeze_count(self) -> int:
-        """Return how many objects are set aside."""
+        """Return the number of frozen objects."""
         ...
 
 
 class GcPauseLimiter:
-    """Follows each collection. `ticks_ns` measures."""
+    """Measures each collection with `ticks_ns`."""
 
     def __init__(
         self, collector: Collector = gc, ticks_ns: Callable[[], int] = time.perf_counter_ns
@@ -47,10 +46,10 @@ class GcPauseLimiter:
         self._began_ns = 0
         self._kept = 0
         self._is_full = True
-        """The next collection of the oldest generation looks at everything."""
+        """The next collection of the oldest generation is a full one."""
 
     def on_collection(self, phase: str, info: dict[str, Any]) -> None:
-        """Follow the collector: one of `gc.callbacks`."""
+        """Observe a collection: one of `gc.callbacks`."""
         if info["generation"] < 2:
             return
         if phase == "start":
@@ -70,5 +69,5 @@ class GcPauseLimiter:
 
 
 def limit_gc_pauses() -> None:
-    """Do so in this process from now on."""
+    """Install the limiter in this process."""
     gc.callbacks.append(GcPauseLimiter().on_collection)

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class LogCreation:
-    """See `ottla.broker.log_creation`. `broker` returns the broker, None = it has no logs yet."""
+    """See `ottla.broker.log_creation`. `broker`: None until its logs are loaded."""
 
     def __init__(self, turns: Turns, broker: Callable[[], Broker | None]) -> None:
         self._turns = turns
@@ -20,7 +20,7 @@ class LogCreation:
         self._stopped: Pending[None] = Pending()
 
     def prepare(self, delta: ClusterDelta) -> Pending[None]:
-        """Return the promise that a change can be applied quickly; not kept once this stops."""
+        """Create the logs of a change; the promise is kept once it can be applied."""
         broker = self._broker()
         steps = None if broker is None else broker.replicas.prepare(delta)
         if steps is None:
@@ -28,11 +28,15 @@ class LogCreation:
         return self._turns.run_own(steps, gone=self._stopped).map(_log_failure)
 
     def stop(self) -> None:
-        """Create no more: logs are closed next."""
+        """Stop: logs are closed next."""
         self._stopped.complete(None)
 
 
 def _log_failure(result: Exception | None) -> None:
     if result is not None:
-        # Applying the change meets the same, and is tried again.
-        log.error("the logs of new partitions could not be created", exc_info=result)
+        # Applying the change fails in the same way, and is retried.
+        log.error(
+            "creating the logs of new partitions failed; retrying when the metadata change "
+            "is applied",
+            exc_info=result,
+        )

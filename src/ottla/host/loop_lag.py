@@ -1,7 +1,7 @@
-"""How late the loop is: the time between when a timer was due and when it ran.
+"""The event loop's lag: the time between when a timer was due and when it ran.
 
-Whatever holds the loop (a handler, a scrape, the collector of garbage, a machine without a free
-core) shows here, and every connection of the node has waited for it.
+Whatever holds the loop (a handler, a scrape, the garbage collector, a machine without a free core)
+shows here, and delays every connection of the node.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ NS = 1_000_000_000
 
 
 class LoopLag:
-    """Measures while it is started. `lag`: what was found."""
+    """Measures while it is started. `lag`: the results."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.lag: Histogram = latency_ns()
@@ -21,7 +21,7 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Measure from now on."""
+        """Start to measure."""
         due = self._loop.time() + INTERVAL_SECONDS
         self._timer = self._loop.call_at(due, self._ran, due)
 
@@ -31,7 +31,7 @@ class LoopLag:
         self.start()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop to measure."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

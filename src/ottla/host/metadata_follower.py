@@ -1,10 +1,10 @@
-"""The broker's view of the metadata log: its own copy, replayed as far as it is committed.
+"""The broker's replica of the metadata log, replayed as far as it is committed.
 
 `MetadataFollower` is an observer of the quorum: it fetches from the controller, keeps log and
 snapshots as a Kafka broker does, and starts from them after a restart. `LocalFollower` has the
-same face for a node that is broker and controller at once: the controller's files are the copy.
+same interface for a combined node, which uses the controller's log.
 
-Both tell `on_image` of each change, in order, once it is committed; the first delta leads from
+Both call `on_image` with each change, in order, once it is committed; the first delta leads from
 the empty image to the whole state.
 
 Source: KIP-595, KIP-630, KIP-631; MetadataLoader, BrokerMetadataPublisher.
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 Prepare = Callable[[ClusterDelta], Pending[None]]
-"""Gets a broker ready for a change; the promise is kept once it is."""
+"""Prepares a broker for a change; the promise is kept once it is ready."""
 
 
 def prepare_nothing(_: ClusterDelta) -> Pending[None]:
@@ -54,12 +54,12 @@ def prepare_nothing(_: ClusterDelta) -> Pending[None]:
 
 
 class Publisher:
-    """The metadata of a node, and who waits for it to grow.
+    """Publishes the metadata of a node, and completes promises that wait for it.
 
-    `prepare`: what a broker does before it takes over a change, in several turns of the loop.
-    Changes that are committed meanwhile wait.
+    `prepare`: what a broker does before a change is applied, in several turns of the loop. Changes
+    that are committed meanwhile wait.
 
-    Fields: `image`: what is published, and what the broker goes by; `committed_image`: the newest.
+    Fields: `image`: the published image, which the broker uses; `committed_image`: the newest.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Publisher:
         self._publication = Publication(on_image, clock=clock, timers=timers)
         self._prepare = prepare
         self._is_preparing = False
-        self._behind: deque[ClusterDelta] = deque()
+        self._unpublished: deque[ClusterDelta] = deque()
         self._waiting: dict[Pending[None], Callable[[ClusterImage], bool]] = {}
 
     @property
@@ -96,7 +96,7 @@ class Publisher:
         return MetadataErrors(apply=self._publication.errors, load=self.load_errors)
 
     def close(self) -> None:
-        """Hand nothing over later to a broker that stops."""
+        """Publish nothing more to a broker that stops."""
         self._publication.close()
 
     def caught_up_to(self, offset: int) -> Pending[None]:
@@ -106,33 +106,32 @@ class Publisher:
     def until(self, holds: Callable[[ClusterImage], bool]) -> Pending[None]:
         """Return a promise kept once `holds` is true of the image.
 
-        Who waits no longer completes it himself: it is forgotten then, also by an image that
-        never grows.
+        A caller that gives up completes it, which removes it.
         """
         pending: Pending[None] = Pending()
         if holds(self.image):
             pending.complete(None)
         else:
             self._waiting[pending] = holds
-            pending.then(lambda _: self._forget(pending))
+            pending.then(lambda _: self._remove_waiter(pending))
         return pending
 
-    def _forget(self, pending: Pending[None]) -> None:
+    def _remove_waiter(self, pending: Pending[None]) -> None:
         self._waiting.pop(pending, None)
 
     def publish(self, delta: ClusterDelta) -> None:
-        """Make `delta.image` the image and tell everybody, the broker first."""
+        """Publish `delta.image`: apply it to the broker, then complete waiting promises."""
         assert delta.before.position == self.committed_image.position, "a change was left out"
         self.committed_image = delta.image
-        self._behind.append(delta)
-        self._go_on()
+        self._unpublished.append(delta)
+        self._publish_next()
 
-    def _go_on(self) -> None:
-        while self._behind and not self._is_preparing:
-            delta = self._behind.popleft()
+    def _publish_next(self) -> None:
+        while self._unpublished and not self._is_preparing:
+            delta = self._unpublished.popleft()
             prepared = self._prepare(delta)
             if prepared.done:
-                self._hand_over(delta)
+                self._apply(delta)
             else:
                 self._is_preparing = True
                 prepared.then(partial(self._prepared, delta))
@@ -140,10 +139,10 @@ class Publisher:
     def _prepared(self, delta: ClusterDelta, _: None) -> None:
         self._is_preparing = False
         if not self._publication.is_closed:
-            self._hand_over(delta)
-            self._go_on()
+            self._apply(delta)
+            self._publish_next()
 
-    def _hand_over(self, delta: ClusterDelta) -> None:
+    def _apply(self, delta: ClusterDelta) -> None:
         self.image = delta.image
         self._publication.hand_over(delta)
         for pending, holds in list(self._waiting.items()):
@@ -151,14 +150,14 @@ class Publisher:
                 try:
                     pending.complete(None)
                 except Exception:
-                    # It is no fault of the metadata, for which the node would have to end.
-                    log.exception("who waited for the metadata up to %d failed", self.offset)
+                    # Not an error of the metadata, which would end the node.
+                    log.exception("a callback waiting for metadata offset %d failed", self.offset)
 
 
 class MetadataFollower(Publisher):
-    """An observer of the metadata quorum. `on_failure` hears why it can go on no more.
+    """An observer of the metadata quorum. `on_failure` is called with the reason of a failure.
 
-    `start` raises MetadataDamaged where the broker's own copy cannot be read.
+    `start` raises MetadataDamaged where the broker's own log cannot be read.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class MetadataFollower(Publisher):
         )
 
     def start(self) -> None:
-        """Load the own copy, then follow. Nothing is published until the leader confirms it."""
+        """Load the log, then fetch. Nothing is published until the leader confirms it."""
         self._load()
         node = self._driver.node
         self.leader_id, self.leader_epoch = node.leader_id, node.epoch
@@ -215,7 +214,7 @@ class MetadataFollower(Publisher):
         self._snapshotter.start()
 
     def stop(self) -> None:
-        """Follow no more; the copy stays for the next start."""
+        """Stop fetching; the log stays for the next start."""
         self.close()
         self._snapshotter.stop()
         self._driver.stop()
@@ -227,7 +226,7 @@ class MetadataFollower(Publisher):
 
     @property
     def raft(self) -> RaftNode:
-        """Return the quorum's observer, for looking at it."""
+        """Return the quorum's observer, for metrics and tests."""
         return self._driver.node
 
     def _load(self) -> None:
@@ -236,7 +235,7 @@ class MetadataFollower(Publisher):
     # -- QuorumListener ------------------------------------------------------------------------
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Remember whom to ask."""
+        """Store the leader."""
         self.leader_id, self.leader_epoch = leader_id, epoch
         self._on_leader(leader_id, epoch)
 
@@ -245,8 +244,8 @@ class MetadataFollower(Publisher):
         self._fetched.extend(decode_batches(self._storage, data))
 
     def truncated(self, offset: int) -> None:
-        """Forget batches; what was published stays, for it was committed."""
-        log.info("the metadata log is truncated to offset %d", offset)
+        """Drop batches; what was published stays, because it was committed."""
+        log.info("metadata log truncated to offset %d", offset)
         if self._loaded is not None and self._loaded[0] > offset:
             self._fetched.clear()
             self._load()
@@ -255,8 +254,8 @@ class MetadataFollower(Publisher):
             self._fetched.pop()
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
-        """Compare with the snapshot: what it lacks is gone."""
-        log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
+        """Replace the state with a snapshot's."""
+        log.info("loading metadata snapshot at offset %d, epoch %d", *snapshot)
         self._fetched.clear()
         self._loaded = (snapshot.offset, image_of(snapshot, content, self._storage))
 
@@ -265,7 +264,7 @@ class MetadataFollower(Publisher):
         if self._loaded is not None:
             end_offset, image = self._loaded
             if offset < end_offset:
-                return  # The leader will say more before long.
+                return  # A later response of the leader has a higher offset.
             self._loaded = None
             if image.position != self.committed_image.position:
                 self.publish(delta_between(self.committed_image, image))
@@ -278,14 +277,14 @@ class MetadataFollower(Publisher):
             self._snapshotter.committed(size_bytes, batches[-1].batch.timestamp)
 
     def failed(self, reason: str) -> None:
-        """Tell the node."""
-        log.critical("the copy of the metadata log cannot go on: %s", reason)
+        """Report the failure to the node."""
+        log.critical("following the metadata log failed: %s; the node stops", reason)
         self._snapshotter.stop()
         self._on_failure(reason)
 
 
 class LocalFollower(Publisher):
-    """Follows the controller of the same process."""
+    """Publishes the metadata of the controller in the same process."""
 
     def __init__(
         self,
@@ -300,11 +299,11 @@ class LocalFollower(Publisher):
         self._runtime = runtime
 
     def start(self) -> None:
-        """Take over the controller's committed image, then each change."""
+        """Publish the controller's committed image, then each change."""
         self._runtime.subscribe(self._changed)
 
     def stop(self) -> None:
-        """Hear no more."""
+        """Stop publishing."""
         self.close()
         self._runtime.unsubscribe(self._changed)
 

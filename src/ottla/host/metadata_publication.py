@@ -1,11 +1,10 @@
-"""Handing metadata changes to a broker, and again where it could not apply one.
+"""Applies metadata changes to a broker, and retries those that fail.
 
-A change that fails is counted and logged. Those that follow are handed over as they come, for
-they may be about other topics; what failed is tried again with backoff, as the difference between
-the last image that was applied as a whole and the newest one. Applying a difference a second time
-changes nothing where it was applied already.
+A change that fails is counted and logged. Later changes are applied as they come, because they may
+be of other topics; the failed one is retried with backoff, as the delta between the last image that
+was applied completely and the newest one. Applying a delta twice is idempotent.
 
-Source: BrokerMetadataPublisher and its FaultHandler, which counts and never tries again.
+Source: BrokerMetadataPublisher and its FaultHandler, which counts and does not retry.
 """
 
 import logging
@@ -20,7 +19,7 @@ from ottla.metadata.image import ClusterImage
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""The wait after a first failure; it doubles."""
+"""The backoff after a first failure; it doubles."""
 
 RETRY_MAX_MS = 10_000
 assert RETRY_MS <= RETRY_MAX_MS
@@ -30,7 +29,7 @@ OnImage = Callable[[ClusterDelta], None]
 
 @dataclass(frozen=True, slots=True)
 class MetadataErrors:
-    """Kafka's counts of a broker: of changes not applied, and of metadata that cannot be loaded."""
+    """A broker's counts as in Kafka: failures to apply a change, and to load metadata."""
 
     apply: int = 0
     load: int = 0
@@ -39,8 +38,8 @@ class MetadataErrors:
 class Publication:
     """See the module.
 
-    Fields: `errors`: how often a change could not be applied, attempts included; `is_closed`:
-            nothing is tried again, and nothing is to be handed over later.
+    Fields: `errors`: how often applying a change failed, retries included; `is_closed`: nothing is
+            retried or applied any more.
     """
 
     def __init__(self, on_image: OnImage, *, clock: Clock, timers: Timers) -> None:
@@ -56,18 +55,18 @@ class Publication:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether everything that was handed over was applied."""
+        """Tell whether every change was applied."""
         return self._applied is None
 
     def hand_over(self, delta: ClusterDelta) -> None:
-        """Have a change applied; it never raises."""
+        """Apply a change; never raises."""
         self._newest = delta.image
         if not self._apply(delta) and self._applied is None:
             self._applied = delta.before
-            self._try_later()
+            self._schedule_retry()
 
     def close(self) -> None:
-        """Try nothing again."""
+        """Retry nothing any more."""
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -78,7 +77,7 @@ class Publication:
         except Exception:
             self.errors += 1
             log.exception(
-                "metadata change up to offset %d could not be applied; retrying in %d ms",
+                "applying metadata up to offset %d failed; retrying in %d ms",
                 delta.image.position[0],
                 self._delay_ms,
             )
@@ -89,19 +88,19 @@ class Publication:
     def _delay_ms(self) -> int:
         return min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)
 
-    def _try_later(self) -> None:
+    def _schedule_retry(self) -> None:
         if self.is_closed:
             return
         at_ms = self._clock.monotonic_ms() + self._delay_ms
         self._failures += 1
-        self._timer = self._timers.at(at_ms, self._try_again)
+        self._timer = self._timers.at(at_ms, self._retry)
 
-    def _try_again(self) -> None:
+    def _retry(self) -> None:
         assert self._applied is not None
         assert self._newest is not None
         if not self._apply(delta_between(self._applied, self._newest)):
-            self._try_later()
+            self._schedule_retry()
             return
-        log.info("metadata is applied up to offset %d", self._newest.position[0])
+        log.info("metadata applied up to offset %d", self._newest.position[0])
         self._applied = None
         self._failures = 0

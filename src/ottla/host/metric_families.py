@@ -1,6 +1,6 @@
-"""A node's numbers beyond its broker's: process, sockets, quorum, controller.
+"""A node's metrics beyond its broker's: process, sockets, quorum, controller.
 
-What only nodes of ZooKeeper mode have is in `ottla.host.zookeeper.metric_families`.
+Those of ZooKeeper mode are in `ottla.host.zookeeper.metric_families`.
 
 Source: the MBeans of Kafka's controllers and Raft clients; Prometheus' process metrics.
 """
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def process_families(started_ms: int, proc: Path = PROC) -> Iterator[Family]:
-    """Yield what the process uses; what the system does not tell is left out."""
+    """Yield the resources of the process, as far as the system provides them."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield counter(
         "process_cpu_seconds_total",
@@ -62,13 +62,13 @@ def process_families(started_ms: int, proc: Path = PROC) -> Iterator[Family]:
 
 
 def loop_families(lag: Histogram, syncs: Histogram) -> Iterator[Family]:
-    """Yield how late the loop is, and how long the disks take."""
+    """Yield the loop's lag and the times of fsyncs."""
     yield histogram("ottla_loop_lag_seconds", "How late timers of the node's loop ran.", lag)
     yield histogram("ottla_disk_sync_seconds", "How long each fsync of a file took.", syncs)
 
 
 def server_families(server: Server) -> Iterator[Family]:
-    """Yield the connections of a node's listeners and what they hold."""
+    """Yield the connections of a node's listeners and the bytes they hold."""
     counts = Counter(dict.fromkeys(server.listener_names, 0))
     counts.update(each.info.listener_name for each in server.connections)
     yield gauge(
@@ -127,7 +127,7 @@ def raft_families(raft: RaftNode) -> Iterator[Family]:
 
 
 def broker_state_families(state: int) -> Iterator[Family]:
-    """Yield what a broker is doing."""
+    """Yield the state of a broker."""
     yield gauge(
         "kafka_server_kafka_server_broker_state",
         "0 not running, 1 starting, 2 recovery, 3 running, 6 controlled shutdown, 7 stopping.",
@@ -136,7 +136,7 @@ def broker_state_families(state: int) -> Iterator[Family]:
 
 
 def metadata_error_families(errors: MetadataErrors) -> Iterator[Family]:
-    """Yield how often a broker could not follow the metadata."""
+    """Yield how often a broker failed to load or apply metadata."""
     prefix = "kafka_server_broker_metadata_metrics_metadata"
     yield gauge(
         f"{prefix}_apply_error_count",
@@ -151,7 +151,7 @@ def metadata_error_families(errors: MetadataErrors) -> Iterator[Family]:
 
 
 class PartitionCounts(NamedTuple):
-    """What there is in a cluster, and how many partitions are not as they should be."""
+    """The topics and partitions of a cluster, and its offline and imbalanced partitions."""
 
     topics: int = 0
     partitions: int = 0
@@ -160,14 +160,14 @@ class PartitionCounts(NamedTuple):
 
 
 class LastCount(Generic[T]):
-    """What is counted of a cluster's topics, counted again only once they have changed."""
+    """Counts of a cluster's topics, computed again only when they have changed."""
 
     def __init__(self, count: Callable[[ClusterImage], T]) -> None:
         self._count = count
         self._last: tuple[TopicsImage, DeletionsImage, T] | None = None
 
     def of(self, image: ClusterImage) -> T:
-        """Return what is counted of an image."""
+        """Return the counts of an image."""
         last = self._last
         if last is None or last[0] is not image.topics or last[1] is not image.deletions:
             last = self._last = image.topics, image.deletions, self._count(image)
@@ -175,7 +175,7 @@ class LastCount(Generic[T]):
 
 
 class ControllerFamilies:
-    """A controller's numbers in KRaft mode."""
+    """A controller's metrics in KRaft mode."""
 
     def __init__(self, runtime: ControllerRuntime) -> None:
         self._runtime = runtime
@@ -239,10 +239,10 @@ def count_partitions(
     image: ClusterImage,
     is_balanced: Callable[[PartitionImage], bool] = _is_led_as_preferred,
 ) -> PartitionCounts:
-    """Count partitions, and those that are not as they should be.
+    """Count partitions, offline partitions and imbalanced partitions.
 
-    Nobody misses the leader of a topic whose deletion has begun, nor moves leaders of one that
-    waits for its deletion. `is_balanced` tells which partitions are led by the right replica.
+    Partitions of a topic whose deletion has begun are not counted as offline, and those of a topic
+    that waits for its deletion not as imbalanced. `is_balanced`: the right replica leads.
     """
     counts = Counter[str]()
     for topic in image.topics:
@@ -261,7 +261,7 @@ def count_partitions(
 
 
 def election_families(leaders_seen: int, statistics: ElectionStatistics) -> Iterator[Family]:
-    """Yield how often controllers were elected, and how often they elected leaders."""
+    """Yield how often controllers, and partition leaders, were elected."""
     yield counter(
         f"{CONTROLLER}_new_active_controllers_total",
         "How often this node saw a controller become active.",
@@ -282,7 +282,7 @@ def election_families(leaders_seen: int, statistics: ElectionStatistics) -> Iter
 def cluster_gauges(
     *, is_active: bool, active_brokers: int, counts: PartitionCounts
 ) -> Iterator[Family]:
-    """Yield what controllers of both modes tell of the cluster."""
+    """Yield the gauges of the cluster that controllers of both modes have."""
     rows: Iterable[tuple[str, str, int]] = (
         ("active_controller_count", "1 on the active controller.", int(is_active)),
         ("active_broker_count", "Brokers that are not fenced.", active_brokers),

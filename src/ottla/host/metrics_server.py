@@ -1,11 +1,11 @@
-"""`GET /metrics`: a node's numbers over HTTP/1.1, for Prometheus.
+"""`GET /metrics`: a node's metrics over HTTP/1.1, for Prometheus.
 
-One short request a connection, which is closed after its answer. What a peer can hold is bounded:
-so many connections, so many bytes of a request, so many seconds. Where there are too many
-connections, those that have waited longest for their peers are closed: first those that have not
-asked yet, then those that do not read their answers. So who asks is served beside any number of
-slow ones; it is refused only where as many others are being answered. The text is made in pieces
-between which the loop serves others, and once for all who ask at the same time.
+One request per connection, which is closed after its response. Connections, the bytes of a request
+and its time are bounded. Where there are too many connections, those that have waited longest for
+their peers are closed: first those without a request, then those whose response is not read. So a
+scrape is served beside any number of slow peers; it is refused only where as many others are being
+rendered. The text is rendered in pieces, between which the loop serves others, and once for all
+simultaneous scrapes.
 
 Source: RFC 9112 (message syntax), Prometheus' exposition formats.
 """
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 PATH = "/metrics"
 PIECES_AT_ONCE = 500
-"""Lines made before others get the loop: about a millisecond."""
+"""Lines rendered before the loop serves others: about a millisecond."""
 
 VERSIONS = ("HTTP/1.0", "HTTP/1.1")
 
 
 class MetricsServer:
-    """Listens on one address. `families` is asked at each scrape."""
+    """Listens on one address. `families` is called at each scrape."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, families: Callable[[], Iterable[Family]]
@@ -45,7 +45,7 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
         self._text: asyncio.Task[bytes] | None = None
         self.connections: dict[MetricsConnection, None] = {}
-        """In the order in which they came."""
+        """In the order in which they were accepted."""
 
     async def listen(self, host: str, port: int) -> int:
         """Serve; return the port. Raises: OSError."""
@@ -69,14 +69,14 @@ class MetricsServer:
             connection.abort()
 
     def make_room(self) -> bool:
-        """Where there are too many, close the one that has waited longest for its peer.
+        """Where there are too many connections, close the one that waited longest for its peer.
 
-        Returns: False = all others wait for their answers.
+        Returns: False = all others are being rendered.
         """
         if len(self.connections) <= METRICS_CONNECTIONS_MAX:
             return True
         *others, _newest = self.connections
-        for waits in (Stage.ASKING, Stage.READING):
+        for waits in (Stage.AWAITING_REQUEST, Stage.SENDING):
             for connection in others:
                 if connection.stage is waits:
                     connection.abort()
@@ -85,11 +85,11 @@ class MetricsServer:
         return False
 
     async def text(self) -> bytes:
-        """Return the text as of now; who comes while it is made gets the same."""
+        """Return the text as of now; simultaneous scrapes share it."""
         if self._text is None:
             self._text = self._loop.create_task(self._render())
             self._text.add_done_callback(self._rendered)
-        # One who leaves must not cancel it for the others.
+        # A connection that closes must not cancel it for the others.
         return await asyncio.shield(self._text)
 
     def _rendered(self, text: "asyncio.Task[bytes]") -> None:
@@ -105,25 +105,25 @@ class MetricsServer:
 
 
 class Stage(Enum):
-    """Whom a connection waits for: the peer's request, our answer, the peer to read it."""
+    """What a connection waits for: the request, the text, the peer to read the response."""
 
-    ASKING = 0
-    ANSWERING = 1
-    READING = 2
+    AWAITING_REQUEST = 0
+    RENDERING = 1
+    SENDING = 2
 
 
 class MetricsConnection(asyncio.Protocol):
-    """One connection: a request's head, an answer, the end."""
+    """One connection: a request's head, a response, the end."""
 
     def __init__(self, server: MetricsServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
         self._head = bytearray()
         self._answering: asyncio.Task[None] | None = None
-        self.stage = Stage.ASKING
+        self.stage = Stage.AWAITING_REQUEST
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless there are too many."""
+        """Begin, unless there are too many connections."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._deadline = self._loop.call_later(METRICS_REQUEST_SECONDS_MAX, self.abort)
@@ -132,21 +132,21 @@ class MetricsConnection(asyncio.Protocol):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget it."""
+        """Clean up."""
         self._deadline.cancel()
         self._server.connections.pop(self, None)
         if self._answering is not None:
             self._answering.cancel()
 
     def abort(self) -> None:
-        """End it at once: its time is over, or the node stops."""
+        """Abort: its time is over, or the node stops."""
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Gather the request's head; what comes after it is not looked at."""
-        if self.stage is not Stage.ASKING:
+        """Read the request's head; what follows is ignored."""
+        if self.stage is not Stage.AWAITING_REQUEST:
             return
-        # A look back, for the end may have been cut in two.
+        # Three bytes back: the end may have been split.
         searched = max(0, len(self._head) - 3)
         self._head += data[: METRICS_REQUEST_BYTES_MAX + 1]
         end = self._head.find(b"\r\n\r\n", searched)
@@ -156,11 +156,11 @@ class MetricsConnection(asyncio.Protocol):
             self._handle(bytes(self._head[:end]))
 
     def _handle(self, head: bytes) -> None:
-        status = judge(head)
+        status = status_of(head)
         if status is not HTTPStatus.OK:
             self._refuse(status)
             return
-        self.stage = Stage.ANSWERING
+        self.stage = Stage.RENDERING
         self._deadline.cancel()
         self._deadline = self._loop.call_later(METRICS_RESPONSE_SECONDS_MAX, self.abort)
         self._answering = self._loop.create_task(self._answer())
@@ -169,7 +169,7 @@ class MetricsConnection(asyncio.Protocol):
         try:
             text = await self._server.text()
         except Exception:
-            log.exception("the metrics could not be collected")
+            log.exception("collecting metrics failed")
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
             return
         self._send(HTTPStatus.OK, CONTENT_TYPE, text)
@@ -178,7 +178,7 @@ class MetricsConnection(asyncio.Protocol):
         self._send(status, "text/plain; charset=utf-8", f"{status} {status.phrase}\n".encode())
 
     def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self.stage = Stage.READING
+        self.stage = Stage.SENDING
         self._head.clear()
         allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = (
@@ -194,8 +194,8 @@ def _is_too_long(head: bytearray) -> bool:
     return len(head) > METRICS_REQUEST_BYTES_MAX
 
 
-def judge(head: bytes) -> HTTPStatus:
-    """Return what the head of a request deserves: OK, or the refusal."""
+def status_of(head: bytes) -> HTTPStatus:
+    """Return the status for the head of a request: OK, or an error."""
     try:
         line, *fields = head.decode("latin-1").split("\r\n")
         method, target, version = line.split(" ")

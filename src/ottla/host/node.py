@@ -1,7 +1,7 @@
 """One node as a process: the roles of `node_core` behind sockets, on a loop, with signals.
 
-What cannot be mended while running (a metadata log that cannot be written) stops the process
-with exit code 1 and a line that says why. This is what runs behind `ottla server`.
+A failure that a running node cannot recover from (a metadata log that cannot be written) ends the
+process with exit code 1 and a line that names the reason. `ottla server` runs this.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from ottla.host.cleaner import ProcessRunner
 from ottla.host.descriptors import check_limit, descriptor_limit, plan
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
-from ottla.host.folders import StartError
 from ottla.host.gc_pauses import limit_gc_pauses
 from ottla.host.node_core import Endpoints, NodeCore
+from ottla.host.node_dirs import StartError
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_storage import MetadataDamaged
@@ -37,8 +37,8 @@ from ottla.host.server import (
     describe_listen_error,
     reachable,
 )
-from ottla.host.steps import walk
-from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
+from ottla.host.steps import drive_async
+from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
 from ottla.metadata.configs import ConfigsImage
 from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
@@ -85,10 +85,10 @@ class Node(NodeCore):
             sockets_max=self._descriptors.sockets,
             accepts_per_turn=self._descriptors.accepts,
         )
-        self._doors = _Sockets(loop, self._server)
+        self._listeners = _SocketListeners(loop, self._server)
         self.metrics = NodeMetrics(self, loop, self._server, disk.syncs.histogram)
         self._limits = ConnectionLimits()
-        self._limits_said_in: ConfigsImage | None = None
+        self._limits_configs: ConfigsImage | None = None
         self.stopping: asyncio.Future[str | None] = loop.create_future()
         """Set by a signal (None) or by a failure (why)."""
 
@@ -99,22 +99,22 @@ class Node(NodeCore):
         if fault is not None:
             raise StartError(fault)
         log.info(
-            "of %d descriptors, %d are for files of logs and %d for connections",
+            "file descriptor limit %d: %d for log files, %d for connections",
             limit,
             self._descriptors.log_files,
             self._descriptors.sockets,
         )
         self.open()
         await self.metrics.start()
-        await walk(self.start_roles(self._doors))
+        await drive_async(self.start_roles(self._listeners))
         mode = "" if self.config.zookeeper_connect is None else ", ZooKeeper mode"
-        log.info("node %d is started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
+        log.info("node %d started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
 
     def _connection_limits(self) -> ConnectionLimits:
-        """Return what counts now: the limits can be changed while the node runs."""
+        """Return the limits of now: they can be changed while the node runs."""
         image = self.image
-        if image.configs is not self._limits_said_in:
-            self._limits_said_in = image.configs
+        if image.configs is not self._limits_configs:
+            self._limits_configs = image.configs
             config = self.config.dynamic(image)
             self._limits = ConnectionLimits(
                 total=config["max.connections"],
@@ -124,33 +124,33 @@ class Node(NodeCore):
         return self._limits
 
     async def stop(self) -> None:
-        """Stop serving, write all that is to be kept, release the folders."""
+        """Stop serving, flush everything, release the log directories."""
         self.metrics.stop()
-        await walk(self.stop_roles(self._doors))
+        await drive_async(self.stop_roles(self._listeners))
         self._workers.close()
         self._loop_timers.close()
         self.close()
-        log.info("node %d is stopped", self.node_id)
+        log.info("node %d stopped", self.node_id)
 
     def _fail(self, reason: str) -> None:
         if not self.stopping.done():
             self.stopping.set_result(reason)
 
     def ask_to_stop(self) -> None:
-        """Begin a clean stop; a second signal changes nothing."""
+        """Begin a clean shutdown; a second signal changes nothing."""
         if not self.stopping.done():
             self.stopping.set_result(None)
 
 
-class _Sockets:
-    """See `ottla.host.node_core.Doors`."""
+class _SocketListeners:
+    """See `ottla.host.node_core.NodeListeners`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
         self._loop = loop
         self._server = server
 
-    async def take(self, listeners: Endpoints, told: Endpoints, kind: Listener) -> Endpoints:
-        """Listen, without accepting yet; a look-up of the own name can take long."""
+    async def bind(self, listeners: Endpoints, advertised: Endpoints, kind: Listener) -> Endpoints:
+        """Listen, without accepting yet. The look-up of this host's name can take long."""
         bound: dict[str, int] = {}
         for each in listeners:
             try:
@@ -161,8 +161,8 @@ class _Sockets:
                 reason = describe_listen_error(error, each.host, each.port)
                 raise StartError(f"listeners={each.name}: {reason}") from None
             bound[each.name] = port
-            log.info("%s has %s:%d", each.name, each.host or "every address", port)
-        return await self._loop.run_in_executor(None, reachable, told, bound, socket.getfqdn)
+            log.info("listener %s bound to %s:%d", each.name, each.host or "every address", port)
+        return await self._loop.run_in_executor(None, reachable, advertised, bound, socket.getfqdn)
 
     async def accept(self) -> None:
         """Accept connections."""
@@ -177,11 +177,11 @@ class _Sockets:
 
 
 def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
-    """Return the way to the ensemble; None in KRaft mode."""
+    """Return what opens ZooKeeper sessions; None in KRaft mode."""
     connect = config.zookeeper_connect
     if connect is None:
         return None
-    # Only here, since no other node needs the client, which takes a while to import.
+    # Imported here: no other node needs the client, and its import is slow.
     from ottla.host.zookeeper.kazoo_session import open_kazoo_session
 
     return open_kazoo_session(
@@ -193,14 +193,14 @@ def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> Open
 
 
 SWITCH_SECONDS = 0.0005
-"""How long a worker may keep the interpreter's lock while the loop waits for it. Python's own 5 ms
-pass each time that the loop comes back from the kernel, some ten times for a message."""
+"""How long a worker may keep the interpreter's lock while the loop waits for it. With Python's 5 ms
+the loop would wait that long each time it returns from the kernel, some ten times for a message."""
 
 
 def run_node(config: NodeConfig, output: Path | None = None) -> int:
-    """Run a node until it is told to stop; return the exit code.
+    """Run a node until it is stopped; return the exit code.
 
-    `output`: the file that is its standard output, to be rotated; None = it is not.
+    `output`: the file that is its standard output, to be rotated; None = it is not rotated.
     """
     handler = logging.StreamHandler(sys.stdout) if output is None else RotatingOutput(output)
     logging.basicConfig(
@@ -218,14 +218,14 @@ async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     node = Node(config, loop)
     loop.set_exception_handler(AcceptFailures())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.ask_to_stop)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, node.ask_to_stop)
     reason = await _until_stopped(node, loop.create_task(node.start()))
     try:
         await node.stop()
     except Exception as error:
-        log.exception("the stop failed")
-        reason = reason or f"the stop failed: {type(error).__name__}: {error}"
+        log.exception("shutdown failed")
+        reason = reason or f"shutdown failed: {type(error).__name__}: {error}"
     if reason is None:
         return 0
     log.error("node %d stops: %s", config.node_id, reason)
@@ -234,13 +234,13 @@ async def _run(config: NodeConfig) -> int:
 
 
 class AcceptFailures:
-    """Reports what the loop cannot: that it is out of descriptors once a minute, all else as usual.
+    """The loop's exception handler: logs a shortage of descriptors at most once a minute.
 
-    asyncio accepts again a second later, so that a shortage passes.
+    asyncio accepts again a second later, so that a shortage passes. All else is handled as usual.
     """
 
     def __init__(self) -> None:
-        self._said = -math.inf
+        self._logged_at = -math.inf
         self.count = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -250,14 +250,14 @@ class AcceptFailures:
             loop.default_exception_handler(context)
             return
         self.count += 1
-        if loop.time() - self._said >= LOG_SECONDS:
-            self._said = loop.time()
+        if loop.time() - self._logged_at >= LOG_SECONDS:
+            self._logged_at = loop.time()
             reason = error.strerror or error
-            log.warning("cannot accept connections (%d times so far): %s", self.count, reason)
+            log.warning("accepting connections failed (%d times so far): %s", self.count, reason)
 
 
 async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None:
-    """Start and serve until told to stop; return why it must stop, None = it was asked to."""
+    """Start and serve until stopped; return why the node failed, None = it was asked to stop."""
     limit_ms = node.config["server.max.startup.time.ms"]
     try:
         await asyncio.wait(
@@ -268,23 +268,23 @@ async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None
         if starting.done():
             starting.result()
             return await node.stopping
-        # What is half made must stand still before it is taken down.
+        # The start must have ended before what it made is closed.
         starting.cancel()
         await asyncio.wait((starting,))
         if node.stopping.done():
             return node.stopping.result()
-        return f"the start took longer than server.max.startup.time.ms={limit_ms}"
+        return f"startup took longer than server.max.startup.time.ms={limit_ms}"
     except (StartError, MetadataDamaged) as error:
         return str(error)
     except Exception as error:
-        log.exception("the start failed")
-        return f"the start failed: {type(error).__name__}: {error}"
+        log.exception("startup failed")
+        return f"startup failed: {type(error).__name__}: {error}"
 
 
 def socket_options(config: NodeConfig) -> SocketOptions:
-    """Return what the node's file says of sockets.
+    """Return the socket options of the node's properties.
 
-    Buffers are set only where the file says so: the system's own grow with the need, and
+    Buffers are set only where the properties do: the system's buffers grow with the need, and
     Kafka's default of 100 KiB is less than a single fetch.
     """
     send, receive = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"

@@ -1,10 +1,10 @@
 """A node's roles put together, and the requests that come to them, without a socket or a loop.
 
-Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
+Order of a start: lock and check the log directories; start the controller, which opens its log;
 its listeners; then the broker, which registers, replays the metadata up to its registration,
-loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
-told of them. A stop begins at the broker. `Doors` are the node's listeners: sockets in a
-process, names of a simulated network in the simulator. How a node of ZooKeeper mode starts and
+loads its logs, is unfenced and only then accepts clients. Listeners are bound before their
+addresses are registered. A shutdown begins with the broker. `NodeListeners` are sockets in a
+process and names of a simulated network in the simulator. How a node of ZooKeeper mode starts and
 stops is in `ottla.host.zookeeper.roles`.
 """
 
@@ -29,8 +29,8 @@ from ottla.broker.dispatch import (
 from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_node import ControllerNode
-from ottla.host.controller_shutdown import others_left
-from ottla.host.folders import Folders, open_folders
+from ottla.host.controller_shutdown import others_shut_down
+from ottla.host.node_dirs import NodeDirs, open_node_dirs
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps
 from ottla.host.storage import read_bootstrap
@@ -47,37 +47,37 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS_WORDS = frozenset({4, 5, 6})
-"""LeaderAndIsr, StopReplica and UpdateMetadata, by which brokers of ZooKeeper mode are told."""
+CONTROLLER_REQUESTS = frozenset({4, 5, 6})
+"""LeaderAndIsr, StopReplica and UpdateMetadata, which the controller of ZooKeeper mode sends."""
 
 SLOW_HANDLER_NS = 100_000_000
-"""A handler that holds the loop for longer is named in the log."""
+"""A handler that holds the loop for longer is logged."""
 
 Endpoints = tuple[Endpoint, ...]
 
 
-class Doors(Protocol):
+class NodeListeners(Protocol):
     """A node's listeners."""
 
-    def take(
-        self, listeners: Endpoints, told: Endpoints, kind: Listener
+    def bind(
+        self, listeners: Endpoints, advertised: Endpoints, kind: Listener
     ) -> Pending[Endpoints] | Awaitable[Endpoints]:
-        """Take addresses, without accepting yet; return `told` with what was open filled in."""
+        """Bind, without accepting yet; return `advertised` with hosts and ports filled in."""
         ...
 
     def accept(self) -> Pending[None] | Awaitable[None]:
-        """Let requests in at all addresses that are taken."""
+        """Accept connections on all bound listeners."""
         ...
 
     def close(self) -> Pending[None] | Awaitable[None]:
-        """Let nothing in any more; end all connections."""
+        """Stop accepting; end all connections."""
         ...
 
 
 class NodeCore:
     """A node's roles. See `ottla.broker.api.base.NodeFacts`, `ottla.host.node_metrics.NodeParts`.
 
-    `on_failure` hears why the node can go on no more.
+    `on_failure` is called with the reason why the node must stop.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class NodeCore:
         self._dispatcher = Dispatcher(
             endpoints, timers=ports.timers, turns=self.turns, zookeeper=in_zookeeper
         )
-        self._folders: Folders | None = None
+        self._node_dirs: NodeDirs | None = None
         self._roles: ZooKeeperRoles | None = None
         self._controller: ControllerNode | None = None
         self._peers: VoterLinks | None = None
@@ -125,7 +125,7 @@ class NodeCore:
         return EMPTY
 
     def advertised(self, listener: Listener, *, to_ottla: bool = False) -> Mapping[int, range]:
-        """Return what ApiVersions tells on a listener."""
+        """Return the versions that ApiVersions answers on a listener."""
         return self._advertised[listener, to_ottla]
 
     def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
@@ -135,12 +135,13 @@ class NodeCore:
             _header, body_at = read_header(frame)
             outcome = self._dispatcher.dispatch(ctx, frame, body_at, embedded=True)
         except CloseConnection as reason:
-            log.info("a forwarded request has no answer: %s", reason)
+            log.info("forwarded request closed without a response: %s", reason)
             answer.complete(None)
             return answer
         except Exception:
-            # Its broker's connection carries other clients' requests too, and must not end.
-            log.exception("a forwarded request failed")
+            # The forwarding broker's connection carries other clients' requests, and must stay
+            # open.
+            log.exception("forwarded request failed")
             answer.complete(None)
             return answer
         if isinstance(outcome, Pending):
@@ -157,17 +158,17 @@ class NodeCore:
 
     @property
     def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
-        """Return the broker role, once it is put together."""
+        """Return the broker role; None before it is made."""
         return self._broker if self._roles is None else self._roles.broker
 
     @property
     def controller(self) -> ControllerNode | None:
-        """Return the controller role of KRaft mode, once it is put together."""
+        """Return the controller role of KRaft mode; None before it is made."""
         return self._controller
 
     @property
     def zookeeper(self) -> "ZooKeeperRoles | None":
-        """Return the roles of ZooKeeper mode, once the folders are open."""
+        """Return the roles of ZooKeeper mode; None before the log directories are open."""
         return self._roles
 
     # -- requests ------------------------------------------------------------------------------
@@ -182,9 +183,9 @@ class NodeCore:
             metrics.requests += 1
             metrics.request_bytes += len(frame)
         outcome: Outcome
-        until = self._awaited(header.api_key)
+        until = self._waits_for(header.api_key)
         if until is not None:
-            outcome = self._held(until, connection, header, frame, body_at)
+            outcome = self._handle_later(until, connection, header, frame, body_at)
         else:
             outcome = self._dispatcher.dispatch(self._context(connection, header), frame, body_at)
         held_ns = ports.ticks_ns() - began_ns
@@ -192,20 +193,20 @@ class NodeCore:
         metrics.local.observe(held_ns)
         if isinstance(outcome, Pending) and not outcome.done:
             metrics.delayed.observe(held_ns)
-            outcome.then(partial(self._answered_late, metrics.late, began_ns))
+            outcome.then(partial(self._on_delayed_response, metrics.late, began_ns))
         if held_ns > SLOW_HANDLER_NS:
             held_ms = held_ns // 1_000_000
             log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
         return outcome
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
-        """Return the surroundings of a request that came over a connection."""
+        """Return the context of a request that came over a connection."""
         clock = self.ports.clock
         now = (clock.now_ms(), clock.monotonic_ms())
         if self._roles is not None:
             broker = self._roles.broker
-            ours = None if broker is None else broker.broker
-            return Context(header, connection, *now, self, ours, self._roles.controller, None)
+            own_broker = None if broker is None else broker.broker
+            return Context(header, connection, *now, self, own_broker, self._roles.controller, None)
         on_controller = connection.listener is Listener.CONTROLLER
         controller = self._controller if on_controller else None
         return Context(
@@ -218,26 +219,27 @@ class NodeCore:
             None if controller is None else controller.runtime.quorum,
         )
 
-    def _awaited(self, key: int) -> Pending[None] | None:
-        """Return what a request waits for that came before the broker knows enough; None = nothing.
+    def _waits_for(self, key: int) -> Pending[None] | None:
+        """Return what a request waits for that arrives before the broker can handle it, or None.
 
-        A broker of ZooKeeper mode is reached by its controller before it can answer clients: it
-        would tell them of a cluster without itself, and librdkafka believes that for a minute.
-        And it is reached before it knows its own epoch, while its former life's registration may
-        stand yet: a word to that one would have it lead by a log that this life may have lost.
-        Such words are not refused, for some may be the first ones to the new registration, which
-        nobody says again; once that is known, their epochs tell them apart.
+        In ZooKeeper mode the controller can reach a broker before it can answer clients: it would
+        answer them with a cluster without itself, which librdkafka caches for a minute. Requests
+        of the controller can also arrive before the broker knows its own epoch, while the
+        registration of its previous process may still exist: by a request to that one it would
+        lead with a log that this process may have lost. Such requests are delayed, not rejected,
+        because some may be the first to the new registration and are not sent again; once the
+        epoch is known, the broker epoch in the request tells them apart.
         """
         roles = self._roles
         if roles is None or roles.serving.done:
             return None
-        if key in CONTROLLERS_WORDS:
+        if key in CONTROLLER_REQUESTS:
             return None if roles.registered.done else roles.registered
         endpoint = self._dispatcher.endpoints.get(key)
         waits = endpoint is not None and endpoint.api.is_for_clients and key != API_VERSIONS
         return roles.serving if waits else None
 
-    def _held(
+    def _handle_later(
         self,
         until: Pending[None],
         connection: Connection,
@@ -245,13 +247,13 @@ class NodeCore:
         frame: memoryview,
         body_at: int,
     ) -> Pending[Chunks | None]:
-        """Handle a request once `until` is kept; its connection waits with the next one.
+        """Handle a request once `until` is kept; its connection handles no other one before.
 
-        Where the connection ends before, nobody asks any more. Requests of several connections
-        are handled in the order in which they came.
+        It is dropped where the connection ends before. Requests of several connections are handled
+        in the order in which they arrived.
         """
         answer: Pending[Chunks | None] = Pending()
-        kept = memoryview(bytearray(frame))  # The connection reads into the buffer again.
+        copy = memoryview(bytearray(frame))  # The connection reads into the buffer again.
 
         def handle(_: None) -> None:
             if connection.closed.done:
@@ -259,37 +261,37 @@ class NodeCore:
             outcome: Outcome = None
             try:
                 outcome = self._dispatcher.dispatch(
-                    self._context(connection, header), kept, body_at
+                    self._context(connection, header), copy, body_at
                 )
             except CloseConnection as reason:
                 connection.refusal = str(reason)
             except Exception:
-                # It ends its connection; the node's start goes on.
-                log.exception("%s: a request that waited failed", connection.id)
+                # The connection is closed; the start of the node goes on.
+                log.exception("%s: a delayed request failed", connection.id)
             if isinstance(outcome, Pending):
-                outcome.then(lambda chunks: _keep(answer, chunks))
+                outcome.then(lambda chunks: _complete(answer, chunks))
             else:
                 answer.complete(outcome)
 
         until.then(handle)
         return answer
 
-    def _answered_late(self, late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
+    def _on_delayed_response(self, late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
         late.observe(self.ports.ticks_ns() - began_ns)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
+        """Lock and check the log directories, open the metadata log. Blocks. Raises: StartError."""
         ports = self.ports
         if self.config.zookeeper_connect is not None:
-            from ottla.host.zookeeper.folders import open_zookeeper_folders
+            from ottla.host.zookeeper.node_dirs import open_zookeeper_node_dirs
             from ottla.host.zookeeper.roles import ZooKeeperRoles
 
-            self._folders = folders = open_zookeeper_folders(self.config, ports)
-            self._roles = ZooKeeperRoles(self.config, ports, folders, on_failure=self._on_failure)
+            self._node_dirs = node_dirs = open_zookeeper_node_dirs(self.config, ports)
+            self._roles = ZooKeeperRoles(self.config, ports, node_dirs, on_failure=self._on_failure)
             return
-        self._folders = open_folders(
+        self._node_dirs = open_node_dirs(
             ports.disk,
             self.config,
             clock=ports.clock,
@@ -298,23 +300,23 @@ class NodeCore:
             workers=ports.workers,
             boot_id=ports.boot_id,
         )
-        self.cluster_id = self._folders.cluster_id
+        self.cluster_id = self._node_dirs.cluster_id
 
-    def start_roles(self, doors: Doors) -> Steps[None]:
-        """Start what is opened; ends when the node serves. Raises: StartError, MetadataDamaged."""
-        assert self._folders is not None
+    def start_roles(self, listeners: NodeListeners) -> Steps[None]:
+        """Start the roles; ends when the node serves. Raises: StartError, MetadataDamaged."""
+        assert self._node_dirs is not None
         if self._roles is not None:
             self.cluster_id = yield from self._roles.join()
-            yield from self._roles.start(self.cluster_id, doors)
+            yield from self._roles.start(self.cluster_id, listeners)
             return
         if self.config.is_controller:
-            yield from self._start_controller(self._folders, doors)
+            yield from self._start_controller(self._node_dirs, listeners)
         if self.config.is_broker:
-            yield from self._start_broker(self._folders, doors)
+            yield from self._start_broker(self._node_dirs, listeners)
 
-    def _start_controller(self, folders: Folders, doors: Doors) -> Steps[None]:
+    def _start_controller(self, node_dirs: NodeDirs, listeners: NodeListeners) -> Steps[None]:
         config, ports = self.config, self.ports
-        told = yield doors.take(
+        endpoints = yield listeners.bind(
             config.controller_listeners, config.advertised_controller_listeners, Listener.CONTROLLER
         )
         voters = {voter.id: (voter.host, voter.port) for voter in config.quorum_voters}
@@ -325,8 +327,8 @@ class NodeCore:
         controller = ControllerNode(
             config,
             cluster_id=self.cluster_id,
-            listeners=told,
-            storage=folders.quorum,
+            listeners=endpoints,
+            storage=node_dirs.quorum,
             bootstrap=read_bootstrap(ports.disk, config.metadata_log_dir),
             clock=ports.clock,
             dice=ports.dice,
@@ -338,62 +340,62 @@ class NodeCore:
         )
         self._controller = controller
         controller.runtime.start()
-        yield doors.accept()
+        yield listeners.accept()
 
-    def _start_broker(self, folders: Folders, doors: Doors) -> Steps[None]:
+    def _start_broker(self, node_dirs: NodeDirs, listeners: NodeListeners) -> Steps[None]:
         config = self.config
-        told = yield doors.take(
+        endpoints = yield listeners.bind(
             config.broker_listeners, config.advertised_listeners, Listener.CLIENT
         )
         self._broker = BrokerNode(
             config,
             cluster_id=self.cluster_id,
-            listeners=told,
-            folders=folders,
+            listeners=endpoints,
+            node_dirs=node_dirs,
             controller=self._controller,
             ports=self.ports,
             turns=self.turns,
             on_failure=self._on_failure,
         )
         yield from self._broker.load()
-        # A client that came before the broker is unfenced would be told of a cluster without
-        # brokers, and librdkafka believes that for a minute.
+        # Before the broker is unfenced a client would get metadata without brokers, which
+        # librdkafka caches for a minute.
         yield from self._broker.serve()
-        yield doors.accept()
+        yield listeners.accept()
 
-    def stop_roles(self, doors: Doors) -> Steps[None]:
-        """Stop serving, write all that is to be kept; `close` is to follow.
+    def stop_roles(self, listeners: NodeListeners) -> Steps[None]:
+        """Stop serving, flush everything; call `close` next.
 
-        The broker leaves before the controller of the same node resigns, which it does before
-        files are closed: another voter takes over meanwhile.
+        The broker's controlled shutdown comes before the controller of the same node resigns, and
+        that before files are closed, so that another voter takes over meanwhile.
         """
         if self._roles is not None:
-            yield from self._roles.stop(doors)
+            yield from self._roles.stop(listeners)
             return
         if self._broker is not None:
-            yield from self._broker.leave()
+            yield from self._broker.controlled_shutdown()
         if self._controller is not None:
             runtime, ports = self._controller.runtime, self.ports
-            yield others_left(
+            yield others_shut_down(
                 lambda: runtime.committed_image, self.node_id, ports.clock, ports.timers
             )
             self._controller.stop()
         if self._peers is not None:
             yield self._peers.close()
-        yield doors.close()
+        yield listeners.close()
         if self._broker is not None:
             yield from self._broker.close()
 
     def close(self) -> None:
-        """Close the metadata log and give the folders back."""
-        if self._folders is not None:
-            self._folders.close()
+        """Close the metadata log and release the log directories."""
+        if self._node_dirs is not None:
+            self._node_dirs.close()
 
 
-def _keep(answer: Pending[Chunks | None], chunks: Chunks | None) -> None:
+def _complete(answer: Pending[Chunks | None], chunks: Chunks | None) -> None:
     answer.complete(chunks)
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:
-    """Return a response without its size; the embedded ones never hold file slices."""
+    """Return a response without its size; embedded responses never hold file slices."""
     return None if chunks is None else b"".join(chunks)[4:]

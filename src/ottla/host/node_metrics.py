@@ -1,6 +1,6 @@
-"""A node's metrics put together from its parts, and served while the node lives.
+"""Collects a node's metrics from its parts, and serves them.
 
-The port opens before the node's listeners do, so that a start that takes long can be watched.
+The port is opened before the node's listeners, so that a long start can be watched.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_channel_metrics import channel_families
 from ottla.host.controller_node import ControllerNode
-from ottla.host.folders import StartError
 from ottla.host.loop_lag import LoopLag
 from ottla.host.metric_families import (
     ControllerFamilies,
@@ -27,6 +26,7 @@ from ottla.host.metric_families import (
     server_families,
 )
 from ottla.host.metrics_server import MetricsServer
+from ottla.host.node_dirs import StartError
 from ottla.host.server import Server, describe_listen_error
 from ottla.metadata.node_config import NodeConfig
 
@@ -41,7 +41,7 @@ PORT = "metrics.port"
 
 
 class NodeParts(Protocol):
-    """What a node lets its metrics look at."""
+    """The parts of a node that have metrics."""
 
     config: NodeConfig
 
@@ -52,22 +52,22 @@ class NodeParts(Protocol):
 
     @property
     def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
-        """Return the broker role, once it is put together."""
+        """Return the broker role; None before it is made."""
         ...
 
     @property
     def controller(self) -> ControllerNode | None:
-        """Return the controller role of KRaft mode, once it is put together."""
+        """Return the controller role of KRaft mode; None before it is made."""
         ...
 
     @property
     def zookeeper(self) -> "ZooKeeperRoles | None":
-        """Return the roles of ZooKeeper mode, once they are put together."""
+        """Return the roles of ZooKeeper mode; None before they are made."""
         ...
 
 
 class NodeMetrics:
-    """Collects, and serves on `metrics.port` where that is set. `port`: the one bound, or None."""
+    """Collects, and serves on `metrics.port` if that is set. `port`: the bound one, or None."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class NodeMetrics:
             reason = describe_listen_error(error, host, port)
             raise StartError(f"{PORT}={port}: {reason}") from None
         self._lag.start()
-        log.info("metrics are at http://%s:%d/metrics", host or "every address", self.port)
+        log.info("serving metrics at http://%s:%d/metrics", host or "every address", self.port)
 
     def stop(self) -> None:
-        """Serve and measure no more."""
+        """Stop serving and measuring."""
         self._lag.stop()
         self._http.close()
 
     def families(self) -> Iterator[Family]:
-        """Yield all families as of now; which there are follows from the node's roles."""
+        """Yield all families as of now, by the node's roles."""
         node = self._node
         yield from process_families(self._started_ms)
         yield from loop_families(self._lag.lag, self._syncs)

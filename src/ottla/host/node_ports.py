@@ -1,4 +1,4 @@
-"""What the roles of a node need of the world: one value, so that the simulator can be the world."""
+"""The ports of a node's roles to clocks, disks and network, which the simulator replaces."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ ChooseEndpoint = Callable[[], Address | None]
 
 
 class Link(Protocol):
-    """A way to one other node at a time. See `ottla.host.channel.Channel`."""
+    """A channel to one other node at a time. See `ottla.host.channel.Channel`."""
 
     @property
     def connected(self) -> bool:
-        """Tell whether a connection stands."""
+        """Tell whether there is a connection."""
         ...
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Send one request; answer its response, or why there is none."""
+        """Send one request; return its response, or the error."""
         ...
 
     def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
-        """Take back a request that still waits for a connection; tell whether it did."""
+        """Cancel a request that still waits for a connection; return whether it did."""
         ...
 
     def retarget(self) -> None:
-        """Leave the present endpoint where another one is named now."""
+        """Close the connection where another endpoint is chosen now."""
         ...
 
     def close(self) -> None:
@@ -57,27 +57,27 @@ class Connect(Protocol):
         connect_timeout_max_ms: int = ...,
         patient: bool = ...,
     ) -> Link:
-        """Return a link to whatever `choose_endpoint` names."""
+        """Return a link to the endpoint that `choose_endpoint` returns."""
         ...
 
 
 class CleaningRunner(Runner, Protocol):
-    """Runs cleanings, and waits for their end when the node stops."""
+    """Runs log cleanings, and waits for their end when the node stops."""
 
     def close(self) -> None:
-        """Return once all cleanings, which were told to end, have ended."""
+        """Return once all cleanings, which were asked to end, have ended."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """The world of one process.
+    """The ports of one process.
 
-    Fields: `connect`: makes connections to other nodes; `cleanings`: where logs are cleaned;
-            `boot_id`: tells this boot of the machine from all others, "" = unknown;
+    Fields: `connect`: makes links to other nodes; `cleanings`: runs log cleanings;
+            `boot_id`: identifies this boot of the machine, "" = unknown;
             `ticks_ns`: a clock for measuring how long handlers take, and for nothing else;
             `call_next_turn`: calls back in the loop's next turn, None = a timer does;
-            `open_zookeeper`: the way to the ensemble, in ZooKeeper mode.
+            `open_zookeeper`: opens ZooKeeper sessions, in ZooKeeper mode.
     """
 
     clock: Clock

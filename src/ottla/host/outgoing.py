@@ -1,7 +1,7 @@
 """The sending half of a connection: bytes through the transport, file slices with sendfile.
 
 The two ways never overlap. A slice is begun only when the transport's own buffer is empty, and
-bytes behind a slice wait until it is sent, otherwise answers would mix. A slice whose pages are
+bytes behind a slice wait until it is sent, otherwise responses would mix. A slice whose pages are
 not in memory is read by a thread first, so that a cold disk stalls one connection, not all.
 """
 
@@ -21,8 +21,8 @@ JOINED_BYTES_MAX = 64 * 1024
 """Small pieces are joined up to this size before they are written."""
 
 QUEUED_BYTES_MAX = 256 * 1024
-"""Bytes of answers that wait for `flush`, beyond which no request is worth handling: a peer may
-send thousands of small requests at once, each for a large answer."""
+"""Bytes of responses that wait for `flush`, above which no request is handled: a peer may send
+thousands of small requests at once, each with a large response."""
 
 READ_CHUNK_BYTES = 1024 * 1024
 
@@ -45,7 +45,7 @@ class Outgoing:
         self._sockets = sockets
         self._queue: deque[Any] = deque()
         self.queued_bytes = 0
-        """Bytes of answers that were not handed on yet, those of files too."""
+        """Bytes of responses that were not passed on yet, those of files too."""
         self._paused = False
         self._slice: Any = None
         self._sent = 0
@@ -59,7 +59,7 @@ class Outgoing:
 
     @property
     def is_behind(self) -> bool:
-        """Tell whether the peer must read before more requests are worth handling."""
+        """Tell whether the peer must read before more requests are handled."""
         return self._paused or self._slice is not None or self.queued_bytes > QUEUED_BYTES_MAX
 
     @property
@@ -70,7 +70,7 @@ class Outgoing:
         return waiting + self._transport.get_write_buffer_size()
 
     def add(self, chunks: list[Any]) -> None:
-        """Queue one answer; `flush` sends."""
+        """Queue one response; `flush` sends."""
         self._queue.extend(chunks)
         for chunk in chunks:
             is_bytes = isinstance(chunk, bytes | bytearray | memoryview)
@@ -81,20 +81,20 @@ class Outgoing:
         self._paused = True
 
     def resume(self) -> None:
-        """The transport's buffer is empty enough again."""
+        """The transport's buffer has room again."""
         self._paused = False
         self.flush()
         if not self.is_behind:
             self._drained()
 
     def flush(self) -> None:
-        """Send as much as goes without waiting; a disk or descriptor that fails ends it all."""
+        """Send as much as possible without waiting; an OSError breaks the connection."""
         if self._closed or self._warming or self._writer_armed or self._paused:
             return
         try:
             self._flush()
         except OSError as error:
-            self._broken(f"an answer cannot be sent: {error.strerror or error}")
+            self._broken(f"sending a response failed: {error.strerror or error}")
 
     def _flush(self) -> None:
         small: list[Any] = []
@@ -152,7 +152,7 @@ class Outgoing:
                     raise
                 if len(data) < piece.length:
                     release(pieces[index:])
-                    self._broken("a log was cut while it was being sent")
+                    self._broken("a log was truncated while it was being sent")
                     return
                 piece.release()
                 piece = data
@@ -198,7 +198,7 @@ class Outgoing:
                 self._broken(f"sendfile: {errno.errorcode.get(error.errno or 0, error)}")
                 return False
             if count == 0:  # Past the end of the file; trying again would spin for ever.
-                self._broken("a log was cut while it was being sent")
+                self._broken("a log was truncated while it was being sent")
                 return False
             self._sent += count
         self._slice_done()
@@ -212,7 +212,7 @@ class Outgoing:
             count = min(READ_CHUNK_BYTES, piece.length - self._sent)
             data = piece.file.read_at(piece.position + self._sent, count)
             if not data:
-                self._broken("a log was cut while it was being sent")
+                self._broken("a log was truncated while it was being sent")
                 return False
             self._sent += len(data)
             self._transport.write(data)
@@ -225,7 +225,7 @@ class Outgoing:
         self._slice = None
 
     def _copy_socket(self) -> bool:
-        """Have a duplicate of the socket to send files with; False = no descriptor is left."""
+        """Duplicate the socket to send files with; return False where no descriptor is left."""
         if self._socket_copy >= 0:
             return True
         if not self._sockets.take():
@@ -260,7 +260,7 @@ class Outgoing:
     # -- cold pages ----------------------------------------------------------------------------
 
     def _is_warm(self, piece: Any) -> bool:
-        """Tell whether the first and last pages are in memory, asking without waiting."""
+        """Tell whether the first and last pages are in memory, without waiting."""
         nowait = getattr(os, "RWF_NOWAIT", None)
         if nowait is None:
             return True
@@ -287,7 +287,7 @@ class Outgoing:
 
 
 def _read_through(piece: Any) -> None:
-    """Bring a slice's pages into memory; errors show when the slice is sent."""
+    """Read a slice's pages into memory; errors show when the slice is sent."""
     position, end = piece.position, piece.position + piece.length
     while position < end:
         try:
@@ -300,7 +300,7 @@ def _read_through(piece: Any) -> None:
 
 
 def release(chunks: list[Any] | None) -> None:
-    """Unpin the file slices of an answer that nobody will read."""
+    """Release the file slices of a response that is not sent."""
     for chunk in chunks or ():
         if not isinstance(chunk, bytes | bytearray | memoryview):
             chunk.release()

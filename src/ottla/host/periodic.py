@@ -1,7 +1,7 @@
-"""Work that an active controller does by itself every so often: elections that nobody asked for.
+"""Periodic operations of an active controller: unclean elections, preferred leader rebalance.
 
-One pass is bounded, so that heartbeats have their turn; where more waits, the next pass follows
-as soon as this one is committed. A pass that failed is tried again after the usual time.
+One pass is bounded, so that heartbeats are handled in between; where more is left, the next pass
+follows as soon as this one is committed. A pass that failed is retried after the usual interval.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from ottla.base.timers import Timer, Timers
 
 
 class Periodic:
-    """Passes over something, one at a time, while it is started.
+    """Runs passes, one at a time, while it is started.
 
-    `work` makes one pass; its answer tells whether more waits.
+    `work` makes one pass; its answer tells whether more is left.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Periodic:
         self._arm(self._interval_ms)
 
     def stop(self) -> None:
-        """Make no pass any more."""
+        """Stop."""
         self._started = self._is_wanted = False
         if self._timer is not None:
             self._timer.cancel()

@@ -1,9 +1,9 @@
 """Runs a quorum member: events into `RaftNode`, its effects onto disk, timers and peers.
 
-Effects run in their order, each to its end. What the listener must hear is told after the whole
-step, so that it may propose or ask in turn. A failed effect ends the member at once and for
-good: no answer, vote or acknowledgement may rest on a write that may not have happened. So does a
-listener that cannot take what it is told: its state would go on without a committed record.
+Effects run in order, each to its end. The listener is called after the whole step, so that it may
+propose in turn. A failed effect ends the member at once and for good: no response, vote or
+acknowledgement may rest on a write that may not have happened. So does a listener that raises: its
+state would lack a committed record.
 """
 
 import logging
@@ -52,55 +52,57 @@ log = logging.getLogger(__name__)
 class QuorumListener(Protocol):
     """The state machine over the log. All calls come on the loop, between steps, in order.
 
-    One that raises is called once more only: `failed`.
+    After an exception only `failed` is called.
     """
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Hear who leads; -1 = nobody is known to."""
+        """The leader has changed; -1 = unknown."""
         ...
 
     def fetched(self, data: bytes) -> None:
-        """Take batches that a leader sent, appended but perhaps not committed."""
+        """Batches of the leader were appended; they may not be committed."""
         ...
 
     def truncated(self, offset: int) -> None:
-        """Forget what was fetched from `offset` on; it was never committed."""
+        """The log was truncated to `offset`; what followed was never committed."""
         ...
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
-        """Take over a whole state."""
+        """A snapshot has replaced the log before it."""
         ...
 
     def committed(self, offset: int) -> None:
-        """Know that all before `offset` is committed."""
+        """All before `offset` is committed."""
         ...
 
     def failed(self, reason: str) -> None:
-        """Stop: this member can do nothing more."""
+        """This member has failed."""
         ...
 
 
 class Peers(Protocol):
-    """The way to other members; a question is answered by one event at most, never by a raise."""
+    """Sends requests to other members. Each ends in at most one event, and never raises."""
 
-    def ask_fetch(self, ask: SendFetch, answer: Callable[[Event], None]) -> None:
-        """Ask for records."""
+    def send_fetch(self, effect: SendFetch, on_event: Callable[[Event], None]) -> None:
+        """Send Fetch."""
         ...
 
-    def ask_snapshot(self, ask: SendFetchSnapshot, answer: Callable[[Event], None]) -> None:
-        """Ask for a piece of a snapshot."""
+    def send_fetch_snapshot(
+        self, effect: SendFetchSnapshot, on_event: Callable[[Event], None]
+    ) -> None:
+        """Send FetchSnapshot for a piece of a snapshot."""
         ...
 
-    def ask_vote(self, ask: SendVote, answer: Callable[[Event], None]) -> None:
-        """Ask a voter for its vote."""
+    def send_vote(self, effect: SendVote, on_event: Callable[[Event], None]) -> None:
+        """Send Vote to a voter."""
         ...
 
-    def ask_begin_epoch(self, ask: SendBeginEpoch, answer: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads; no answer, no event."""
+    def send_begin_epoch(self, effect: SendBeginEpoch, on_event: Callable[[Event], None]) -> None:
+        """Send BeginQuorumEpoch to a voter; no response, no event."""
         ...
 
-    def ask_end_epoch(self, ask: SendEndEpoch, answer: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads no more; no answer, no event."""
+    def send_end_epoch(self, effect: SendEndEpoch, on_event: Callable[[Event], None]) -> None:
+        """Send EndQuorumEpoch to a voter; no response, no event."""
         ...
 
 
@@ -109,7 +111,7 @@ Answer = RespondToFetch | RespondToFetchSnapshot | RespondToVote | RespondToEpoc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumLinks:
-    """What a member needs where there are others: the way to them, chance and patience."""
+    """What a member needs where there are others: channels, randomness and timeouts."""
 
     peers: Peers | None = None
     dice: Dice | None = None
@@ -117,7 +119,7 @@ class QuorumLinks:
 
 
 class QuorumDriver:
-    """One member, alive. `answer` is set by whoever asks on behalf of replicas."""
+    """One running member. `answer` is called with raft's answers to requests of replicas."""
 
     def __init__(
         self,
@@ -140,18 +142,18 @@ class QuorumDriver:
             dice=links.dice,
             timing=links.timing,
         )
-        self.answer: Callable[[Answer], None] = _nobody_asked
+        self.answer: Callable[[Answer], None] = _unexpected_answer
         self.alive = True
         self.load_errors = 0
-        """How often the listener could not take what the log holds."""
+        """How often the listener failed to load what the log has."""
         self._clock = clock
         self._timers = timers
         self._listener = listener
         self._peers = links.peers
         self._inbox: deque[Event] = deque()
-        self._news: deque[Callable[[], None]] = deque()
+        self._notifications: deque[Callable[[], None]] = deque()
         self._stepping = False
-        self._telling = False
+        self._is_notifying = False
         self._flushing = False
         self._timer: Timer | None = None
         storage.on_failure(self._disk_failed)
@@ -163,33 +165,35 @@ class QuorumDriver:
             TruncateLog: self._truncate,
             FlushLog: self._flush,
             AdvanceHighWatermark: self._commit,
-            LeaderChanged: self._tell_leader,
+            LeaderChanged: self._notify_leader,
             RespondToFetch: lambda effect: self.answer(effect),
             RespondToFetchSnapshot: lambda effect: self.answer(effect),
             RespondToVote: lambda effect: self.answer(effect),
             RespondToEpoch: lambda effect: self.answer(effect),
-            SendFetch: lambda effect: self._asking.ask_fetch(effect, self.step),
-            SendFetchSnapshot: lambda effect: self._asking.ask_snapshot(effect, self.step),
-            SendVote: lambda effect: self._asking.ask_vote(effect, self.step),
-            SendBeginEpoch: lambda effect: self._asking.ask_begin_epoch(effect, self.step),
-            SendEndEpoch: lambda effect: self._asking.ask_end_epoch(effect, self.step),
+            SendFetch: lambda effect: self._required_peers.send_fetch(effect, self.step),
+            SendFetchSnapshot: lambda effect: self._required_peers.send_fetch_snapshot(
+                effect, self.step
+            ),
+            SendVote: lambda effect: self._required_peers.send_vote(effect, self.step),
+            SendBeginEpoch: lambda effect: self._required_peers.send_begin_epoch(effect, self.step),
+            SendEndEpoch: lambda effect: self._required_peers.send_end_epoch(effect, self.step),
             WriteSnapshot: self._write_snapshot,
             AdoptSnapshot: self._adopt_snapshot,
             DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),
         }
 
     def start(self) -> None:
-        """Begin: stand for election, or fetch."""
+        """Begin: become a candidate, or fetch."""
         self.step(Start(now_ms=self._clock.monotonic_ms(), wall_ms=self._clock.now_ms()))
 
     def propose(self, values: tuple[bytes, ...]) -> int:
-        """Append one batch; return the offset after it. Only a leader may be told."""
+        """Append one batch; return the offset after it. Only for a leader."""
         assert self.node.is_leader
         self.step(Propose(values=values, wall_ms=self._clock.now_ms()))
         return self.node.log.end_offset
 
     def stop(self) -> None:
-        """Resign, make durable what there is, and end; a flush under way ends unheard."""
+        """Resign, flush and end; the outcome of a flush under way is ignored."""
         if self.alive:
             self.step(Resign())
         alive = self.alive
@@ -202,7 +206,7 @@ class QuorumDriver:
         try:
             self.storage.seal()
         except OSError as error:
-            log.error("the metadata log could not be made durable at the stop: %s", error)
+            log.error("flushing the metadata log at shutdown failed: %s", error)
 
     def _end(self) -> None:
         self.alive = False
@@ -213,21 +217,21 @@ class QuorumDriver:
     # -- steps ---------------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        """Take an event, run what follows, tell the listener."""
+        """Process an event, run its effects, call the listener."""
         if not self.alive:
             return
         self._inbox.append(event)
         if self._stepping:
-            return  # From within an effect: the loop below comes to it.
+            return  # From within an effect: the loop below processes it.
         self._stepping = True
         try:
             self._run_inbox()
         except Exception as error:
-            log.exception("the metadata quorum member fails")
+            log.exception("the metadata quorum member failed")
             self._fail(_text(error))
         finally:
             self._stepping = False
-        self._tell()
+        self._notify()
 
     def _run_inbox(self) -> None:
         wake_at_ms = None
@@ -241,26 +245,26 @@ class QuorumDriver:
     def _run(self, effect: Effect) -> None:
         self._handlers[type(effect)](effect)
 
-    def _tell(self) -> None:
-        if self._telling or self._stepping:
+    def _notify(self) -> None:
+        if self._is_notifying or self._stepping:
             return
-        self._telling = True
+        self._is_notifying = True
         try:
-            while self._news:
-                news = self._news.popleft()
+            while self._notifications:
+                notification = self._notifications.popleft()
                 try:
-                    news()
+                    notification()
                 except Exception as error:
                     self._cannot_load(error)
         finally:
-            self._telling = False
+            self._is_notifying = False
 
     def _cannot_load(self, error: Exception) -> None:
-        """End: what follows what the listener could not take must not be told, nor voted for."""
-        log.exception("the metadata log cannot be loaded; the quorum member stops")
+        """End: nothing that follows may reach the listener, nor may this member vote."""
+        log.exception("loading the metadata log failed; the quorum member stops")
         self.load_errors += 1
         if self.alive:
-            self._news.clear()
+            self._notifications.clear()
             self._fail(str(error) if isinstance(error, MetadataDamaged) else _text(error))
 
     def _fail(self, reason: str) -> None:
@@ -268,7 +272,7 @@ class QuorumDriver:
             return
         self._end()
         self._inbox.clear()
-        self._news.append(lambda: self._listener.failed(reason))
+        self._notifications.append(lambda: self._listener.failed(reason))
 
     def _wake_at(self, at_ms: int | None) -> None:
         self._timer = self._timers.move(self._timer, at_ms, self._tick)
@@ -304,11 +308,11 @@ class QuorumDriver:
         data = bytes(effect.data)
         self.storage.log.append(data)
         assert self.storage.log.end_offset == effect.next_offset
-        self._news.append(lambda: self._listener.fetched(data))
+        self._notifications.append(lambda: self._listener.fetched(data))
 
     def _truncate(self, effect: TruncateLog) -> None:
         self.storage.truncate_to(effect.offset)
-        self._news.append(lambda: self._listener.truncated(effect.offset))
+        self._notifications.append(lambda: self._listener.truncated(effect.offset))
 
     def _flush(self, effect: FlushLog) -> None:
         assert not self._flushing
@@ -329,21 +333,23 @@ class QuorumDriver:
         self.step(Flushed(end_offset=effect.end_offset, epoch=effect.epoch))
 
     def _disk_failed(self, error: OSError) -> None:
-        # After a failed sync nobody knows what is on disk: it cannot be tried again.
+        # After a failed sync the state of the disk is unknown: it cannot be retried.
         if self.alive:
-            log.error("the metadata log cannot be made durable", exc_info=error)
+            log.error("flushing the metadata log failed", exc_info=error)
             self._fail(_text(error))
-            self._tell()
+            self._notify()
 
     def _commit(self, effect: AdvanceHighWatermark) -> None:
-        self._news.append(lambda: self._listener.committed(effect.offset))
+        self._notifications.append(lambda: self._listener.committed(effect.offset))
 
-    def _tell_leader(self, effect: LeaderChanged) -> None:
-        self._news.append(lambda: self._listener.leader_changed(effect.leader_id, effect.epoch))
+    def _notify_leader(self, effect: LeaderChanged) -> None:
+        self._notifications.append(
+            lambda: self._listener.leader_changed(effect.leader_id, effect.epoch)
+        )
 
     @property
-    def _asking(self) -> Peers:
-        assert self._peers is not None, "the only voter of a quorum asks nobody"
+    def _required_peers(self) -> Peers:
+        assert self._peers is not None, "the only voter of a quorum sends no requests"
         return self._peers
 
     def _write_snapshot(self, effect: WriteSnapshot) -> None:
@@ -351,12 +357,14 @@ class QuorumDriver:
 
     def _adopt_snapshot(self, effect: AdoptSnapshot) -> None:
         content = self.storage.adopt_snapshot(effect.snapshot)
-        self._news.append(lambda: self._listener.snapshot_adopted(effect.snapshot, content))
+        self._notifications.append(
+            lambda: self._listener.snapshot_adopted(effect.snapshot, content)
+        )
 
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _nobody_asked(effect: Answer) -> None:
-    raise AssertionError(f"an answer without a question: {effect}")
+def _unexpected_answer(effect: Answer) -> None:
+    raise AssertionError(f"an answer without a request: {effect}")

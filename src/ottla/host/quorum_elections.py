@@ -1,7 +1,7 @@
 """The election requests of voters on the wire, both ways: Vote, BeginQuorumEpoch, EndQuorumEpoch.
 
-Translation only; raft decides. Asked, a request becomes an event and raft's answer a response;
-asking, an effect becomes a request, and the response an event.
+Translation only; raft decides. As a server, a request becomes an event and raft's answer a
+response; as a client, an effect becomes a request and the response an event.
 
 Source: KafkaRaftClient.handle{Vote,BeginQuorumEpoch,EndQuorumEpoch}Request, RaftUtil; KIP-595,
 KIP-853, KIP-996.
@@ -44,18 +44,18 @@ EPOCH_VERSION = 1
 PARTITION = 0
 
 Answered = RespondToFetch | RespondToFetchSnapshot | RespondToVote | RespondToEpoch
-AskRaft = Callable[[Callable[[int], Event]], Answered | None]
-"""Steps the member with the event for a token; its answer, None where it has stopped."""
+StepRaft = Callable[[Callable[[int], Event]], Answered | None]
+"""Steps the member with the event for a token; returns its answer, None where it has stopped."""
 
 
-# -- asked ---------------------------------------------------------------------------------------
+# -- server --------------------------------------------------------------------------------------
 
 
 class ElectionServer:
-    """Answers candidates and leaders for one member."""
+    """Handles the requests of candidates and leaders for one member."""
 
-    def __init__(self, ask: AskRaft, *, local_id: int, cluster_id: str) -> None:
-        self._ask = ask
+    def __init__(self, step: StepRaft, *, local_id: int, cluster_id: str) -> None:
+        self._step = step
         self._local_id = local_id
         self._cluster_id = cluster_id
 
@@ -73,18 +73,18 @@ class ElectionServer:
         return Error.NONE
 
     def vote(self, ctx: Context, request: vote_wire.VoteRequest) -> Answer:
-        """Give or refuse a vote."""
+        """Handle Vote."""
         error = self._refusal(request, request.voter_id)
         if error is not Error.NONE:
             return vote_wire.VoteResponse(error_code=error, topics=())
-        asked = request.topics[0].partitions[0]
-        answer = self._ask(
+        requested = request.topics[0].partitions[0]
+        answer = self._step(
             lambda token: VoteRequestReceived(
                 token=token,
-                candidate=ReplicaKey(asked.replica_id, asked.replica_directory_id),
-                epoch=asked.replica_epoch,
-                log_end=OffsetAndEpoch(asked.last_offset, asked.last_offset_epoch),
-                pre_vote=asked.pre_vote,
+                candidate=ReplicaKey(requested.replica_id, requested.replica_directory_id),
+                epoch=requested.replica_epoch,
+                log_end=OffsetAndEpoch(requested.last_offset, requested.last_offset_epoch),
+                pre_vote=requested.pre_vote,
                 now_ms=ctx.monotonic_ms,
             )
         )
@@ -101,34 +101,34 @@ class ElectionServer:
         return vote_wire.VoteResponse(error_code=Error.NONE, topics=(topic,))
 
     def begin_epoch(self, ctx: Context, request: begin_wire.BeginQuorumEpochRequest) -> Answer:
-        """Hear of a leader."""
+        """Handle BeginQuorumEpoch."""
         error = self._refusal(request, request.voter_id)
         if error is not Error.NONE:
             return begin_wire.BeginQuorumEpochResponse(error_code=error, topics=())
-        asked = request.topics[0].partitions[0]
-        answer = self._ask(
+        requested = request.topics[0].partitions[0]
+        answer = self._step(
             lambda token: BeginEpochRequestReceived(
                 token=token,
-                leader_id=asked.leader_id,
-                leader_epoch=asked.leader_epoch,
+                leader_id=requested.leader_id,
+                leader_epoch=requested.leader_epoch,
                 now_ms=ctx.monotonic_ms,
             )
         )
         return _epoch_response(begin_wire, begin_wire.BeginQuorumEpochResponse, answer)
 
     def end_epoch(self, ctx: Context, request: end_wire.EndQuorumEpochRequest) -> Answer:
-        """Hear that a leader goes."""
+        """Handle EndQuorumEpoch."""
         error = self._refusal(request, -1)
         if error is not Error.NONE:
             return end_wire.EndQuorumEpochResponse(error_code=error, topics=())
-        asked = request.topics[0].partitions[0]
-        preferred = tuple(each.candidate_id for each in asked.preferred_candidates)
-        answer = self._ask(
+        requested = request.topics[0].partitions[0]
+        preferred = tuple(each.candidate_id for each in requested.preferred_candidates)
+        answer = self._step(
             lambda token: EndEpochRequestReceived(
                 token=token,
-                leader_id=asked.leader_id,
-                leader_epoch=asked.leader_epoch,
-                successors=preferred or asked.preferred_successors,
+                leader_id=requested.leader_id,
+                leader_epoch=requested.leader_epoch,
+                successors=preferred or requested.preferred_successors,
                 now_ms=ctx.monotonic_ms,
             )
         )
@@ -136,7 +136,7 @@ class ElectionServer:
 
 
 def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer:
-    """Return a Begin- or EndQuorumEpoch response; their parts have the same names."""
+    """Return a Begin- or EndQuorumEpoch response; their fields have the same names."""
     if not isinstance(answer, RespondToEpoch):
         return response(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
     partition = wire.ResponsePartitionData(
@@ -149,14 +149,14 @@ def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer
     return response(error_code=Error.NONE, topics=(topic,))
 
 
-# -- asking --------------------------------------------------------------------------------------
+# -- client --------------------------------------------------------------------------------------
 
 
 class VoterPeers(ChannelPeers):
-    """A voter's questions to the others. See `ottla.host.quorum_driver.Peers`.
+    """A voter's requests to the others. See `ottla.host.quorum_driver.Peers`.
 
-    `elections`: leads to a voter over a connection of its own, for a fetch is parked at the
-    leader, and what comes behind it on the same connection would wait for it.
+    `elections`: returns a voter's channel with a connection of its own: a fetch waits in the
+    leader's purgatory, and a request behind it on the same connection would wait for it.
     """
 
     def __init__(
@@ -171,101 +171,103 @@ class VoterPeers(ChannelPeers):
     ) -> None:
         super().__init__(fetching, cluster_id=cluster_id, replica=replica, clock=clock)
         self._elections = elections
-        self.unheard = 0
-        """How many voters have not answered yet that an epoch begins or ends."""
+        self.unanswered = 0
+        """Begin- and EndQuorumEpoch requests without a response yet."""
         self._timeout_ms = request_timeout_ms
 
-    def ask_vote(self, ask: SendVote, answer: Callable[[Event], None]) -> None:
-        """Ask for a vote."""
+    def send_vote(self, effect: SendVote, on_event: Callable[[Event], None]) -> None:
+        """Send Vote."""
         partition = vote_wire.RequestPartitionData(
             partition_index=PARTITION,
-            replica_epoch=ask.epoch,
+            replica_epoch=effect.epoch,
             replica_id=self._replica.id,
             replica_directory_id=self._replica.directory_id,
             voter_directory_id=NO_UUID,
-            last_offset_epoch=ask.log_end.epoch,
-            last_offset=ask.log_end.offset,
-            pre_vote=ask.pre_vote,
+            last_offset_epoch=effect.log_end.epoch,
+            last_offset=effect.log_end.offset,
+            pre_vote=effect.pre_vote,
         )
         topic = vote_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
         request = vote_wire.VoteRequest(
-            cluster_id=self._cluster_id, voter_id=ask.voter_id, topics=(topic,)
+            cluster_id=self._cluster_id, voter_id=effect.voter_id, topics=(topic,)
         )
-        sent = self._elections(ask.voter_id).send(
+        sent = self._elections(effect.voter_id).send(
             request, VOTE_VERSION, timeout_ms=self._timeout_ms
         )
-        sent.then(lambda response: answer(self._vote_event(ask, response)))
+        sent.then(lambda response: on_event(self._vote_event(effect, response)))
 
-    def _vote_event(self, ask: SendVote, response: vote_wire.VoteResponse | ApiError) -> Event:
-        told = _only_partition(response)
-        error = None if told is None else _error(told.error_code)
-        if told is None or error is None:
+    def _vote_event(self, effect: SendVote, response: vote_wire.VoteResponse | ApiError) -> Event:
+        partition = _only_partition(response)
+        error = None if partition is None else _error(partition.error_code)
+        if partition is None or error is None:
             return VoteFailed(
-                voter_id=ask.voter_id,
-                epoch=ask.epoch,
-                pre_vote=ask.pre_vote,
+                voter_id=effect.voter_id,
+                epoch=effect.epoch,
+                pre_vote=effect.pre_vote,
                 now_ms=self._clock.monotonic_ms(),
             )
         return VoteResponseReceived(
-            voter_id=ask.voter_id,
-            epoch=ask.epoch,
-            pre_vote=ask.pre_vote,
+            voter_id=effect.voter_id,
+            epoch=effect.epoch,
+            pre_vote=effect.pre_vote,
             error=error,
-            granted=told.vote_granted,
-            leader_id=told.leader_id,
-            leader_epoch=told.leader_epoch,
+            granted=partition.vote_granted,
+            leader_id=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
             now_ms=self._clock.monotonic_ms(),
             wall_ms=self._clock.now_ms(),
         )
 
-    def ask_begin_epoch(self, ask: SendBeginEpoch, answer: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads."""
+    def send_begin_epoch(self, effect: SendBeginEpoch, on_event: Callable[[Event], None]) -> None:
+        """Send BeginQuorumEpoch."""
         partition = begin_wire.RequestPartitionData(
-            partition_index=PARTITION, leader_id=self._replica.id, leader_epoch=ask.epoch
+            partition_index=PARTITION, leader_id=self._replica.id, leader_epoch=effect.epoch
         )
         topic = begin_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
         request = begin_wire.BeginQuorumEpochRequest(
-            cluster_id=self._cluster_id, voter_id=ask.voter_id, topics=(topic,)
+            cluster_id=self._cluster_id, voter_id=effect.voter_id, topics=(topic,)
         )
-        self._tell(ask.voter_id, request, answer)
+        self._send_epoch_request(effect.voter_id, request, on_event)
 
-    def ask_end_epoch(self, ask: SendEndEpoch, answer: Callable[[Event], None]) -> None:
-        """Tell a voter that this member leads no more."""
+    def send_end_epoch(self, effect: SendEndEpoch, on_event: Callable[[Event], None]) -> None:
+        """Send EndQuorumEpoch."""
         partition = end_wire.RequestPartitionData(
             partition_index=PARTITION,
             leader_id=self._replica.id,
-            leader_epoch=ask.epoch,
+            leader_epoch=effect.epoch,
             preferred_candidates=tuple(
                 end_wire.ReplicaInfo(candidate_id=voter, candidate_directory_id=NO_UUID)
-                for voter in ask.successors
+                for voter in effect.successors
             ),
         )
         topic = end_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
         request = end_wire.EndQuorumEpochRequest(cluster_id=self._cluster_id, topics=(topic,))
-        self._tell(ask.voter_id, request, answer)
+        self._send_epoch_request(effect.voter_id, request, on_event)
 
-    def _tell(self, voter_id: int, request: object, answer: Callable[[Event], None]) -> None:
+    def _send_epoch_request(
+        self, voter_id: int, request: object, on_event: Callable[[Event], None]
+    ) -> None:
         def answered(response: Any) -> None:
-            self.unheard -= 1
-            told = _only_partition(response)
-            error = None if told is None else _error(told.error_code)
-            if told is not None and error is not None:
-                answer(
+            self.unanswered -= 1
+            partition = _only_partition(response)
+            error = None if partition is None else _error(partition.error_code)
+            if partition is not None and error is not None:
+                on_event(
                     EpochResponseReceived(
                         error=error,
-                        leader_id=told.leader_id,
-                        leader_epoch=told.leader_epoch,
+                        leader_id=partition.leader_id,
+                        leader_epoch=partition.leader_epoch,
                         now_ms=self._clock.monotonic_ms(),
                     )
                 )
 
-        self.unheard += 1
+        self.unanswered += 1
         sent = self._elections(voter_id).send(request, EPOCH_VERSION, timeout_ms=self._timeout_ms)
         sent.then(answered)
 
 
 def _only_partition(response: Any) -> Any:
-    """Return what a response says of the metadata log; None where it says nothing of it."""
+    """Return the metadata partition of a response; None where it has none."""
     if isinstance(response, ApiError) or response.error_code:
         return None
     if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:

@@ -17,8 +17,8 @@ from ottla.base.timers import Timers
 from ottla.host.descriptors import METADATA_FILES
 from ottla.host.quorum_recovery_point import RecoveryPoint, RecoveryPointDamaged
 from ottla.host.quorum_storage import (
-    FOLDER,
     FROM_BACKUP,
+    METADATA_DIR,
     READ_BYTES_MAX,
     MetadataDamaged,
     QuorumStorage,
@@ -69,7 +69,7 @@ class SegmentedMetadataLog:
         return [EpochStart(*entry) for entry in self._log.epochs.entries]
 
     def file_of(self, offset: int) -> str:
-        """Return the path of the segment that holds, or would hold, `offset`: for messages."""
+        """Return the path of the segment of `offset`: for messages."""
         segments = self._log.segments
         return segments[segments.floor(offset)].path(names.LOG)
 
@@ -77,7 +77,7 @@ class SegmentedMetadataLog:
         """Append whole batches, whose offsets and epochs are set. Raises: OSError."""
         due = self._log.log_end_offset
         info = self._log.append_as_follower(data, now_ms=self._clock.now_ms())
-        assert info.first_offset == due, f"a batch at {info.first_offset} where {due} was due"
+        assert info.first_offset == due, f"a batch at {info.first_offset} instead of {due}"
         assert info.size == len(data), "only whole batches are appended"
 
     def read(self, start: int, end: int, bytes_max: int) -> bytes:
@@ -99,7 +99,7 @@ class SegmentedMetadataLog:
         assert self._log.log_end_offset == offset, "epochs begin and end with batches"
 
     def restart_at(self, offset: int) -> None:
-        """Remove everything; go on at `offset`."""
+        """Remove everything; continue at `offset`."""
         self._log.truncate_fully_and_start_at(offset)
 
     def delete_before(self, offset: int) -> None:
@@ -118,7 +118,7 @@ class SegmentedMetadataLog:
         self._log.flush_now()
 
     def on_failure(self, failed: Callable[[OSError], None]) -> None:
-        """Call `failed` when work in the background met a broken disk."""
+        """Call `failed` when background work fails with an OSError."""
         self._log.ports.on_failure = lambda _log, error: failed(error)
 
     def close(self) -> None:
@@ -137,17 +137,17 @@ def open_quorum_storage(
     segment_ms: int = 7 * DAY_MS,
     remedy: str = FROM_BACKUP,
 ) -> QuorumStorage:
-    """Open, recover or make a node's metadata folder. Blocks.
+    """Open, recover or create a node's metadata partition directory. Blocks.
 
-    A torn end, which a crash may leave of what nobody was promised, is cut with a warning. Damage
-    below what is known to have been durable is not: whoever has acknowledged a record must not
-    start, and vote, without it.
+    A torn end of records that were not acknowledged, as a crash may leave, is truncated with a
+    warning. Damage below the recovery point is refused: a member that has acknowledged a record
+    must not start, and vote, without it.
 
-    Fields: `segment_bytes`, `segment_ms`: metadata.log.segment.{bytes,ms}; `remedy`: what people
-            are to do where the folder is damaged.
+    Fields: `segment_bytes`, `segment_ms`: metadata.log.segment.{bytes,ms}; `remedy`: what the
+            operator has to do where the directory is damaged.
     Raises: OSError; MetadataDamaged; what the files' readers raise.
     """
-    folder = posixpath.join(metadata_log_dir, FOLDER)
+    directory = posixpath.join(metadata_log_dir, METADATA_DIR)
     config = LogConfig(
         segment_bytes=segment_bytes,
         segment_ms=segment_ms,
@@ -165,10 +165,10 @@ def open_quorum_storage(
     )
 
     def opened(keep_below: int, log_start_offset: int = 0) -> PartitionLog:
-        # Never called clean: all of it is read, and is not long.
+        # Never clean: all of it is read, and it is short.
         return open_log(
             ports,
-            folder,
+            directory,
             topic=METADATA_TOPIC,
             partition=0,
             topic_id=METADATA_TOPIC_ID,
@@ -177,14 +177,14 @@ def open_quorum_storage(
             keep_below=keep_below,
         )
 
-    disk.mkdir(folder)
+    disk.mkdir(directory)
     try:
-        recovery_point = RecoveryPoint(disk, folder, clock=clock, workers=workers)
+        recovery_point = RecoveryPoint(disk, directory, clock=clock, workers=workers)
     except RecoveryPointDamaged as error:
         raise MetadataDamaged(f"{error}; {remedy}") from error
-    durable = max(recovery_point.offset, _newest_snapshot(disk, folder, whole=False))
-    metadata_log = SegmentedMetadataLog(_recovered(disk, folder, opened, durable, remedy), clock)
-    return QuorumStorage(disk, folder, metadata_log, recovery_point, remedy=remedy)
+    durable = max(recovery_point.offset, _newest_snapshot(disk, directory, whole=False))
+    metadata_log = SegmentedMetadataLog(_recovered(disk, directory, opened, durable, remedy), clock)
+    return QuorumStorage(disk, directory, metadata_log, recovery_point, remedy=remedy)
 
 
 class _Opened(Protocol):
@@ -193,20 +193,22 @@ class _Opened(Protocol):
     def __call__(self, keep_below: int, log_start_offset: int = 0) -> PartitionLog: ...
 
 
-def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: str) -> PartitionLog:
-    """Open a log that must not lack what was durable; warn of what is cut. See its caller."""
-    size_bytes = _log_bytes(disk, folder)
+def _recovered(
+    disk: Disk, directory: str, opened: _Opened, durable: int, remedy: str
+) -> PartitionLog:
+    """Open a log that must have all that was durable; warn of what is truncated."""
+    size_bytes = _log_bytes(disk, directory)
     try:
         partition_log = opened(durable)
-        why = "they were not known to be durable"
+        why = "they were not known to be flushed"
     except LogDamaged as damage:
-        snapshot = _newest_snapshot(disk, folder, whole=True)
+        snapshot = _newest_snapshot(disk, directory, whole=True)
         if damage.offset < snapshot:
-            # Where the segments before it were being deleted, a loss of power brings back any.
+            # While segments before a snapshot are being deleted, a power loss may restore any.
             with contextlib.suppress(LogDamaged):
                 partition_log = opened(durable, snapshot)
                 log.warning(
-                    "%s; removed the segments below offset %d: a snapshot has their records",
+                    "%s; removed the segments below offset %d, whose records are in a snapshot",
                     damage,
                     snapshot,
                 )
@@ -218,11 +220,11 @@ def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: s
             ) from None
         # A crash may come between a snapshot's adoption and the end of the log before it.
         partition_log = opened(0)
-        why = "a snapshot has what was durable of them"
+        why = "a snapshot has those that were flushed"
     if partition_log.size_bytes < size_bytes:
         log.warning(
             "metadata log %s: cut %d bytes from offset %d on; %s",
-            folder,
+            directory,
             size_bytes - partition_log.size_bytes,
             partition_log.log_end_offset,
             why,
@@ -230,26 +232,26 @@ def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: s
     return partition_log
 
 
-def _log_bytes(disk: Disk, folder: str) -> int:
+def _log_bytes(disk: Disk, directory: str) -> int:
     """Return the size of all segments."""
-    parsed = ((name, names.parse_segment_name(name)) for name in disk.listdir(folder))
+    parsed = ((name, names.parse_segment_name(name)) for name in disk.listdir(directory))
     return sum(
-        disk.size(posixpath.join(folder, name))
+        disk.size(posixpath.join(directory, name))
         for name, segment in parsed
         if segment is not None and segment[1] == names.LOG
     )
 
 
-def _newest_snapshot(disk: Disk, folder: str, *, whole: bool) -> int:
+def _newest_snapshot(disk: Disk, directory: str, *, whole: bool) -> int:
     """Return the end offset of the newest snapshot, of those that can be read if `whole`; or 0."""
     newest = 0
-    for name in disk.listdir(folder):
+    for name in disk.listdir(directory):
         parsed = parse_snapshot_name(name)
         if parsed is None or parsed[1] != SUFFIX or parsed[0].offset <= newest:
             continue
         try:
             if whole:
-                inspect_snapshot(disk.read_bytes(posixpath.join(folder, name)))
+                inspect_snapshot(disk.read_bytes(posixpath.join(directory, name)))
             newest = parsed[0].offset
         except CorruptSnapshot:
             continue

@@ -1,7 +1,7 @@
-"""A quorum member's questions to the leader, over a channel: Fetch and FetchSnapshot.
+"""A quorum member's requests to the leader, over a channel: Fetch and FetchSnapshot.
 
-Every question ends in one event: an answer that makes sense, or `FetchFailed`. Checksums are
-checked here, so that raft may append what it is given.
+Every request ends in one event: a valid response, or `FetchFailed`. Checksums are checked here, so
+that raft may append what it gets.
 
 Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; KIP-595, KIP-630.
 """
@@ -30,14 +30,15 @@ FETCH_VERSION = 17
 SNAPSHOT_VERSION = 1
 
 FETCH_WAIT_MS = 500
-"""How long the leader parks a fetch (KafkaRaftClient)."""
+"""The max wait of a fetch in the leader's purgatory (KafkaRaftClient)."""
 
 REQUEST_TIMEOUT_MS = 2_000
 """controller.quorum.request.timeout.ms"""
 
 EXPECTED = frozenset({Error.NONE, Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER})
-"""What a fetch is told while all is well. UNKNOWN_LEADER_EPOCH is not among them: a controller
-that knows less than its followers has lost its disk."""
+"""Errors of a fetch in normal operation. UNKNOWN_LEADER_EPOCH is not among them: a controller with
+an
+older epoch than its followers has lost its disk."""
 
 Address = tuple[str, int]
 
@@ -45,7 +46,7 @@ Outcome = FetchResponseReceived | SnapshotResponseReceived | FetchFailed
 
 
 class ControllerEndpoints:
-    """Where the controllers are: the configured voters, or bootstrap servers to try in turn."""
+    """The controllers' addresses: the configured voters, or bootstrap servers to try in turn."""
 
     def __init__(
         self, *, voters: Mapping[int, Address], bootstrap: tuple[Address, ...] = ()
@@ -66,9 +67,9 @@ class ControllerEndpoints:
 
 
 class ChannelPeers:
-    """The questions of one member. See `ottla.host.quorum_driver.Peers`.
+    """The requests of one member. See `ottla.host.quorum_driver.Peers`.
 
-    `sender_to`: leads to a voter by its id, -1 = any.
+    `sender_to`: returns the channel to a voter by its id, -1 = any.
     """
 
     def __init__(
@@ -83,17 +84,17 @@ class ChannelPeers:
         self._cluster_id = cluster_id
         self._replica = replica
         self._clock = clock
-        self._complained: Error | None = None
+        self._last_error: Error | None = None
 
     # -- Fetch ---------------------------------------------------------------------------------
 
-    def ask_fetch(self, ask: SendFetch, answer: Callable[[Event], None]) -> None:
-        """Ask for the records after what this member has."""
+    def send_fetch(self, effect: SendFetch, on_event: Callable[[Event], None]) -> None:
+        """Fetch the records after the end of this member's log."""
         partition = fetch_wire.FetchPartition(
             partition=0,
-            current_leader_epoch=ask.leader_epoch,
-            fetch_offset=ask.fetch_offset,
-            last_fetched_epoch=ask.last_fetched_epoch,
+            current_leader_epoch=effect.leader_epoch,
+            fetch_offset=effect.fetch_offset,
+            last_fetched_epoch=effect.last_fetched_epoch,
             partition_max_bytes=READ_BYTES_MAX,
             replica_directory_id=self._replica.directory_id,
         )
@@ -106,10 +107,10 @@ class ChannelPeers:
             max_bytes=READ_BYTES_MAX,
             topics=(topic,),
         )
-        pending = self._sender_to(ask.leader_id).send(
+        pending = self._sender_to(effect.leader_id).send(
             request, FETCH_VERSION, timeout_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS
         )
-        pending.then(lambda response: answer(_numbered(self._fetch_event(response), ask)))
+        pending.then(lambda response: on_event(_with_serial(self._fetch_event(response), effect)))
 
     def _fetch_event(self, response: fetch_wire.FetchResponse | ApiError) -> Outcome:
         if isinstance(response, ApiError):
@@ -127,7 +128,7 @@ class ChannelPeers:
             return self._malformed(f"a Fetch response cannot be used: {problem}")
         if data and not spans:
             return self._malformed("a Fetch response holds no whole batch")
-        self._note(error)
+        self._log_error(error)
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
         return FetchResponseReceived(
             error=error,
@@ -151,15 +152,17 @@ class ChannelPeers:
 
     # -- FetchSnapshot -------------------------------------------------------------------------
 
-    def ask_snapshot(self, ask: SendFetchSnapshot, answer: Callable[[Event], None]) -> None:
-        """Ask for the next piece of a snapshot."""
+    def send_fetch_snapshot(
+        self, effect: SendFetchSnapshot, on_event: Callable[[Event], None]
+    ) -> None:
+        """Fetch the next piece of a snapshot."""
         wanted = snapshot_wire.RequestPartitionSnapshot(
             partition=0,
-            current_leader_epoch=ask.leader_epoch,
+            current_leader_epoch=effect.leader_epoch,
             snapshot_id=snapshot_wire.SnapshotId(
-                end_offset=ask.snapshot.offset, epoch=ask.snapshot.epoch
+                end_offset=effect.snapshot.offset, epoch=effect.snapshot.epoch
             ),
-            position=ask.position,
+            position=effect.position,
             replica_directory_id=self._replica.directory_id,
         )
         topic = snapshot_wire.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(wanted,))
@@ -169,10 +172,12 @@ class ChannelPeers:
             max_bytes=READ_BYTES_MAX,
             topics=(topic,),
         )
-        pending = self._sender_to(ask.leader_id).send(
+        pending = self._sender_to(effect.leader_id).send(
             request, SNAPSHOT_VERSION, timeout_ms=REQUEST_TIMEOUT_MS
         )
-        pending.then(lambda response: answer(_numbered(self._snapshot_event(response), ask)))
+        pending.then(
+            lambda response: on_event(_with_serial(self._snapshot_event(response), effect))
+        )
 
     def _snapshot_event(self, response: snapshot_wire.FetchSnapshotResponse | ApiError) -> Outcome:
         if isinstance(response, ApiError):
@@ -197,19 +202,19 @@ class ChannelPeers:
             data=memoryview(bytes(records_view(partition.unaligned_records))),
         )
 
-    # -- elections, which only voters ask for -------------------------------------------------
+    # -- elections, only of voters -------------------------------------------------------------
 
-    def ask_vote(self, ask: SendVote, answer: Callable[[Event], None]) -> None:
-        """Cannot come: an observer does not stand for election."""
-        raise AssertionError("an observer asks for no vote")
+    def send_vote(self, effect: SendVote, on_event: Callable[[Event], None]) -> None:
+        """Never called: an observer is no candidate."""
+        raise AssertionError("an observer does not send Vote")
 
-    def ask_begin_epoch(self, ask: SendBeginEpoch, answer: Callable[[Event], None]) -> None:
-        """Cannot come, as `ask_vote`."""
-        raise AssertionError("an observer leads nobody")
+    def send_begin_epoch(self, effect: SendBeginEpoch, on_event: Callable[[Event], None]) -> None:
+        """Never called, as `send_vote`."""
+        raise AssertionError("an observer does not lead")
 
-    def ask_end_epoch(self, ask: SendEndEpoch, answer: Callable[[Event], None]) -> None:
-        """Cannot come, as `ask_vote`."""
-        raise AssertionError("an observer leads nobody")
+    def send_end_epoch(self, effect: SendEndEpoch, on_event: Callable[[Event], None]) -> None:
+        """Never called, as `send_vote`."""
+        raise AssertionError("an observer does not lead")
 
     # -- failures ------------------------------------------------------------------------------
 
@@ -221,17 +226,17 @@ class ChannelPeers:
         return self._failed()
 
     def _refused(self, code: int) -> FetchFailed:
-        self._note(error_of(code))
+        self._log_error(error_of(code))
         return self._failed()
 
-    def _note(self, error: Error) -> None:
-        """Log a refusal, once for each kind in a row: the question is repeated every second."""
+    def _log_error(self, error: Error) -> None:
+        """Log an error, once while it is the same: the request is repeated every second."""
         if error in EXPECTED:
-            self._complained = None
-        elif error is not self._complained:
-            self._complained = error
-            log.error("the controller refuses our fetch of the metadata log: %s", error.name)
+            self._last_error = None
+        elif error is not self._last_error:
+            self._last_error = error
+            log.error("fetch of the metadata log failed: %s", error.name)
 
 
-def _numbered(event: Outcome, ask: SendFetch | SendFetchSnapshot) -> Outcome:
-    return replace(event, serial=ask.serial)
+def _with_serial(event: Outcome, effect: SendFetch | SendFetchSnapshot) -> Outcome:
+    return replace(event, serial=effect.serial)

@@ -1,15 +1,15 @@
-"""Up to where the metadata log is known to be durable: `.ottla_recovery_point` in its folder.
+"""The recovery point of the metadata log: `.ottla_recovery_point` in its directory.
 
-A start cannot tell damage from the torn end that a crash leaves, unless it knows what had been
-flushed. What a voter has flushed it has acknowledged, and perhaps it is committed by that: a log
-that lacks it must not be started from, let alone voted with. So after each flush the offset is
-written here, into the page cache; it is made durable with a flush, at most once a second, and at
-a clean stop. After the end of a process the note is exact; after a loss of power it may be older,
-which makes it lower, never wrong. It is lowered, durably, before the log is truncated.
+A start cannot tell damage from the torn end that a crash leaves, unless it knows what was flushed.
+A voter has acknowledged what it has flushed, which may be committed by that: without it, it must
+not start and vote. So after each flush the offset is written here, into the page cache; the file is
+synced at most once a second, and at a clean shutdown. After the end of the process the offset is
+exact; after a power loss it may be older, and so lower, never wrong. It is lowered, durably, before
+the log is truncated.
 
 The file has three slots of one line each: `<offset, 20 digits> <CRC-32, 8 hexadecimal digits>`.
-One is durable and left alone, one is written, and the third is the one that a sync under way
-makes durable. So whatever a loss of power leaves of the other two, one slot is sound.
+One is durable and not written, one is written, and the third is being synced. So whatever a power
+loss leaves of the other two, one slot is valid.
 """
 
 import posixpath
@@ -23,11 +23,11 @@ SLOT_BYTES = 30
 SLOTS = (0, 1, 2)
 EMPTY_SLOT = b" " * (SLOT_BYTES - 1) + b"\n"
 SYNC_MS = 1_000
-"""How long a note may wait to be made durable; each costs an fsync."""
+"""How long an offset may wait for its sync; each costs an fsync."""
 
 
 class RecoveryPointDamaged(Exception):
-    """The file says nothing sound."""
+    """The file has no valid slot."""
 
 
 def _slot(offset: int) -> bytes:
@@ -47,12 +47,12 @@ def _slots(disk: Disk, path: str) -> list[int | None]:
     return [_offset_in(data[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in SLOTS]
 
 
-def read_recovery_point(disk: Disk, folder: str) -> int:
-    """Return the offset before which all is durable; 0 where nothing is known.
+def read_recovery_point(disk: Disk, directory: str) -> int:
+    """Return the offset before which all is durable; 0 where there is no file.
 
     Raises: OSError, RecoveryPointDamaged.
     """
-    path = posixpath.join(folder, FILE_NAME)
+    path = posixpath.join(directory, FILE_NAME)
     if not disk.exists(path):
         return 0
     found = [each for each in _slots(disk, path) if each is not None]
@@ -62,37 +62,37 @@ def read_recovery_point(disk: Disk, folder: str) -> int:
 
 
 class RecoveryPoint:
-    """The file of one folder. All but the sync is done where it is called.
+    """The file of one directory. All calls but the periodic sync block.
 
-    `on_failure` hears of a sync that failed.
+    `on_failure` is called with the error of a failed sync.
     """
 
-    def __init__(self, disk: Disk, folder: str, *, clock: Clock, workers: Workers) -> None:
+    def __init__(self, disk: Disk, directory: str, *, clock: Clock, workers: Workers) -> None:
         """Blocks. Raises: OSError, RecoveryPointDamaged."""
-        self.offset = read_recovery_point(disk, folder)
+        self.offset = read_recovery_point(disk, directory)
         self.on_failure: Callable[[OSError], None] = lambda error: None
         self._disk = disk
-        self._path = posixpath.join(folder, FILE_NAME)
+        self._path = posixpath.join(directory, FILE_NAME)
         self._clock = clock
         self._workers = workers
         self._file: File | None = None
         self._exists = disk.exists(self._path)
         self._durable = 0
-        """The slot that a loss of power leaves as it is."""
+        """The slot that a power loss does not change."""
         self._writing = 1
         self._syncing_slot: int | None = None
         self._synced_ms = clock.monotonic_ms() - SYNC_MS
         self._syncing = False
         if self._exists:
-            # Which slots are durable is not known: a sync may have failed since they were written,
-            # after which they can be read and a further sync writes nothing.
+            # Which slots are durable is unknown: a sync may have failed since they were written,
+            # after which they can be read, and another sync writes nothing.
             self._replace(self.offset)
 
     def _free_slot(self) -> int:
         return next(each for each in SLOTS if each not in (self._durable, self._syncing_slot))
 
     def raised(self, offset: int) -> None:
-        """Note that the log is durable up to `offset`. Raises: OSError."""
+        """Write that the log is durable up to `offset`. Raises: OSError."""
         if offset <= self.offset:
             return
         if not self._exists:
@@ -105,7 +105,7 @@ class RecoveryPoint:
         self._sync_soon()
 
     def lower(self, offset: int) -> None:
-        """Note, durably, that the log may be cut to `offset`. Blocks. Raises: OSError."""
+        """Write, durably, that the log may be truncated to `offset`. Blocks. Raises: OSError."""
         if offset < self.offset:
             self._replace(offset)
 
@@ -117,7 +117,7 @@ class RecoveryPoint:
         self._durable, self._writing, self._syncing_slot = 0, 1, None
 
     def sync_now(self) -> None:
-        """Make the note durable. Blocks. Raises: OSError."""
+        """Sync the file. Blocks. Raises: OSError."""
         if self._file is not None:
             self._file.sync()
 
@@ -130,7 +130,7 @@ class RecoveryPoint:
         self._writing = self._free_slot()
 
         def sync() -> None:
-            # A file of its own: the other one may be closed meanwhile.
+            # Its own descriptor: the other one may be closed meanwhile.
             file = self._disk.open(self._path)
             try:
                 file.sync()

@@ -1,8 +1,8 @@
-"""From the metadata log's bytes to images.
+"""Decodes and replays the metadata log.
 
-What cannot be decoded or replayed is never left out: an image without it would be snapshotted,
-served, and perhaps elected with. `MetadataDamaged` names file, offset and record type, and ends
-the node.
+A record that cannot be decoded or replayed is never skipped: the image without it would be written
+to snapshots, served to clients and used by a leader. `MetadataDamaged` names file, offset and
+record type, and ends the node.
 
 Source: MetadataLoader, MetadataBatchLoader, FaultHandler (fatal for loading) of Kafka; KIP-631.
 """
@@ -28,7 +28,7 @@ class DecodedBatch(NamedTuple):
 
 
 def decode_batches(storage: QuorumStorage, data: bytes) -> list[DecodedBatch]:
-    """Return the batches in `data`, which the log holds. Raises: MetadataDamaged."""
+    """Return the batches in `data`, which is in the log. Raises: MetadataDamaged."""
     decoded: list[DecodedBatch] = []
     at = -1
     try:
@@ -45,10 +45,10 @@ def records_of(batch: LogBatch, file: str = "the metadata log") -> list[Record]:
     """Return the metadata records of a batch. Raises: MetadataDamaged, which names `file`."""
     entries: list[Record | Marker] = []
     try:
-        entries.extend(map(decode_entry, batch.values))  # Those before one that fails stay.
+        entries.extend(map(decode_entry, batch.values))  # Those before a failure stay.
         return without_aborted(entries)
     except Exception as error:
-        # Of a batch that decodes, it is its transaction that cannot be taken: all of the batch.
+        # If all records decode, the transaction is invalid: that is an error of the whole batch.
         whole = len(entries) == len(batch.values)
         offset = batch.base_offset + (0 if whole else len(entries))
         raise MetadataDamaged(
@@ -62,7 +62,7 @@ def replay_batches(
 ) -> ClusterDelta:
     """Apply batches as one change. Raises: MetadataDamaged."""
     last = batches[-1].batch
-    # One replay for many batches: an idle hour leaves thousands that say nothing.
+    # One replay for many batches: an idle hour leaves thousands of NoOpRecords.
     records = [record for each in batches for record in each.records]
     try:
         return replay(image, records, offset=last.next_offset - 1, epoch=last.epoch)
@@ -75,7 +75,7 @@ def _first_that_fails(
     image: ClusterImage, batches: Sequence[DecodedBatch], storage: QuorumStorage
 ) -> str:
     for batch, records in batches:
-        # Of a batch with marks of transactions only its beginning is known.
+        # In a batch with transaction markers only the base offset is known.
         exact = len(records) == len(batch.values)
         for index, record in enumerate(records):
             offset = batch.base_offset + (index if exact else 0)
@@ -84,7 +84,7 @@ def _first_that_fails(
             except Exception:
                 file = storage.log.file_of(offset)
                 return f"{file}: the {type(record).__name__} at offset {offset}"
-    return f"{storage.folder}: what ends at offset {batches[-1].batch.next_offset}"
+    return f"{storage.directory}: the records up to offset {batches[-1].batch.next_offset}"
 
 
 def image_of(
@@ -117,13 +117,13 @@ def read_log(storage: QuorumStorage, start: int) -> Iterator[list[LogBatch]]:
     while start < end:
         data = storage.log.read(start, end, READ_BYTES_MAX)
         batches = [batch for batch in read_batches(data) if batch.base_offset >= start]
-        begun = start
+        read_start = start
         for batch in batches:
             # The checksum does not cover a batch's offset.
             if batch.base_offset != start:
                 break
             start = batch.next_offset
-        if start == begun or start != batches[-1].next_offset:
+        if start == read_start or start != batches[-1].next_offset:
             file = storage.log.file_of(start)
             raise MetadataDamaged(f"{file}: the metadata log has a hole at offset {start}")
         yield batches
@@ -139,9 +139,9 @@ def load_image(storage: QuorumStorage) -> ClusterImage:
     except MetadataDamaged as error:
         raise MetadataDamaged(f"{error}; {storage.remedy}") from error
     except (CorruptSnapshot, RecordsError, AssertionError) as error:
-        raise MetadataDamaged(f"{storage.folder} cannot be read: {error}; {storage.remedy}") from (
-            error
-        )
+        raise MetadataDamaged(
+            f"{storage.directory} cannot be read: {error}; {storage.remedy}"
+        ) from (error)
 
 
 def _load_image(storage: QuorumStorage) -> ClusterImage:

@@ -1,8 +1,7 @@
-"""The metadata quorum's requests on the wire: Fetch of the metadata log, FetchSnapshot,
-DescribeQuorum; those of elections are in `quorum_elections`.
+"""Handles the metadata quorum's requests: Fetch of the metadata log, FetchSnapshot, DescribeQuorum.
 
-Translation only: raft decides, the storage reads. A fetch that raft parks is answered when its
-effect comes; what a closed connection left parked is forgotten.
+Those of elections are in `quorum_elections`. Translation only: raft decides, the storage reads. A
+fetch that raft delays is answered when its effect comes; it is dropped when its connection closes.
 
 Source: KafkaRaftClient.handle{Fetch,FetchSnapshot,DescribeQuorum}Request, RaftUtil.
 """
@@ -34,9 +33,9 @@ PARTITION = 0
 
 
 class QuorumServer:
-    """Answers for one member. See `ottla.broker.api.base.QuorumPort`.
+    """Handles the requests to one member. See `ottla.broker.api.base.QuorumPort`.
 
-    `nodes`: what DescribeQuorum tells of the voters' listeners, by node id.
+    `nodes`: the voters' listeners for DescribeQuorum, by node id.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class QuorumServer:
         self._tokens = itertools.count()
         self._waiting: dict[int, Callable[[Answered], None]] = {}
         elections = ElectionServer(
-            self._ask_now, local_id=driver.node.local.id, cluster_id=cluster_id
+            self._step_now, local_id=driver.node.local.id, cluster_id=cluster_id
         )
         self.vote = elections.vote
         self.begin_epoch = elections.begin_epoch
@@ -64,7 +63,7 @@ class QuorumServer:
 
     @property
     def leader_id(self) -> int:
-        """Return the node that leads the quorum as far as this one knows, or -1."""
+        """Return the quorum's leader as far as this node knows, or -1."""
         return self._driver.node.leader_id
 
     @property
@@ -78,12 +77,12 @@ class QuorumServer:
         return self._nodes()
 
     def _answered(self, effect: Answered) -> None:
-        waiting = self._waiting.pop(effect.token, None)
-        if waiting is not None:
-            waiting(effect)
+        on_answer = self._waiting.pop(effect.token, None)
+        if on_answer is not None:
+            on_answer(effect)
 
-    def _ask_now(self, event_of: Callable[[int], Event]) -> Answered | None:
-        """Ask raft what it answers at once; None = this member has stopped."""
+    def _step_now(self, event_of: Callable[[int], Event]) -> Answered | None:
+        """Step raft and return its immediate answer; None = this member has stopped."""
         token = next(self._tokens)
         answers: list[Answered] = []
         self._waiting[token] = answers.append
@@ -94,7 +93,7 @@ class QuorumServer:
     # -- Fetch ---------------------------------------------------------------------------------
 
     def fetch(self, ctx: Context, request: fetch_wire.FetchRequest) -> Answer:
-        """Answer a Fetch of the metadata log, or park it."""
+        """Answer a Fetch of the metadata log, or delay it."""
         if request.cluster_id is not None and request.cluster_id != self._cluster_id:
             return _fetch_refusal(Error.INCONSISTENT_CLUSTER_ID)
         if not self._driver.alive:
@@ -102,24 +101,24 @@ class QuorumServer:
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return _fetch_refusal(Error.INVALID_REQUEST)
         topic = request.topics[0]
-        asked = topic.partitions[0]
+        requested = topic.partitions[0]
         by_id = ctx.version >= TOPIC_IDS_FROM
         if by_id and topic.topic_id != METADATA_TOPIC_ID:
-            return _fetch_answer(topic, _partition_refusal(asked, Error.UNKNOWN_TOPIC_ID))
-        if asked.partition != PARTITION or (not by_id and topic.topic != METADATA_TOPIC):
+            return _fetch_answer(topic, _partition_refusal(requested, Error.UNKNOWN_TOPIC_ID))
+        if requested.partition != PARTITION or (not by_id and topic.topic != METADATA_TOPIC):
             unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
-            return _fetch_answer(topic, _partition_refusal(asked, unknown))
-        if asked.last_fetched_epoch < 0 or asked.current_leader_epoch < 0:
+            return _fetch_answer(topic, _partition_refusal(requested, unknown))
+        if requested.last_fetched_epoch < 0 or requested.current_leader_epoch < 0:
             return _fetch_refusal(Error.INVALID_REQUEST)
-        return self._ask_fetch(ctx, request, asked)
+        return self._submit_fetch(ctx, request, requested)
 
-    def _ask_fetch(
-        self, ctx: Context, request: fetch_wire.FetchRequest, asked: fetch_wire.FetchPartition
+    def _submit_fetch(
+        self, ctx: Context, request: fetch_wire.FetchRequest, requested: fetch_wire.FetchPartition
     ) -> Answer:
         answer: Pending[fetch_wire.FetchResponse] = Pending()
         token = next(self._tokens)
         topic = request.topics[0]
-        bytes_max = min(request.max_bytes, asked.partition_max_bytes, READ_BYTES_MAX)
+        bytes_max = min(request.max_bytes, requested.partition_max_bytes, READ_BYTES_MAX)
 
         def answered(effect: Answered) -> None:
             assert isinstance(effect, RespondToFetch)
@@ -131,10 +130,10 @@ class QuorumServer:
         self._driver.step(
             FetchRequestReceived(
                 token=token,
-                replica=ReplicaKey(replica_id, asked.replica_directory_id),
-                leader_epoch=asked.current_leader_epoch,
-                fetch_offset=asked.fetch_offset,
-                last_fetched_epoch=asked.last_fetched_epoch,
+                replica=ReplicaKey(replica_id, requested.replica_directory_id),
+                leader_epoch=requested.current_leader_epoch,
+                fetch_offset=requested.fetch_offset,
+                last_fetched_epoch=requested.last_fetched_epoch,
                 now_ms=ctx.monotonic_ms,
                 wall_ms=ctx.now_ms,
                 deadline_ms=ctx.monotonic_ms + max(0, request.max_wait_ms),
@@ -148,7 +147,7 @@ class QuorumServer:
     def _note_connection(self, ctx: Context, token: int) -> None:
         connection = ctx.connection
         if connection.id not in self._of_connection:
-            # Once for each connection: it carries one fetch after the other for months.
+            # Once per connection: it carries one fetch after the other for months.
             self._of_connection[connection.id] = set()
             connection.closed.then(lambda _none: self._abandon(connection.id))
         self._of_connection.get(connection.id, set()).add(token)
@@ -198,60 +197,60 @@ class QuorumServer:
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return _snapshot_refusal(Error.INVALID_REQUEST)
         topic = request.topics[0]
-        asked = topic.partitions[0]
-        if topic.name != METADATA_TOPIC or asked.partition != PARTITION:
-            return self._snapshot_error(topic.name, asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-        snapshot = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        answer = self._ask_now(
+        requested = topic.partitions[0]
+        if topic.name != METADATA_TOPIC or requested.partition != PARTITION:
+            return self._snapshot_error(topic.name, requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        snapshot = OffsetAndEpoch(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
+        answer = self._step_now(
             lambda token: SnapshotRequestReceived(
-                token=token, leader_epoch=asked.current_leader_epoch, snapshot=snapshot
+                token=token, leader_epoch=requested.current_leader_epoch, snapshot=snapshot
             )
         )
         if answer is None:
             return _snapshot_refusal(Error.BROKER_NOT_AVAILABLE)
         if answer.error is not Error.NONE:
-            return self._snapshot_error(topic.name, asked, answer.error)
-        return self._snapshot_piece(asked, request.max_bytes)
+            return self._snapshot_error(topic.name, requested, answer.error)
+        return self._snapshot_piece(requested, request.max_bytes)
 
     def _snapshot_piece(
-        self, asked: snapshot_wire.RequestPartitionSnapshot, bytes_max: int
+        self, requested: snapshot_wire.RequestPartitionSnapshot, bytes_max: int
     ) -> Answer:
-        snapshot = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        if asked.position < 0 or bytes_max <= 0:
-            return self._snapshot_error(METADATA_TOPIC, asked, Error.POSITION_OUT_OF_RANGE)
+        snapshot = OffsetAndEpoch(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
+        if requested.position < 0 or bytes_max <= 0:
+            return self._snapshot_error(METADATA_TOPIC, requested, Error.POSITION_OUT_OF_RANGE)
         try:
             data, size = self._driver.storage.read_snapshot_piece(
-                snapshot, asked.position, bytes_max
+                snapshot, requested.position, bytes_max
             )
         except OSError:
-            return self._snapshot_error(METADATA_TOPIC, asked, Error.KAFKA_STORAGE_ERROR)
-        if asked.position >= size:
-            return self._snapshot_error(METADATA_TOPIC, asked, Error.POSITION_OUT_OF_RANGE)
-        return self._snapshot_answer(METADATA_TOPIC, asked, Error.NONE, data, size)
+            return self._snapshot_error(METADATA_TOPIC, requested, Error.KAFKA_STORAGE_ERROR)
+        if requested.position >= size:
+            return self._snapshot_error(METADATA_TOPIC, requested, Error.POSITION_OUT_OF_RANGE)
+        return self._snapshot_answer(METADATA_TOPIC, requested, Error.NONE, data, size)
 
     def _snapshot_error(
-        self, topic: str, asked: snapshot_wire.RequestPartitionSnapshot, error: Error
+        self, topic: str, requested: snapshot_wire.RequestPartitionSnapshot, error: Error
     ) -> snapshot_wire.FetchSnapshotResponse:
-        return self._snapshot_answer(topic, asked, error, b"", 0)
+        return self._snapshot_answer(topic, requested, error, b"", 0)
 
     def _snapshot_answer(
         self,
         topic: str,
-        asked: snapshot_wire.RequestPartitionSnapshot,
+        requested: snapshot_wire.RequestPartitionSnapshot,
         error: Error,
         data: bytes,
         size: int,
     ) -> snapshot_wire.FetchSnapshotResponse:
         node = self._driver.node
         partition = snapshot_wire.ResponsePartitionSnapshot(
-            index=asked.partition,
+            index=requested.partition,
             error_code=error,
-            snapshot_id=asked.snapshot_id,
+            snapshot_id=requested.snapshot_id,
             current_leader=snapshot_wire.LeaderIdAndEpoch(
                 leader_id=node.leader_id, leader_epoch=node.epoch
             ),
             size=size,
-            position=asked.position,
+            position=requested.position,
             unaligned_records=data,
         )
         listed = snapshot_wire.ResponseTopicSnapshot(name=topic, partitions=(partition,))
@@ -260,7 +259,7 @@ class QuorumServer:
     # -- DescribeQuorum ------------------------------------------------------------------------
 
     def describe(self, ctx: Context, request: describe_wire.DescribeQuorumRequest) -> Answer:
-        """Tell leader, high watermark, voters and observers; every topic asked for is answered."""
+        """Answer leader, high watermark, voters and observers, for every requested topic."""
         topics = tuple(
             describe_wire.ResponseTopicData(
                 topic_name=topic.topic_name,
@@ -342,9 +341,11 @@ def _fetch_refusal(error: Error) -> fetch_wire.FetchResponse:
     return fetch_wire.FetchResponse(error_code=error, responses=())
 
 
-def _partition_refusal(asked: fetch_wire.FetchPartition, error: Error) -> fetch_wire.PartitionData:
+def _partition_refusal(
+    requested: fetch_wire.FetchPartition, error: Error
+) -> fetch_wire.PartitionData:
     return fetch_wire.PartitionData(
-        partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
+        partition_index=requested.partition, error_code=error, high_watermark=-1, records=b""
     )
 
 

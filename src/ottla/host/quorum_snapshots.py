@@ -1,7 +1,7 @@
-"""When to take a snapshot of the metadata, and when the log before one may go.
+"""Writes metadata snapshots, and deletes the log before them.
 
-The image is a persistent value, so a thread turns it into records while the loop goes on. Brokers
-and controllers each take their own.
+The image is a persistent value, so a thread encodes it while the loop continues. Brokers and
+controllers each write their own.
 
 Source: SnapshotGenerator, KafkaMetadataLog.maybeClean; KIP-630.
 """
@@ -23,12 +23,12 @@ from ottla.raft.values import OffsetAndEpoch
 log = logging.getLogger(__name__)
 
 CHECK_MS = 1_000
-"""How often a snapshot's age is looked at; the bytes are looked at with each commit."""
+"""How often the age of the last snapshot is checked; bytes are checked with each commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLimits:
-    """What bounds the log, by Kafka's names.
+    """The limits of the log, by Kafka's properties.
 
     Fields: `bytes_between`: metadata.log.max.record.bytes.between.snapshots.
             `interval_ms`: metadata.log.max.snapshot.interval.ms, 0 = never for its age.
@@ -42,7 +42,7 @@ class SnapshotLimits:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> "SnapshotLimits":
-        """Return the limits that a node's typed properties, by name, say."""
+        """Return the limits of a node's typed properties."""
         return SnapshotLimits(
             bytes_between=values["metadata.log.max.record.bytes.between.snapshots"],
             interval_ms=values["metadata.log.max.snapshot.interval.ms"],
@@ -52,7 +52,7 @@ class SnapshotLimits:
 
 
 class Snapshotter:
-    """Takes snapshots of what `image` returns: the committed state of `driver`'s member."""
+    """Writes snapshots of `image()`, the committed state of `driver`'s member."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Snapshotter:
         self._running = False
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start."""
         self._running = True
         self._last_ms = self._clock.monotonic_ms()
         self._arm()
 
     def stop(self) -> None:
-        """Begin no further snapshot."""
+        """Stop: begin no further snapshot."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -113,8 +113,8 @@ class Snapshotter:
         offset, epoch = image.position
         snapshot = OffsetAndEpoch(offset + 1, epoch)
         latest = self._driver.node.log.latest_snapshot
-        known = latest is not None and snapshot.rank <= latest.rank
-        if self._busy or not self._running or offset < 0 or known:
+        exists = latest is not None and snapshot.rank <= latest.rank
+        if self._busy or not self._running or offset < 0 or exists:
             return
         self._busy = True
         self._bytes = 0
@@ -137,22 +137,23 @@ class Snapshotter:
     def _written(self, outcome: StoredSnapshot | BaseException) -> None:
         self._busy = False
         if isinstance(outcome, BaseException):
-            # The log is whole without it; the next limit passed tries again.
-            log.error("no snapshot of the metadata could be written", exc_info=outcome)
+            # The log is complete without it; the next one is begun at the next limit.
+            log.error("writing a metadata snapshot failed", exc_info=outcome)
             return
         if not self._running or not self._driver.alive:
             return
         if outcome.id.offset < self._driver.node.log.start_offset:
-            # A newer one was adopted meanwhile and the log begins at its end. Taken for the oldest
-            # of this log, this one would have every follower at that end fetch a snapshot again.
+            # A newer one was fetched meanwhile and the log starts at its end. As the oldest
+            # snapshot of this log, this one would make every follower at that end fetch a snapshot
+            # again.
             log.info(
-                "dropping the metadata snapshot of offset %d: the log begins at offset %d by now",
+                "deleting metadata snapshot at offset %d: the log starts at offset %d by now",
                 outcome.id.offset,
                 self._driver.node.log.start_offset,
             )
             self._driver.storage.snapshot_outdated(outcome)
             return
-        log.info("took a metadata snapshot up to offset %d, epoch %d", *outcome.id)
+        log.info("wrote metadata snapshot at offset %d, epoch %d", *outcome.id)
         self._driver.storage.snapshot_created(outcome)
         self._driver.step(SnapshotStored(snapshot=outcome.id))
         self._clean_up()
@@ -167,5 +168,5 @@ class Snapshotter:
             now_ms=self._clock.now_ms(),
         )
         if keep_from is not None:
-            log.info("dropping the metadata log before offset %d, epoch %d", *keep_from)
+            log.info("deleting the metadata log before offset %d, epoch %d", *keep_from)
             self._driver.step(CleanUp(snapshot=keep_from))

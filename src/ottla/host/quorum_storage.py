@@ -1,7 +1,7 @@
-"""A quorum member's folder `__cluster_metadata-0`: log, snapshots, `quorum-state`.
+"""A quorum member's directory `__cluster_metadata-0`: log, snapshots, `quorum-state`.
 
-Kafka's layout and formats. All is done where it is called, but for the log's flush and for
-`create_snapshot`, which a worker thread may run while the log is appended to.
+Kafka's layout and formats. All calls block, except for the log's flush. A worker thread may run
+`create_snapshot` while the log is appended to.
 
 Source: KafkaMetadataLog, FileQuorumStateStore, FileRawSnapshotWriter; KIP-595, KIP-630.
 """
@@ -38,21 +38,21 @@ from ottla.raft.values import EMPTY_LOG, EpochStart, OffsetAndEpoch
 
 log = logging.getLogger(__name__)
 
-FOLDER = f"{METADATA_TOPIC}-0"
+METADATA_DIR = f"{METADATA_TOPIC}-0"
 READ_BYTES_MAX = 8 * 1024 * 1024
-"""The most that one answer carries, and the largest batch (KafkaRaftClient)."""
+"""The most bytes of one response, and of one batch (KafkaRaftClient)."""
 
 
 CORRUPT_SUFFIX = ".corrupt"
-"""What the name of a damaged snapshot gets."""
+"""The suffix that a damaged snapshot gets."""
 
 FROM_BACKUP = "restore the directory from a backup"
 
 
 class MetadataDamaged(Exception):
-    """The metadata cannot be used as it is: the node must end.
+    """The metadata is damaged: the node must stop.
 
-    The message is one line for people: file, offset, what is wrong, and what to do at a start.
+    The message is one line for the operator: file, offset, the damage and the remedy.
     """
 
 
@@ -79,7 +79,7 @@ class MetadataLog(Protocol):
         ...
 
     def file_of(self, offset: int) -> str:
-        """Return the path of the segment that holds, or would hold, `offset`: for messages."""
+        """Return the path of the segment of `offset`: for messages."""
         ...
 
     def append(self, data: bytes | memoryview) -> None:
@@ -95,7 +95,7 @@ class MetadataLog(Protocol):
         ...
 
     def restart_at(self, offset: int) -> None:
-        """Remove everything; go on at `offset`."""
+        """Remove everything; continue at `offset`."""
         ...
 
     def delete_before(self, offset: int) -> None:
@@ -111,7 +111,7 @@ class MetadataLog(Protocol):
         ...
 
     def on_failure(self, failed: Callable[[OSError], None]) -> None:
-        """Call `failed` when work in the background met a broken disk."""
+        """Call `failed` when background work fails with an OSError."""
         ...
 
     def close(self) -> None:
@@ -120,23 +120,23 @@ class MetadataLog(Protocol):
 
 
 class QuorumStorage:
-    """The folder's files. Errors are OSError, or what the formats' readers raise."""
+    """The directory's files. Errors are OSError, or what the formats' readers raise."""
 
     def __init__(
         self,
         disk: Disk,
-        folder: str,
+        directory: str,
         metadata_log: MetadataLog,
         recovery_point: RecoveryPoint,
         *,
         remedy: str = FROM_BACKUP,
     ) -> None:
         self.remedy = remedy
-        """What people are to do where the folder is damaged."""
+        """What the operator has to do where the directory is damaged."""
         self.corrupt_snapshots: list[str] = []
         self._recovery_point = recovery_point
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self.log = metadata_log
         self._snapshots: dict[OffsetAndEpoch, StoredSnapshot] = {}
         self._part: File | None = None
@@ -146,26 +146,26 @@ class QuorumStorage:
     # -- at the start --------------------------------------------------------------------------
 
     def _find_snapshots(self) -> None:
-        """Remember the snapshots; remove pieces of some, and such as the log has outgrown."""
-        for name in self._disk.listdir(self._folder):
+        """List the snapshots; remove incomplete ones, and those before the start of the log."""
+        for name in self._disk.listdir(self._directory):
             parsed = parse_snapshot_name(name)
             if name.endswith(SUFFIX + CORRUPT_SUFFIX):
-                self.corrupt_snapshots.append(posixpath.join(self._folder, name))
+                self.corrupt_snapshots.append(posixpath.join(self._directory, name))
             if parsed is None:
                 continue
             snapshot, suffix = parsed
             if suffix != SUFFIX or snapshot.offset < self.log.start_offset:
-                self._disk.remove(posixpath.join(self._folder, name))
+                self._disk.remove(posixpath.join(self._directory, name))
             elif snapshot != EMPTY_LOG:
-                self._remember(snapshot)
+                self._load_snapshot(snapshot)
 
-    def _remember(self, snapshot: OffsetAndEpoch) -> None:
+    def _load_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         data = self._disk.read_bytes(self._path(snapshot))
         try:
             last_contained_ms = inspect_snapshot(data)
         except CorruptSnapshot as error:
-            # Without it the log must be whole; the start says so if it is not.
-            log.error("setting aside %s: %s", self._path(snapshot), error)
+            # Without it the log must be complete; loading fails if it is not.
+            log.error("renaming damaged snapshot %s: %s", self._path(snapshot), error)
             aside = self._path(snapshot) + CORRUPT_SUFFIX
             self._disk.rename(self._path(snapshot), aside)
             self.corrupt_snapshots.append(aside)
@@ -175,7 +175,7 @@ class QuorumStorage:
         )
 
     def _skip_to_latest_snapshot(self) -> None:
-        """Finish what a crash broke off: a snapshot was adopted, the old log still there."""
+        """Complete the adoption of a snapshot that a crash interrupted."""
         latest = max(self._snapshots, key=lambda snapshot: snapshot.rank, default=None)
         if latest is None:
             return
@@ -185,21 +185,21 @@ class QuorumStorage:
         end = OffsetAndEpoch(self.log.end_offset, epochs[-1].epoch if epochs else 0)
         if latest.rank > end.rank:
             self._restart_log_at(latest)
-            self._forget_before(latest)
+            self._remove_snapshots_before(latest)
 
-    # -- what is durable -----------------------------------------------------------------------
+    # -- durability ----------------------------------------------------------------------------
 
     def on_failure(self, failed: Callable[[OSError], None]) -> None:
-        """Call `failed` when work in the background met a broken disk."""
+        """Call `failed` when background work fails with an OSError."""
         self.log.on_failure(failed)
         self._recovery_point.on_failure = failed
 
     def flushed(self, offset: int) -> None:
-        """Note that the log is durable up to `offset`. Raises: OSError."""
+        """Write the recovery point: the log is durable up to `offset`. Raises: OSError."""
         self._recovery_point.raised(min(offset, self.log.end_offset))
 
     def seal(self) -> None:
-        """Make everything durable, and note that it is: a clean stop. Blocks. Raises: OSError."""
+        """Flush everything and sync the recovery point, for a clean shutdown. Raises: OSError."""
         self.log.flush_now()
         self.flushed(self.log.end_offset)
         self._recovery_point.sync_now()
@@ -210,17 +210,17 @@ class QuorumStorage:
         self.log.truncate_to(offset)
 
     def _restart_log_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Let the log begin anew behind a snapshot, which is durable."""
+        """Start the log again at the end of a snapshot, which is durable."""
         self._recovery_point.lower(snapshot.offset)
         self.log.restart_at(snapshot.offset)
 
     @property
-    def folder(self) -> str:
-        """Return the folder's path, for messages."""
-        return self._folder
+    def directory(self) -> str:
+        """Return the directory's path, for messages."""
+        return self._directory
 
     def view(self) -> LogView:
-        """Return what raft must know of the log."""
+        """Return raft's view of the log."""
         return LogView(
             start_offset=self.log.start_offset,
             end_offset=self.log.end_offset,
@@ -232,18 +232,18 @@ class QuorumStorage:
 
     def load_election(self) -> ElectionState | None:
         """Return the stored state; None where there is none. Raises: MetadataDamaged."""
-        path = posixpath.join(self._folder, FILE_NAME)
+        path = posixpath.join(self._directory, FILE_NAME)
         if not self._disk.exists(path):
             return None
         try:
             return decode_election(self._disk.read_bytes(path))
         except QuorumStateError as error:
-            # Without it an epoch, or a vote, might be given twice.
+            # Without it this voter might vote twice in an epoch.
             raise MetadataDamaged(f"{path}: {error}") from None
 
     def store_election(self, state: ElectionState) -> None:
         """Replace the state, durably."""
-        self._disk.write_atomic(posixpath.join(self._folder, FILE_NAME), encode_election(state))
+        self._disk.write_atomic(posixpath.join(self._directory, FILE_NAME), encode_election(state))
 
     # -- snapshots -----------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class QuorumStorage:
 
     def _path(self, snapshot: OffsetAndEpoch, suffix: str = SUFFIX) -> str:
         name = snapshot_name(snapshot).removesuffix(SUFFIX) + suffix
-        return posixpath.join(self._folder, name)
+        return posixpath.join(self._directory, name)
 
     def snapshot_file(self, snapshot: OffsetAndEpoch) -> str:
         """Return the path of a snapshot: for messages."""
@@ -292,7 +292,7 @@ class QuorumStorage:
         return self._freeze(snapshot)
 
     def _freeze(self, snapshot: OffsetAndEpoch) -> StoredSnapshot:
-        """Check the written piece and give it its name. Raises: CorruptSnapshot."""
+        """Check the written file and rename it. Raises: CorruptSnapshot."""
         part, path = self._path(snapshot, PART_SUFFIX), self._path(snapshot)
         data = self._disk.read_bytes(part)
         try:
@@ -300,7 +300,7 @@ class QuorumStorage:
         except CorruptSnapshot as error:
             raise CorruptSnapshot(f"{part}: {error}") from error
         self._disk.rename(part, path)
-        self._disk.sync_dir(self._folder)
+        self._disk.sync_dir(self._directory)
         return StoredSnapshot(
             id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
         )
@@ -311,17 +311,17 @@ class QuorumStorage:
         self._snapshots[stored.id] = stored
 
     def snapshot_outdated(self, stored: StoredSnapshot) -> None:
-        """Remove a snapshot that `create_snapshot` wrote and the log has outgrown meanwhile."""
+        """Remove a snapshot of `create_snapshot` that is before the start of the log by now."""
         assert stored.id not in self._snapshots
         try:
             self._disk.remove(self._path(stored.id))
         except OSError as error:
-            log.warning("cannot remove %s (%s); the next start does", error.filename, error)
+            log.warning("deleting %s failed (%s); the next start retries", error.filename, error)
 
     def write_snapshot_piece(
         self, snapshot: OffsetAndEpoch, position: int, data: bytes | memoryview
     ) -> None:
-        """Write a fetched piece; position 0 begins anew."""
+        """Write a fetched piece; position 0 begins again."""
         part = self._path(snapshot, PART_SUFFIX)
         if position == 0:
             self._close_part()
@@ -333,14 +333,14 @@ class QuorumStorage:
         self._part.append([data])
 
     def adopt_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotContent:
-        """Make a fetched snapshot durable and start the log anew at its end."""
+        """Make a fetched snapshot durable and start the log again at its end."""
         assert self._part is not None
         self._part.sync()
         self._close_part()
         stored = self._freeze(snapshot)
         self._restart_log_at(snapshot)
         self._snapshots[snapshot] = stored
-        self._forget_before(snapshot)
+        self._remove_snapshots_before(snapshot)
         return self.read_snapshot(snapshot)
 
     def _close_part(self) -> None:
@@ -352,9 +352,9 @@ class QuorumStorage:
         """Remove the log's segments before a snapshot, and the older snapshots."""
         assert snapshot in self._snapshots
         self.log.delete_before(snapshot.offset)
-        self._forget_before(snapshot)
+        self._remove_snapshots_before(snapshot)
 
-    def _forget_before(self, snapshot: OffsetAndEpoch) -> None:
+    def _remove_snapshots_before(self, snapshot: OffsetAndEpoch) -> None:
         for older in [each for each in self._snapshots if each.rank < snapshot.rank]:
             del self._snapshots[older]
             self._disk.remove(self._path(older))

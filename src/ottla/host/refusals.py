@@ -1,6 +1,6 @@
-"""What a listener refuses: counted by reason, and logged once a minute at most, with the count.
+"""Refused and closed connections: counted by reason, logged at most once a minute with the count.
 
-A peer can be refused thousands of times a second; a line for each would fill the disk.
+A peer can be refused thousands of times per second; a line for each would fill the disk.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ LOG_SECONDS = 60.0
 
 
 class Refusal(Enum):
-    """Why a connection was refused or ended; the value names it in metrics."""
+    """Why a connection was refused or closed; the value is the label in metrics."""
 
     MAX_CONNECTIONS = "max-connections"
     MAX_CONNECTIONS_PER_IP = "max-connections-per-ip"
@@ -33,35 +33,35 @@ class Refusals:
         self.listener = listener
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._untold = 0
+        self._unlogged = 0
 
     def note(self, why: Refusal, detail: str) -> None:
-        """Count one; `detail` says what exactly, of whom."""
+        """Count one; `detail`: the connection and the reason."""
         self.counts[why] += 1
-        self._untold += 1
+        self._unlogged += 1
         self._last = detail
         if self._timer is None:
-            self._tell()
+            self._log_count()
 
-    def _tell(self) -> None:
+    def _log_count(self) -> None:
         self._timer = None
-        if not self._untold:
+        if not self._unlogged:
             return
         log.warning(
-            "%s: refused or ended %d connections in %d s; the last one: %s",
+            "listener %s: refused or closed %d connections in %d s; the last one: %s",
             self.listener,
-            self._untold,
+            self._unlogged,
             LOG_SECONDS,
             self._last,
         )
-        self._untold = 0
-        self._timer = self._loop.call_later(LOG_SECONDS, self._tell)
+        self._unlogged = 0
+        self._timer = self._loop.call_later(LOG_SECONDS, self._log_count)
 
     def close(self) -> None:
-        """Say what was not said yet."""
+        """Log the rest."""
         if self._timer is not None:
             self._timer.cancel()
-            self._tell()
+            self._log_count()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

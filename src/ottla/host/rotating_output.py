@@ -1,8 +1,8 @@
 """A node's output in files of limited size: server.log, then server.log.1, the newest, and so on.
 
-Whoever starts the node has opened the file as its standard output. All that the process prints
-goes there, tracebacks and its children's words too, so it is the process's own descriptors that
-are pointed to the next file; the names move as those of log4j's RollingFileAppender.
+The file is the process's standard output. All that the process prints goes there, tracebacks and
+the output of child processes too, so the process's own descriptors are redirected to the next file.
+The files are renamed as by log4j's RollingFileAppender.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Final
 
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 OUTPUT_FILES_MAX: Final = 5
-"""With the one that is written."""
+"""Including the one that is written."""
 
 _OUTPUT, _ERRORS = 1, 2
 
@@ -22,7 +22,7 @@ _OUTPUT, _ERRORS = 1, 2
 class RotatingOutput(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes to standard output, and begins the next file once this one has `bytes_max`.
 
-    Where there is no room for another file, the old one goes on.
+    If no further file can be created, the old one is continued.
     """
 
     def __init__(
@@ -34,22 +34,22 @@ class RotatingOutput(logging.StreamHandler):  # type: ignore[type-arg]
         self._files_max = files_max
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; then look whether the file is full."""
+        """Write a record; rotate if the file is full."""
         super().emit(record)
         with suppress(OSError):
             if os.fstat(_OUTPUT).st_size >= self._bytes_max:
                 self._rotate()
 
     def _rotate(self) -> None:
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        new_file = self._path.with_name(f"{self._path.name}.new")
+        descriptor = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
             older = [numbered(self._path, number) for number in range(1, self._files_max)]
             files = [self._path, *older]
             for index in range(len(files) - 1, 0, -1):
-                with suppress(FileNotFoundError):  # Somebody may have taken one away.
+                with suppress(FileNotFoundError):  # Somebody may have removed one.
                     files[index - 1].replace(files[index])
-            fresh.replace(self._path)
+            new_file.replace(self._path)
             for standard in (_OUTPUT, _ERRORS):
                 os.dup2(descriptor, standard)
         finally:
@@ -57,5 +57,5 @@ class RotatingOutput(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def numbered(path: Path, number: int) -> Path:
-    """Return the file of this number, 1 for the one before the one that is written."""
+    """Return the path of a rotated file; 1 is the newest."""
     return path.with_name(f"{path.name}.{number}")

@@ -20,12 +20,12 @@ from ottla.metadata.brokers import Endpoint
 UNLIMITED = 2**31 - 1
 
 UNREAD_WATCH_SECONDS = 0.1
-"""How long after a large answer it is looked at what is unread."""
+"""The delay after a large response until unread bytes are checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections may stand: in all, from one address, from those named in `by_ip`."""
+    """How many connections there may be: in all, from one address, from those in `by_ip`."""
 
     total: int = UNLIMITED
     per_ip: int = UNLIMITED
@@ -37,7 +37,7 @@ NO_LIMITS = ConnectionLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions:
-    """What the operating system is told of every listener; a buffer of -1 is left to it."""
+    """The socket options of every listener; a buffer of -1 = the system's default."""
 
     backlog: int = 50
     send_buffer_bytes: int = -1
@@ -45,7 +45,7 @@ class SocketOptions:
 
 
 class Server:
-    """Accepts on the node's listeners and bounds what peers may hold."""
+    """Accepts on the node's listeners and bounds the resources of peers."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Server:
         sockets_max: int = UNLIMITED,
         accepts_per_turn: int = ACCEPTS_PER_TURN_MAX,
     ) -> None:
-        """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle.
+        """`connection_limits` is called at each connection; `idle_ms` below 0 = never idle.
 
         `sockets_max`: descriptors that connections may take; `accepts_per_turn`: how many a
         listener accepts in one turn of the loop.
@@ -83,9 +83,9 @@ class Server:
         self.refusals: dict[str, Refusals] = {}
         """By listener."""
         self._socket_options = socket_options
-        self._lent = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
+        self._shared_buffer = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         if frames_held_bytes_max is None:
-            # Else one frame of the largest size might not find room beside others.
+            # Otherwise a frame of the largest size might not fit beside others.
             frames_held_bytes_max = max(limits.FRAMES_HELD_BYTES_MAX, 2 * frame_bytes_max)
         self._budget = FrameBudget(frames_held_bytes_max)
         self._buffers = FrameBuffers()
@@ -100,10 +100,10 @@ class Server:
     async def listen(
         self, host: str, port: int, listener: Listener, name: str, *, accept: bool = True
     ) -> int:
-        """Accept on one address; return the port (asked for or, with 0, chosen).
+        """Listen on one address; return the port (the given one or, for 0, the chosen one).
 
-        Without `accept` the address is only taken: peers are refused until `accept_all`.
-        Raises OSError where the address is taken or not this machine's.
+        Without `accept` the address is only bound: peers are refused until `accept_all`.
+        Raises OSError where the address is in use or not of this machine.
         """
         self.refusals.setdefault(name, Refusals(self._loop, name))
         server = await self._loop.create_server(
@@ -145,19 +145,19 @@ class Server:
 
     @property
     def accepted(self) -> int:
-        """Return how many connections have come."""
+        """Return the number of accepted connections."""
         return self._sequence
 
     @property
     def frames_held_bytes(self) -> int:
-        """Return the bytes of unfinished and waiting requests."""
+        """Return the bytes of unfinished and queued requests."""
         return self._budget.used_bytes
 
     async def accept_all(self) -> None:
-        """Accept on every address that is taken.
+        """Accept on every bound address.
 
         Raises OSError, with the listener's name and the address in its text, where another process
-        that had the address, too, was the first to accept on it.
+        has bound the address too and was the first to accept on it.
         """
         for name, server in zip(self.listener_names, self._servers, strict=True):
             host, port = server.sockets[0].getsockname()[:2]
@@ -169,13 +169,13 @@ class Server:
             self._set_backlog(server)
 
     async def close(self) -> None:
-        """Stop accepting and end every connection."""
+        """Stop accepting and close every connection."""
         self._is_closed = True
         for server in self._servers:
             for listening in server.sockets:
                 self._loop.remove_reader(listening.fileno())
-        # What asyncio has accepted by now gets its transport in the next turn. A server that is
-        # closed before that leaves the socket open, and nobody knows of it.
+        # Connections that asyncio has accepted get their transports in the next turn. A server that
+        # is closed before that would leak their sockets.
         await asyncio.sleep(0)
         for server in self._servers:
             server.close()
@@ -183,13 +183,13 @@ class Server:
             if sweeper is not None:
                 sweeper.cancel()
         for connection in list(self.connections):
-            connection.close("the server stops")
+            connection.close("the server is shutting down")
         for refusals in self.refusals.values():
             refusals.close()
         await asyncio.sleep(0)
 
     def _protocol(self, listener: Listener, name: str) -> ServerConnection:
-        def facts(local: tuple[str, int], peer: tuple[str, int]) -> Connection:
+        def connection_info(local: tuple[str, int], peer: tuple[str, int]) -> Connection:
             self._sequence += 1
             return Connection(
                 id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self._sequence}",
@@ -200,9 +200,9 @@ class Server:
             )
 
         return ServerConnection(
-            facts,
+            connection_info,
             self._handler,
-            self._lent,
+            self._shared_buffer,
             self._budget,
             self._buffers,
             self._turns,
@@ -210,8 +210,8 @@ class Server:
             self.refusals[name],
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
-            on_short=self._make_room,
-            on_large=self._watch_unread,
+            on_budget_exceeded=self._make_room,
+            on_large_response=self._watch_unread,
             on_close=self._closed,
         )
 
@@ -248,11 +248,11 @@ class Server:
         if not self._by_ip[host]:
             del self._by_ip[host]
 
-    def _make_room(self, asking: ServerConnection, count: int) -> None:
-        """Close those whose frames come slowest, young ones last, until `count` bytes are free.
+    def _make_room(self, requester: ServerConnection, count: int) -> None:
+        """Close the connections with the slowest frames, young ones last, until bytes are free.
 
-        Then those that do not read their answers while their requests wait. `asking` closes itself
-        where it would be the next one.
+        Then those that do not read their responses while their requests wait. `requester` closes
+        itself where it would be the next one. `count`: the bytes that are needed.
         """
         now = self._loop.time()
         unfinished = sorted(
@@ -264,24 +264,25 @@ class Server:
             ),
         )
         unread = [each for each in self.connections if each.is_unread and each not in unfinished]
-        # Some more than is asked for, or the next one would have to look again.
+        # Some more than needed, so that the next request for bytes does not have to search again.
         wanted = min(self._budget.limit_bytes, count + self._budget.limit_bytes // 16)
         for each in (*unfinished, *unread):
-            if each is asking:
+            if each is requester:
                 return
             each.close(NO_ROOM, Refusal.SLOW_REQUEST)
             if self._budget.free_bytes >= wanted:
                 return
 
     def _watch_unread(self) -> None:
-        """Look soon at what peers have not read."""
+        """Schedule a check of unread bytes."""
         if self._unread_watch is None:
             self._unread_watch = self._loop.call_later(UNREAD_WATCH_SECONDS, self._cut_off_unread)
 
     def _cut_off_unread(self) -> None:
-        """Where answers take too much memory, end those who have not read for longest.
+        """Where responses take too much memory, close the connections that have not read for
+        longest.
 
-        The last one that is left may hold as much as it takes: it is one answer.
+        The last one may hold any number of bytes: it is one response.
         """
         self._unread_watch = None
         unread = {each: size for each in self.connections if (size := each.unread_bytes)}
@@ -289,7 +290,7 @@ class Server:
         for each in sorted(unread, key=lambda each: each.unread_since)[:-1]:
             if total <= self._unread_bytes_max:
                 return
-            each.cut_off("its answers are not read, and there are too many such")
+            each.cut_off("its responses are not read, and too many bytes of responses are unread")
             total -= unread[each]
 
     def _sweep_frames(self) -> None:
@@ -301,7 +302,7 @@ class Server:
         self._frame_sweeper = self._loop.call_later(limit / 12, self._sweep_frames)
 
     def _sweep(self) -> None:
-        """Close where nothing moved since the last sweep; a sweep comes once an idle period."""
+        """Close idle connections: those inactive since the last sweep, one idle period ago."""
         for connection in list(self.connections):
             if not connection.active:
                 connection.close_idle()
@@ -314,7 +315,7 @@ def reachable(
 ) -> tuple[Endpoint, ...]:
     """Return endpoints as others can use them.
 
-    An empty host becomes this machine's name, port 0 the port that the listener got (`bound`,
+    An empty host becomes this machine's name, port 0 the port of the listener (`bound`,
     by listener name). Source: ListenerInfo, Kafka 4.0.
     """
     return tuple(
@@ -324,7 +325,7 @@ def reachable(
 
 
 def describe_listen_error(error: OSError, host: str, port: int) -> str:
-    """Say why an address cannot be listened on, in the operator's words."""
+    """Return why listening on an address failed, as a message for the operator."""
     where = f"{host or '0.0.0.0'}:{port}"
     if error.errno in (98, 48):  # EADDRINUSE on Linux and macOS.
         return f"port {port} is in use: nothing can listen on {where}"

@@ -1,9 +1,9 @@
-"""Linear dialogues with the world, written once: a start, a stop.
+"""Sequential asynchronous procedures, such as a start or a stop, for the loop and the simulator.
 
-Steps are a generator that yields what it waits for and is sent its outcome. On the loop `walk`
-drives it, and may be cancelled: what has been done then stands still. `follow` drives it without
-a loop, by callbacks, which is how a simulated node starts and stops by the same steps; what it
-returns leaves them where they are, too.
+Steps are a generator that yields what it waits for and is sent the outcome. On the event loop
+`drive_async` runs it, and may be cancelled: steps already done are not undone. `drive` runs it by
+callbacks without a loop, as a simulated node does; what it returns abandons the steps, and does not
+undo them either.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -15,63 +15,63 @@ from ottla.host.waiting import outcome_of
 T = TypeVar("T")
 
 Steps = Generator[Any, Any, T]
-"""Yields `Pending`s, or awaitables where only `walk` will drive it."""
+"""Yields `Pending`s, or awaitables where only `drive_async` is used."""
 
 
 def wait(pending: Pending[T]) -> Steps[T]:
-    """Return the value of `pending` once it is there."""
+    """Return the value of `pending` once it is complete."""
     value: T = yield pending
     return value
 
 
-async def walk(steps: Steps[T]) -> T:
-    """Drive `steps` on the running loop."""
+async def drive_async(steps: Steps[T]) -> T:
+    """Run `steps` on the running loop."""
     try:
-        waits = next(steps)
+        awaited = next(steps)
         while True:
             try:
-                value = await _outcome(waits)
+                value = await _outcome(awaited)
             except Exception as error:
-                waits = steps.throw(error)
+                awaited = steps.throw(error)
             else:
-                waits = steps.send(value)
+                awaited = steps.send(value)
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-async def _outcome(waits: Pending[Any] | Awaitable[Any]) -> Any:
-    return await (outcome_of(waits) if isinstance(waits, Pending) else waits)
+async def _outcome(awaited: Pending[Any] | Awaitable[Any]) -> Any:
+    return await (outcome_of(awaited) if isinstance(awaited, Pending) else awaited)
 
 
-def follow(steps: Steps[T], ended: Callable[[T | Exception], None]) -> Callable[[], None]:
-    """Drive `steps` by callbacks; tell `ended` the result or the exception.
+def drive(steps: Steps[T], ended: Callable[[T | Exception], None]) -> Callable[[], None]:
+    """Run `steps` by callbacks; call `ended` with the result or the exception.
 
-    Returns: what leaves them, between two steps: they go no further, and `ended` is not told.
+    Returns: a function that abandons them between two steps; `ended` is not called then.
     """
-    is_left = False
+    is_abandoned = False
 
-    def leave() -> None:
-        nonlocal is_left
-        is_left = True
+    def abandon() -> None:
+        nonlocal is_abandoned
+        is_abandoned = True
         steps.close()
 
-    def go_on(value: Any) -> None:
-        # A loop, not a call in a call: many steps in a row may have their outcomes already.
-        while not is_left:
+    def resume(value: Any) -> None:
+        # A loop, not recursion: many steps in a row may have their outcomes already.
+        while not is_abandoned:
             try:
-                waits = steps.send(value)
+                awaited = steps.send(value)
             except StopIteration as end:
                 ended(end.value)
                 return
             except Exception as error:
                 ended(error)
                 return
-            assert isinstance(waits, Pending), f"{waits} needs a loop"
-            if not waits.done:
-                waits.then(go_on)
+            assert isinstance(awaited, Pending), f"{awaited} needs a loop"
+            if not awaited.done:
+                awaited.then(resume)
                 return
-            value = waits.value
+            value = awaited.value
 
-    go_on(None)
-    return leave
+    resume(None)
+    return abandon

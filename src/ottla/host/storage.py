@@ -1,9 +1,8 @@
-"""Formatting a node's folders, telling what is in them, and making ids: `ottla storage`.
+"""Formats and describes a node's log directories, and makes ids: `ottla storage`.
 
-Formatting writes `meta.properties` (version 1, with a fresh directory id) into every folder and
-`bootstrap.checkpoint` beside it, from which the first controller takes the levels of the
-features.
-Functions return values; whoever calls prints.
+Formatting writes `meta.properties` (version 1, with a new directory id) into every log directory
+and `bootstrap.checkpoint` beside it, from which the first controller takes the feature levels.
+Functions return values; the caller prints.
 
 Source: Formatter, StorageTool, MetaPropertiesEnsemble, BootstrapDirectory of Kafka 4.0; KIP-858.
 """
@@ -43,12 +42,12 @@ META_PROPERTIES_VERSION = 1
 
 
 class StorageError(Exception):
-    """What was asked cannot be done; the message is one line for people."""
+    """The operation cannot be done; the message is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormattedDir:
-    """A folder that was just formatted, or was before (`skipped`)."""
+    """A log directory that was just formatted, or was before (`skipped`)."""
 
     path: str
     directory_id: Uuid | None
@@ -57,7 +56,7 @@ class FormattedDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatResult:
-    """What `format_storage` did, in the order of the folders."""
+    """What `format_storage` did, in the order of the log directories."""
 
     cluster_id: str
     metadata_version: str
@@ -66,7 +65,7 @@ class FormatResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageInfo:
-    """What is in the folders, and what is wrong with it."""
+    """The contents of the log directories, and problems found."""
 
     found: tuple[str, ...]
     properties: tuple[tuple[str, MetaProperties], ...]
@@ -86,9 +85,10 @@ def random_uuid(dice: Dice) -> Uuid:
 
 
 def bootstrap_records(features: Mapping[str, int] | None = None) -> tuple[Record, ...]:
-    """Return the records that begin a cluster's metadata; `features` = levels not the usual ones.
+    """Return the bootstrap records of a cluster's metadata; `features` = levels other than the
+    defaults.
 
-    Raises: StorageError for a feature, or a level of it, that there is not.
+    Raises: StorageError for an unknown feature or level.
     """
     ranges = {each.name: each for each in SUPPORTED}
     for name, level in (features or {}).items():
@@ -98,7 +98,7 @@ def bootstrap_records(features: Mapping[str, int] | None = None) -> tuple[Record
         if not low <= level <= high:
             raise StorageError(f"Unsupported level {level} of {name}: expected {low} to {high}")
     levels = {**DEFAULT_LEVELS, **(features or {})}
-    # The metadata version comes first, because it says how the rest is to be read.
+    # The metadata version comes first, because it defines how the rest is read.
     return tuple(
         FeatureLevelRecord(name=name, feature_level=level)
         for name, level in levels.items()
@@ -118,10 +118,10 @@ def format_storage(
     ignore_formatted: bool = False,
     features: Mapping[str, int] | None = None,
 ) -> FormatResult:
-    """Prepare folders for a node. `cluster_id` None = that of folders formatted before, else new.
+    """Format log directories. `cluster_id` None = that of directories formatted before, else new.
 
-    Raises: StorageError where a folder is formatted already (without `ignore_formatted`) or
-            belongs to another cluster or node, or for levels of features that there are not;
+    Raises: StorageError where a directory is formatted already (without `ignore_formatted`) or
+            belongs to another cluster or node, or for unknown features or levels;
             OSError.
     """
     if cluster_id is not None:
@@ -192,13 +192,13 @@ def _format_dir(
         node_id=node_id,
         directory_id=directory_id,
     )
-    # Last, for a folder is formatted from the moment on that it has this file.
+    # Last: a log directory counts as formatted once it has this file.
     disk.write_atomic(posixpath.join(path, META_PROPERTIES), encode_meta_properties(properties))
     return FormattedDir(path, directory_id)
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """Return a folder's properties; None = it is not formatted. Raises: StorageError, OSError."""
+    """Return a directory's meta.properties; None = not formatted. Raises: StorageError, OSError."""
     file = posixpath.join(path, META_PROPERTIES)
     if not disk.exists(file):
         return None
@@ -209,7 +209,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
 
 
 def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
-    """Return the records that formatting left; the usual ones where it left none.
+    """Return the bootstrap records of formatting; the defaults where there are none.
 
     Raises: StorageError where the file is damaged; OSError.
     """
@@ -225,7 +225,7 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
 
 
 def storage_info(disk: Disk, log_dirs: Sequence[str], metadata_log_dir: str) -> StorageInfo:
-    """Return what is in a node's folders."""
+    """Return the contents of a node's log directories."""
     found: list[str] = []
     properties: list[tuple[str, MetaProperties]] = []
     problems: list[str] = []

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from ottla.host.node_ports import Address, Connect, Link
 
 CONNECT_TIMEOUT_MS = 2_000
-"""As long as a request may take: a voter that cannot be reached is asked again anyway."""
+"""The timeout of a request, too: requests to an unreachable voter are retried anyway."""
 
 
 class VoterChannels:
-    """Leads to voters by id."""
+    """The channels to voters by id."""
 
     def __init__(self, connect: Connect, voters: Mapping[int, Address], *, client_id: str) -> None:
         self._connect = connect
@@ -19,7 +19,7 @@ class VoterChannels:
         self._last = -1
 
     def to(self, voter_id: int) -> Link:
-        """Return the channel to a voter; where the id is none's, to the one after the last."""
+        """Return the channel to a voter; for an unknown id, to the one after the last."""
         if voter_id not in self._voters:
             ids = sorted(self._voters)
             assert ids, "no voter is known"

@@ -1,4 +1,4 @@
-"""What joins a voter to the others: channels for fetches and for elections, and a goodbye."""
+"""A voter's connections to the others: channels for fetches and for elections."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ from ottla.host.voter_channels import VoterChannels
 from ottla.metadata.node_config import NodeConfig
 from ottla.raft.values import ReplicaKey
 
-GOODBYE_MS = 500
-"""How long a voter that stops waits for the others to hear that its epoch ends."""
+END_EPOCH_WAIT_MS = 500
+"""How long a voter that stops waits for the responses to EndQuorumEpoch."""
 
 POLL_MS = 10
 
 
 class VoterLinks:
-    """The channels of one voter. `peers`: what its member asks through."""
+    """The channels of one voter. `peers`: sends its member's requests."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class VoterLinks:
         )
 
     def close(self) -> Pending[None]:
-        """Let what was said last be heard, then end the connections."""
+        """Wait for the responses to EndQuorumEpoch, then close the connections."""
         self._fetching.close()
         closed: Pending[None] = Pending()
-        end_ms = self._clock.monotonic_ms() + GOODBYE_MS
+        end_ms = self._clock.monotonic_ms() + END_EPOCH_WAIT_MS
 
-        def look() -> None:
+        def check() -> None:
             now_ms = self._clock.monotonic_ms()
-            if self.peers.unheard and now_ms < end_ms:
-                self._timers.at(now_ms + POLL_MS, look)
+            if self.peers.unanswered and now_ms < end_ms:
+                self._timers.at(now_ms + POLL_MS, check)
                 return
             self._elections.close()
             closed.complete(None)
 
-        look()
+        check()
         return closed

@@ -1,4 +1,4 @@
-"""From the promises of pure code to the futures of asyncio."""
+"""Awaits the promises of pure code on an asyncio loop."""
 
 import asyncio
 from typing import TypeVar

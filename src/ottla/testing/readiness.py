@@ -96,7 +96,7 @@ def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
     """
     from ottla.host.disk import OsDisk
     from ottla.host.storage import StorageError, format_storage
-    from ottla.host.world import SystemClock, SystemDice
+    from ottla.host.system_ports import SystemClock, SystemDice
     from ottla.metadata.node_config import NodeConfig
 
     config = NodeConfig.parse(properties)

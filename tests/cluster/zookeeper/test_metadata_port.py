@@ -14,8 +14,8 @@ import pytest
 
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Operation, Session, SessionState, SetData, ZkError
-from ottla.host.steps import Steps, walk
-from ottla.host.world import LoopTimers, SystemClock
+from ottla.host.steps import Steps, drive_async
+from ottla.host.system_ports import LoopTimers, SystemClock
 from ottla.host.zookeeper.kazoo_session import open_kazoo_session
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.store import ZooKeeperStore
@@ -89,7 +89,7 @@ class ServerBench:
         assert not isinstance(answer, ZkError), answer
 
     def _walk(self, steps: Steps[T]) -> T:
-        return self._loop.run_until_complete(walk(steps))
+        return self._loop.run_until_complete(drive_async(steps))
 
     def _until(self, holds: Callable[[], bool]) -> None:
         end = self._loop.time() + PATIENCE_SECONDS

@@ -23,7 +23,7 @@ from ..ottla_command import ottla_arguments
 
 START_SECONDS = 30.0
 SESSION_MS = 4_000
-SERVES = "is started (broker, ZooKeeper mode)"
+SERVES = "started (broker, ZooKeeper mode)"
 
 PROPERTIES = """\
 broker.id={id}
@@ -217,7 +217,7 @@ def test_a_killed_broker_comes_back_at_once(server: Server, look: Look) -> None:
     server.serve()
     taken = time.monotonic() - began
     assert look.czxid("/brokers/ids/1") > before > 0
-    assert any("is a former session's: made anew" in line for line in server.lines)
+    assert any("is owned by a previous session of this broker" in line for line in server.lines)
     print(f"a killed broker serves again after {taken:.1f} s")
 
 
@@ -254,7 +254,7 @@ def test_an_id_that_another_broker_has_is_waited_for_and_then_refused(
     other = Server(tmp_path / "other", connect)
     reason = other.fails()
     assert reason.startswith("ottla server: broker.id=1: a broker of this id is registered already")
-    assert any("waiting until that is over" in line for line in other.lines)
+    assert any("waiting until that session ends" in line for line in other.lines)
 
 
 def test_a_folder_of_another_cluster_is_refused(

@@ -1,4 +1,4 @@
-"""Brokers that are ordered to delete replicas, and whose answers are the test's."""
+"""Fake brokers that receive DeleteReplicas requests, whose responses the test gives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class Order:
 
     @property
     def is_out(self) -> bool:
-        """Whether an answer would be heard."""
+        """Whether an answer would be received."""
         return not self.pending.done and not self.link.closed
 
     def answer(self, error: Error = Error.NONE, *, whole: Error = Error.NONE) -> None:
@@ -101,7 +101,7 @@ class FakeBrokers:
         return link
 
     def out(self, broker_id: int) -> list[Order]:
-        """Return the orders of a broker whose answers would be heard."""
+        """Return the orders of a broker whose answers would be received."""
         return [each for each in self.orders if each.broker_id == broker_id and each.is_out]
 
     def answer_all(self, *broker_ids: int) -> None:

@@ -1,7 +1,7 @@
-"""A broker registers, catches up, is unfenced, keeps in touch and leaves, in that order.
+"""A broker registers, catches up, is unfenced, sends heartbeats and shuts down, in that order.
 
 Method: a controller that answers by hand and a follower whose offset the test sets; every request
-is looked at, and when it was sent.
+and its time are checked.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from ottla.wire.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 
-from .world import CLUSTER_ID, World
+from .harness import CLUSTER_ID, Harness
 
 INCARNATION = Uuid(b"\1" * 16)
 DIRECTORIES = (Uuid(b"\3" * 16), Uuid(b"\2" * 16))
@@ -37,7 +37,7 @@ CONFIG = LifecycleConfig(
 
 
 class Follower:
-    """An image that grows when told."""
+    """An image whose offset the test sets."""
 
     def __init__(self) -> None:
         self.offset = -1
@@ -55,11 +55,11 @@ class Follower:
                 pending.complete(None)
 
 
-class Desk:
+class Bench:
     """The broker, and the controller's side of its calls."""
 
     def __init__(self, config: LifecycleConfig = CONFIG) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.calls: list[tuple[int, Any, Pending[Any]]] = []
         self.follower = Follower()
         self.epochs: list[int] = []
@@ -68,8 +68,8 @@ class Desk:
             config,
             self,
             self.follower,
-            clock=self.world.clock,
-            timers=self.world.timers,
+            clock=self.harness.clock,
+            timers=self.harness.timers,
             on_epoch=self.epochs.append,
             registration=lambda: self.image,
         )
@@ -78,7 +78,7 @@ class Desk:
         assert timeout_ms < CONFIG.session_timeout_ms
         assert not self.waiting, "one request at a time"
         answer: Pending[Any] = Pending()
-        self.calls.append((self.world.clock.elapsed_ms, request, answer))
+        self.calls.append((self.harness.clock.elapsed_ms, request, answer))
         return answer
 
     @property
@@ -92,9 +92,9 @@ class Desk:
 
     def next_call(self, limit_ms: int = 60_000) -> tuple[int, Any]:
         """Let time pass until a request is sent; return how long that took, and the request."""
-        begin = self.world.clock.elapsed_ms
-        while self.waiting is None and self.world.clock.elapsed_ms - begin < limit_ms:
-            self.world.advance(1)
+        begin = self.harness.clock.elapsed_ms
+        while self.waiting is None and self.harness.clock.elapsed_ms - begin < limit_ms:
+            self.harness.advance(1)
         assert self.waiting is not None, "no request came"
         return self.calls[-1][0] - begin, self.waiting
 
@@ -128,10 +128,10 @@ class Desk:
 # -- registration ------------------------------------------------------------------------------
 
 
-def test_the_registration_says_all_that_the_controller_asks() -> None:
-    desk = Desk()
-    desk.lifecycle.start()
-    request = desk.waiting
+def test_the_registration_request_has_all_fields() -> None:
+    bench = Bench()
+    bench.lifecycle.start()
+    request = bench.waiting
     assert isinstance(request, BrokerRegistrationRequest)
     assert (request.broker_id, request.cluster_id) == (4, CLUSTER_ID)
     assert (request.incarnation_id, request.previous_broker_epoch) == (INCARNATION, 17)
@@ -155,106 +155,106 @@ def test_the_registration_says_all_that_the_controller_asks() -> None:
     ],
     ids=["no answer", "duplicate", "unknown"],
 )
-def test_a_failed_registration_is_tried_again_ever_more_slowly(failure: Any) -> None:
-    desk = Desk()
-    desk.lifecycle.start()
+def test_a_failed_registration_is_retried_with_backoff(failure: Any) -> None:
+    bench = Bench()
+    bench.lifecycle.start()
     waits = []
     for _ in range(9):
-        desk.answer(failure)
-        waits.append(desk.next_call()[0])
+        bench.answer(failure)
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000, 1_000]
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
-    assert desk.epochs == [3]
-    assert desk.next_call()[0] <= 1, "the first heartbeat comes at once"
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
+    assert bench.epochs == [3]
+    assert bench.next_call()[0] <= 1, "the first heartbeat comes at once"
 
 
 def test_the_start_ends_when_no_registration_succeeds_in_time() -> None:
-    desk = Desk()
-    desk.lifecycle.start()
-    desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
+    bench = Bench()
+    bench.lifecycle.start()
+    bench.answer(ApiError(Error.REQUEST_TIMED_OUT))
     for _ in range(100):
-        desk.world.advance(1_000)
-        if desk.waiting:
-            desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
-    outcome = desk.lifecycle.milestones.registered.value
+        bench.harness.advance(1_000)
+        if bench.waiting:
+            bench.answer(ApiError(Error.REQUEST_TIMED_OUT))
+    outcome = bench.lifecycle.milestones.registered.value
     assert isinstance(outcome, ApiError)
     assert "60000 ms" in outcome.message
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
-    assert desk.lifecycle.milestones.left.done
-    assert all(moment <= 60_000 for moment, _, _ in desk.calls)
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert bench.lifecycle.milestones.controlled_shutdown.done
+    assert all(moment <= 60_000 for moment, _, _ in bench.calls)
 
 
 def test_the_time_limit_does_not_matter_once_registered() -> None:
-    desk = Desk()
-    desk.run()
+    bench = Bench()
+    bench.run()
     for _ in range(100):
-        desk.beat(fenced=False)
-    assert desk.world.clock.elapsed_ms > 60_000
-    assert desk.lifecycle.state is BrokerState.RUNNING
+        bench.beat(fenced=False)
+    assert bench.harness.clock.elapsed_ms > 60_000
+    assert bench.lifecycle.state is BrokerState.RUNNING
 
 
 # -- catching up and unfencing -----------------------------------------------------------------
 
 
-def test_logs_may_load_only_when_the_own_image_has_the_registration() -> None:
-    desk = Desk()
-    desk.register(epoch=30)
-    assert desk.lifecycle.milestones.registered.value == 30
-    assert [offset for offset, _ in desk.follower.waiting] == [30]
+def test_logs_may_load_once_the_image_has_the_registration() -> None:
+    bench = Bench()
+    bench.register(epoch=30)
+    assert bench.lifecycle.milestones.registered.value == 30
+    assert [offset for offset, _ in bench.follower.waiting] == [30]
     # The controller may think so first; that is not enough.
-    desk.beat(caught_up=True)
-    assert not desk.lifecycle.milestones.caught_up.done
-    assert desk.lifecycle.state is BrokerState.STARTING
-    desk.follower.grow(30)
-    assert desk.lifecycle.milestones.caught_up.done
-    desk.beat(caught_up=True)
-    assert desk.lifecycle.state is BrokerState.RECOVERY
+    bench.beat(caught_up=True)
+    assert not bench.lifecycle.milestones.caught_up.done
+    assert bench.lifecycle.state is BrokerState.STARTING
+    bench.follower.grow(30)
+    assert bench.lifecycle.milestones.caught_up.done
+    bench.beat(caught_up=True)
+    assert bench.lifecycle.state is BrokerState.RECOVERY
 
 
-def test_heartbeats_carry_offset_epoch_and_the_wish_to_stay_fenced() -> None:
-    desk = Desk()
-    desk.register(epoch=30)
-    desk.follower.grow(22)
-    request = desk.beat(caught_up=False)
+def test_heartbeats_have_offset_epoch_and_want_fence() -> None:
+    bench = Bench()
+    bench.register(epoch=30)
+    bench.follower.grow(22)
+    request = bench.beat(caught_up=False)
     assert (request.broker_epoch, request.current_metadata_offset) == (30, 22)
     assert (request.want_fence, request.want_shut_down) == (True, False)
-    desk.follower.grow(31)
-    desk.lifecycle.ready_to_unfence()
-    request = desk.beat()
+    bench.follower.grow(31)
+    bench.lifecycle.ready_to_unfence()
+    request = bench.beat()
     assert (request.current_metadata_offset, request.want_fence) == (31, False)
 
 
 def test_a_start_does_not_wait_out_heartbeat_intervals() -> None:
-    desk = Desk()
-    desk.run()
-    assert desk.world.clock.elapsed_ms < 100
+    bench = Bench()
+    bench.run()
+    assert bench.harness.clock.elapsed_ms < 100
 
 
-def test_loading_logs_for_long_keeps_the_usual_rhythm() -> None:
-    desk = Desk()
-    desk.register()
-    desk.follower.grow(30)
-    desk.beat()
-    assert desk.lifecycle.state is BrokerState.RECOVERY
-    desk.beat()
+def test_loading_logs_for_long_keeps_the_heartbeat_interval() -> None:
+    bench = Bench()
+    bench.register()
+    bench.follower.grow(30)
+    bench.beat()
+    assert bench.lifecycle.state is BrokerState.RECOVERY
+    bench.beat()
     moments = []
     for _ in range(3):
-        moments.append(desk.next_call()[0])
-        desk.answer(
+        moments.append(bench.next_call()[0])
+        bench.answer(
             BrokerHeartbeatResponse(error_code=0, is_caught_up=True, should_shut_down=False)
         )
     assert moments == [2_000] * 3
-    assert not desk.lifecycle.milestones.unfenced.done
+    assert not bench.lifecycle.milestones.unfenced.done
 
 
-def test_what_comes_while_a_heartbeat_is_under_way_is_said_right_after_it() -> None:
-    desk = Desk()
-    desk.run()
-    desk.next_call()
-    desk.lifecycle.dir_failed(DIRECTORIES[0])
-    assert len(desk.calls) == len({id(request) for _, request, _ in desk.calls})
-    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-    waited, request = desk.next_call()
+def test_a_change_while_a_heartbeat_is_in_flight_is_sent_right_after_it() -> None:
+    bench = Bench()
+    bench.run()
+    bench.next_call()
+    bench.lifecycle.propagate_dir_failure(DIRECTORIES[0])
+    assert len(bench.calls) == len({id(request) for _, request, _ in bench.calls})
+    bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    waited, request = bench.next_call()
     assert waited <= 1
     assert request.offline_log_dirs == (DIRECTORIES[0],)
 
@@ -263,177 +263,181 @@ def test_what_comes_while_a_heartbeat_is_under_way_is_said_right_after_it() -> N
 
 
 def test_a_running_broker_reports_every_interval() -> None:
-    desk = Desk()
-    desk.run()
+    bench = Bench()
+    bench.run()
     waits = []
     for _ in range(4):
-        waits.append(desk.next_call()[0])
-        desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+        waits.append(bench.next_call()[0])
+        bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
     assert waits == [2_000] * 4
 
 
-def test_lost_heartbeats_are_repeated_and_forgiven() -> None:
-    desk = Desk()
-    desk.run()
-    desk.next_call()
+def test_lost_heartbeats_are_retried() -> None:
+    bench = Bench()
+    bench.run()
+    bench.next_call()
     waits = []
     for _ in range(3):
-        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        waits.append(desk.next_call()[0])
+        bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400]
-    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-    desk.next_call()
-    desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-    assert desk.next_call()[0] == 100
+    bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    bench.next_call()
+    bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+    assert bench.next_call()[0] == 100
 
 
-def test_heartbeats_back_off_to_a_session_at_most() -> None:
-    desk = Desk()
-    desk.run()
-    desk.next_call()
+def test_the_backoff_of_heartbeats_is_a_session_at_most() -> None:
+    bench = Bench()
+    bench.run()
+    bench.next_call()
     waits = []
     for _ in range(9):
-        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        waits.append(desk.next_call()[0])
+        bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_600, 3_200, 6_400, 9_000, 9_000]
 
 
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
-def test_a_forgotten_broker_registers_again_and_takes_the_new_epoch(error: Error) -> None:
-    desk = Desk()
-    desk.run()
-    desk.beat(error=error)
-    _, request = desk.next_call()
+def test_an_unregistered_broker_registers_again_and_takes_the_new_epoch(error: Error) -> None:
+    bench = Bench()
+    bench.run()
+    bench.beat(error=error)
+    _, request = bench.next_call()
     assert isinstance(request, BrokerRegistrationRequest)
     assert request.incarnation_id == INCARNATION
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=90))
-    assert desk.epochs == [30, 90]
-    assert desk.beat(fenced=False).broker_epoch == 90
-    assert desk.lifecycle.state is BrokerState.RUNNING
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=90))
+    assert bench.epochs == [30, 90]
+    assert bench.beat(fenced=False).broker_epoch == 90
+    assert bench.lifecycle.state is BrokerState.RUNNING
 
 
 def test_other_refusals_do_not_lead_to_a_registration() -> None:
-    desk = Desk()
-    desk.run()
-    desk.beat(error=Error.UNKNOWN_SERVER_ERROR)
-    assert isinstance(desk.next_call()[1], BrokerHeartbeatRequest)
+    bench = Bench()
+    bench.run()
+    bench.beat(error=Error.UNKNOWN_SERVER_ERROR)
+    assert isinstance(bench.next_call()[1], BrokerHeartbeatRequest)
 
 
-def test_a_fenced_running_broker_asks_again_soon() -> None:
-    desk = Desk()
-    desk.run()
-    desk.beat(fenced=True)
-    assert desk.next_call()[0] == 100
+def test_a_fenced_running_broker_sends_the_next_heartbeat_soon() -> None:
+    bench = Bench()
+    bench.run()
+    bench.beat(fenced=True)
+    assert bench.next_call()[0] == 100
 
 
 # -- leaving -----------------------------------------------------------------------------------
 
 
-def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
-    desk = Desk()
-    desk.run()
-    left = desk.lifecycle.begin_controlled_shutdown()
-    assert desk.beat(fenced=False).want_shut_down
-    waited, _ = desk.next_call()
+def test_controlled_shutdown_polls_until_it_is_granted() -> None:
+    bench = Bench()
+    bench.run()
+    controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
+    assert bench.beat(fenced=False).want_shut_down
+    waited, _ = bench.next_call()
     assert waited == 50, "a broker that led little goes at once"
     waits = []
     for _ in range(7):
-        desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-        waits.append(desk.next_call()[0])
+        bench.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+        waits.append(bench.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_600, 2_000, 2_000]
-    assert not left.done
-    desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
-    assert left.done
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
-    desk.world.advance(60_000)
-    assert desk.waiting is None
+    assert not controlled_shutdown.done
+    bench.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
+    assert controlled_shutdown.done
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
+    bench.harness.advance(60_000)
+    assert bench.waiting is None
 
 
-def test_controlled_shutdown_ends_when_its_time_is_over() -> None:
-    desk = Desk()
-    desk.run()
-    left = desk.lifecycle.begin_controlled_shutdown()
-    while not left.done:
-        if desk.waiting is not None:
-            desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=False))
-        desk.world.advance(1_000)
-    assert CONFIG.shutdown_timeout_ms <= desk.world.clock.elapsed_ms < 310_000
+def test_controlled_shutdown_ends_at_its_timeout() -> None:
+    bench = Bench()
+    bench.run()
+    controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
+    while not controlled_shutdown.done:
+        if bench.waiting is not None:
+            bench.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=False))
+        bench.harness.advance(1_000)
+    assert CONFIG.shutdown_timeout_ms <= bench.harness.clock.elapsed_ms < 310_000
 
 
-def test_controlled_shutdown_ends_where_no_controller_is_left() -> None:
-    desk = Desk()
-    desk.run()
-    left = desk.lifecycle.begin_controlled_shutdown()
-    desk.beat(fenced=False)
-    heard_ms = desk.world.clock.elapsed_ms
-    while not left.done:
-        if desk.waiting is not None:
-            desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        desk.world.advance(10)
-    silence_ms = desk.world.clock.elapsed_ms - heard_ms
-    assert CONFIG.shutdown_silence_ms <= silence_ms < CONFIG.shutdown_silence_ms + 20
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+def test_controlled_shutdown_ends_without_a_controller() -> None:
+    bench = Bench()
+    bench.run()
+    controlled_shutdown = bench.lifecycle.begin_controlled_shutdown()
+    bench.beat(fenced=False)
+    response_ms = bench.harness.clock.elapsed_ms
+    while not controlled_shutdown.done:
+        if bench.waiting is not None:
+            bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        bench.harness.advance(10)
+    silence_ms = bench.harness.clock.elapsed_ms - response_ms
+    assert (
+        CONFIG.shutdown_response_timeout_ms <= silence_ms < CONFIG.shutdown_response_timeout_ms + 20
+    )
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_new_controller_is_asked_at_once() -> None:
-    desk = Desk()
-    desk.run()
-    desk.lifecycle.controller_changed()
-    desk.next_call()
+def test_a_new_controller_gets_the_request_at_once() -> None:
+    bench = Bench()
+    bench.run()
+    bench.lifecycle.controller_changed()
+    bench.next_call()
     for _ in range(6):
-        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        desk.next_call()
-    desk.answer(ApiError(Error.NETWORK_EXCEPTION))  # The next wait is 6.4 s.
-    desk.lifecycle.controller_changed()
-    assert desk.next_call()[0] <= 1
+        bench.answer(ApiError(Error.NETWORK_EXCEPTION))
+        bench.next_call()
+    bench.answer(ApiError(Error.NETWORK_EXCEPTION))  # The next wait is 6.4 s.
+    bench.lifecycle.controller_changed()
+    assert bench.next_call()[0] <= 1
 
 
-def test_asking_twice_is_one_shutdown() -> None:
-    desk = Desk()
-    desk.run()
-    assert desk.lifecycle.begin_controlled_shutdown() is desk.lifecycle.begin_controlled_shutdown()
+def test_two_requests_are_one_shutdown() -> None:
+    bench = Bench()
+    bench.run()
+    assert (
+        bench.lifecycle.begin_controlled_shutdown() is bench.lifecycle.begin_controlled_shutdown()
+    )
 
 
 @pytest.mark.parametrize("when", ["before", "starting", "recovery"])
-def test_a_broker_that_does_not_serve_yet_leaves_without_asking(when: str) -> None:
-    desk = Desk()
+def test_a_broker_that_does_not_serve_yet_stops_without_controlled_shutdown(when: str) -> None:
+    bench = Bench()
     if when != "before":
-        desk.register()
+        bench.register()
     if when == "recovery":
-        desk.follower.grow(30)
-        desk.beat()
-    assert desk.lifecycle.begin_controlled_shutdown().done
-    desk.world.advance(60_000)
-    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+        bench.follower.grow(30)
+        bench.beat()
+    assert bench.lifecycle.begin_controlled_shutdown().done
+    bench.harness.advance(60_000)
+    assert bench.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
-def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
-    desk = Desk()
-    desk.lifecycle.start()
-    desk.lifecycle.close()
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
-    assert desk.epochs == []
-    assert desk.lifecycle.epoch == -1
+def test_a_response_after_the_end_is_ignored() -> None:
+    bench = Bench()
+    bench.lifecycle.start()
+    bench.lifecycle.close()
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
+    assert bench.epochs == []
+    assert bench.lifecycle.epoch == -1
 
 
 # -- states ------------------------------------------------------------------------------------
 
 
 def test_states_only_go_forward_and_all_end_in_shutting_down() -> None:
-    for state, following in NEXT.items():
-        assert all(after > state for after in following)
-        assert not following or BrokerState.SHUTTING_DOWN in following
+    for state, followed in NEXT.items():
+        assert all(after > state for after in followed)
+        assert not followed or BrokerState.SHUTTING_DOWN in followed
 
 
-def test_an_illegal_move_is_our_mistake() -> None:
-    desk = Desk()
-    desk.run()
-    start: Callable[[], None] = desk.lifecycle.start
+def test_an_illegal_transition_is_an_assertion() -> None:
+    bench = Bench()
+    bench.run()
+    start: Callable[[], None] = bench.lifecycle.start
     with pytest.raises(AssertionError, match="RUNNING to STARTING"):
         start()
 
 
-# -- other lives -------------------------------------------------------------------------------
+# -- restarts ----------------------------------------------------------------------------------
 
 
 def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -> BrokerImage:
@@ -449,7 +453,7 @@ def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -
 
 
 @pytest.mark.parametrize(
-    ("previous", "former", "expected"),
+    ("previous", "registered", "expected"),
     [
         (17, None, (17, -1)),
         (17, a_registration(17, b"x", DIRECTORIES), (17, 17)),
@@ -465,76 +469,76 @@ def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -
         (17, a_registration(20, b"\1", DIRECTORIES), (17, -1)),
     ],
 )
-def test_what_a_registration_says_of_the_one_before(
-    previous: int, former: BrokerImage | None, expected: tuple[int, int]
+def test_previous_and_superseded_epochs_of_a_registration(
+    previous: int, registered: BrokerImage | None, expected: tuple[int, int]
 ) -> None:
-    desk = Desk(replace(CONFIG, previous_broker_epoch=previous))
-    desk.image = former
-    desk.lifecycle.start()
-    request = desk.waiting
+    bench = Bench(replace(CONFIG, previous_broker_epoch=previous))
+    bench.image = registered
+    bench.lifecycle.start()
+    request = bench.waiting
     assert (request.previous_broker_epoch, request.superseded_broker_epoch) == expected
 
 
-def test_each_attempt_names_what_the_image_says_by_then() -> None:
+def test_each_attempt_names_the_registration_in_the_image() -> None:
     """A dead process's registration reached the controller between two attempts of this one."""
-    desk = Desk()
-    desk.lifecycle.start()
-    assert desk.waiting.superseded_broker_epoch == -1
-    desk.image = a_registration(25, b"x", DIRECTORIES)
-    desk.answer(
+    bench = Bench()
+    bench.lifecycle.start()
+    assert bench.waiting.superseded_broker_epoch == -1
+    bench.image = a_registration(25, b"x", DIRECTORIES)
+    bench.answer(
         BrokerRegistrationResponse(error_code=Error.DUPLICATE_BROKER_REGISTRATION, broker_epoch=-1)
     )
-    _, again = desk.next_call()
+    _, again = bench.next_call()
     assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (25, 25)
 
 
-def test_a_broker_whose_place_was_taken_has_lost_nothing_since_its_own_registration() -> None:
-    desk = Desk(replace(CONFIG, previous_broker_epoch=-1))
-    desk.run()
-    desk.image = a_registration(40, b"x", DIRECTORIES)
-    desk.beat(error=Error.STALE_BROKER_EPOCH)
-    _, again = desk.next_call()
+def test_a_broker_whose_id_was_taken_has_lost_nothing_since_its_own_registration() -> None:
+    bench = Bench(replace(CONFIG, previous_broker_epoch=-1))
+    bench.run()
+    bench.image = a_registration(40, b"x", DIRECTORIES)
+    bench.beat(error=Error.STALE_BROKER_EPOCH)
+    _, again = bench.next_call()
     assert isinstance(again, BrokerRegistrationRequest)
     assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (40, 40)
 
 
-def test_a_broker_that_finds_that_it_lost_something_registers_as_another_process() -> None:
-    desk = Desk()
-    desk.register()
-    desk.follower.grow(30)
-    desk.beat()
-    desk.image = a_registration(30, b"\1", DIRECTORIES)
+def test_a_broker_that_finds_data_loss_registers_as_another_process() -> None:
+    bench = Bench()
+    bench.register()
+    bench.follower.grow(30)
+    bench.beat()
+    bench.image = a_registration(30, b"\1", DIRECTORIES)
     another = Uuid(b"\5" * 16)
-    desk.next_call()
-    unclean = desk.lifecycle.register_as_unclean(another)
-    desk.beat()
-    _, request = desk.next_call()
+    bench.next_call()
+    unclean = bench.lifecycle.register_as_unclean(another)
+    bench.beat()
+    _, request = bench.next_call()
     assert isinstance(request, BrokerRegistrationRequest)
     assert request.incarnation_id == another
     assert (request.previous_broker_epoch, request.superseded_broker_epoch) == (-1, 30)
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
     assert not unclean.done
-    desk.follower.grow(50)
+    bench.follower.grow(50)
     assert unclean.done
-    assert (desk.epochs, desk.lifecycle.epoch) == ([30, 50], 50)
-    desk.lifecycle.ready_to_unfence()
-    assert desk.beat(fenced=False).broker_epoch == 50
-    assert desk.lifecycle.state is BrokerState.RUNNING
+    assert (bench.epochs, bench.lifecycle.epoch) == ([30, 50], 50)
+    bench.lifecycle.ready_to_unfence()
+    assert bench.beat(fenced=False).broker_epoch == 50
+    assert bench.lifecycle.state is BrokerState.RUNNING
 
 
-def test_the_answer_to_what_the_clean_process_asked_does_not_count_for_the_unclean_one() -> None:
-    desk = Desk()
-    desk.register()
-    desk.follower.grow(30)
-    desk.beat(error=Error.STALE_BROKER_EPOCH)
-    _, former = desk.next_call()
-    assert isinstance(former, BrokerRegistrationRequest)
-    unclean = desk.lifecycle.register_as_unclean(Uuid(b"\5" * 16))
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=45))
-    _, request = desk.next_call()
+def test_a_response_to_the_clean_registration_does_not_count_for_the_unclean_one() -> None:
+    bench = Bench()
+    bench.register()
+    bench.follower.grow(30)
+    bench.beat(error=Error.STALE_BROKER_EPOCH)
+    _, previous = bench.next_call()
+    assert isinstance(previous, BrokerRegistrationRequest)
+    unclean = bench.lifecycle.register_as_unclean(Uuid(b"\5" * 16))
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=45))
+    _, request = bench.next_call()
     assert isinstance(request, BrokerRegistrationRequest)
     assert (request.incarnation_id, request.previous_broker_epoch) == (Uuid(b"\5" * 16), -1)
-    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
-    desk.follower.grow(50)
+    bench.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
+    bench.follower.grow(50)
     assert unclean.done
-    assert desk.epochs == [30, 50]
+    assert bench.epochs == [30, 50]

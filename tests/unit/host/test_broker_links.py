@@ -1,6 +1,6 @@
-"""A broker finds the others where the newest metadata says that they are.
+"""A broker connects to the others at their addresses in the newest metadata.
 
-Method: the links are fakes that remember what they were made with.
+Method: the links are fakes that record their parameters.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class FakeLink:
         self.closed = True
 
 
-class Surroundings:
+class Cluster:
     """Metadata that changes, and the links that were made."""
 
     def __init__(self) -> None:
@@ -58,36 +58,36 @@ class Surroundings:
         return self.image
 
 
-def test_each_broker_and_lane_has_a_connection_made_once() -> None:
-    world = Surroundings()
-    assert world.links.to(2) is world.links.to(2, 0)
-    assert world.links.to(2, 1) is not world.links.to(2)
-    assert world.links.to(3) is not world.links.to(2)
-    assert [link.client_id for link in world.made] == [
+def test_each_broker_and_fetcher_has_a_connection_made_once() -> None:
+    harness = Cluster()
+    assert harness.links.to(2) is harness.links.to(2, 0)
+    assert harness.links.to(2, 1) is not harness.links.to(2)
+    assert harness.links.to(3) is not harness.links.to(2)
+    assert [link.client_id for link in harness.made] == [
         "broker-1-fetcher-0",
         "broker-1-fetcher-1",
         "broker-1-fetcher-0",
     ]
 
 
-def test_the_address_is_that_of_the_inter_broker_listener_at_each_look() -> None:
-    world = Surroundings()
-    world.links.to(2)
-    (link,) = world.made
+def test_the_address_is_that_of_the_inter_broker_listener_at_each_connect() -> None:
+    harness = Cluster()
+    harness.links.to(2)
+    (link,) = harness.made
     assert link.choose() is None  # Not registered yet: there is nowhere to go.
-    world.register(2, Endpoint("OTHER", "elsewhere", 1), Endpoint("PLAINTEXT", "here", 2))
+    harness.register(2, Endpoint("OTHER", "elsewhere", 1), Endpoint("PLAINTEXT", "here", 2))
     assert link.choose() == ("here", 2)
-    world.register(2, Endpoint("PLAINTEXT", "there", 3))
+    harness.register(2, Endpoint("PLAINTEXT", "there", 3))
     assert link.choose() == ("there", 3)
-    world.links.moved()
+    harness.links.brokers_changed()
     assert link.retargets == 1
-    world.register(2, Endpoint("OTHER", "elsewhere", 1))
+    harness.register(2, Endpoint("OTHER", "elsewhere", 1))
     assert link.choose() is None
 
 
 def test_closing_closes_all() -> None:
-    world = Surroundings()
-    world.links.to(2)
-    world.links.to(3)
-    world.links.close()
-    assert all(link.closed for link in world.made)
+    harness = Cluster()
+    harness.links.to(2)
+    harness.links.to(3)
+    harness.links.close()
+    assert all(link.closed for link in harness.made)

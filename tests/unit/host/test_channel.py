@@ -1,4 +1,4 @@
-"""A channel asks in order, survives a peer that dies, and answers every request exactly once.
+"""A channel sends in order, survives a peer that dies, and ends every request exactly once.
 
 Method: a real server on a free port whose handler answers ApiVersions as scripted; the channel
 under test talks to it over a real socket.
@@ -143,8 +143,8 @@ def test_time_runs_out_with_no_peer_and_with_a_silent_one() -> None:
     run(test)
 
 
-def test_what_waits_for_a_connection_can_be_taken_back_and_nothing_else() -> None:
-    """Else a request would be done long after its asker was told that its time is over."""
+def test_only_a_request_that_waits_for_a_connection_can_be_cancelled() -> None:
+    """Otherwise a request would be processed long after its caller got a timeout."""
 
     async def test() -> None:
         with socket.socket() as unused:
@@ -184,25 +184,25 @@ def test_closing_answers_everybody() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("gone", ["refuses", "hangs"])
-def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) -> None:
+@pytest.mark.parametrize("closed", ["refuses", "hangs"])
+def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(closed: str) -> None:
     """A failover must not wait out the pauses, or the timeout, of a controller that is dead."""
 
     async def test() -> None:
         _peer, server, port = await start_peer()
         dead, *fillers = (socket.socket() for _ in range(5))
         dead.bind(("127.0.0.1", 0))
-        if gone == "hangs":
+        if closed == "hangs":
             # Its queue is full, so that the system answers no further attempt.
             dead.listen(0)
             for filler in fillers:
                 filler.setblocking(False)
                 filler.connect_ex(dead.getsockname())
         endpoints: list[tuple[str, int]] = [dead.getsockname()]
-        asked: list[tuple[str, int]] = []
+        chosen: list[tuple[str, int]] = []
 
         def choose() -> tuple[str, int]:
-            asked.append(endpoints[-1])
+            chosen.append(endpoints[-1])
             return endpoints[-1]
 
         channel = Channel(
@@ -215,7 +215,7 @@ def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) 
             connect_timeout_max_ms=60_000,
         )
         answer = ask(channel, timeout_ms=120_000)
-        while not asked:
+        while not chosen:
             await asyncio.sleep(0)
         endpoints.append(("127.0.0.1", port))
         channel.retarget()
@@ -228,8 +228,8 @@ def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) 
     run(test)
 
 
-def test_an_impatient_asker_learns_at_once_that_nobody_is_there() -> None:
-    """Of several controllers the next one can be asked; waiting for a dead one helps nobody."""
+def test_an_impatient_channel_fails_at_once_without_a_peer() -> None:
+    """With several controllers the next one can be tried, without waiting for a dead one."""
 
     async def test() -> None:
         dead = socket.socket()

@@ -1,6 +1,7 @@
-"""Cleanings in processes of their own: results, failures, ends before their time.
+"""Log cleanings in child processes: results, failures, early ends.
 
-Method: a real log in a folder, real child processes, an event loop that the results come back to.
+Method: a real log in a directory, real child processes, an event loop that the results come back
+to.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ async def results_of(job: CleaningJob) -> list[Result]:
     return found
 
 
-def test_a_cleaning_tells_its_segments_and_its_end(tmp_path: Path) -> None:
+def test_a_cleaning_reports_its_segments_and_its_end(tmp_path: Path) -> None:
     segment, end = asyncio.run(results_of(make_job(tmp_path)))
     assert isinstance(segment, CleanedSegment)
     assert isinstance(end, CleaningEnd)

@@ -1,7 +1,7 @@
 """Responses come out whole and in order, however the network cuts them.
 
 Method: bytes are put where the protocol asks for them, as an event loop does, in pieces of any
-size; no socket is there.
+size; without a socket.
 """
 
 import asyncio

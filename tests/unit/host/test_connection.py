@@ -1,4 +1,4 @@
-"""Frames come out as they went in, however the bytes were cut; answers keep their order.
+"""Frames come out as they went in, however the bytes were cut; responses keep their order.
 
 Method: a real server on a free port with a scripted handler, and plain sockets as peers.
 """
@@ -361,7 +361,7 @@ def test_slow_requests_of_many_take_turns_with_quick_ones() -> None:
     run(test)
 
 
-def test_requests_that_are_kept_count() -> None:
+def test_the_bytes_of_requests_in_progress_count() -> None:
     async def test() -> None:
         async with serving(frames_held_bytes_max=250_000) as (peer, server, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

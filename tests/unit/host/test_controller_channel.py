@@ -1,7 +1,7 @@
-"""The controller's channels: order, one in flight, endless retries, fences, no answer lost.
+"""The controller's channels: order, one in flight, endless retries, fencing, no response lost.
 
-Method: time by hand, links whose other ends are the test; then random histories of brokers that
-bounce, answers that come late or twice and terms that end, in which every request must end in
+Method: manual time, links whose other ends are the test; then random histories of brokers that
+restart, responses that come late or twice and epochs that end, in which every request must end in
 exactly one event and reach a broker in the order in which it was queued.
 """
 
@@ -33,7 +33,7 @@ from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.wire.errors import EncodeError
 
-from .world import World
+from .harness import Harness
 
 BROKEN = ApiError(Error.NETWORK_EXCEPTION, "broken")
 LATE = ApiError(Error.REQUEST_TIMED_OUT, "late")
@@ -66,7 +66,7 @@ class Link:
         return [answer for _, answer in self.sent if not answer.done]
 
     @property
-    def asked(self) -> list[Any]:
+    def requests(self) -> list[Any]:
         return [request for request, _ in self.sent]
 
     def answer(self, response: Any = "done") -> None:
@@ -83,13 +83,13 @@ class Room:
     """Channels with their surroundings."""
 
     def __init__(self, epoch: int = 1) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.links: list[Link] = []
         self.events: list[ChannelEvent] = []
         self.channels = ControllerChannels(
             self.open,
-            clock=self.world.clock,
-            timers=self.world.timers,
+            clock=self.harness.clock,
+            timers=self.harness.timers,
             on_event=self.events.append,
         )
         self.channels.begin_epoch(epoch)
@@ -101,7 +101,7 @@ class Room:
     def send(self, *bodies: str, to: int = 1, epoch: int = 10, term: int = 1) -> None:
         self.channels.send(request(body, to=to, epoch=epoch, term=term) for body in bodies)
 
-    def told(self) -> list[tuple[str, Any]]:
+    def results(self) -> list[tuple[str, Any]]:
         """Return what the events say: (request, response or error)."""
         return [
             (each.sent.request, each.response if isinstance(each, Answered) else each.error)
@@ -126,13 +126,13 @@ def test_one_request_is_in_flight_and_the_others_wait_their_turn() -> None:
     room, link = a_room()
     room.send("a", "b")
     room.send("c")
-    assert link.asked == ["a"]
+    assert link.requests == ["a"]
     assert room.channels.queue_size(1) == 2
     link.answer("1")
-    assert link.asked == ["a", "b"]
+    assert link.requests == ["a", "b"]
     link.answer("2")
     link.answer("3")
-    assert room.told() == [("a", "1"), ("b", "2"), ("c", "3")]
+    assert room.results() == [("a", "1"), ("b", "2"), ("c", "3")]
     assert room.channels.queue_size(1) == 0
 
 
@@ -142,23 +142,23 @@ def test_brokers_do_not_wait_for_one_another() -> None:
     room.channels.send([request("a"), request("b", to=2, epoch=20), request("c", to=2, epoch=20)])
     room.links[1].answer()
     room.links[1].answer()
-    assert room.told() == [("b", "done"), ("c", "done")]
-    assert slow.asked == ["a"]
+    assert room.results() == [("b", "done"), ("c", "done")]
+    assert slow.requests == ["a"]
 
 
 @pytest.mark.parametrize("failure", [BROKEN, LATE])
-def test_what_is_not_answered_is_sent_again_for_ever_and_in_its_place(failure: ApiError) -> None:
+def test_an_unanswered_request_is_retried_for_ever_and_stays_first(failure: ApiError) -> None:
     room, link = a_room()
     room.send("a", "b")
     for count in range(1, 50):
         link.answer(failure)
-        room.world.advance(RETRY_MS - 1)
-        assert link.asked == ["a"] * count
-        room.world.advance(1)
+        room.harness.advance(RETRY_MS - 1)
+        assert link.requests == ["a"] * count
+        room.harness.advance(1)
     link.answer()
     link.answer()
-    assert link.asked == ["a"] * 50 + ["b"]
-    assert room.told() == [("a", "done"), ("b", "done")]
+    assert link.requests == ["a"] * 50 + ["b"]
+    assert room.results() == [("a", "done"), ("b", "done")]
     assert room.channels.metrics[1].retries == 49
 
 
@@ -166,9 +166,9 @@ def test_a_refusal_is_an_answer_and_is_not_repeated() -> None:
     room, link = a_room()
     room.send("a")
     link.answer(Error.STALE_CONTROLLER_EPOCH)
-    room.world.advance(10 * RETRY_MS)
-    assert link.asked == ["a"]
-    assert room.told() == [("a", Error.STALE_CONTROLLER_EPOCH)]
+    room.harness.advance(10 * RETRY_MS)
+    assert link.requests == ["a"]
+    assert room.results() == [("a", Error.STALE_CONTROLLER_EPOCH)]
 
 
 def test_kafka_1305_a_queue_has_no_bound_and_a_long_one_no_depth() -> None:
@@ -179,32 +179,32 @@ def test_kafka_1305_a_queue_has_no_bound_and_a_long_one_no_depth() -> None:
     assert room.channels.queue_size(1) == len(bodies) - 1
     link.at_once = True
     link.answer()
-    assert [body for body, _ in room.told()] == bodies
+    assert [body for body, _ in room.results()] == bodies
 
 
-def test_a_broker_that_goes_takes_no_answer_with_it() -> None:
+def test_requests_to_a_removed_broker_are_dropped() -> None:
     room, link = a_room()
     room.send("a", "b", "c")
     room.channels.remove_broker(1)
-    gone = Error.BROKER_NOT_AVAILABLE
-    assert room.told() == [("a", gone), ("b", gone), ("c", gone)]
+    not_available = Error.BROKER_NOT_AVAILABLE
+    assert room.results() == [("a", not_available), ("b", not_available), ("c", not_available)]
     assert link.closed
     room.send("d")
-    assert room.told()[3:] == [("d", gone)]
-    room.world.advance(10 * RETRY_MS)
-    assert link.asked == ["a"]
+    assert room.results()[3:] == [("d", not_available)]
+    room.harness.advance(10 * RETRY_MS)
+    assert link.requests == ["a"]
     assert room.channels.queue_sizes() == []
     room.channels.remove_broker(1)
 
 
-def test_a_broker_that_goes_while_its_request_waits_to_be_repeated() -> None:
+def test_a_broker_that_is_removed_while_its_request_is_in_backoff() -> None:
     room, link = a_room()
     room.send("a")
     link.answer(BROKEN)
     room.channels.remove_broker(1)
-    room.world.advance(10 * RETRY_MS)
-    assert link.asked == ["a"]
-    assert room.told() == [("a", Error.BROKER_NOT_AVAILABLE)]
+    room.harness.advance(10 * RETRY_MS)
+    assert link.requests == ["a"]
+    assert room.results() == [("a", Error.BROKER_NOT_AVAILABLE)]
 
 
 def test_kafka_7235_a_broker_that_bounces_begins_with_an_empty_queue() -> None:
@@ -212,15 +212,15 @@ def test_kafka_7235_a_broker_that_bounces_begins_with_an_empty_queue() -> None:
     room.send("a", "b")
     room.channels.add_broker(1, 11)
     stale = Error.STALE_BROKER_EPOCH
-    assert room.told() == [("a", stale), ("b", stale)]
+    assert room.results() == [("a", stale), ("b", stale)]
     assert old.closed
     new = room.links[1]
     assert (new.broker_id, new.broker_epoch) == (1, 11)
     room.send("c", epoch=11)
-    assert new.asked == ["c"]
+    assert new.requests == ["c"]
     # What was decided on the old registration comes late.
     room.send("d", epoch=10)
-    assert room.told()[2:] == [("d", stale)]
+    assert room.results()[2:] == [("d", stale)]
 
 
 def test_an_older_registration_changes_nothing() -> None:
@@ -230,25 +230,25 @@ def test_an_older_registration_changes_nothing() -> None:
     room.channels.add_broker(1, 10)
     assert len(room.links) == 1
     link.answer()
-    assert room.told() == [("a", "done")]
+    assert room.results() == [("a", "done")]
 
 
-def test_kafka_6082_a_new_term_drops_what_the_old_one_wanted() -> None:
+def test_kafka_6082_a_new_epoch_drops_the_requests_of_the_old_one() -> None:
     room, old = a_room()
     room.send("a", "b")
     room.channels.begin_epoch(2)
     stale = Error.STALE_CONTROLLER_EPOCH
-    assert room.told() == [("a", stale), ("b", stale)]
+    assert room.results() == [("a", stale), ("b", stale)]
     room.send("c")
-    assert room.told()[2:] == [("c", stale)]
+    assert room.results()[2:] == [("c", stale)]
     room.send("d", term=2)
     assert old.closed
-    assert room.links[1].asked == ["d"]  # It does not wait for what hangs in the old link.
+    assert room.links[1].requests == ["d"]  # It does not wait for what hangs in the old link.
     room.channels.begin_epoch(2)
     assert len(room.links) == 2
 
 
-def test_a_late_answer_of_an_old_link_is_not_heard() -> None:
+def test_a_late_response_of_an_old_link_is_ignored() -> None:
     room, old = a_room()
     room.send("a")
     [late] = old.open
@@ -256,9 +256,9 @@ def test_a_late_answer_of_an_old_link_is_not_heard() -> None:
     room.channels.add_broker(1, 11)
     room.send("b", epoch=11)
     late.complete("done")
-    assert room.told() == [("a", Error.STALE_BROKER_EPOCH)]
+    assert room.results() == [("a", Error.STALE_BROKER_EPOCH)]
     room.links[1].answer()
-    assert room.told()[1:] == [("b", "done")]
+    assert room.results()[1:] == [("b", "done")]
 
 
 def test_duplicate_answers_count_once() -> None:
@@ -267,13 +267,13 @@ def test_duplicate_answers_count_once() -> None:
     room.send("a", "b", "c")
     first = channel.queue.attempt
     link.answer("1")
-    channel._answered(first, "1")
-    channel._answered(first, BROKEN)
-    room.world.advance(10 * RETRY_MS)
-    assert room.told() == [("a", "1")]
-    assert link.asked == ["a", "b"]
+    channel._on_response(first, "1")
+    channel._on_response(first, BROKEN)
+    room.harness.advance(10 * RETRY_MS)
+    assert room.results() == [("a", "1")]
+    assert link.requests == ["a", "b"]
     link.answer("2")
-    assert room.told()[1:] == [("b", "2")]
+    assert room.results()[1:] == [("b", "2")]
 
 
 def test_a_term_that_ends_answers_everything() -> None:
@@ -282,15 +282,15 @@ def test_a_term_that_ends_answers_everything() -> None:
     room.send("a")
     room.send("b", to=2, epoch=20)
     room.channels.resign()
-    gone = Error.BROKER_NOT_AVAILABLE
-    assert room.told() == [("a", gone), ("b", gone)]
+    not_available = Error.BROKER_NOT_AVAILABLE
+    assert room.results() == [("a", not_available), ("b", not_available)]
     assert all(each.closed for each in room.links)
 
 
-def test_following_the_cluster() -> None:
+def test_set_brokers_opens_and_closes_channels() -> None:
     room, link = a_room()
     room.channels.add_broker(2, 20)
-    room.channels.follow([(1, 12), (3, 30)])
+    room.channels.set_brokers([(1, 12), (3, 30)])
     assert [each for each, _ in room.channels.queue_sizes()] == [1, 3]
     assert link.closed
     assert [(each.broker_id, each.broker_epoch) for each in room.links if not each.closed] == [
@@ -299,7 +299,7 @@ def test_following_the_cluster() -> None:
     ]
 
 
-def test_whoever_listens_badly_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_the_callback_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     room, link = a_room()
 
     def fail(event: ChannelEvent) -> None:
@@ -310,17 +310,17 @@ def test_whoever_listens_badly_stops_nothing(caplog: pytest.LogCaptureFixture) -
     room.send("a", "b")
     link.answer()
     link.answer()
-    assert room.told() == [("a", "done"), ("b", "done")]
+    assert room.results() == [("a", "done"), ("b", "done")]
     assert len(caplog.records) == 2
 
 
 def test_a_request_that_cannot_be_encoded_does_not_hold_up_the_next() -> None:
     room, link = a_room()
     room.send("cannot be encoded", "b")
-    assert link.asked == ["b"]
-    assert room.told() == [("cannot be encoded", Error.UNKNOWN_SERVER_ERROR)]
+    assert link.requests == ["b"]
+    assert room.results() == [("cannot be encoded", Error.UNKNOWN_SERVER_ERROR)]
     link.answer()
-    assert room.told()[1:] == [("b", "done")]
+    assert room.results()[1:] == [("b", "done")]
 
 
 def test_a_listener_may_send_and_close() -> None:
@@ -336,7 +336,7 @@ def test_a_listener_may_send_and_close() -> None:
     room.channels._on_event = react
     link.at_once = True
     room.send("a", "b", "d")
-    assert room.told() == [
+    assert room.results() == [
         ("a", "a done"),
         ("b", "b done"),
         ("d", Error.BROKER_NOT_AVAILABLE),
@@ -344,10 +344,10 @@ def test_a_listener_may_send_and_close() -> None:
     ]
 
 
-def test_metrics_tell_sizes_and_waits() -> None:
+def test_metrics_have_queue_sizes_and_times() -> None:
     room, link = a_room()
     room.send("a", "b", "c")
-    room.world.advance(7)
+    room.harness.advance(7)
     link.answer()
     text = "".join(render(channel_families(room.channels)))
     prefix = "kafka_controller_controller_channel_manager"
@@ -363,7 +363,7 @@ def test_only_the_first_failure_in_a_row_is_worth_a_line(caplog: pytest.LogCaptu
     room.send("a")
     for _ in range(5):
         link.answer(BROKEN)
-        room.world.advance(RETRY_MS)
+        room.harness.advance(RETRY_MS)
     assert [each.levelno for each in caplog.records] == [logging.INFO]
 
 
@@ -468,7 +468,7 @@ class History:
             self.term += 1
             channels.begin_epoch(self.term)
         else:
-            self.room.world.advance(count)
+            self.room.harness.advance(count)
 
 
 @given(st.lists(STEPS, max_size=40))
@@ -480,13 +480,13 @@ def test_every_request_ends_in_one_event_and_none_overtakes_another(
         history.play(step)
     room = history.room
     room.channels.resign()
-    ended = [body for body, _ in room.told()]
+    ended = [body for body, _ in room.results()]
     assert sorted(ended) == sorted(history.queued)
     assert len(set(ended)) == len(ended)
     for broker_id in range(3):
         first_sent = list(
             dict.fromkeys(
-                body for link in room.links if link.broker_id == broker_id for body in link.asked
+                body for link in room.links if link.broker_id == broker_id for body in link.requests
             )
         )
         assert first_sent == sorted(first_sent, key=history.queued.index)

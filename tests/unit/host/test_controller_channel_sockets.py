@@ -25,7 +25,7 @@ from ottla.host.controller_channel import (
 )
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.server import Server
-from ottla.host.world import LoopTimers, SystemClock
+from ottla.host.system_ports import LoopTimers, SystemClock
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -95,7 +95,7 @@ class Broker:
         await self.server.close()
         self.disk.kill()
 
-    def folders(self) -> list[str]:
+    def node_dirs(self) -> list[str]:
         return [name for name in self.disk.listdir("/logs") if name.startswith("t-")]
 
 
@@ -136,7 +136,7 @@ class Controller:
             endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", self.broker.port),),
         )
         self.image = ClusterImage(brokers=EMPTY.brokers.set(1, there))
-        self.channels.follow([(1, epoch)])
+        self.channels.set_brokers([(1, epoch)])
 
     def delete(self, epoch: int, *partitions: int, topic_id: Uuid = TOPIC_ID) -> None:
         request = DeleteReplicasRequest(
@@ -226,14 +226,14 @@ def test_replicas_are_deleted_and_confirmed() -> None:
             {0: Error.NONE, 1: Error.NONE},
             {5: Error.NONE},
         ]
-        assert all(name.endswith("-delete") for name in broker.folders())
+        assert all(name.endswith("-delete") for name in broker.node_dirs())
         assert broker.served == 3
 
     run(test)
 
 
-def test_a_lost_answer_is_asked_for_again() -> None:
-    """The broker has done it; only its word was lost, thrice. The order stays."""
+def test_a_request_with_a_lost_response_is_retried() -> None:
+    """The broker has done it; only its response was lost, three times. The request is retried."""
 
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic(partitions=2)
@@ -249,7 +249,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
     run(test)
 
 
-def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back() -> None:
+def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic(partitions=2)
         await broker.kill()
@@ -260,9 +260,9 @@ def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back(
         assert controller.events == []
         assert controller.channels.queue_size(1) == 1
 
-        # It returns as another process, whose logs nobody knows: they are set aside and kept.
+        # It restarts, and its logs are not in its metadata: they are renamed to strays and kept.
         broker.start(41)
-        assert sorted(broker.folders()) == [
+        assert sorted(broker.node_dirs()) == [
             f"t-{number}.{TOPIC_ID.hex()}-stray" for number in range(2)
         ]
         await broker.listen()
@@ -270,19 +270,19 @@ def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back(
         stale = Error.STALE_BROKER_EPOCH
         assert controller.errors() == [stale, stale]
 
-        # Asked again, under its new epoch, it lets them go once it knows of the deletion.
+        # On a request with its new epoch, it deletes them once it knows of the deletion.
         broker.world.commit(entry(TOPIC_ID))
         controller.delete(41, 0, 1)
         await controller.until(lambda: len(controller.events) == 3)
         assert controller.errors()[2] == {0: Error.NONE, 1: Error.NONE}
         broker.disk.crash()
-        assert all(name.endswith("-delete") for name in broker.folders())
+        assert all(name.endswith("-delete") for name in broker.node_dirs())
 
     run(test)
 
 
-def test_a_broker_that_was_away_for_a_while_answers_what_waited() -> None:
-    """Its port was closed and opened again by the same process: nobody noticed a bounce."""
+def test_a_broker_that_was_unreachable_answers_queued_requests() -> None:
+    """Its port was closed and opened again by the same process, without a new registration."""
 
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic(partitions=2)
@@ -298,7 +298,7 @@ def test_a_broker_that_was_away_for_a_while_answers_what_waited() -> None:
     run(test)
 
 
-def test_a_deposed_controller_is_told_so() -> None:
+def test_a_fenced_controller_gets_the_error() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
         broker.world.add_topic()
         broker.world.commit(*deletion())

@@ -1,6 +1,6 @@
-"""A silent broker is fenced when its session ends, whoever else is late, and whatever fails.
+"""A broker without heartbeats is fenced when its session ends, whatever else is late or fails.
 
-Method: the controller role on a disk in memory; time by hand. Brokers are their records.
+Method: the controller role on a disk in memory; manual time. Brokers are their records.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import PartitionRecord, TopicRecord
 
 from .fake_brokers import PORT, FakeBrokers
-from .world import CLUSTER_ID, Dice, World
+from .harness import CLUSTER_ID, Dice, Harness
 
 SESSION_MS = 9_000
 PROPERTIES = {
@@ -37,20 +37,20 @@ FEATURES = {ELR_VERSION: 0}
 
 
 def running(
-    world: World,
+    harness: Harness,
     *,
     brokers: FakeBrokers | None = None,
     features: Mapping[str, int] = FEATURES,
     properties: Mapping[str, str] = PROPERTIES,
 ) -> ControllerNode:
     config = NodeConfig.parse(dict(properties))
-    world.disk.mkdir("/meta")
+    harness.disk.mkdir("/meta")
     storage = open_quorum_storage(
-        world.disk,
+        harness.disk,
         "/meta",
-        clock=world.clock,
-        timers=world.timers,
-        workers=world.workers,
+        clock=harness.clock,
+        timers=harness.timers,
+        workers=harness.workers,
         segment_bytes=config["metadata.log.segment.bytes"],
         segment_ms=config["metadata.log.segment.ms"],
     )
@@ -61,23 +61,23 @@ def running(
         listeners=(Endpoint("CONTROLLER", "localhost", 9093),),
         storage=storage,
         bootstrap=bootstrap_records(features),
-        clock=world.clock,
+        clock=harness.clock,
         dice=Dice(1),
-        timers=world.timers,
-        workers=world.workers,
+        timers=harness.timers,
+        workers=harness.workers,
         connect=(brokers or FakeBrokers()).connect,
         on_failure=failures.append,
     )
     controller.runtime.start()
-    world.workers.run()
+    harness.workers.run()
     assert controller.ready.done
     return controller
 
 
 def add_broker(
-    world: World, controller: ControllerNode, broker_id: int, *, epoch: int = -1
+    harness: Harness, controller: ControllerNode, broker_id: int, *, epoch: int = -1
 ) -> None:
-    """Make an unfenced broker that is heard of now; its epoch is its id unless said."""
+    """Make an unfenced broker with a heartbeat now; its epoch is its id by default."""
     broker = BrokerImage(
         id=broker_id,
         epoch=broker_id if epoch < 0 else epoch,
@@ -86,8 +86,8 @@ def add_broker(
         fenced=False,
     )
     controller.run(lambda _image: Decision(Step((record_of(broker),)), None))
-    controller.context.liveness.touch(broker_id, world.clock.monotonic_ms())
-    world.workers.run()
+    controller.context.liveness.touch(broker_id, harness.clock.monotonic_ms())
+    harness.workers.run()
 
 
 def fenced(controller: ControllerNode) -> list[int]:
@@ -96,48 +96,48 @@ def fenced(controller: ControllerNode) -> list[int]:
 
 
 def test_each_broker_is_fenced_at_the_end_of_its_own_session() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 11)
-    world.advance(3_000)
-    add_broker(world, controller, 12)
-    add_broker(world, controller, 13)
-    world.advance(SESSION_MS - 3_000 - 1)
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 11)
+    harness.advance(3_000)
+    add_broker(harness, controller, 12)
+    add_broker(harness, controller, 13)
+    harness.advance(SESSION_MS - 3_000 - 1)
     assert fenced(controller) == []
-    world.advance(2)
+    harness.advance(2)
     assert fenced(controller) == [11]
-    controller.context.liveness.touch(12, world.clock.monotonic_ms())
-    world.advance(3_000)
+    controller.context.liveness.touch(12, harness.clock.monotonic_ms())
+    harness.advance(3_000)
     assert fenced(controller) == [11, 13]
-    world.advance(SESSION_MS)
+    harness.advance(SESSION_MS)
     assert fenced(controller) == [11, 12, 13]
 
 
-def test_many_that_go_silent_together_are_all_fenced() -> None:
-    world = World()
-    controller = running(world)
+def test_many_brokers_without_heartbeats_are_all_fenced() -> None:
+    harness = Harness()
+    controller = running(harness)
     for broker_id in range(11, 61):
-        add_broker(world, controller, broker_id)
-    world.advance(SESSION_MS + 1)
+        add_broker(harness, controller, broker_id)
+    harness.advance(SESSION_MS + 1)
     assert fenced(controller) == list(range(11, 61))
 
 
-def test_a_controller_that_was_stopped_fences_nobody_for_its_own_silence() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 11)
-    add_broker(world, controller, 12)
-    world.advance(2_000)
-    world.clock.elapsed_ms += 5 * SESSION_MS
-    world.advance(1_000)
+def test_a_controller_that_was_paused_fences_no_broker_for_its_own_pause() -> None:
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 11)
+    add_broker(harness, controller, 12)
+    harness.advance(2_000)
+    harness.clock.elapsed_ms += 5 * SESSION_MS
+    harness.advance(1_000)
     assert fenced(controller) == []
-    controller.context.liveness.touch(12, world.clock.monotonic_ms())
-    world.advance(SESSION_MS - 2_000)
+    controller.context.liveness.touch(12, harness.clock.monotonic_ms())
+    harness.advance(SESSION_MS - 2_000)
     assert fenced(controller) == [11], "the rest of its session counts as ever"
 
 
 class ConfusedLiveness(BrokerLiveness):
-    """Names a broker that does not exist, until it is told to be sane."""
+    """Names a broker that does not exist, until it is set right."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         super().__init__(session_timeout_ms)
@@ -149,36 +149,36 @@ class ConfusedLiveness(BrokerLiveness):
         return super().stalest(image) if self.sane else (0, 99)
 
 
-def test_a_decision_that_fails_is_tried_again_later(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    controller = running(world)
+def test_a_decision_that_fails_is_retried_later(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    controller = running(harness)
     liveness = ConfusedLiveness(SESSION_MS)
     controller.context = replace(controller.context, liveness=liveness)
-    add_broker(world, controller, 11)
-    world.advance(SESSION_MS + RECHECK_MS)
-    assert "a decision failed" in caplog.text
+    add_broker(harness, controller, 11)
+    harness.advance(SESSION_MS + RECHECK_MS)
+    assert "controller operation failed" in caplog.text
     assert 0 < liveness.asked < 100, "not again and again at once"
     liveness.sane = True
-    world.advance(RECHECK_MS)
+    harness.advance(RECHECK_MS)
     assert fenced(controller) == [11]
 
 
-def test_after_a_stop_nobody_is_looked_at() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 11)
+def test_after_a_stop_no_session_is_checked() -> None:
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 11)
     controller.stop()
-    world.advance(2 * SESSION_MS)
+    harness.advance(2 * SESSION_MS)
     assert fenced(controller) == []
 
 
-# -- elections that nobody asked for -------------------------------------------------------------
+# -- periodic elections --------------------------------------------------------------------------
 
 TOPIC = Uuid(b"topic-----------")
 
 
 def add_partition(
-    world: World, controller: ControllerNode, isr: tuple[int, ...], leader: int
+    harness: Harness, controller: ControllerNode, isr: tuple[int, ...], leader: int
 ) -> None:
     """Make a topic of one partition of the brokers 11 and 12."""
     partition = PartitionRecord(
@@ -192,7 +192,7 @@ def add_partition(
     )
     records = (TopicRecord(name="t", topic_id=TOPIC), partition)
     controller.run(lambda _image: Decision(Step(records), None))
-    world.workers.run()
+    harness.workers.run()
 
 
 def leader(controller: ControllerNode) -> int:
@@ -201,33 +201,33 @@ def leader(controller: ControllerNode) -> int:
     return topic.partitions[0].leader
 
 
-def keep_alive(world: World, controller: ControllerNode, *brokers: int, ms: int) -> None:
-    """Let time pass in which brokers are heard of."""
+def keep_alive(harness: Harness, controller: ControllerNode, *brokers: int, ms: int) -> None:
+    """Let time pass in which brokers send heartbeats."""
     for _ in range(ms // RECHECK_MS):
         for broker_id in brokers:
-            controller.context.liveness.touch(broker_id, world.clock.monotonic_ms())
-        world.advance(RECHECK_MS)
+            controller.context.liveness.touch(broker_id, harness.clock.monotonic_ms())
+        harness.advance(RECHECK_MS)
 
 
 def test_leaders_are_balanced_every_so_often() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 11)
-    add_broker(world, controller, 12)
-    add_partition(world, controller, isr=(11, 12), leader=12)
-    keep_alive(world, controller, 11, 12, ms=299_000)
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 11)
+    add_broker(harness, controller, 12)
+    add_partition(harness, controller, isr=(11, 12), leader=12)
+    keep_alive(harness, controller, 11, 12, ms=299_000)
     assert leader(controller) == 12
-    keep_alive(world, controller, 11, 12, ms=2_000)
+    keep_alive(harness, controller, 11, 12, ms=2_000)
     assert leader(controller) == 11
 
 
 def test_permission_for_unclean_elections_is_acted_upon_at_once() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 11)
-    add_broker(world, controller, 12)
-    add_partition(world, controller, isr=(11,), leader=11)
-    keep_alive(world, controller, 12, ms=SESSION_MS + RECHECK_MS)
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 11)
+    add_broker(harness, controller, 12)
+    add_partition(harness, controller, isr=(11,), leader=11)
+    keep_alive(harness, controller, 12, ms=SESSION_MS + RECHECK_MS)
     assert (fenced(controller), leader(controller)) == ([11], -1)
     change = Alteration((2, "t"), (("unclean.leader.election.enable", 0, "true"),))
     controller.run(
@@ -235,17 +235,17 @@ def test_permission_for_unclean_elections_is_acted_upon_at_once() -> None:
             image, [change], incremental=True, validate_only=False, context=controller.context
         )
     )
-    world.workers.run()
+    harness.workers.run()
     assert leader(controller) == 12
 
 
-def test_what_the_controller_before_left_half_done_is_settled() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 11)
-    add_partition(world, controller, isr=(11, 12), leader=12)
+def test_elections_that_the_previous_controller_left_undone_are_held() -> None:
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 11)
+    add_partition(harness, controller, isr=(11, 12), leader=12)
     controller.stop()
-    world.workers.run()
-    again = running(world)
-    world.workers.run()
+    harness.workers.run()
+    again = running(harness)
+    harness.workers.run()
     assert leader(again) == 11

@@ -1,6 +1,6 @@
-"""A controller stays until the brokers that leave have left, and not a moment longer.
+"""A controller waits for the controlled shutdowns of other brokers, and not longer.
 
-Method: an image that the test changes; time by hand.
+Method: an image that the test changes; manual time.
 """
 
 from dataclasses import replace
@@ -8,15 +8,15 @@ from dataclasses import replace
 from ottla.base.ids import Uuid
 from ottla.host.controller_shutdown import (
     GRACE_MS,
-    LEAVING_MS_MAX,
+    OTHER_SHUTDOWNS_MS_MAX,
     POLL_MS,
     STALLED_MS,
-    others_left,
+    others_shut_down,
 )
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import EMPTY, ClusterImage
 
-from .world import World
+from .harness import Harness
 
 OWN = 1
 
@@ -25,11 +25,13 @@ class Cluster:
     """Brokers by id, each staying, leaving or gone, and the promise under test."""
 
     def __init__(self, **states: str) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.image: ClusterImage = EMPTY
         for name, state in states.items():
             self.become(int(name.removeprefix("broker_")), state)
-        self.left = others_left(lambda: self.image, OWN, self.world.clock, self.world.timers)
+        self.finished = others_shut_down(
+            lambda: self.image, OWN, self.harness.clock, self.harness.timers
+        )
 
     def commit(self) -> None:
         """Let the quorum show that it works."""
@@ -37,7 +39,7 @@ class Cluster:
 
     def work(self, for_ms: int) -> None:
         for _ in range(for_ms // 100):
-            self.world.advance(100)
+            self.harness.advance(100)
             self.commit()
 
     def become(self, broker_id: int, state: str) -> None:
@@ -52,44 +54,44 @@ class Cluster:
         self.image = replace(self.image, brokers=self.image.brokers.set(broker_id, broker))
 
 
-def test_a_controller_alone_goes_at_once() -> None:
-    assert Cluster().left.done
-    assert Cluster(broker_1="leaving").left.done, "its own broker has left as well as it could"
-    assert Cluster(broker_1="gone", broker_2="gone").left.done
+def test_a_single_controller_stops_at_once() -> None:
+    assert Cluster().finished.done
+    assert Cluster(broker_1="leaving").finished.done, "its own broker has left as well as it could"
+    assert Cluster(broker_1="gone", broker_2="gone").finished.done
 
 
-def test_one_of_several_gives_the_others_a_moment_to_say_that_they_leave_too() -> None:
+def test_one_of_several_waits_for_others_to_begin_their_controlled_shutdown() -> None:
     cluster = Cluster(broker_1="gone", broker_2="staying")
-    cluster.world.advance(GRACE_MS - 1)
-    assert not cluster.left.done
-    cluster.world.advance(POLL_MS + 1)
-    assert cluster.left.done
+    cluster.harness.advance(GRACE_MS - 1)
+    assert not cluster.finished.done
+    cluster.harness.advance(POLL_MS + 1)
+    assert cluster.finished.done
 
 
-def test_whoever_leaves_is_waited_for() -> None:
+def test_a_controller_waits_for_controlled_shutdowns_of_others() -> None:
     cluster = Cluster(broker_1="gone", broker_2="staying", broker_3="staying")
-    cluster.world.advance(GRACE_MS // 2)
+    cluster.harness.advance(GRACE_MS // 2)
     cluster.become(2, "leaving")
     cluster.become(3, "gone")
     cluster.work(2 * STALLED_MS)
-    assert not cluster.left.done
+    assert not cluster.finished.done
     cluster.become(2, "gone")
-    cluster.world.advance(POLL_MS)
-    assert cluster.left.done
+    cluster.harness.advance(POLL_MS)
+    assert cluster.finished.done
 
 
-def test_who_dies_on_the_way_is_not_waited_for_for_ever() -> None:
+def test_the_wait_for_a_broker_that_dies_is_limited() -> None:
     cluster = Cluster(broker_1="gone", broker_2="leaving")
-    cluster.work(LEAVING_MS_MAX - 100)
-    assert not cluster.left.done
+    cluster.work(OTHER_SHUTDOWNS_MS_MAX - 100)
+    assert not cluster.finished.done
     cluster.work(200)
-    assert cluster.left.done
+    assert cluster.finished.done
 
 
-def test_nobody_waits_where_the_quorum_is_gone() -> None:
-    """A standby may not have heard of the last one's end when that one took its vote away."""
+def test_there_is_no_wait_without_a_quorum() -> None:
+    """A standby may not know of the last shutdown when that broker's vote is lost."""
     cluster = Cluster(broker_1="gone", broker_2="leaving")
-    cluster.world.advance(STALLED_MS - 1)
-    assert not cluster.left.done
-    cluster.world.advance(POLL_MS + 1)
-    assert cluster.left.done
+    cluster.harness.advance(STALLED_MS - 1)
+    assert not cluster.finished.done
+    cluster.harness.advance(POLL_MS + 1)
+    assert cluster.finished.done

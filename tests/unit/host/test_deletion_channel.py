@@ -1,7 +1,7 @@
-"""A KRaft controller has every deletion proved by every broker, in each of its terms.
+"""A KRaft controller has every deletion confirmed by every broker, in each of its terms.
 
 Method: the controller role on a disk in memory, brokers that are records, and links whose other
-ends are the test; time by hand. What is decided is the deletion policy's matter and tested there.
+ends are the test; manual time. Decisions are tested with the deletion policy.
 """
 
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ from ottla.metadata.records import (
 )
 
 from .fake_brokers import FakeBrokers
+from .harness import Harness
 from .test_controller_node import FEATURES, PROPERTIES, SESSION_MS, add_broker, running
-from .world import World
 
 TOPIC = Uuid(b"topic-----------")
 RETENTION_MS = 60_000
@@ -42,25 +42,25 @@ class Cluster:
     """A controller in its first term, and two brokers that hold partition 0 of a topic."""
 
     features: Mapping[str, int] = field(default_factory=lambda: FEATURES)
-    world: World = field(default_factory=World)
+    harness: Harness = field(default_factory=Harness)
     brokers: FakeBrokers = field(default_factory=FakeBrokers)
 
     def __post_init__(self) -> None:
         self.controller = self.start()
         for broker_id in (11, 12):
-            add_broker(self.world, self.controller, broker_id)
+            add_broker(self.harness, self.controller, broker_id)
         self.create(TOPIC)
 
     def start(self) -> ControllerNode:
-        """Let the next controller take office."""
+        """Let the next controller begin its term."""
         retention = {"ottla.deletion.receipt.retention.ms": str(RETENTION_MS)}
         self.controller = running(
-            self.world,
+            self.harness,
             brokers=self.brokers,
             features=self.features,
             properties=PROPERTIES | retention,
         )
-        self.world.workers.run()
+        self.harness.workers.run()
         return self.controller
 
     def create(self, topic_id: Uuid) -> None:
@@ -79,7 +79,7 @@ class Cluster:
     def write(self, *records: Record) -> None:
         """Have records committed."""
         self.controller.run(lambda _image: Decision(Step(records), None))
-        self.world.workers.run()
+        self.harness.workers.run()
 
     def delete(self) -> None:
         """Delete t, as the API does; committed once the disk has it."""
@@ -88,7 +88,7 @@ class Cluster:
                 image,
                 [TopicReference(name="t")],
                 context=self.controller.context,
-                wall_ms=self.world.clock.now_ms(),
+                wall_ms=self.harness.clock.now_ms(),
             )
         )
 
@@ -96,12 +96,12 @@ class Cluster:
         """Take a broker out of the cluster for good."""
         context = self.controller.context
         self.controller.run(lambda image: unregister_broker(image, broker_id, context=context))
-        self.world.workers.run()
+        self.harness.workers.run()
 
     def answer_all(self, *broker_ids: int) -> None:
         """Have brokers do what they are ordered; all that follows is committed."""
         self.brokers.answer_all(*broker_ids)
-        self.world.workers.run()
+        self.harness.workers.run()
 
     def fence(self, broker_id: int, *, fenced: bool = True) -> None:
         """Fence a broker, or let it come back as the process that it was."""
@@ -112,12 +112,12 @@ class Cluster:
         )
 
     def wait(self, ms: int) -> None:
-        """Let time pass; all brokers that are not fenced are heard of meanwhile."""
+        """Let time pass; all brokers that are not fenced send heartbeats meanwhile."""
         while ms > 0:
             for broker_id in self.controller.image.brokers:
-                self.controller.context.liveness.touch(broker_id, self.world.clock.monotonic_ms())
+                self.controller.context.liveness.touch(broker_id, self.harness.clock.monotonic_ms())
             step = min(ms, SESSION_MS // 2)
-            self.world.advance(step)
+            self.harness.advance(step)
             ms -= step
 
     @property
@@ -127,7 +127,7 @@ class Cluster:
 
     @property
     def rows(self) -> dict[int, str]:
-        """How far each broker's replica is, in words."""
+        """Return the state of each broker's replica."""
         entry = self.entry
         assert entry is not None
         return {
@@ -146,7 +146,7 @@ def test_a_deletion_is_finished_once_every_broker_has_answered() -> None:
     cluster = Cluster()
     cluster.delete()
     assert not cluster.brokers.orders, "nothing is ordered before it is a fact"
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert cluster.rows == {11: "STARTED", 12: "STARTED"}
     for broker_id in (11, 12):
         [order] = cluster.brokers.out(broker_id)
@@ -162,26 +162,26 @@ def test_a_deletion_is_finished_once_every_broker_has_answered() -> None:
     assert len(cluster.brokers.orders) == 2
 
 
-def test_a_broker_that_is_down_is_not_asked_until_it_is_back() -> None:
+def test_a_broker_that_is_down_gets_no_request_until_it_is_back() -> None:
     cluster = Cluster()
     cluster.fence(12)
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.answer_all(11)
     assert cluster.rows == {11: "SUCCESSFUL", 12: "INELIGIBLE BROKER_DOWN"}
     cluster.wait(FULL_CHECK_MS + 1_000)
     assert not cluster.brokers.out(12)
-    add_broker(cluster.world, cluster.controller, 12, epoch=99)
+    add_broker(cluster.harness, cluster.controller, 12, epoch=99)
     [order] = cluster.brokers.out(12)
     assert order.request.broker_epoch == 99
     cluster.answer_all(12)
     assert is_finished(cluster)
 
 
-def test_a_broker_that_dies_while_it_is_asked_is_asked_anew() -> None:
+def test_a_broker_that_dies_during_a_request_gets_it_again() -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     [first] = cluster.brokers.out(12)
     cluster.fence(12)
     assert cluster.rows[12] == "INELIGIBLE BROKER_DOWN"
@@ -201,15 +201,15 @@ def test_a_broker_that_dies_while_it_is_asked_is_asked_anew() -> None:
         {"whole": Error.STALE_BROKER_EPOCH},
     ],
 )
-def test_what_says_nothing_of_the_replica_is_asked_again_after_a_pause(
+def test_a_response_without_the_replica_is_retried_after_a_backoff(
     answer: dict[str, Error],
 ) -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     appended = cluster.controller.runtime.records_appended
     cluster.brokers.out(12)[0].answer(**answer)
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert cluster.rows[12] == "STARTED"
     assert cluster.controller.runtime.records_appended == appended
     assert not cluster.brokers.out(12)
@@ -222,16 +222,16 @@ def test_what_says_nothing_of_the_replica_is_asked_again_after_a_pause(
 def test_a_disk_that_fails_shows_in_the_ledger_and_is_tried_again() -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.brokers.out(12)[0].answer(Error.KAFKA_STORAGE_ERROR)
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
     appended = cluster.controller.runtime.records_appended
     for pause in (1, 2, 4):
         cluster.wait(pause * RETRY_FIRST_MS)
         [order] = cluster.brokers.out(12)
         order.answer(Error.KAFKA_STORAGE_ERROR)
-        cluster.world.workers.run()
+        cluster.harness.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
     assert cluster.controller.runtime.records_appended == appended, "it was known"
     cluster.wait(8 * RETRY_FIRST_MS)
@@ -243,10 +243,10 @@ def test_a_disk_that_fails_in_two_terms_is_tried_again_without_a_record() -> Non
     """The new controller says of itself that it rules, and nothing of what it is told again."""
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.answer_all(11)
     cluster.brokers.out(12)[0].answer(Error.KAFKA_STORAGE_ERROR)
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.wait(RETRY_FIRST_MS)
     [unanswered] = cluster.brokers.out(12)
     cluster.controller.stop()
@@ -255,7 +255,7 @@ def test_a_disk_that_fails_in_two_terms_is_tried_again_without_a_record() -> Non
     appended = cluster.controller.runtime.records_appended
     [order] = cluster.brokers.out(12)
     order.answer(Error.KAFKA_STORAGE_ERROR)
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
     assert cluster.controller.runtime.records_appended == appended
     cluster.wait(2 * RETRY_FIRST_MS)
@@ -266,7 +266,7 @@ def test_a_disk_that_fails_in_two_terms_is_tried_again_without_a_record() -> Non
 def test_the_next_controller_goes_on_from_the_ledger() -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.answer_all(11)
     before = cluster.controller.runtime.epoch
     [old] = cluster.brokers.out(12)
@@ -285,7 +285,7 @@ def test_a_broker_that_is_unregistered_is_not_waited_for() -> None:
     cluster = Cluster()
     cluster.fence(12)
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.answer_all(11)
     cluster.unregister(12)
     assert cluster.rows == {11: "SUCCESSFUL", 12: "ABANDONED UNREGISTERED"}
@@ -299,10 +299,10 @@ def test_a_topic_of_the_same_name_is_none_of_its_business() -> None:
     assert [each.replicas for each in cluster.brokers.orders] == [[(TOPIC, 0)]] * 2
 
 
-def test_a_receipt_is_forgotten_after_its_time() -> None:
+def test_a_receipt_is_deleted_after_its_retention() -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.answer_all(11, 12)
     cluster.wait(RETENTION_MS)
     assert is_finished(cluster)
@@ -313,7 +313,7 @@ def test_a_receipt_is_forgotten_after_its_time() -> None:
 def test_a_cluster_without_a_ledger_has_neither_channels_nor_orders() -> None:
     cluster = Cluster(features={ELR_VERSION: 0, OTTLA_VERSION: 0})
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert "t" not in cluster.controller.image.topics
     assert cluster.entry is None
     assert not cluster.brokers.links
@@ -323,37 +323,37 @@ def test_a_ledger_that_is_switched_on_is_driven_from_then_on() -> None:
     cluster = Cluster(features={ELR_VERSION: 0, OTTLA_VERSION: 0})
     cluster.write(FeatureLevelRecord(name=OTTLA_VERSION, feature_level=1))
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.answer_all(11, 12)
     assert is_finished(cluster)
 
 
-def test_a_mistake_in_here_keeps_no_controller_from_its_office(
+def test_an_exception_does_not_keep_a_controller_from_becoming_active(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.controller.stop()
     cluster.brokers.broken = True
     cluster.start()
     assert cluster.controller.ready.done
-    assert "deletions of topics are not driven" in caplog.text
+    assert "processing topic deletions failed" in caplog.text
     cluster.brokers.broken = False
     cluster.write(NoOpRecord())
     cluster.answer_all(11, 12)
     assert is_finished(cluster)
 
 
-def test_a_change_that_was_not_followed_is_made_up_for_with_the_next_one(
+def test_a_change_that_was_missed_is_processed_with_the_next_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster()
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.brokers.broken = True
-    add_broker(cluster.world, cluster.controller, 12, epoch=99)
-    assert "deletions of topics are not driven" in caplog.text
+    add_broker(cluster.harness, cluster.controller, 12, epoch=99)
+    assert "processing topic deletions failed" in caplog.text
     cluster.brokers.broken = False
     cluster.write(NoOpRecord())
     assert [each.request.broker_epoch for each in cluster.brokers.out(12)] == [99]

@@ -1,6 +1,6 @@
-"""What is counted of deletions, in either mode.
+"""The metrics of deletions, in either mode.
 
-Method: images written out; a controller whose gauges are scraped as a deletion goes on.
+Method: images written out; a controller whose gauges are scraped during a deletion.
 """
 
 import pytest
@@ -95,11 +95,11 @@ def gauges(cluster: Cluster) -> tuple[float, ...]:
     return tuple(found.value(f"{PREFIX}_{name}_count") for name in NAMES)
 
 
-def test_a_controller_tells_what_is_not_proved_yet() -> None:
+def test_a_controller_counts_replicas_that_are_not_confirmed_yet() -> None:
     cluster = Cluster()
     assert gauges(cluster) == (0, 0, 0, 0)
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert gauges(cluster) == (1, 2, 0, 0)
     cluster.fence(12)
     assert gauges(cluster) == (1, 2, 1, 1)

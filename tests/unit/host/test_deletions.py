@@ -1,7 +1,7 @@
-"""The driver of deletions: one decision at a time, orders that rest on facts, a timer that stays.
+"""The driver of deletions: one decision at a time, orders after commits, a reliable timer.
 
-Method: the real manager, a controller that decides at once or when told, time by hand. What is
-decided is the policy's matter and tested there; the two modes' offices have tests of their own.
+Method: the real manager, a controller that decides at once or on request, manual time. Decisions
+are tested with the policy; the drivers' owners in the two modes have tests of their own.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
 from ottla.controller.step import Decision
-from ottla.host.deletions import AGAIN_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
+from ottla.host.deletions import RETRY_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record
 
-from .world import World
+from .harness import Harness
 
 TOPICS = tuple(Uuid(bytes([number]) * 16) for number in range(1, 4))
 RETENTION_MS = 120_000
@@ -41,7 +41,7 @@ class Controller:
     """Decides on what is written; `waiting`: answers that `commit` gives, in order."""
 
     def __init__(self, *topics: Uuid) -> None:
-        self.world = World()
+        self.harness = Harness()
         broker = BrokerImage(
             id=1, epoch=10, incarnation_id=Uuid(bytes(16)), endpoints=(), fenced=False
         )
@@ -60,8 +60,8 @@ class Controller:
             DeletionManager(enabled=True, retention_ms=RETENTION_MS),
             self,
             self.send,
-            clock=self.world.clock,
-            timers=self.world.timers,
+            clock=self.harness.clock,
+            timers=self.harness.timers,
         )
         self.driver.start(self.image)
         self.commit()
@@ -91,7 +91,7 @@ class Controller:
             if decision.step.records:
                 self.driver.changed(self.appended(*decision.step.records))
             answer.complete(decision.reply)
-            self.world.advance(0)
+            self.harness.advance(0)
 
     def send(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         """Take orders, unless broken."""
@@ -108,7 +108,7 @@ class Controller:
         return {each.topic_id for each in self.image.deletions.receipts()}
 
 
-def test_what_is_heard_during_a_decision_is_decided_at_once_after_it() -> None:
+def test_events_during_a_decision_are_decided_at_once_after_it() -> None:
     controller = Controller(*TOPICS)
     for topic_id in TOPICS:
         controller.answer(topic_id)
@@ -122,7 +122,7 @@ def test_what_is_heard_during_a_decision_is_decided_at_once_after_it() -> None:
     assert controller.finished() == set(TOPICS)
 
 
-def test_orders_are_given_with_the_change_that_they_rest_on() -> None:
+def test_orders_are_sent_with_the_change_that_they_rest_on() -> None:
     controller = Controller()
     delta = controller.appended(*deletion_records(entry(TOPICS[0])))
     controller.driver.changed(delta)
@@ -131,22 +131,22 @@ def test_orders_are_given_with_the_change_that_they_rest_on() -> None:
     assert [each.topic_id for each in order.replicas()] == [TOPICS[0]]
 
 
-def test_what_cannot_be_written_is_logged_and_tried_again_after_a_pause(
+def test_a_failed_write_is_logged_and_retried_after_a_backoff(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     controller = Controller(*TOPICS[:1])
     controller.refusal = ApiError(Error.UNKNOWN_SERVER_ERROR, "no")
     controller.answer(TOPICS[0])
-    assert "the deletion of t could not be decided" in caplog.text
+    assert "writing the deletion of t failed" in caplog.text
     controller.refusal = None
-    controller.world.advance(RETRY_FIRST_MS - 1)
+    controller.harness.advance(RETRY_FIRST_MS - 1)
     assert not controller.waiting
-    controller.world.advance(1)
+    controller.harness.advance(1)
     controller.commit()
     assert controller.finished() == {TOPICS[0]}
 
 
-def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
+def test_one_topic_that_cannot_be_written_does_not_block_others() -> None:
     controller = Controller(*TOPICS)
     controller.answer(TOPICS[0])
     for topic_id in TOPICS[1:]:
@@ -155,11 +155,11 @@ def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
     controller.refused = {TOPICS[1]}
     controller.commit()
     assert controller.finished() == {TOPICS[0], TOPICS[2]}
-    controller.world.advance(FULL_CHECK_MS)
+    controller.harness.advance(FULL_CHECK_MS)
     controller.commit()
     assert TOPICS[1] not in controller.finished()
     controller.refusal = None
-    controller.world.advance(RETRY_MS_MAX)
+    controller.harness.advance(RETRY_MS_MAX)
     controller.commit()
     assert TOPICS[1] in controller.finished()
 
@@ -167,10 +167,10 @@ def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
 def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
     topics = [Uuid(number.to_bytes(16)) for number in range(1, 2 * TAKEN_MAX + 2)]
     controller = Controller(*topics)
-    controller.world.clock.elapsed_ms = FULL_CHECK_MS
+    controller.harness.clock.elapsed_ms = FULL_CHECK_MS
     turns = []
     for _ in range(5):
-        controller.world.timers.run_due(FULL_CHECK_MS)
+        controller.harness.timers.run_due(FULL_CHECK_MS)
         turns.append(len(controller.waiting))
         while controller.waiting:
             answer, decision = controller.waiting.popleft()
@@ -178,14 +178,14 @@ def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
     assert turns == [1, 1, 1, 1, 0], "the last one is of receipts"
 
 
-def test_that_another_one_rules_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_not_controller_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller(TOPICS[0])
     controller.refusal = ApiError(Error.NOT_CONTROLLER)
     controller.answer(TOPICS[0])
     assert caplog.text == ""
 
 
-def test_a_mistake_by_the_clock_is_logged_and_the_clock_goes_on(
+def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     controller = Controller(TOPICS[0])
@@ -195,10 +195,10 @@ def test_a_mistake_by_the_clock_is_logged_and_the_clock_goes_on(
     put_off = {Replica(1, TOPICS[1], 0): Error.OPERATION_NOT_ATTEMPTED}
     controller.driver.answered(DeletionsAnswered(1, 10, put_off))
     controller.broken = True
-    controller.world.advance(1_000)
-    assert "what is due was not done" in caplog.text
+    controller.harness.advance(1_000)
+    assert "the timer of topic deletions failed" in caplog.text
     controller.broken = False
-    controller.world.advance(AGAIN_AFTER_FAILURE_MS + FULL_CHECK_MS)
+    controller.harness.advance(RETRY_AFTER_FAILURE_MS + FULL_CHECK_MS)
     controller.commit()
     assert TOPICS[0] not in controller.finished(), "its receipt was old enough to go"
 
@@ -207,6 +207,6 @@ def test_after_the_end_nothing_is_decided_or_due() -> None:
     controller = Controller(TOPICS[0])
     controller.driver.stop()
     controller.answer(TOPICS[0])
-    controller.world.advance(2 * FULL_CHECK_MS)
+    controller.harness.advance(2 * FULL_CHECK_MS)
     assert not controller.waiting
-    assert len(controller.world.timers) == 0
+    assert len(controller.harness.timers) == 0

@@ -1,6 +1,6 @@
 """Descriptors are divided so that connections cannot take those of files.
 
-Method: the plan by table; the limit of this process lowered to what is open, for a moment.
+Method: the plan by table; the limit of this process is lowered to its open descriptors.
 """
 
 import errno
@@ -65,18 +65,18 @@ def none_left() -> Iterator[None]:
         yield
 
 
-def uses(disk: OsDisk, folder: str) -> dict[str, Callable[[], object]]:
+def uses(disk: OsDisk, directory: str) -> dict[str, Callable[[], object]]:
     return {
-        "open": lambda: disk.open(f"{folder}/new", create=True).close(),
-        "read": lambda: disk.read_bytes(f"{folder}/old"),
-        "write": lambda: disk.write_atomic(f"{folder}/other", b"x"),
-        "sync": lambda: disk.sync_dir(folder),
-        "lock": lambda: disk.lock(f"{folder}/lock")(),
+        "open": lambda: disk.open(f"{directory}/new", create=True).close(),
+        "read": lambda: disk.read_bytes(f"{directory}/old"),
+        "write": lambda: disk.write_atomic(f"{directory}/other", b"x"),
+        "sync": lambda: disk.sync_dir(directory),
+        "lock": lambda: disk.lock(f"{directory}/lock")(),
     }
 
 
 @pytest.mark.parametrize("name", ["open", "read", "write", "sync", "lock"])
-def test_the_disk_has_descriptors_when_nobody_else_has(name: str, tmp_path: Path) -> None:
+def test_the_disk_has_spare_descriptors(name: str, tmp_path: Path) -> None:
     disk = OsDisk()
     disk.write_atomic(f"{tmp_path}/old", b"x")
     act = uses(disk, str(tmp_path))[name]

@@ -20,7 +20,7 @@ from ottla.testing.disk import MemoryDisk
 
 @pytest.fixture(params=["system", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk, str]]:
-    """A disk and an empty folder on it."""
+    """A disk and an empty directory on it."""
     if request.param == "system":
         yield OsDisk(), str(tmp_path)
         return
@@ -30,8 +30,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk
 
 
 def test_appends_go_to_the_end_and_reads_are_positional(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    file = disk.open(f"{folder}/a", create=True)
+    disk, directory = place
+    file = disk.open(f"{directory}/a", create=True)
     assert file.append((b"abc",)) == 3
     assert file.append((b"", bytearray(b"de"), memoryview(b"xfgx")[1:3])) == 4
     assert file.size() == 7
@@ -40,16 +40,16 @@ def test_appends_go_to_the_end_and_reads_are_positional(place: tuple[Disk, str])
     assert file.read_at(7, 10) == b""
     assert file.fileno() >= 0
     file.close()
-    again = disk.open(f"{folder}/a")
+    again = disk.open(f"{directory}/a")
     again.append((b"h",))
-    assert disk.read_bytes(f"{folder}/a") == b"abcdefgh"
+    assert disk.read_bytes(f"{directory}/a") == b"abcdefgh"
     again.close()
     again.close()
 
 
 def test_writes_in_place_do_not_move_the_end(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    file = disk.open(f"{folder}/a", create=True)
+    disk, directory = place
+    file = disk.open(f"{directory}/a", create=True)
     file.append((b"0123456789",))
     file.write_at(2, b"xy")
     file.append((b"+",))
@@ -61,8 +61,8 @@ def test_writes_in_place_do_not_move_the_end(place: tuple[Disk, str]) -> None:
 
 
 def test_truncation_cuts_and_extends_and_appends_follow_it(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    file = disk.open(f"{folder}/a", create=True)
+    disk, directory = place
+    file = disk.open(f"{directory}/a", create=True)
     file.append((b"0123456789",))
     file.truncate(4)
     file.append((b"x",))
@@ -74,8 +74,8 @@ def test_truncation_cuts_and_extends_and_appends_follow_it(place: tuple[Disk, st
 
 
 def test_a_closed_file_refuses(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    file = disk.open(f"{folder}/a", create=True)
+    disk, directory = place
+    file = disk.open(f"{directory}/a", create=True)
     file.close()
     with pytest.raises(OSError):
         file.read_at(0, 1)
@@ -84,8 +84,8 @@ def test_a_closed_file_refuses(place: tuple[Disk, str]) -> None:
 
 
 def test_many_buffers_are_one_append(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    file = disk.open(f"{folder}/a", create=True)
+    disk, directory = place
+    file = disk.open(f"{directory}/a", create=True)
     buffers = [b"%d," % number for number in range(2 * VECTORS_MAX + 3)]
     assert file.append(buffers) == sum(map(len, buffers))
     assert file.read_at(0, 1 << 20) == b"".join(buffers)
@@ -93,95 +93,95 @@ def test_many_buffers_are_one_append(place: tuple[Disk, str]) -> None:
 
 
 def test_missing_files_are_file_not_found(place: tuple[Disk, str]) -> None:
-    disk, folder = place
+    disk, directory = place
     for attempt in (
-        lambda: disk.open(f"{folder}/none"),
-        lambda: disk.size(f"{folder}/none"),
-        lambda: disk.modified_ms(f"{folder}/none"),
-        lambda: disk.read_bytes(f"{folder}/none"),
-        lambda: disk.listdir(f"{folder}/none"),
-        lambda: disk.sync_dir(f"{folder}/none"),
-        lambda: disk.rename(f"{folder}/none", f"{folder}/other"),
-        lambda: disk.open(f"{folder}/none/a", create=True),
-        lambda: disk.write_atomic(f"{folder}/none/a", b""),
+        lambda: disk.open(f"{directory}/none"),
+        lambda: disk.size(f"{directory}/none"),
+        lambda: disk.modified_ms(f"{directory}/none"),
+        lambda: disk.read_bytes(f"{directory}/none"),
+        lambda: disk.listdir(f"{directory}/none"),
+        lambda: disk.sync_dir(f"{directory}/none"),
+        lambda: disk.rename(f"{directory}/none", f"{directory}/other"),
+        lambda: disk.open(f"{directory}/none/a", create=True),
+        lambda: disk.write_atomic(f"{directory}/none/a", b""),
     ):
         with pytest.raises(FileNotFoundError):
             attempt()
-    disk.remove(f"{folder}/none")
-    disk.remove(f"{folder}/none/a")
-    disk.rmtree(f"{folder}/none")
-    assert not disk.exists(f"{folder}/none")
-    assert not disk.is_dir(f"{folder}/none")
+    disk.remove(f"{directory}/none")
+    disk.remove(f"{directory}/none/a")
+    disk.rmtree(f"{directory}/none")
+    assert not disk.exists(f"{directory}/none")
+    assert not disk.is_dir(f"{directory}/none")
 
 
-def test_a_file_in_a_folder_s_place_is_not_a_directory(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    disk.open(f"{folder}/a", create=True).close()
-    disk.mkdir(f"{folder}/b/c")
+def test_a_file_in_place_of_a_directory_is_not_a_directory(place: tuple[Disk, str]) -> None:
+    disk, directory = place
+    disk.open(f"{directory}/a", create=True).close()
+    disk.mkdir(f"{directory}/b/c")
     for attempt in (
-        lambda: disk.open(f"{folder}/a/x", create=True),
-        lambda: disk.size(f"{folder}/a/x"),
-        lambda: disk.modified_ms(f"{folder}/a/x"),
-        lambda: disk.read_bytes(f"{folder}/a/x"),
-        lambda: disk.write_atomic(f"{folder}/a/x", b""),
-        lambda: disk.listdir(f"{folder}/a"),
-        lambda: disk.sync_dir(f"{folder}/a"),
-        lambda: disk.mkdir(f"{folder}/a/x"),
-        lambda: disk.remove(f"{folder}/a/x"),
-        lambda: disk.rmtree(f"{folder}/a"),
-        lambda: disk.rmtree(f"{folder}/a/x"),
-        lambda: disk.rename(f"{folder}/a/x", f"{folder}/y"),
-        lambda: disk.rename(f"{folder}/b", f"{folder}/a"),
+        lambda: disk.open(f"{directory}/a/x", create=True),
+        lambda: disk.size(f"{directory}/a/x"),
+        lambda: disk.modified_ms(f"{directory}/a/x"),
+        lambda: disk.read_bytes(f"{directory}/a/x"),
+        lambda: disk.write_atomic(f"{directory}/a/x", b""),
+        lambda: disk.listdir(f"{directory}/a"),
+        lambda: disk.sync_dir(f"{directory}/a"),
+        lambda: disk.mkdir(f"{directory}/a/x"),
+        lambda: disk.remove(f"{directory}/a/x"),
+        lambda: disk.rmtree(f"{directory}/a"),
+        lambda: disk.rmtree(f"{directory}/a/x"),
+        lambda: disk.rename(f"{directory}/a/x", f"{directory}/y"),
+        lambda: disk.rename(f"{directory}/b", f"{directory}/a"),
     ):
         with pytest.raises(NotADirectoryError):
             attempt()
-    assert not disk.exists(f"{folder}/a/x")
-    assert not disk.is_dir(f"{folder}/a/x")
+    assert not disk.exists(f"{directory}/a/x")
+    assert not disk.is_dir(f"{directory}/a/x")
     with pytest.raises(FileExistsError):
-        disk.mkdir(f"{folder}/a")
+        disk.mkdir(f"{directory}/a")
     for replace in (
-        lambda: disk.rename(f"{folder}/a", f"{folder}/b"),
-        lambda: disk.write_atomic(f"{folder}/b", b""),
-        lambda: disk.open(f"{folder}/b"),
-        lambda: disk.read_bytes(f"{folder}/b"),
-        lambda: disk.remove(f"{folder}/b"),
+        lambda: disk.rename(f"{directory}/a", f"{directory}/b"),
+        lambda: disk.write_atomic(f"{directory}/b", b""),
+        lambda: disk.open(f"{directory}/b"),
+        lambda: disk.read_bytes(f"{directory}/b"),
+        lambda: disk.remove(f"{directory}/b"),
     ):
         with pytest.raises(IsADirectoryError):
             replace()
-    assert disk.listdir(folder) == ["a", "b"]
+    assert disk.listdir(directory) == ["a", "b"]
 
 
-def test_folders(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    disk.mkdir(f"{folder}/b/c")
-    disk.mkdir(f"{folder}/b/c")
-    disk.open(f"{folder}/a", create=True).close()
-    disk.open(f"{folder}/b/c/d", create=True).close()
-    assert disk.listdir(folder) == ["a", "b"]
-    assert disk.is_dir(f"{folder}/b")
-    assert not disk.is_dir(f"{folder}/a")
-    disk.sync_dir(f"{folder}/b")
-    disk.rename(f"{folder}/b", f"{folder}/e")
-    assert disk.exists(f"{folder}/e/c/d")
-    disk.mkdir(f"{folder}/f/g")
+def test_directories(place: tuple[Disk, str]) -> None:
+    disk, directory = place
+    disk.mkdir(f"{directory}/b/c")
+    disk.mkdir(f"{directory}/b/c")
+    disk.open(f"{directory}/a", create=True).close()
+    disk.open(f"{directory}/b/c/d", create=True).close()
+    assert disk.listdir(directory) == ["a", "b"]
+    assert disk.is_dir(f"{directory}/b")
+    assert not disk.is_dir(f"{directory}/a")
+    disk.sync_dir(f"{directory}/b")
+    disk.rename(f"{directory}/b", f"{directory}/e")
+    assert disk.exists(f"{directory}/e/c/d")
+    disk.mkdir(f"{directory}/f/g")
     with pytest.raises(OSError) as caught:
-        disk.rename(f"{folder}/e", f"{folder}/f")
+        disk.rename(f"{directory}/e", f"{directory}/f")
     assert caught.value.errno in (errno.ENOTEMPTY, errno.EEXIST)
-    disk.rmtree(f"{folder}/e")
-    assert disk.listdir(folder) == ["a", "f"]
+    disk.rmtree(f"{directory}/e")
+    assert disk.listdir(directory) == ["a", "f"]
 
 
 def test_a_rename_replaces_and_open_files_follow_their_content(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    old = disk.open(f"{folder}/old", create=True)
+    disk, directory = place
+    old = disk.open(f"{directory}/old", create=True)
     old.append((b"old",))
-    new = disk.open(f"{folder}/new", create=True)
+    new = disk.open(f"{directory}/new", create=True)
     new.append((b"new!",))
-    disk.rename(f"{folder}/new", f"{folder}/old")
-    assert disk.listdir(folder) == ["old"]
-    assert disk.read_bytes(f"{folder}/old") == b"new!"
+    disk.rename(f"{directory}/new", f"{directory}/old")
+    assert disk.listdir(directory) == ["old"]
+    assert disk.read_bytes(f"{directory}/old") == b"new!"
     assert old.read_at(0, 10) == b"old"
-    disk.remove(f"{folder}/old")
+    disk.remove(f"{directory}/old")
     new.append((b"+",))
     assert new.read_at(0, 10) == b"new!+"
     old.close()
@@ -196,76 +196,76 @@ def link(disk: Disk, path: str, target: str) -> None:
 
 
 def test_links_are_followed_but_renamed_and_removed_themselves(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    disk.mkdir(f"{folder}/there")
-    disk.write_atomic(f"{folder}/there/a", b"data")
-    link(disk, f"{folder}/link", f"{folder}/there")
-    link(disk, f"{folder}/file", f"{folder}/there/a")
-    assert disk.is_link(f"{folder}/link")
-    assert not any(disk.is_link(f"{folder}/{each}") for each in ("there", "none", "there/a/x"))
-    assert disk.exists(f"{folder}/link")
-    assert disk.is_dir(f"{folder}/link")
-    assert not disk.is_dir(f"{folder}/file")
-    assert disk.listdir(f"{folder}/link") == ["a"]
-    assert (disk.read_bytes(f"{folder}/link/a"), disk.size(f"{folder}/file")) == (b"data", 4)
-    disk.mkdir(f"{folder}/link")
-    disk.mkdir(f"{folder}/link/below")
+    disk, directory = place
+    disk.mkdir(f"{directory}/there")
+    disk.write_atomic(f"{directory}/there/a", b"data")
+    link(disk, f"{directory}/link", f"{directory}/there")
+    link(disk, f"{directory}/file", f"{directory}/there/a")
+    assert disk.is_link(f"{directory}/link")
+    assert not any(disk.is_link(f"{directory}/{each}") for each in ("there", "none", "there/a/x"))
+    assert disk.exists(f"{directory}/link")
+    assert disk.is_dir(f"{directory}/link")
+    assert not disk.is_dir(f"{directory}/file")
+    assert disk.listdir(f"{directory}/link") == ["a"]
+    assert (disk.read_bytes(f"{directory}/link/a"), disk.size(f"{directory}/file")) == (b"data", 4)
+    disk.mkdir(f"{directory}/link")
+    disk.mkdir(f"{directory}/link/below")
     for create in (False, True):
-        file = disk.open(f"{folder}/file", create=create)
+        file = disk.open(f"{directory}/file", create=create)
         assert file.append((b"+",)) == 1
         file.close()
-    disk.sync_dir(f"{folder}/link")
-    disk.rename(f"{folder}/link", f"{folder}/renamed")
-    disk.rmtree(f"{folder}/renamed")
-    disk.remove(f"{folder}/file")
-    assert disk.listdir(folder) == ["there"]
-    assert disk.listdir(f"{folder}/there") == ["a", "below"]
-    assert disk.read_bytes(f"{folder}/there/a") == b"data++"
+    disk.sync_dir(f"{directory}/link")
+    disk.rename(f"{directory}/link", f"{directory}/renamed")
+    disk.rmtree(f"{directory}/renamed")
+    disk.remove(f"{directory}/file")
+    assert disk.listdir(directory) == ["there"]
+    assert disk.listdir(f"{directory}/there") == ["a", "below"]
+    assert disk.read_bytes(f"{directory}/there/a") == b"data++"
 
 
 def test_a_link_that_leads_nowhere_is_there_itself(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    link(disk, f"{folder}/link", f"{folder}/none")
-    assert disk.is_link(f"{folder}/link")
-    assert not disk.exists(f"{folder}/link")
-    assert not disk.is_dir(f"{folder}/link")
-    assert disk.listdir(folder) == ["link"]
+    disk, directory = place
+    link(disk, f"{directory}/link", f"{directory}/none")
+    assert disk.is_link(f"{directory}/link")
+    assert not disk.exists(f"{directory}/link")
+    assert not disk.is_dir(f"{directory}/link")
+    assert disk.listdir(directory) == ["link"]
     for attempt in (
-        lambda: disk.listdir(f"{folder}/link"),
-        lambda: disk.read_bytes(f"{folder}/link/a"),
-        lambda: disk.size(f"{folder}/link"),
-        lambda: disk.open(f"{folder}/link"),
+        lambda: disk.listdir(f"{directory}/link"),
+        lambda: disk.read_bytes(f"{directory}/link/a"),
+        lambda: disk.size(f"{directory}/link"),
+        lambda: disk.open(f"{directory}/link"),
     ):
         with pytest.raises(FileNotFoundError):
             attempt()
     with pytest.raises(FileExistsError):
-        disk.mkdir(f"{folder}/link")
-    disk.rmtree(f"{folder}/link")
-    assert disk.listdir(folder) == []
+        disk.mkdir(f"{directory}/link")
+    disk.rmtree(f"{directory}/link")
+    assert disk.listdir(directory) == []
 
 
 def test_atomic_writes_replace_as_a_whole(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    disk.write_atomic(f"{folder}/a", b"long content")
-    disk.write_atomic(f"{folder}/a", b"short")
-    assert disk.read_bytes(f"{folder}/a") == b"short"
-    assert disk.size(f"{folder}/a") == 5
-    assert disk.listdir(folder) == ["a"]
+    disk, directory = place
+    disk.write_atomic(f"{directory}/a", b"long content")
+    disk.write_atomic(f"{directory}/a", b"short")
+    assert disk.read_bytes(f"{directory}/a") == b"short"
+    assert disk.size(f"{directory}/a") == 5
+    assert disk.listdir(directory) == ["a"]
 
 
 def test_a_lock_has_one_holder(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    release = disk.lock(f"{folder}/.lock")
+    disk, directory = place
+    release = disk.lock(f"{directory}/.lock")
     with pytest.raises(BlockingIOError):
-        disk.lock(f"{folder}/.lock")
+        disk.lock(f"{directory}/.lock")
     release()
     release()
-    disk.lock(f"{folder}/.lock")()
+    disk.lock(f"{directory}/.lock")()
 
 
 def test_space_is_known(place: tuple[Disk, str]) -> None:
-    disk, folder = place
-    assert 0 < disk.free_bytes(folder) <= disk.total_bytes(folder)
+    disk, directory = place
+    assert 0 < disk.free_bytes(directory) <= disk.total_bytes(directory)
 
 
 def test_modification_times_are_wall_clock_milliseconds(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_lock_excludes_other_processes(tmp_path: Path) -> None:
 
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel may write less than asked, as when a signal comes: the rest follows."""
+    """The kernel may write less than requested, as after a signal: the rest follows."""
     whole = os.pwrite
     monkeypatch.setattr("ottla.host.disk._pwrite", lambda fd, data, at: whole(fd, data[:3], at))
     whole_vectors = os.pwritev

@@ -1,6 +1,6 @@
 """The controller's side of envelopes, and both sides together.
 
-Method: the envelope's handler is the real one; what it hands requests to remembers them.
+Method: the envelope's handler is the real one; its dispatcher is a fake that records requests.
 """
 
 from typing import Any, cast
@@ -14,8 +14,8 @@ from ottla.broker.api.base import Context
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
+from .harness import Harness
 from .test_forwarder import FRAME, MOVED, UNTOUCHED, forward
-from .world import World
 
 
 class Controller:
@@ -33,9 +33,9 @@ class Controller:
         return completed(self.response)
 
 
-def envelope(world: World, node: Any, **fields: Any) -> EnvelopeResponse:
+def envelope(harness: Harness, node: Any, **fields: Any) -> EnvelopeResponse:
     """Return what the controller's handler makes of an envelope."""
-    ctx = world.context(version=0, key=58)
+    ctx = harness.context(version=0, key=58)
     ctx.node = node
     request = EnvelopeRequest(
         **(
@@ -55,7 +55,7 @@ def envelope(world: World, node: Any, **fields: Any) -> EnvelopeResponse:
 
 def test_the_request_inside_is_handled_as_its_clients() -> None:
     node = Controller()
-    response = envelope(World(), node)
+    response = envelope(Harness(), node)
     assert (response.response_data, response.error_code) == (b"done", 0)
     ((ctx, frame),) = node.seen
     assert frame == FRAME
@@ -64,9 +64,9 @@ def test_the_request_inside_is_handled_as_its_clients() -> None:
     assert ctx.connection.client_host == "10.1.2.3"
 
 
-def test_the_answer_says_how_far_the_metadata_was_committed() -> None:
-    world = World()
-    ctx = world.context(version=0, key=58, quorum_or_none=Quorum())
+def test_the_response_has_the_committed_metadata_offset() -> None:
+    harness = Harness()
+    ctx = harness.context(version=0, key=58, quorum_or_none=Quorum())
     ctx.node = cast(Any, Controller())
     request = EnvelopeRequest(
         request_data=FRAME,
@@ -85,10 +85,10 @@ class Quorum:
     committed_offset = 41
 
 
-def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> None:
+def test_an_elected_controller_that_is_not_active_yet_has_the_broker_retry() -> None:
     node = Controller()
-    world = World()
-    ctx = world.context(version=0, key=58, controller_or_none=Elected())
+    harness = Harness()
+    ctx = harness.context(version=0, key=58, controller_or_none=Elected())
     ctx.node = cast(Any, node)
     request = EnvelopeRequest(
         request_data=FRAME, request_principal=None, client_host_address=b"\x0a\1\2\3"
@@ -98,12 +98,12 @@ def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> 
 
 
 class Elected:
-    """A controller whose office is not certain."""
+    """An elected controller that is not active yet."""
 
     is_active = False
 
 
-def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done() -> None:
+def test_a_controller_that_resigned_during_a_request_does_not_mark_it_untouched() -> None:
     """What he wrote may be committed by the next controller."""
     controller = Elected()
     controller.is_active = True
@@ -113,8 +113,8 @@ def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done()
             controller.is_active = False
             return super().dispatch_embedded(ctx, frame)
 
-    world = World()
-    ctx = world.context(version=0, key=58, controller_or_none=controller)
+    harness = Harness()
+    ctx = harness.context(version=0, key=58, controller_or_none=controller)
     ctx.node = cast(Any, Deposed())
     request = EnvelopeRequest(
         request_data=FRAME,
@@ -125,18 +125,18 @@ def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done()
     assert answer.value == MOVED
 
 
-def test_that_nothing_was_done_goes_over_the_wire() -> None:
-    for told in (UNTOUCHED, MOVED):
-        assert decode(EnvelopeResponse, encode(told, 0), 0) == told
+def test_the_untouched_mark_goes_over_the_wire() -> None:
+    for response in (UNTOUCHED, MOVED):
+        assert decode(EnvelopeResponse, encode(response, 0), 0) == response
 
 
 def test_a_request_goes_there_and_back() -> None:
-    world = World()
+    harness = Harness()
     node = Controller(b"header and body")
 
-    class Line:
+    class ControllerSender:
         def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
-            ctx = world.context(version=version, key=58)
+            ctx = harness.context(version=version, key=58)
             ctx.node = node
             answer = k58_envelope.handle(ctx, request)
             return answer if isinstance(answer, Pending) else completed(answer)
@@ -144,7 +144,7 @@ def test_a_request_goes_there_and_back() -> None:
         def withdraw(self, _answer: Pending[Any]) -> bool:
             return False
 
-    assert forward(world, Line()).value == b"header and body"
+    assert forward(harness, ControllerSender()).value == b"header and body"
     assert node.seen[0][0].connection.client_host == "10.1.2.3"
 
 
@@ -167,11 +167,11 @@ def test_a_request_goes_there_and_back() -> None:
 )  # fmt: skip
 def test_a_malformed_envelope_is_refused(fields: dict[str, Any], error: Error) -> None:
     node = Controller()
-    response = envelope(World(), node, **fields)
+    response = envelope(Harness(), node, **fields)
     assert (response.error_code, response.response_data) == (error, None)
     assert node.seen == []
 
 
 def test_a_request_without_an_answer_is_an_error_of_the_server() -> None:
-    response = envelope(World(), Controller(None))
+    response = envelope(Harness(), Controller(None))
     assert response.error_code == Error.UNKNOWN_SERVER_ERROR

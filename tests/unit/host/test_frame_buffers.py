@@ -1,4 +1,4 @@
-"""Buffers of large frames are used again, and not more of them are kept than allowed."""
+"""Buffers of large frames are reused, and a bounded number is kept."""
 
 from hypothesis import given
 from hypothesis import strategies as st

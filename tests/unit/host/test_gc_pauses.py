@@ -1,6 +1,6 @@
-"""What has survived a long collection is not looked at again, until much more has been set aside.
+"""Objects that survive a long collection are not traversed again, until many more are frozen.
 
-Method: a collector that the test plays; and the real one, of which nothing must be lost.
+Method: a fake collector; and the real one, with which nothing must leak.
 """
 
 import gc
@@ -69,7 +69,7 @@ def test_once_twice_as_much_is_set_aside_everything_is_looked_at() -> None:
     assert collector.aside == limit + 2, "counted from what the last full look left"
 
 
-def test_the_real_collector_can_do_what_is_asked_of_it() -> None:
+def test_the_real_collector_supports_the_protocol() -> None:
     ticks = iter(range(0, 10**12, PAUSE_NS + 1))
     pauses = GcPauseLimiter(ticks_ns=lambda: next(ticks))
     gc.callbacks.append(pauses.on_collection)

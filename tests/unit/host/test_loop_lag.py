@@ -1,4 +1,4 @@
-"""How late the loop is, told by a loop whose clock the test moves."""
+"""The loop lag, measured on a loop whose clock the test moves."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,7 +1,7 @@
-"""A request that deletes more topics than one batch may is served, and the loop has others' turns.
+"""A request that deletes more topics than fit a batch is served, without blocking the loop.
 
-Method: the controller role on a disk in memory, which runs its threads when told; the limits of a
-batch and of a step are made small. The request passes the handler.
+Method: the controller role on a disk in memory, whose threads run on request; the limits of a batch
+and of a step are small. The request passes the handler.
 """
 
 from types import SimpleNamespace
@@ -21,8 +21,8 @@ from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.records import PartitionRecord, Record, TopicRecord
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
+from .harness import Harness
 from .test_controller_node import add_broker, running
-from .world import World
 
 BROKERS = (11, 12)
 TOPICS = 25
@@ -48,59 +48,61 @@ def records_of(number: int) -> tuple[Record, ...]:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
+def harness(monkeypatch: pytest.MonkeyPatch) -> Harness:
     monkeypatch.setattr(controller_runtime, "RECORDS_PER_STEP_MAX", 10 * RECORDS_EACH)
     monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 5)
-    return World()
+    return Harness()
 
 
-def a_controller(world: World) -> ControllerNode:
-    controller = running(world, features={ELR_VERSION: 0, OTTLA_VERSION: 1})
+def a_controller(harness: Harness) -> ControllerNode:
+    controller = running(harness, features={ELR_VERSION: 0, OTTLA_VERSION: 1})
     for broker_id in BROKERS:
-        add_broker(world, controller, broker_id)
+        add_broker(harness, controller, broker_id)
     for number in range(TOPICS):
         records = records_of(number)
         controller.run(lambda _image, records=records: Decision(Step(records), None))
-    world.workers.run()
+    harness.workers.run()
     return controller
 
 
-def delete_all(world: World, controller: ControllerNode) -> Pending[Any]:
+def delete_all(harness: Harness, controller: ControllerNode) -> Pending[Any]:
     request = DeleteTopicsRequest(
         topic_names=tuple(f"t{number}" for number in range(TOPICS)), timeout_ms=500
     )
     broker: Any = SimpleNamespace()
-    context = world.context(version=5, key=20, controller_or_none=controller, broker_or_none=broker)
+    context = harness.context(
+        version=5, key=20, controller_or_none=controller, broker_or_none=broker
+    )
     answer = k20.handle(context, request)
     assert isinstance(answer, Pending)
     return answer
 
 
-def left(controller: ControllerNode) -> tuple[int, int]:
+def remaining(controller: ControllerNode) -> tuple[int, int]:
     """Return how many topics are there, and how many are in the ledger; committed."""
     image = controller.runtime.committed_image
     return len(image.topics), image.deletions.pending_count()
 
 
-def test_a_request_goes_in_steps_and_each_topic_with_its_entry(world: World) -> None:
-    controller = a_controller(world)
-    answer = delete_all(world, controller)
-    seen = [left(controller)]
-    while world.workers.waiting:
+def test_a_request_goes_in_steps_and_each_topic_with_its_entry(harness: Harness) -> None:
+    controller = a_controller(harness)
+    answer = delete_all(harness, controller)
+    seen = [remaining(controller)]
+    while harness.workers.waiting:
         assert not answer.done
-        world.workers.run(1)
-        seen.append(left(controller))
+        harness.workers.run(1)
+        seen.append(remaining(controller))
     assert {each.error_code for each in answer.value.responses} == {Error.NONE}
     assert seen[-1] == (0, TOPICS)
     assert all(topics + entries == TOPICS for topics, entries in seen)
     assert len(dict.fromkeys(seen)) == 1 + TOPICS // 5
 
 
-def test_what_is_asked_meanwhile_is_decided_between_two_steps(world: World) -> None:
-    controller = a_controller(world)
-    answer = delete_all(world, controller)
+def test_requests_meanwhile_are_decided_between_two_steps(harness: Harness) -> None:
+    controller = a_controller(harness)
+    answer = delete_all(harness, controller)
     met: list[int] = []
     controller.run(lambda image: Decision(Step(), met.append(len(image.topics))))
-    world.workers.run()
+    harness.workers.run()
     assert answer.done
     assert met == [TOPICS - 5]

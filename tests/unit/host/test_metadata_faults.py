@@ -1,7 +1,7 @@
 """Metadata that cannot be loaded ends the node with the reason; what fails to apply is retried.
 
 Method: real controllers and followers over disks in memory. A leader's log gets a batch that only
-a broken leader writes: its image lacks it, so it goes on, and everybody else meets the batch.
+a broken leader writes: its image lacks it, so it continues, and all others read the batch.
 """
 
 import re
@@ -18,9 +18,9 @@ from ottla.metadata.records import RemoveTopicRecord, TopicRecord, encode_record
 from ottla.raft.snapshots import SnapshotContent, encode_snapshot
 from ottla.raft.values import OffsetAndEpoch
 
-from .quorum_world import BROKER_DIR, Broker, Controller, a_topic
+from .harness import FakeClock, Harness
+from .quorum_harness import BROKER_DIR, Broker, Controller, a_topic
 from .test_quorum_elections import Room, write
-from .world import FakeClock, World
 
 UNKNOWN_TYPE = b"\1\x7f\0"
 CUT_SHORT = encode_record(a_topic(1))[:-5]
@@ -37,13 +37,13 @@ BAD_RECORDS = pytest.mark.parametrize(
 )
 
 
-def a_pair() -> tuple[World, Controller, Broker]:
-    world = World()
-    controller = Controller(world)
-    world.workers.run()
-    broker = Broker(world, lambda request, version: controller.serve(request, version))
-    world.advance(1_000)
-    return world, controller, broker
+def a_pair() -> tuple[Harness, Controller, Broker]:
+    harness = Harness()
+    controller = Controller(harness)
+    harness.workers.run()
+    broker = Broker(harness, lambda request, version: controller.serve(request, version))
+    harness.advance(1_000)
+    return harness, controller, broker
 
 
 # -- what cannot be loaded ---------------------------------------------------------------------
@@ -53,32 +53,32 @@ def a_pair() -> tuple[World, Controller, Broker]:
 def test_a_broker_that_cannot_load_a_committed_batch_ends_with_the_reason(
     value: bytes, reason: str
 ) -> None:
-    world, controller, broker = a_pair()
+    harness, controller, broker = a_pair()
     controller.write(a_topic(1))
-    world.workers.run()
+    harness.workers.run()
     before = broker.image
     assert before.position == (2, 1)
     controller.runtime._driver.propose((value,))
-    world.advance(10)
+    harness.advance(10)
     (failure,) = broker.failures
     assert failure.startswith(f"{BROKER_DIR}/__cluster_metadata-0/00000000000000000000.log: ")
     assert re.search(reason, failure)
     assert broker.follower.errors == MetadataErrors(load=1)
 
     controller.runtime._driver.propose((encode_record(a_topic(2)),))
-    world.advance(5_000)
+    harness.advance(5_000)
     assert broker.image is before, "nothing behind the batch is published"
     assert not broker.follower._driver.alive
 
 
-def test_a_broker_whose_copy_holds_such_a_batch_does_not_start() -> None:
-    world, controller, broker = a_pair()
+def test_a_broker_whose_log_has_such_a_batch_does_not_start() -> None:
+    harness, controller, broker = a_pair()
     controller.runtime._driver.propose((UNKNOWN_TYPE,))
-    world.advance(10)
+    harness.advance(10)
     assert broker.failures
     broker.follower.stop()
     with pytest.raises(Exception, match=r"00\.log: .* offset 2 cannot be decoded .*type 127"):
-        Broker(world, lambda request, version: controller.serve(request, version))
+        Broker(harness, lambda request, version: controller.serve(request, version))
 
 
 @BAD_RECORDS
@@ -88,27 +88,27 @@ def test_a_standby_that_cannot_load_a_batch_ends_and_is_not_elected(
     room = Room()
     leader = room.elected()
     write(leader, 1)
-    room.world.advance(1_000)
+    room.harness.advance(1_000)
     offset = leader.raft.log.end_offset
     leader._driver.propose((value,))
-    room.world.advance(1_000)
+    room.harness.advance(1_000)
     standbys = [each for each in room.runtimes.values() if each is not leader]
     assert len(room.failures) == len(standbys)
     for failure in room.failures:
         assert re.search(reason.replace("offset 3", f"offset {offset}"), failure)
     room.cut = {leader.node_id}
-    room.world.advance(30_000)
+    room.harness.advance(30_000)
     assert not any(each.active for each in standbys)
     assert all(each.committed_image.position[0] < offset for each in standbys)
 
 
 def test_a_snapshot_that_cannot_be_loaded_ends_the_broker() -> None:
-    _world, _controller, broker = a_pair()
+    _harness, _controller, broker = a_pair()
     snapshot = OffsetAndEpoch(30, 1)
     driver = broker.follower._driver
     content = SnapshotContent(0, (encode_record(a_topic(1)), UNKNOWN_TYPE))
-    driver._news.append(lambda: broker.follower.snapshot_adopted(snapshot, content))
-    driver._tell()
+    driver._notifications.append(lambda: broker.follower.snapshot_adopted(snapshot, content))
+    driver._notify()
     (failure,) = broker.failures
     assert failure.startswith(
         f"{BROKER_DIR}/__cluster_metadata-0/{30:020d}-{1:010d}.checkpoint: "
@@ -119,22 +119,22 @@ def test_a_snapshot_that_cannot_be_loaded_ends_the_broker() -> None:
 
 def test_a_fetched_snapshot_that_cannot_be_loaded_ends_a_new_broker() -> None:
     """End to end: the leader's snapshot is whole, but one record in it is of an unknown type."""
-    world, controller, _broker = a_pair()
+    harness, controller, _broker = a_pair()
     for number in range(1, 4):
         controller.write(a_topic(number))
-        world.workers.run()
+        harness.workers.run()
     end = OffsetAndEpoch(controller.runtime.raft.log.end_offset, 1)
     values = [encode_record(a_topic(1)), UNKNOWN_TYPE]
     chunks = encode_snapshot(values, epoch=1, timestamp=1, last_contained_ms=1)
     controller.storage.snapshot_created(controller.storage.create_snapshot(end, chunks))
     controller.runtime.raft.log.snapshot_stored(end)
     late = Broker(
-        world,
+        harness,
         lambda request, version: controller.serve(request, version),
         directory="/late",
         node_id=3,
     )
-    world.advance(3_000)
+    harness.advance(3_000)
     (failure,) = late.failures
     assert f"{end.offset:020d}-{1:010d}.checkpoint: the snapshot cannot be loaded" in failure
     assert late.image.position == (-1, -1)
@@ -145,11 +145,11 @@ def test_the_broker_beside_a_failing_controller_counts_it() -> None:
     leader = room.elected()
     standby = next(each for each in room.runtimes.values() if each is not leader)
     beside = LocalFollower(
-        standby, on_image=lambda delta: None, clock=room.world.clock, timers=room.world.timers
+        standby, on_image=lambda delta: None, clock=room.harness.clock, timers=room.harness.timers
     )
     beside.start()
     leader._driver.propose((UNKNOWN_TYPE,))
-    room.world.advance(1_000)
+    room.harness.advance(1_000)
     assert beside.errors == MetadataErrors(load=1)
 
 
@@ -191,7 +191,7 @@ def creates(name: str) -> Callable[[ClusterDelta], bool]:
     return lambda delta: name in {topic.name for topic in delta.created_topics.values()}
 
 
-def test_a_change_that_cannot_be_applied_is_counted_and_tried_again_with_backoff() -> None:
+def test_a_change_that_cannot_be_applied_is_counted_and_retried_with_backoff() -> None:
     at = Applying()
     at.broken = creates("topic-1")
     at.publish(a_topic(1))
@@ -208,7 +208,7 @@ def test_a_change_that_cannot_be_applied_is_counted_and_tried_again_with_backoff
     assert len(at.tried) == tried, "what is applied is not applied again"
 
 
-def test_what_follows_is_applied_at_once_and_what_is_gone_meanwhile_does_not_come_back() -> None:
+def test_later_changes_are_applied_at_once_and_deleted_topics_do_not_come_back() -> None:
     at = Applying()
     at.broken = creates("topic-1")
     at.publish(a_topic(1))
@@ -234,7 +234,7 @@ def test_the_wait_is_short_again_for_the_next_failure() -> None:
     assert at.names == {"topic-1", "topic-2"}
 
 
-def test_a_publisher_that_is_closed_tries_nothing_again() -> None:
+def test_a_closed_publisher_retries_nothing() -> None:
     at = Applying()
     at.broken = creates("topic-1")
     at.publish(a_topic(1))
@@ -244,13 +244,13 @@ def test_a_publisher_that_is_closed_tries_nothing_again() -> None:
 
 
 def test_a_waiter_that_fails_does_not_end_the_broker() -> None:
-    world, controller, broker = a_pair()
+    harness, controller, broker = a_pair()
 
     def fail(_: None) -> None:
         raise ZeroDivisionError
 
     broker.follower.caught_up_to(broker.follower.offset + 1).then(fail)
     controller.write(TopicRecord(name="topic-1", topic_id=a_topic(1).topic_id))
-    world.advance(10)
+    harness.advance(10)
     assert broker.failures == []
     assert list(broker.image.topics.names()) == ["topic-1"]

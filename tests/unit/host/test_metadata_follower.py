@@ -21,10 +21,10 @@ from ottla.metadata.records import RemoveTopicRecord
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 
-from .quorum_world import BROKER_DIR, Broker, Controller, a_config, a_topic
-from .world import World
+from .harness import Harness
+from .quorum_harness import BROKER_DIR, Broker, Controller, a_config, a_topic
 
-FOLDER = f"{BROKER_DIR}/__cluster_metadata-0"
+METADATA_DIR = f"{BROKER_DIR}/__cluster_metadata-0"
 
 
 def content(image: ClusterImage) -> tuple[Any, ...]:
@@ -40,33 +40,35 @@ class Cluster:
     """One controller, one broker, and the line between them."""
 
     def __init__(self, **options: Any) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.options = options
-        self.controller = Controller(self.world, **options)
-        self.world.workers.run()
+        self.controller = Controller(self.harness, **options)
+        self.harness.workers.run()
         self.broker = self.a_broker()
         self.settle()
 
     def a_broker(self, **options: Any) -> Broker:
         return Broker(
-            self.world, lambda request, version: self.controller.serve(request, version), **options
+            self.harness,
+            lambda request, version: self.controller.serve(request, version),
+            **options,
         )
 
     def write(self, *numbers: int) -> None:
         for number in numbers:
             self.controller.write(a_topic(number))
-            self.world.workers.run()
+            self.harness.workers.run()
 
     def settle(self, ms: int = 3_000) -> None:
-        self.world.advance(ms)
+        self.harness.advance(ms)
 
     def restart_controller(self) -> None:
         self.broker.sender.down = True
         self.controller.runtime.stop()
-        # What the old process had parked is answered by nobody.
+        # The delayed fetch of the old process is not answered.
         self.settle(100)
-        self.controller = Controller(self.world, **self.options)
-        self.world.workers.run()
+        self.controller = Controller(self.harness, **self.options)
+        self.harness.workers.run()
         self.broker.sender.down = False
 
     def restart_broker(self) -> None:
@@ -100,7 +102,7 @@ def test_changes_arrive_with_the_commit_without_waiting_for_a_timer() -> None:
     cluster = Cluster()
     cluster.controller.write(a_topic(1))
     assert list(cluster.broker.image.topics) == []
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.check_equal()
     assert list(cluster.broker.image.topics.names()) == ["topic-1"]
     (created,) = cluster.broker.deltas[-1].created_topics.values()
@@ -116,11 +118,11 @@ def test_nothing_uncommitted_is_ever_seen() -> None:
     assert cluster.broker.storage.log.end_offset == position[0] + 1
 
 
-def test_one_request_is_under_way_and_it_is_parked_at_the_leader() -> None:
+def test_one_fetch_is_in_flight_and_waits_at_the_leader() -> None:
     cluster = Cluster()
     asked = len(cluster.broker.sender.sent)
-    cluster.world.advance(5_000)
-    # 500 ms each, parked.
+    cluster.harness.advance(5_000)
+    # 500 ms each, in purgatory.
     assert 9 <= len(cluster.broker.sender.sent) - asked <= 11
 
 
@@ -136,7 +138,7 @@ def test_many_changes_in_one_answer_are_one_delta() -> None:
     assert len(cluster.broker.deltas) == deltas + 1
 
 
-def test_waiters_are_told_once_the_image_has_come_so_far_and_after_the_broker() -> None:
+def test_waiters_are_called_once_the_image_has_the_offset_and_after_the_broker() -> None:
     cluster = Cluster()
     offset = cluster.broker.follower.offset
     order: list[str] = []
@@ -177,7 +179,7 @@ def test_a_change_that_the_broker_cannot_apply_does_not_end_following() -> None:
 # -- restarts ----------------------------------------------------------------------------------
 
 
-def test_a_restarted_broker_starts_from_its_own_copy() -> None:
+def test_a_restarted_broker_starts_from_its_own_log() -> None:
     cluster = Cluster()
     cluster.write(1, 2, 3)
     cluster.restart_broker()
@@ -191,7 +193,7 @@ def test_a_restarted_broker_starts_from_its_own_copy() -> None:
     assert len(cluster.broker.deltas[0].created_topics) == 3
 
 
-def test_a_broker_publishes_nothing_before_the_leader_confirms_its_copy() -> None:
+def test_a_broker_publishes_nothing_before_the_leader_confirms_its_log() -> None:
     cluster = Cluster()
     cluster.write(1)
     cluster.broker.follower.stop()
@@ -206,13 +208,13 @@ def test_a_broker_publishes_nothing_before_the_leader_confirms_its_copy() -> Non
     cluster.check_equal()
 
 
-def test_a_broker_that_lost_power_fetches_what_its_copy_lost() -> None:
+def test_a_broker_that_lost_power_fetches_what_its_log_lost() -> None:
     cluster = Cluster()
     cluster.write(1, 2, 3)
     cluster.controller.runtime.stop()
-    cluster.world.crash()
-    cluster.controller = Controller(cluster.world)
-    cluster.world.workers.run()
+    cluster.harness.crash()
+    cluster.controller = Controller(cluster.harness)
+    cluster.harness.workers.run()
     cluster.broker = cluster.a_broker()
     cluster.settle()
     cluster.check_equal()
@@ -235,11 +237,11 @@ def test_a_controllers_restart_is_followed_into_the_new_epoch() -> None:
 def test_the_old_controllers_unacknowledged_records_never_show() -> None:
     cluster = Cluster()
     cluster.controller.write(a_topic(7))
-    cluster.world.workers.waiting.clear()
+    cluster.harness.workers.waiting.clear()
     cluster.broker.sender.down = True
-    cluster.world.disk.crash()
-    cluster.controller = Controller(cluster.world)
-    cluster.world.workers.run()
+    cluster.harness.disk.crash()
+    cluster.controller = Controller(cluster.harness)
+    cluster.harness.workers.run()
     cluster.broker = cluster.a_broker()
     cluster.write(8)
     cluster.settle()
@@ -274,7 +276,7 @@ def test_a_new_broker_loads_the_snapshot_and_the_tail() -> None:
 def test_a_broker_that_fell_behind_the_log_compares_with_the_snapshot() -> None:
     cluster = with_snapshots()
     cluster.controller.write(RemoveTopicRecord(topic_id=a_topic(1).topic_id))
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     cluster.broker.sender.down = False
     cluster.settle()
     cluster.check_equal()
@@ -319,7 +321,7 @@ def test_a_restart_in_the_middle_of_a_download_starts_over() -> None:
     cluster.broker = cluster.a_broker(directory="/new", node_id=3)
     cluster.settle()
     cluster.check_equal()
-    names = cluster.world.disk.listdir("/new/__cluster_metadata-0")
+    names = cluster.harness.disk.listdir("/new/__cluster_metadata-0")
     assert not [name for name in names if name.endswith(".part")]
 
 
@@ -342,7 +344,7 @@ def test_a_crash_at_any_disk_operation_of_a_catch_up_leaves_a_broker_that_catche
     operation: int,
 ) -> None:
     cluster = with_snapshots()
-    fault = cluster.world.disk.fail(None, path="/new", skip=operation, times=None)
+    fault = cluster.harness.disk.fail(None, path="/new", skip=operation, times=None)
     try:
         broker = cluster.a_broker(directory="/new", node_id=3)
         cluster.settle(200)
@@ -350,9 +352,9 @@ def test_a_crash_at_any_disk_operation_of_a_catch_up_leaves_a_broker_that_catche
     except OSError:
         assert fault.hits > 0
     cluster.controller.runtime.stop()
-    cluster.world.crash()
-    cluster.controller = Controller(cluster.world, limits=SMALL, segment_bytes=400)
-    cluster.world.workers.run()
+    cluster.harness.crash()
+    cluster.controller = Controller(cluster.harness, limits=SMALL, segment_bytes=400)
+    cluster.harness.workers.run()
     cluster.broker = cluster.a_broker(directory="/new", node_id=3)
     cluster.settle()
     cluster.check_equal()
@@ -363,7 +365,7 @@ def test_a_crash_at_any_disk_operation_of_a_catch_up_leaves_a_broker_that_catche
 
 def test_a_broken_disk_ends_the_follower_with_a_reason() -> None:
     cluster = Cluster()
-    cluster.world.disk.fail("append", path=BROKER_DIR, times=None)
+    cluster.harness.disk.fail("append", path=BROKER_DIR, times=None)
     cluster.write(1)
     assert len(cluster.broker.failures) == 1
     assert list(cluster.broker.image.topics.names()) == []
@@ -375,14 +377,14 @@ def test_a_controller_that_lost_committed_metadata_ends_the_follower() -> None:
     cluster.broker.sender.down = True
     cluster.settle(600)
     cluster.controller.runtime.stop()
-    cluster.world.disk.rmtree("/controller")
-    cluster.controller = Controller(cluster.world)
-    cluster.world.workers.run()
+    cluster.harness.disk.rmtree("/controller")
+    cluster.controller = Controller(cluster.harness)
+    cluster.harness.workers.run()
     for _ in range(3):
         # Epochs past the broker's, or it would not listen at all.
         cluster.controller.runtime.stop()
-        cluster.controller = Controller(cluster.world)
-        cluster.world.workers.run()
+        cluster.controller = Controller(cluster.harness)
+        cluster.harness.workers.run()
     cluster.broker.sender.down = False
     cluster.settle()
     assert len(cluster.broker.failures) == 1
@@ -416,7 +418,7 @@ def test_a_damaged_copy_is_refused_at_the_start() -> None:
     cluster = Cluster()
     cluster.write(1)
     cluster.broker.follower.stop()
-    cluster.world.disk.write_atomic(f"{FOLDER}/quorum-state", b"{}")
+    cluster.harness.disk.write_atomic(f"{METADATA_DIR}/quorum-state", b"{}")
     with pytest.raises(MetadataDamaged, match="quorum-state"):
         cluster.a_broker()
 
@@ -431,8 +433,8 @@ def test_a_local_follower_has_the_controllers_committed_image_and_the_same_delta
     local = LocalFollower(
         cluster.controller.runtime,
         on_image=deltas.append,
-        clock=cluster.world.clock,
-        timers=cluster.world.timers,
+        clock=cluster.harness.clock,
+        timers=cluster.harness.timers,
     )
     local.start()
     cluster.write(2, 3)
@@ -467,11 +469,11 @@ def test_any_history_ends_with_equal_images(actions: list[str], snapshots: bool)
                 number += 4
             case "config":
                 cluster.controller.write(a_config(f"name-{number}", str(number)))
-                cluster.world.workers.run()
+                cluster.harness.workers.run()
             case "remove" if live:
-                gone = a_topic(live.pop(0)).topic_id
-                cluster.controller.write(RemoveTopicRecord(topic_id=gone))
-                cluster.world.workers.run()
+                deleted_topic = a_topic(live.pop(0)).topic_id
+                cluster.controller.write(RemoveTopicRecord(topic_id=deleted_topic))
+                cluster.harness.workers.run()
             case "restart controller":
                 cluster.restart_controller()
             case "restart broker":

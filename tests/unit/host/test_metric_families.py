@@ -1,6 +1,6 @@
-"""What a node tells of its process, its sockets and its controller.
+"""The metrics of a node's process, sockets and controller.
 
-Method: the families are rendered and read back strictly. /proc is a folder of the test. The
+Method: the families are rendered and parsed strictly. /proc is a directory of the test. The
 controller is a real one over a disk in memory.
 """
 
@@ -27,9 +27,9 @@ from ottla.metadata.image import EMPTY
 from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.exposition import Scrape
 
-from .quorum_world import Broker, Controller
+from .harness import Harness
+from .quorum_harness import Broker, Controller
 from .test_controller_node import SESSION_MS, add_broker, running
-from .world import World
 
 
 def scrape(families: Iterable[Family]) -> Scrape:
@@ -51,7 +51,7 @@ def test_the_process(tmp_path: Path) -> None:
     assert found.value("process_max_fds") >= 3
 
 
-def test_without_proc_the_rest_is_told(tmp_path: Path) -> None:
+def test_without_proc_the_other_metrics_remain(tmp_path: Path) -> None:
     found = scrape(process_families(0, tmp_path / "nothing"))
     assert set(found.families) == {
         "process_cpu_seconds_total",
@@ -98,19 +98,19 @@ def a_topic(number: int, *leaders: int) -> tuple[TopicRecord | PartitionRecord, 
 
 
 def test_what_the_cluster_has() -> None:
-    controller = Controller(World())
+    controller = Controller(Harness())
     families = ControllerFamilies(controller.runtime)
     assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 1
-    controller.world.workers.run()
+    controller.harness.workers.run()
     controller.write(*a_topic(1, 2, 2, -1))
     assert scrape(families.collect(0)).value(f"{PREFIX}_global_topic_count") == 0, "not committed"
-    controller.world.workers.run()
+    controller.harness.workers.run()
     found = scrape(families.collect(0))
     assert found.value(f"{PREFIX}_global_topic_count") == 1
     assert found.value(f"{PREFIX}_global_partition_count") == 3
     assert found.value(f"{PREFIX}_offline_partitions_count") == 1
     controller.write(*a_topic(2, -1))
-    controller.world.workers.run()
+    controller.harness.workers.run()
     assert scrape(families.collect(0)).value(f"{PREFIX}_offline_partitions_count") == 2
     controller.runtime.stop()
     assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 0
@@ -130,9 +130,9 @@ def test_no_offline_partitions_change_for_topics_being_deleted() -> None:
 
 
 def test_elections_show_and_what_is_not_led_as_preferred() -> None:
-    controller = Controller(World())
+    controller = Controller(Harness())
     controller.write(*a_topic(1, 2, -1))
-    controller.world.workers.run()
+    controller.harness.workers.run()
     families = ControllerFamilies(controller.runtime)
     elected = "kafka_controller_controller_stats_leader_elections_total"
     found = scrape(families.collect(0))
@@ -140,7 +140,7 @@ def test_elections_show_and_what_is_not_led_as_preferred() -> None:
     assert found.value(elected) == 0
     topic_id = Uuid(bytes([1]) * 16)
     controller.write(PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2))
-    controller.world.workers.run()
+    controller.harness.workers.run()
     found = scrape(families.collect(0))
     assert found.value(f"{PREFIX}_preferred_replica_imbalance_count") == 0
     assert found.value(elected) == 1
@@ -149,12 +149,12 @@ def test_elections_show_and_what_is_not_led_as_preferred() -> None:
 
 
 def test_records_and_their_commits() -> None:
-    controller = Controller(World())
-    controller.world.workers.run()
+    controller = Controller(Harness())
+    controller.harness.workers.run()
     families = ControllerFamilies(controller.runtime)
     before = scrape(families.collect(0))
     controller.write(*a_topic(1, 2))
-    controller.world.clock.elapsed_ms += 30
+    controller.harness.clock.elapsed_ms += 30
     records, latency = (
         "kafka_server_raft_metrics_append_records_total",
         "kafka_server_raft_metrics_commit_latency_seconds",
@@ -164,7 +164,7 @@ def test_records_and_their_commits() -> None:
     assert during.value(f"{latency}_count") == before.value(f"{latency}_count")
     applied, committed = f"{PREFIX}_last_applied_record_offset", f"{PREFIX}_last_committed_record_"
     assert during.value(applied) - during.value(f"{committed}offset") == 2
-    controller.world.workers.run()
+    controller.harness.workers.run()
     after = scrape(families.collect(0))
     assert after.value(f"{latency}_count") - before.value(f"{latency}_count") == 1
     assert after.value(f"{latency}_sum") - before.value(f"{latency}_sum") == pytest.approx(0.03)
@@ -172,15 +172,15 @@ def test_records_and_their_commits() -> None:
 
 
 def test_a_silent_broker_shows() -> None:
-    world = World()
-    controller = running(world)
-    add_broker(world, controller, 2)
+    harness = Harness()
+    controller = running(harness)
+    add_broker(harness, controller, 2)
     families = ControllerFamilies(controller.runtime)
     found = scrape(families.collect(controller.timed_out_heartbeats))
     assert found.value(f"{PREFIX}_active_broker_count") == 1
     assert found.value(f"{PREFIX}_fenced_broker_count") == 0
     assert found.value(f"{PREFIX}_timed_out_broker_heartbeat_total") == 0
-    world.advance(SESSION_MS + 1)
+    harness.advance(SESSION_MS + 1)
     found = scrape(families.collect(controller.timed_out_heartbeats))
     assert found.value(f"{PREFIX}_active_broker_count") == 0
     assert found.value(f"{PREFIX}_fenced_broker_count") == 1
@@ -188,11 +188,11 @@ def test_a_silent_broker_shows() -> None:
 
 
 def test_the_quorum_as_its_members_see_it() -> None:
-    controller = Controller(World())
+    controller = Controller(Harness())
     prefix = "kafka_server_raft_metrics"
     found = scrape(raft_families(controller.runtime.raft))
     assert found.value(f"{prefix}_high_watermark") in (-1, 0)
-    controller.world.workers.run()
+    controller.harness.workers.run()
     found = scrape(raft_families(controller.runtime.raft))
     assert found.value(f"{prefix}_current_leader") == 1
     assert found.value(f"{prefix}_current_state", state="leader") == 1
@@ -201,5 +201,5 @@ def test_the_quorum_as_its_members_see_it() -> None:
     end_offset = controller.storage.log.end_offset
     assert found.value(f"{prefix}_high_watermark") == end_offset
     assert found.value(f"{prefix}_log_end_offset") == end_offset
-    broker = Broker(controller.world, controller.serve)
+    broker = Broker(controller.harness, controller.serve)
     assert scrape(raft_families(broker.follower.raft)).value(f"{prefix}_log_end_offset") >= 0

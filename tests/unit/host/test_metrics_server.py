@@ -1,6 +1,6 @@
-"""The metrics port answers GET /metrics, refuses the rest by its right number, and holds little.
+"""The metrics port answers GET /metrics, rejects the rest with the right status, bounds resources.
 
-Method: real sockets on the loop of the test; each test says its bytes and reads to the end.
+Method: real sockets on the loop of the test; each test sends its bytes and reads to the end.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n"
 
 
 class Source:
-    """Families whose one number is how often they were asked for."""
+    """Families whose one value is how often they were collected."""
 
     def __init__(self, samples: int = 1) -> None:
         self.scrapes = 0
@@ -108,7 +108,7 @@ def test_a_scrape() -> None:
         (b"a" * (METRICS_REQUEST_BYTES_MAX + 1), 400),
     ],
 )
-def test_what_is_asked_otherwise(request_head: bytes, status: int) -> None:
+def test_other_requests(request_head: bytes, status: int) -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         found, headers, _ = await say(port, request_head)
         assert found == status
@@ -151,7 +151,7 @@ def test_scrapes_are_served_beside_slow_connections(sent: bytes) -> None:
             slow.append((reader, writer))
         await eventually(lambda: len(server.connections) == METRICS_CONNECTIONS_MAX)
         if sent == GET:
-            await eventually(lambda: all(c.stage is Stage.READING for c in server.connections))
+            await eventually(lambda: all(c.stage is Stage.SENDING for c in server.connections))
         for _ in range(3):
             assert (await say(port, GET[:10], GET[10:]))[0] == 200
         assert METRICS_CONNECTIONS_MAX - 4 <= len(server.connections) <= METRICS_CONNECTIONS_MAX
@@ -178,7 +178,7 @@ def test_slow_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
-def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
+def test_a_scrape_while_all_others_are_rendered_is_refused() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         made = asyncio.Event()
         text = server.text
@@ -191,7 +191,7 @@ def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
         asking = [asyncio.ensure_future(say(port, GET)) for _ in range(METRICS_CONNECTIONS_MAX)]
         await eventually(
             lambda: (
-                [c.stage for c in server.connections] == [Stage.ANSWERING] * METRICS_CONNECTIONS_MAX
+                [c.stage for c in server.connections] == [Stage.RENDERING] * METRICS_CONNECTIONS_MAX
             )
         )
         assert (await say(port, b""))[0] == 503
@@ -201,7 +201,7 @@ def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
     run(test)
 
 
-def test_who_comes_while_a_text_is_made_gets_the_same() -> None:
+def test_simultaneous_scrapes_share_a_text() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         texts = await asyncio.gather(server.text(), server.text(), server.text())
         assert len({*texts}) == 1
@@ -213,7 +213,7 @@ def test_who_comes_while_a_text_is_made_gets_the_same() -> None:
     run(test, samples=5_000)
 
 
-def test_others_have_the_loop_while_a_long_text_is_made() -> None:
+def test_the_loop_serves_others_while_a_long_text_is_rendered() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         text = asyncio.ensure_future(server.text())
         turns = 0
@@ -225,7 +225,7 @@ def test_others_have_the_loop_while_a_long_text_is_made() -> None:
     run(test, samples=5_000)
 
 
-def test_a_scraper_that_leaves_disturbs_nobody() -> None:
+def test_a_scraper_that_disconnects_does_not_affect_others() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         other = asyncio.ensure_future(server.text())
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -240,7 +240,7 @@ def test_a_scraper_that_leaves_disturbs_nobody() -> None:
     run(test, samples=50_000)
 
 
-def test_what_cannot_be_collected_is_the_servers_fault() -> None:
+def test_a_failed_collection_is_a_server_error() -> None:
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         source.samples = None  # type: ignore[assignment]
         assert (await say(port, GET))[0] == 500

@@ -1,7 +1,7 @@
 """A whole node in this process: it starts, serves, reports what breaks, and stops from anywhere.
 
-Method: a combined node on real folders and free ports, asked over real sockets. `free_node`
-makes one that listens on port 0, so what it tells others must be what it got.
+Method: a combined node on real directories and free ports, with requests over real sockets.
+`free_node` makes one that listens on port 0, so that it must advertise the port it got.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.host.channel import Channel
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
-from ottla.host.folders import StartError
 from ottla.host.node import Node, _run, socket_options
+from ottla.host.node_dirs import StartError
 from ottla.host.storage import format_storage
+from ottla.host.system_ports import SystemClock, SystemDice
 from ottla.host.waiting import outcome_of
-from ottla.host.world import SystemClock, SystemDice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.ports import free_ports
@@ -36,10 +36,10 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
-from .world import CLUSTER_ID
+from .harness import CLUSTER_ID
 
 
-def free_node(folder: Path, **properties: str) -> NodeConfig:
+def free_node(directory: Path, **properties: str) -> NodeConfig:
     """Return the configuration of a formatted combined node; underscores stand for dots."""
     (controller_port,) = free_ports(1)
     given = {
@@ -48,7 +48,7 @@ def free_node(folder: Path, **properties: str) -> NodeConfig:
         "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "log.dirs": f"{folder}/a,{folder}/b",
+        "log.dirs": f"{directory}/a,{directory}/b",
         "broker.heartbeat.interval.ms": "50",
     }
     config = NodeConfig.parse(given | {k.replace("_", "."): v for k, v in properties.items()})
@@ -85,7 +85,7 @@ async def started(config: NodeConfig) -> Node:
 
 
 def channel_to(node: Node) -> Channel:
-    """Return a channel to the address that the node told the cluster."""
+    """Return a channel to the address that the node advertised."""
     (endpoint,) = node.image.brokers[1].endpoints
     return Channel(
         AsyncioDialer(asyncio.get_running_loop()),
@@ -112,7 +112,7 @@ def creation(*names: str) -> CreateTopicsRequest:
     )
 
 
-def test_a_node_tells_others_the_port_that_it_got(tmp_path: Path) -> None:
+def test_a_node_advertises_the_port_that_it_got(tmp_path: Path) -> None:
     async def test() -> None:
         node = await started(free_node(tmp_path))
         (endpoint,) = node.image.brokers[1].endpoints
@@ -129,7 +129,7 @@ def test_a_node_tells_others_the_port_that_it_got(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_topic_made_deleted_and_made_again_at_once_is_the_new_one(tmp_path: Path) -> None:
+def test_a_topic_created_deleted_and_created_again_is_the_new_one(tmp_path: Path) -> None:
     async def test() -> None:
         node = await started(free_node(tmp_path))
         channel = channel_to(node)
@@ -163,15 +163,15 @@ def test_a_topic_made_deleted_and_made_again_at_once_is_the_new_one(tmp_path: Pa
     run(test)
 
 
-def test_a_failed_folder_is_reported_and_the_last_one_ends_the_node(
+def test_a_failed_log_directory_is_reported_and_the_last_one_ends_the_node(
     tmp_path: Path,
 ) -> None:
     async def test() -> None:
         node = await started(free_node(tmp_path))
         channel = channel_to(node)
         await ask(channel, creation(*"abcdefgh"), 7)
-        assert node._folders is not None
-        log_dirs = node._folders.log_dirs
+        assert node._node_dirs is not None
+        log_dirs = node._node_dirs.log_dirs
         first, second = log_dirs.dirs
         await eventually(lambda: len(list(log_dirs.logs())) == 8)
         assert first.logs
@@ -181,7 +181,7 @@ def test_a_failed_folder_is_reported_and_the_last_one_ends_the_node(
         await eventually(lambda: node.image.brokers[1].log_dirs == (first.directory_id,))
         assert not node.stopping.done()
         log_dirs._dir_failed(first, OSError(errno.EIO, "a test"))
-        assert await node.stopping == "every log folder has failed"
+        assert await node.stopping == "all log directories have failed"
         channel.close()
         await node.stop()
 
@@ -221,7 +221,7 @@ def test_connection_limits_change_while_the_node_runs(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_forwarded_request_that_fails_ends_nobody_elses(tmp_path: Path) -> None:
+def test_a_forwarded_request_that_fails_does_not_affect_others(tmp_path: Path) -> None:
     def broken(_ctx: Any, _request: Any) -> Any:
         raise RuntimeError("a bug in a handler")
 
@@ -265,7 +265,7 @@ def test_a_stop_in_the_middle_of_a_start(tmp_path: Path, turns: int) -> None:
         await node.stop()
         await asyncio.sleep(0.05)
         assert trouble == []
-        # Nothing is locked or half made: the same folders start.
+        # Nothing is locked or half made: the same log directories start.
         await (await started(config)).stop()
 
     run(test)
@@ -286,7 +286,7 @@ def test_a_start_that_takes_too_long_ends(
     assert "server.max.startup.time.ms=50" in capsys.readouterr().err
 
 
-def test_a_taken_port_and_a_folder_in_use_are_one_line(tmp_path: Path) -> None:
+def test_a_used_port_and_a_locked_log_directory_are_one_line(tmp_path: Path) -> None:
     async def test() -> None:
         config = free_node(tmp_path / "one")
         node = await started(config)
@@ -326,10 +326,10 @@ def test_requests_in_flight_do_not_hold_up_a_stop(tmp_path: Path) -> None:
     run(test)
 
 
-def test_only_what_the_file_says_of_sockets_is_set(tmp_path: Path) -> None:
+def test_only_configured_socket_options_are_set(tmp_path: Path) -> None:
     plain = socket_options(free_node(tmp_path))
     assert (plain.backlog, plain.send_buffer_bytes, plain.receive_buffer_bytes) == (50, -1, -1)
-    said = socket_options(
+    options = socket_options(
         free_node(
             tmp_path,
             socket_listen_backlog_size="7",
@@ -337,4 +337,8 @@ def test_only_what_the_file_says_of_sockets_is_set(tmp_path: Path) -> None:
             socket_receive_buffer_bytes="2000",
         )
     )
-    assert (said.backlog, said.send_buffer_bytes, said.receive_buffer_bytes) == (7, 1000, 2000)
+    assert (options.backlog, options.send_buffer_bytes, options.receive_buffer_bytes) == (
+        7,
+        1000,
+        2000,
+    )

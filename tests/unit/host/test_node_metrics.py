@@ -1,6 +1,6 @@
-"""A whole node's metrics, scraped over HTTP: they say what was asked of it.
+"""A whole node's metrics, scraped over HTTP: they count its requests.
 
-Method: a combined node in this process, on real folders and free ports; every text is read
+Method: a combined node in this process, on real directories and free ports; every text is parsed
 strictly. Numbers are compared with what the test itself did.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.host.folders import StartError
 from ottla.host.node import Node
+from ottla.host.node_dirs import StartError
 from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.exposition import Scrape, documented

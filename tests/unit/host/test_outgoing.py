@@ -1,6 +1,6 @@
-"""Answers leave in order, whatever is bytes and whatever is a slice of a file.
+"""Responses are sent in order, whether they are bytes or slices of files.
 
-Method: a transport in memory that fills up when told, real files, a loop that runs by hand;
+Method: a transport in memory that fills up on request, real files, a loop that runs by hand;
 sending over real sockets is the subject of `test_connection`.
 """
 
@@ -175,13 +175,13 @@ def test_the_transport_is_closed_after_the_last_byte() -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 100])
-def test_a_cut_file_breaks_the_connection_and_unpins_the_rest(tmp_path: Path, missing: int) -> None:
+def test_a_truncated_file_breaks_the_connection(tmp_path: Path, missing: int) -> None:
     async def test(sender: Sender) -> None:
         with slices(tmp_path / "log", 1_000, 1_000) as (_content, pieces):
             os.truncate(tmp_path / "log", 1_000 - missing)
             sender.outgoing.add([b"head", *pieces, b"tail"])
             sender.outgoing.flush()
-            assert sender.broken == ["a log was cut while it was being sent"]
+            assert sender.broken == ["a log was truncated while it was being sent"]
             assert [piece.released for piece in pieces] == [1, 1]
 
     run(test)

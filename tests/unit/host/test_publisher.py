@@ -1,6 +1,6 @@
-"""Who waits for the image to grow is told once, or gives up and is forgotten.
+"""Waiters for an image are completed once, or give up and are removed.
 
-Method: a publisher alone, changed by records that tests make.
+Method: a publisher, changed by records that tests make.
 """
 
 from ottla.base.timers import Timers
@@ -8,8 +8,8 @@ from ottla.host.metadata_follower import Publisher
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 
-from .quorum_world import a_topic
-from .world import FakeClock
+from .harness import FakeClock
+from .quorum_harness import a_topic
 
 
 def publish(publisher: Publisher, number: int) -> None:
@@ -17,38 +17,38 @@ def publish(publisher: Publisher, number: int) -> None:
     publisher.publish(replay(publisher.image, [a_topic(number)], offset=number, epoch=1))
 
 
-def test_who_waits_no_longer_is_forgotten_at_once() -> None:
-    """The image of a broker that hears nothing does not grow: nothing else would forget him."""
+def test_a_waiter_that_gives_up_is_removed_at_once() -> None:
+    """The image of a broker without metadata does not change: nothing else would remove it."""
     publisher = Publisher(lambda delta: None, clock=FakeClock(), timers=Timers())
-    looked: list[int] = []
+    checked: list[int] = []
 
-    def look(image: ClusterImage) -> bool:
-        looked.append(image.position[0])
+    def check(image: ClusterImage) -> bool:
+        checked.append(image.position[0])
         return False
 
-    waits = [publisher.until(look) for _ in range(3)]
+    waits = [publisher.until(check) for _ in range(3)]
     for wait in waits[:2]:
         wait.complete(None)
     assert list(publisher._waiting) == waits[2:]
-    looked.clear()
+    checked.clear()
     publish(publisher, 1)
-    assert (looked, waits[2].done) == ([1], False)
+    assert (checked, waits[2].done) == ([1], False)
 
 
-def test_who_is_told_may_end_the_waits_of_others() -> None:
+def test_a_waiter_may_complete_others() -> None:
     publisher = Publisher(lambda delta: None, clock=FakeClock(), timers=Timers())
-    looked: list[int] = []
+    checked: list[int] = []
 
-    def look(image: ClusterImage) -> bool:
-        looked.append(image.position[0])
+    def check(image: ClusterImage) -> bool:
+        checked.append(image.position[0])
         return True
 
     def give_up(_: None) -> None:
         second.complete(None)
 
     first = publisher.caught_up_to(1)
-    second = publisher.until(lambda image: image.position[0] > 0 and look(image))
+    second = publisher.until(lambda image: image.position[0] > 0 and check(image))
     first.then(give_up)
     publish(publisher, 1)
-    assert (first.done, second.done, looked) == (True, True, [])
+    assert (first.done, second.done, checked) == (True, True, [])
     assert not publisher._waiting

@@ -1,4 +1,4 @@
-"""Three controllers in one room: elections on the wire, standbys, a leader that is cut off.
+"""Three controllers: elections on the wire, standbys, a leader that is cut off.
 
 Method: real runtimes, drivers, storages and codecs on fake disks and time; a request is answered
 at once, or not at all where the link is cut.
@@ -23,8 +23,8 @@ from ottla.raft.values import ReplicaKey
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
 
-from .quorum_world import NEVER, a_topic
-from .world import CLUSTER_ID, Dice, World, a_connection
+from .harness import CLUSTER_ID, Dice, Harness, a_connection
+from .quorum_harness import NEVER, a_topic
 
 VOTERS = (1, 2, 3)
 HANDLERS: dict[type, tuple[str, type]] = {
@@ -43,7 +43,7 @@ class Room:
     """The controllers and the links between them."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.cut: set[int] = set()
         self.failures: list[str] = []
         self.active: dict[int, int] = dict.fromkeys(VOTERS, 0)
@@ -52,18 +52,22 @@ class Room:
             self.boot(node_id)
 
     def boot(self, node_id: int) -> None:
-        world, folder = self.world, f"/controller-{node_id}"
-        world.disk.mkdir(folder)
-        world.disk.sync_dir("/")
+        harness, directory = self.harness, f"/controller-{node_id}"
+        harness.disk.mkdir(directory)
+        harness.disk.sync_dir("/")
         storage = open_quorum_storage(
-            world.disk, folder, clock=world.clock, timers=world.timers, workers=world.workers
+            harness.disk,
+            directory,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
         )
         peers = VoterPeers(
             lambda voter: Line(self, node_id, voter),
             lambda voter: Line(self, node_id, voter),
             cluster_id=CLUSTER_ID,
             replica=ReplicaKey(node_id),
-            clock=world.clock,
+            clock=harness.clock,
         )
 
         def activated() -> None:
@@ -75,9 +79,9 @@ class Room:
             voters=VOTERS,
             storage=storage,
             bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
-            clock=world.clock,
-            timers=world.timers,
-            workers=world.workers,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
             on_failure=self.failures.append,
             on_active=activated,
             idle_interval_ms=500,
@@ -91,7 +95,7 @@ class Room:
         return found
 
     def elected(self) -> ControllerRuntime:
-        self.world.advance(10_000)
+        self.harness.advance(10_000)
         return self.leader()
 
     def serve(self, source: int, to: int, request: Any, version: int) -> Any:
@@ -99,7 +103,7 @@ class Room:
             return Pending[Any]()
         name, response = HANDLERS[type(request)]
         request = decode(type(request), encode(request, version), version)
-        ctx = self.world.context(version=version, connection=a_connection(f"{source}-{to}"))
+        ctx = self.harness.context(version=version, connection=a_connection(f"{source}-{to}"))
         answer = getattr(self.runtimes[to].quorum, name)(ctx, request)
         if isinstance(answer, Pending):
             return answer.map(lambda value: decode(response, encode(value, version), version))
@@ -113,7 +117,7 @@ class Line:
         self.room, self.source, self.to = room, source, to
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any]:
-        world, answer = self.room.world, Pending[Any]()
+        harness, answer = self.room.harness, Pending[Any]()
 
         def ask() -> None:
             outcome = self.room.serve(self.source, self.to, request, version)
@@ -123,7 +127,7 @@ class Line:
                 later(outcome)
 
         def later(value: Any) -> None:
-            world.timers.at(world.clock.monotonic_ms() + 1, lambda: arrive(value))
+            harness.timers.at(harness.clock.monotonic_ms() + 1, lambda: arrive(value))
 
         def arrive(value: Any) -> None:
             if not self.room.cut & {self.source, self.to}:
@@ -132,9 +136,9 @@ class Line:
         def give_up() -> None:
             answer.complete(ApiError(Error.REQUEST_TIMED_OUT, "no answer"))
 
-        now_ms = world.clock.monotonic_ms()
-        world.timers.at(now_ms + 1, ask)
-        world.timers.at(now_ms + timeout_ms, give_up)
+        now_ms = harness.clock.monotonic_ms()
+        harness.timers.at(now_ms + 1, ask)
+        harness.timers.at(now_ms + timeout_ms, give_up)
         return answer
 
 
@@ -147,7 +151,7 @@ def test_one_of_three_leads_and_all_publish_what_it_commits() -> None:
     leader = room.elected()
     answer = write(leader, 1)
     assert not answer.done, "nobody else has it yet"
-    room.world.advance(100)
+    room.harness.advance(100)
     assert answer.value == "done"
     for runtime in room.runtimes.values():
         assert runtime.committed_image.topics.by_name("topic-1") is not None
@@ -156,7 +160,7 @@ def test_one_of_three_leads_and_all_publish_what_it_commits() -> None:
     assert room.failures == []
 
 
-def test_a_standby_refuses_decisions_and_tells_who_leads() -> None:
+def test_a_standby_rejects_decisions_and_returns_the_leader() -> None:
     room = Room()
     leader = room.elected()
     standby = next(each for each in room.runtimes.values() if each is not leader)
@@ -170,11 +174,11 @@ def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> N
     room = Room()
     old = room.elected()
     kept = write(old, 1)
-    room.world.advance(100)
+    room.harness.advance(100)
     assert kept.value == "done"
     room.cut = {old.node_id}
     alone = write(old, 2)
-    room.world.advance(10_000)
+    room.harness.advance(10_000)
     refused = alone.value
     assert isinstance(refused, ApiError)
     assert refused.error is Error.NOT_CONTROLLER
@@ -183,10 +187,10 @@ def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> N
     new = room.leader()
     assert new is not old
     after = write(new, 3)
-    room.world.advance(100)
+    room.harness.advance(100)
     assert after.value == "done"
     room.cut = set()
-    room.world.advance(10_000)
+    room.harness.advance(10_000)
     for runtime in room.runtimes.values():
         assert sorted(runtime.committed_image.topics.names()) == ["topic-1", "topic-3"]
     assert room.failures == []
@@ -204,18 +208,18 @@ def test_the_broker_beside_a_voter_follows_the_log_whoever_leads() -> None:
             LocalFollower(
                 runtime,
                 on_image=lambda delta: None,
-                clock=room.world.clock,
-                timers=room.world.timers,
+                clock=room.harness.clock,
+                timers=room.harness.timers,
             )
         )
         followers[-1].start()
     write(leader, 1)
-    room.world.advance(50)
+    room.harness.advance(50)
     leader.stop()
     room.cut = {leader.node_id}
-    room.world.advance(5_000)
+    room.harness.advance(5_000)
     write(room.leader(), 2)
-    room.world.advance(50)
+    room.harness.advance(50)
     assert [sorted(each.image.topics.names()) for each in followers] == [
         ["topic-1"],
         ["topic-1", "topic-2"],
@@ -228,9 +232,9 @@ def test_a_restarted_quorum_leads_a_later_epoch_and_has_kept_everything() -> Non
     room = Room()
     leader = room.elected()
     write(leader, 1)
-    room.world.advance(100)
+    room.harness.advance(100)
     epoch = leader.epoch
-    room.world.crash()
+    room.harness.crash()
     room.runtimes = {}
     for node_id in VOTERS:
         room.boot(node_id)

@@ -1,7 +1,7 @@
-"""What Kafka writes into a metadata log of its own is replayed as Kafka means it.
+"""The records of Kafka's own metadata log are replayed as in Kafka.
 
 Method: the batch with which a Kafka 4.0 controller bootstrapped a cluster of several nodes, byte
-for byte: a transaction of two feature levels and one configuration.
+for byte: a transaction of two feature levels and one config.
 """
 
 from ottla.host.quorum_replay import records_of

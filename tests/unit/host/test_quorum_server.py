@@ -1,4 +1,4 @@
-"""What the quorum tells on the wire: Fetch, FetchSnapshot and DescribeQuorum, field by field.
+"""The quorum's responses on the wire: Fetch, FetchSnapshot and DescribeQuorum, field by field.
 
 Method: a real controller over a disk in memory; requests as other implementations send them,
 wrong ones included, each through the codec.
@@ -20,16 +20,16 @@ from ottla.wire.messages import describe_quorum as describe_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import fetch_snapshot as snapshot_wire
 
-from .quorum_world import Controller, a_topic
-from .world import CLUSTER_ID, START_MS, World, a_connection
+from .harness import CLUSTER_ID, START_MS, Harness, a_connection
+from .quorum_harness import Controller, a_topic
 
 
 def running(topics: int = 0) -> Controller:
-    controller = Controller(World())
-    controller.world.workers.run()
+    controller = Controller(Harness())
+    controller.harness.workers.run()
     for number in range(1, topics + 1):
         controller.write(a_topic(number))
-        controller.world.workers.run()
+        controller.harness.workers.run()
     return controller
 
 
@@ -47,7 +47,7 @@ def fetch_request(
     version: int = 17,
     bytes_max: int = 1 << 20,
 ) -> fetch_wire.FetchRequest:
-    asked = fetch_wire.FetchPartition(
+    requested = fetch_wire.FetchPartition(
         partition=partition,
         current_leader_epoch=leader_epoch,
         fetch_offset=offset,
@@ -64,7 +64,7 @@ def fetch_request(
         cluster_id=cluster_id,
         max_wait_ms=wait_ms,
         min_bytes=0,
-        topics=(fetch_wire.FetchTopic(partitions=(asked,), **named),),
+        topics=(fetch_wire.FetchTopic(partitions=(requested,), **named),),
         **replica_fields,
     )
 
@@ -87,7 +87,7 @@ def partition_of(response: fetch_wire.FetchResponse) -> fetch_wire.PartitionData
 
 
 @pytest.mark.parametrize("version", [12, 13, 15, 17])
-def test_records_in_every_version_that_kraft_speaks(version: int) -> None:
+def test_records_in_every_version_of_kraft(version: int) -> None:
     controller = running(topics=2)
     response = fetched(controller, version)
     partition = partition_of(response)
@@ -146,30 +146,30 @@ def test_a_client_without_cluster_id_is_served() -> None:
     assert partition_of(fetched(running(), cluster_id=None)).error_code == 0
 
 
-def test_a_diverging_log_is_told_where() -> None:
+def test_a_diverging_log_gets_the_end_offset() -> None:
     partition = partition_of(fetched(running(topics=1), offset=9, epoch=1))
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (1, 3)
     assert partition.snapshot_id.end_offset == -1
     assert bytes(partition.records) == b""  # type: ignore[arg-type]
 
 
-def test_a_parked_fetch_is_answered_by_the_next_commit_or_its_deadline() -> None:
+def test_a_delayed_fetch_is_answered_by_the_next_commit_or_its_deadline() -> None:
     controller = running()
     first = controller.serve(fetch_request(2, 1, wait_ms=500), 17)
     assert isinstance(first, Pending)
     assert not first.done
     controller.write(a_topic(1))
-    controller.world.workers.run()
+    controller.harness.workers.run()
     (batch,) = read_batches(bytes(partition_of(first.value).records))  # type: ignore[arg-type]
     assert batch.base_offset == 2
     second = controller.serve(fetch_request(3, 1, wait_ms=500), 17)
-    controller.world.advance(499)
+    controller.harness.advance(499)
     assert not second.done
-    controller.world.advance(1)
+    controller.harness.advance(1)
     assert bytes(partition_of(second.value).records) == b""  # type: ignore[arg-type]
 
 
-def test_a_closed_connection_leaves_nothing_parked() -> None:
+def test_a_closed_connection_leaves_no_delayed_fetch() -> None:
     controller = running()
     connection = a_connection()
     answers = [controller.serve(fetch_request(2, 1, wait_ms=500), 17, connection) for _ in range(3)]
@@ -178,20 +178,20 @@ def test_a_closed_connection_leaves_nothing_parked() -> None:
     assert isinstance(server, QuorumServer)
     assert (server._waiting, server._of_connection) == ({}, {})
     controller.write(a_topic(1))
-    controller.world.advance(1_000)
+    controller.harness.advance(1_000)
     assert not any(answer.done for answer in answers)
 
 
-def test_a_long_connection_is_listened_to_once() -> None:
+def test_a_long_connection_has_one_listener() -> None:
     controller = running()
     connection = a_connection()
     for _ in range(50):
         controller.serve(fetch_request(2, 1, wait_ms=5), 17, connection)
-        controller.world.advance(10)
+        controller.harness.advance(10)
     assert len(connection.closed._listeners) == 1
 
 
-def test_a_stopped_controller_says_so() -> None:
+def test_a_stopped_controller_answers_broker_not_available() -> None:
     controller = running()
     parked = controller.serve(fetch_request(2, 1, wait_ms=500), 17)
     controller.runtime.stop()
@@ -205,11 +205,13 @@ def test_a_stopped_controller_says_so() -> None:
 def with_snapshot() -> tuple[Controller, snapshot_wire.SnapshotId]:
     controller = running(topics=20)
     controller.runtime._snapshotter.take()
-    controller.world.workers.run()
+    controller.harness.workers.run()
     partition = partition_of(fetched(controller))
     assert bytes(partition.records) == b""  # type: ignore[arg-type]
-    told = partition.snapshot_id
-    return controller, snapshot_wire.SnapshotId(end_offset=told.end_offset, epoch=told.epoch)
+    response = partition.snapshot_id
+    return controller, snapshot_wire.SnapshotId(
+        end_offset=response.end_offset, epoch=response.epoch
+    )
 
 
 def piece(
@@ -223,7 +225,7 @@ def piece(
     partition: int = 0,
     cluster_id: str | None = CLUSTER_ID,
 ) -> snapshot_wire.FetchSnapshotResponse:
-    asked = snapshot_wire.RequestPartitionSnapshot(
+    requested = snapshot_wire.RequestPartitionSnapshot(
         partition=partition,
         current_leader_epoch=leader_epoch,
         snapshot_id=snapshot,
@@ -233,10 +235,10 @@ def piece(
         cluster_id=cluster_id,
         replica_id=5,
         max_bytes=bytes_max,
-        topics=(snapshot_wire.RequestTopicSnapshot(name=topic, partitions=(asked,)),),
+        topics=(snapshot_wire.RequestTopicSnapshot(name=topic, partitions=(requested,)),),
     )
     request = decode(type(request), encode(request, 1), 1)
-    ctx = controller.world.context(version=1, key=59, quorum_or_none=controller.runtime.quorum)
+    ctx = controller.harness.context(version=1, key=59, quorum_or_none=controller.runtime.quorum)
     answer = k59_fetch_snapshot.handle(ctx, request)
     return decode(snapshot_wire.FetchSnapshotResponse, encode(answer, 1), 1)
 
@@ -289,7 +291,7 @@ def test_an_unknown_snapshot_and_another_cluster() -> None:
 
 def test_a_snapshot_whose_file_is_gone_is_a_storage_error() -> None:
     controller, snapshot = with_snapshot()
-    controller.world.disk.fail("open", path=".checkpoint", times=None)
+    controller.harness.disk.fail("open", path=".checkpoint", times=None)
     assert only(piece(controller, snapshot)).error_code == Error.KAFKA_STORAGE_ERROR
 
 
@@ -308,7 +310,7 @@ def described(
             for topic, index in partitions or [(METADATA_TOPIC, 0)]
         )
     )
-    ctx = controller.world.context(
+    ctx = controller.harness.context(
         version=version, key=55, quorum_or_none=controller.runtime.quorum
     )
     answer = k55_describe_quorum.handle(ctx, request)
@@ -318,10 +320,10 @@ def described(
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_leader_describes_itself_and_its_observers(version: int) -> None:
     controller = running(topics=2)
-    controller.world.advance(1_000)
+    controller.harness.advance(1_000)
     fetched(controller, offset=4, epoch=1, replica=7)
     fetched(controller, offset=2, epoch=1, replica=6)
-    controller.world.advance(500)
+    controller.harness.advance(500)
     response = described(controller, version=version)
     ((partition,),) = [topic.partitions for topic in response.topics]
     assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 1, 4)
@@ -342,7 +344,7 @@ def test_nodes_come_with_version_2() -> None:
     quorum = QuorumServer(
         controller.runtime._driver,
         cluster_id=CLUSTER_ID,
-        clock=controller.world.clock,
+        clock=controller.harness.clock,
         nodes=lambda: {1: (("CONTROLLER", "here", 9093),)},
     )
     controller.runtime.quorum = quorum
@@ -357,7 +359,7 @@ def test_nodes_come_with_version_2() -> None:
     assert described(controller, version=1).nodes == ()
 
 
-def test_every_partition_asked_for_is_answered() -> None:
+def test_every_requested_partition_is_answered() -> None:
     response = described(running(), ("orders", 0), (METADATA_TOPIC, 1), (METADATA_TOPIC, 0))
     errors = [topic.partitions[0].error_code for topic in response.topics]
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -365,7 +367,7 @@ def test_every_partition_asked_for_is_answered() -> None:
     assert response.topics[0].partitions[0].error_message == unknown.message
 
 
-def test_who_does_not_lead_cannot_describe() -> None:
+def test_only_the_leader_describes_the_quorum() -> None:
     controller = running()
     controller.runtime.stop()
     ((partition,),) = [topic.partitions for topic in described(controller).topics]

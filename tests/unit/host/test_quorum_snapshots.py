@@ -1,4 +1,4 @@
-"""A snapshot that is finished after a newer one was adopted does not count.
+"""A snapshot that is completed after a newer one was fetched is deleted.
 
 Method: the real follower and controllers over one disk in memory; the thread that writes the
 snapshot runs when the test lets it.
@@ -7,51 +7,51 @@ snapshot runs when the test lets it.
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.raft.log_view import NeedsSnapshot, Valid
 
-from .quorum_world import BROKER_DIR, Broker, Controller, a_topic
-from .world import World
+from .harness import Harness
+from .quorum_harness import BROKER_DIR, Broker, Controller, a_topic
 
 SMALL = SnapshotLimits(bytes_between=300, interval_ms=0, retention_bytes=1_000)
-FOLDER = f"{BROKER_DIR}/__cluster_metadata-0"
+METADATA_DIR = f"{BROKER_DIR}/__cluster_metadata-0"
 
 
-def overtaken() -> tuple[World, Broker]:
+def overtaken() -> tuple[Harness, Broker]:
     """Return a broker whose snapshot of epoch 1 is done after it adopted one of epoch 2."""
-    world = World()
-    controller = Controller(world, limits=SMALL, segment_bytes=400)
-    world.workers.run()
-    broker = Broker(world, lambda request, version: controller.serve(request, version))
+    harness = Harness()
+    controller = Controller(harness, limits=SMALL, segment_bytes=400)
+    harness.workers.run()
+    broker = Broker(harness, lambda request, version: controller.serve(request, version))
     for number in (1, 2):
         controller.write(a_topic(number))
-        world.workers.run()
-    world.advance(1_000)
+        harness.workers.run()
+    harness.advance(1_000)
 
     broker.follower._snapshotter.take()
-    late = world.workers.waiting.popleft()
+    late = harness.workers.waiting.popleft()
     broker.sender.down = True
-    world.advance(600)
+    harness.advance(600)
     controller.runtime.stop()
-    controller = Controller(world, limits=SMALL, segment_bytes=400)
-    world.workers.run()
+    controller = Controller(harness, limits=SMALL, segment_bytes=400)
+    harness.workers.run()
     for number in range(3, 60):
         controller.write(a_topic(number))
-        world.workers.run()
+        harness.workers.run()
     broker.sender.down = False
-    world.advance(3_000)
+    harness.advance(3_000)
     assert broker.follower.raft.log.latest_snapshot == controller.runtime.raft.log.latest_snapshot
     assert broker.follower.raft.log.start_offset > 10
 
-    world.workers.waiting.append(late)
-    world.workers.run()
+    harness.workers.waiting.append(late)
+    harness.workers.run()
     assert broker.failures == []
-    return world, broker
+    return harness, broker
 
 
 def test_a_snapshot_that_is_done_after_a_newer_one_was_adopted_is_removed() -> None:
-    world, broker = overtaken()
+    harness, broker = overtaken()
     log = broker.follower.raft.log
     assert log.snapshots == [each.id for each in broker.storage.snapshots]
     assert [each.offset for each in log.snapshots] == [log.start_offset]
-    files = [name for name in world.disk.listdir(FOLDER) if ".checkpoint" in name]
+    files = [name for name in harness.disk.listdir(METADATA_DIR) if ".checkpoint" in name]
     assert files == [f"{log.start_offset:020d}-{2:010d}.checkpoint"]
 
 
@@ -65,10 +65,10 @@ def test_a_follower_that_has_adopted_the_snapshot_is_not_sent_it_again() -> None
 
 
 def test_the_next_snapshot_is_taken_as_ever() -> None:
-    world, broker = overtaken()
+    harness, broker = overtaken()
     before = broker.follower.raft.log.latest_snapshot
     broker.follower._snapshotter.take()
-    world.workers.run()
+    harness.workers.run()
     latest = broker.follower.raft.log.latest_snapshot
     assert before is not None
     assert latest is not None

@@ -1,6 +1,6 @@
-"""The metadata folder: what is on disk, what a start finds there, what it puts right.
+"""The metadata partition directory: its files, what a start finds there, what it repairs.
 
-Method: a disk in memory; folders as Kafka or a crash may leave them.
+Method: a disk in memory; directories as Kafka or a crash may leave them.
 """
 
 import pytest
@@ -14,21 +14,21 @@ from ottla.raft.election import ElectionState
 from ottla.raft.snapshots import CorruptSnapshot, encode_snapshot
 from ottla.raft.values import EpochStart, OffsetAndEpoch
 
-from .quorum_world import a_topic
-from .world import World
+from .harness import Harness
+from .quorum_harness import a_topic
 
-FOLDER = "/meta/__cluster_metadata-0"
+METADATA_DIR = "/meta/__cluster_metadata-0"
 
 
-def opened(world: World, *, segment_bytes: int = 1 << 30) -> QuorumStorage:
-    world.disk.mkdir("/meta")
-    world.disk.sync_dir("/")
+def opened(harness: Harness, *, segment_bytes: int = 1 << 30) -> QuorumStorage:
+    harness.disk.mkdir("/meta")
+    harness.disk.sync_dir("/")
     return open_quorum_storage(
-        world.disk,
+        harness.disk,
         "/meta",
-        clock=world.clock,
-        timers=world.timers,
-        workers=world.workers,
+        clock=harness.clock,
+        timers=harness.timers,
+        workers=harness.workers,
         segment_bytes=segment_bytes,
     )
 
@@ -38,13 +38,13 @@ def batch(offset: int, *numbers: int, epoch: int = 1) -> bytes:
     return records_batch(values, base_offset=offset, epoch=epoch, timestamp=5)
 
 
-def filled(world: World, *, segment_bytes: int = 1 << 30) -> QuorumStorage:
-    """Return a folder with topics 1-9 at offsets 0-8, epoch 2 from offset 6 on, flushed."""
-    storage = opened(world, segment_bytes=segment_bytes)
+def filled(harness: Harness, *, segment_bytes: int = 1 << 30) -> QuorumStorage:
+    """Return a directory with topics 1-9 at offsets 0-8, epoch 2 from offset 6 on, flushed."""
+    storage = opened(harness, segment_bytes=segment_bytes)
     for offset in range(9):
         storage.log.append(batch(offset, offset + 1, epoch=1 if offset < 6 else 2))
     storage.log.flush_now()
-    world.workers.run()
+    harness.workers.run()
     return storage
 
 
@@ -54,12 +54,12 @@ def a_snapshot(storage: QuorumStorage, snapshot: OffsetAndEpoch) -> None:
     storage.snapshot_created(storage.create_snapshot(snapshot, chunks))
 
 
-def test_a_new_folder_has_kafkas_files() -> None:
-    world = World()
-    storage = filled(world)
+def test_a_new_directory_has_kafkas_files() -> None:
+    harness = Harness()
+    storage = filled(harness)
     storage.store_election(ElectionState(epoch=1, leader_id=1, voters=(1,)))
     a_snapshot(storage, OffsetAndEpoch(6, 1))
-    names = set(world.disk.listdir(FOLDER))
+    names = set(harness.disk.listdir(METADATA_DIR))
     assert {
         "00000000000000000000.log",
         "00000000000000000000.index",
@@ -69,18 +69,18 @@ def test_a_new_folder_has_kafkas_files() -> None:
         "quorum-state",
         "00000000000000000006-0000000001.checkpoint",
     } <= names
-    metadata = world.disk.read_bytes(f"{FOLDER}/partition.metadata").decode()
+    metadata = harness.disk.read_bytes(f"{METADATA_DIR}/partition.metadata").decode()
     assert metadata.split() == ["version:", "0", "topic_id:", "AAAAAAAAAAAAAAAAAAAAAQ"]
 
 
 def test_reopening_finds_the_same() -> None:
-    world = World()
-    storage = filled(world)
+    harness = Harness()
+    storage = filled(harness)
     storage.store_election(ElectionState(epoch=2, voted_id=1))
     a_snapshot(storage, OffsetAndEpoch(6, 1))
     view = storage.view()
     storage.close()
-    again = opened(world)
+    again = opened(harness)
     assert again.load_election() == ElectionState(epoch=2, voted_id=1)
     assert again.view().epochs == view.epochs == [EpochStart(1, 0), EpochStart(2, 6)]
     assert again.view().end == view.end == OffsetAndEpoch(9, 2)
@@ -89,15 +89,15 @@ def test_reopening_finds_the_same() -> None:
 
 
 def load_image_of(numbers: range) -> object:
-    world = World()
-    storage = opened(world)
+    harness = Harness()
+    storage = opened(harness)
     for offset, number in enumerate(numbers):
         storage.log.append(batch(offset, number, epoch=1 if offset < 6 else 2))
     return load_image(storage)
 
 
 def test_reads_respect_both_ends_and_the_size() -> None:
-    storage = filled(World())
+    storage = filled(Harness())
     one = len(batch(0, 1))
     assert len(storage.log.read(0, 9, 1 << 20)) == 9 * one
     assert len(storage.log.read(0, 4, 1 << 20)) == 4 * one
@@ -106,37 +106,37 @@ def test_reads_respect_both_ends_and_the_size() -> None:
     assert storage.log.read(9, 9, 100) == b""
 
 
-def test_unfinished_outgrown_and_empty_snapshots_are_dealt_with() -> None:
-    world = World()
-    storage = filled(world, segment_bytes=200)
+def test_incomplete_outdated_and_empty_snapshots_are_removed() -> None:
+    harness = Harness()
+    storage = filled(harness, segment_bytes=200)
     a_snapshot(storage, OffsetAndEpoch(3, 1))
     a_snapshot(storage, OffsetAndEpoch(6, 1))
     storage.delete_before(OffsetAndEpoch(6, 1))
     storage.close()
-    whole = world.disk.read_bytes(f"{FOLDER}/00000000000000000006-0000000001.checkpoint")
+    whole = harness.disk.read_bytes(f"{METADATA_DIR}/00000000000000000006-0000000001.checkpoint")
     for name in (
         "00000000000000000001-0000000001.checkpoint",
         "00000000000000000008-0000000002.checkpoint.part",
         "00000000000000000008-0000000002-77.checkpoint.part",
         "00000000000000000007-0000000002.checkpoint.deleted",
     ):
-        world.disk.write_atomic(f"{FOLDER}/{name}", whole)
-    again = opened(world, segment_bytes=200)
+        harness.disk.write_atomic(f"{METADATA_DIR}/{name}", whole)
+    again = opened(harness, segment_bytes=200)
     assert [each.id for each in again.snapshots] == [OffsetAndEpoch(6, 1)]
-    left = [name for name in world.disk.listdir(FOLDER) if ".checkpoint" in name]
+    left = [name for name in harness.disk.listdir(METADATA_DIR) if ".checkpoint" in name]
     assert left == ["00000000000000000006-0000000001.checkpoint"]
     assert load_image(again) == load_image_of(range(1, 10))
 
 
 def test_a_snapshot_that_was_adopted_before_a_crash_wins_over_the_old_log() -> None:
-    world = World()
-    storage = filled(world)
+    harness = Harness()
+    storage = filled(harness)
     values = [encode_record(a_topic(number)) for number in range(50, 60)]
     chunks = encode_snapshot(values, epoch=3, timestamp=9, last_contained_ms=8)
-    # The snapshot is durable; the process died before the log was started anew.
+    # The snapshot is durable; the process died before the log was started again.
     storage.create_snapshot(OffsetAndEpoch(40, 3), chunks)
     storage.close()
-    again = opened(world)
+    again = opened(harness)
     assert again.view().end == OffsetAndEpoch(40, 3)
     assert again.view().start_offset == 40
     assert load_image(again).position == (39, 3)
@@ -144,12 +144,12 @@ def test_a_snapshot_that_was_adopted_before_a_crash_wins_over_the_old_log() -> N
     assert load_image(again).position == (40, 3)
     again.close()
     # And once more with nothing to repair.
-    assert opened(world).view().start_offset == 40
+    assert opened(harness).view().start_offset == 40
 
 
 def test_adopting_replaces_everything() -> None:
-    world = World()
-    storage = filled(world)
+    harness = Harness()
+    storage = filled(harness)
     a_snapshot(storage, OffsetAndEpoch(6, 1))
     snapshot = OffsetAndEpoch(30, 4)
     data = b"".join(
@@ -165,7 +165,7 @@ def test_adopting_replaces_everything() -> None:
 
 
 def test_a_fetched_snapshot_that_is_damaged_is_not_adopted() -> None:
-    storage = filled(World())
+    storage = filled(Harness())
     snapshot = OffsetAndEpoch(30, 4)
     storage.write_snapshot_piece(snapshot, 0, b"no snapshot at all, but long enough for a header")
     with pytest.raises(CorruptSnapshot):
@@ -174,44 +174,45 @@ def test_a_fetched_snapshot_that_is_damaged_is_not_adopted() -> None:
 
 
 def test_a_log_without_its_beginning_cannot_be_read() -> None:
-    world = World()
-    storage = filled(world, segment_bytes=200)
+    harness = Harness()
+    storage = filled(harness, segment_bytes=200)
     a_snapshot(storage, OffsetAndEpoch(6, 1))
     storage.delete_before(OffsetAndEpoch(6, 1))
     storage.close()
-    world.disk.remove(f"{FOLDER}/00000000000000000006-0000000001.checkpoint")
+    harness.disk.remove(f"{METADATA_DIR}/00000000000000000006-0000000001.checkpoint")
     with pytest.raises(MetadataDamaged, match=r"begins at offset \d+ and there is no snapshot"):
-        load_image(opened(world, segment_bytes=200))
+        load_image(opened(harness, segment_bytes=200))
 
 
 def test_a_record_that_makes_no_sense_is_reported_with_file_and_offset() -> None:
-    world = World()
-    storage = opened(world)
+    harness = Harness()
+    storage = opened(harness)
     values = [encode_record(a_topic(1)), b"\1\x7f\0"]
     storage.log.append(records_batch(values, base_offset=0, epoch=1, timestamp=1))
     with pytest.raises(
-        MetadataDamaged, match=rf"{FOLDER}/0{{20}}\.log: .* offset 1 cannot be decoded .*type 127"
+        MetadataDamaged,
+        match=rf"{METADATA_DIR}/0{{20}}\.log: .* offset 1 cannot be decoded .*type 127",
     ):
         load_image(storage)
 
 
 def test_a_record_that_cannot_be_replayed_is_reported_with_file_offset_and_type() -> None:
-    world = World()
-    storage = opened(world)
+    harness = Harness()
+    storage = opened(harness)
     storage.log.append(batch(0, 1))
-    gone = [encode_record(RemoveTopicRecord(topic_id=a_topic(n).topic_id)) for n in (1, 2)]
-    storage.log.append(records_batch(gone, base_offset=1, epoch=1, timestamp=1))
+    removed = [encode_record(RemoveTopicRecord(topic_id=a_topic(n).topic_id)) for n in (1, 2)]
+    storage.log.append(records_batch(removed, base_offset=1, epoch=1, timestamp=1))
     with pytest.raises(
         MetadataDamaged,
-        match=rf"{FOLDER}/0{{20}}\.log: the RemoveTopicRecord at offset 2 cannot be replayed",
+        match=rf"{METADATA_DIR}/0{{20}}\.log: the RemoveTopicRecord at offset 2 cannot be replayed",
     ):
         load_image(storage)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"garbage", b'{"data_version":9}'])
 def test_a_damaged_quorum_state_is_reported_with_its_path(data: bytes) -> None:
-    world = World()
-    storage = opened(world)
-    world.disk.write_atomic(f"{FOLDER}/quorum-state", data)
+    harness = Harness()
+    storage = opened(harness)
+    harness.disk.write_atomic(f"{METADATA_DIR}/quorum-state", data)
     with pytest.raises(MetadataDamaged, match="__cluster_metadata-0/quorum-state"):
         storage.load_election()

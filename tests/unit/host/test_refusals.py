@@ -67,7 +67,7 @@ def test_the_first_is_logged_at_once_and_the_others_together(
     assert len(lines(caplog)) == 3
 
 
-def test_what_was_not_said_is_said_at_the_end(
+def test_the_rest_is_logged_at_the_end(
     loop: Loop, refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):

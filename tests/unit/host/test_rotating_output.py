@@ -1,4 +1,4 @@
-"""A node's output moves to the next file when one is full, whoever of the process writes.
+"""A node's output continues in the next file when one is full, also that of child processes.
 
 Method: a child process logs, prints and has a child of its own, with small files.
 """
@@ -43,7 +43,7 @@ def test_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
     assert all(each.stat().st_size <= 1_100 for each in kept)
 
 
-def test_the_next_life_goes_on_in_the_file(tmp_path: Path) -> None:
+def test_the_next_process_appends_to_the_file(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     run(path, 3)
     run(path, 3)
@@ -53,7 +53,7 @@ def test_the_next_life_goes_on_in_the_file(tmp_path: Path) -> None:
     assert numbered(path, 1).exists()
 
 
-def test_without_room_for_another_file_the_old_one_goes_on(tmp_path: Path) -> None:
+def test_without_room_for_another_file_the_old_one_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     (tmp_path / "server.log.new").mkdir()
     run(path, 30)

@@ -1,4 +1,4 @@
-"""A node bounds what peers may hold, and tells others addresses that they can use.
+"""A node bounds the resources of peers, and advertises addresses that others can use.
 
 Method: a real server on a free port, plain sockets as peers; addresses by table.
 """
@@ -95,7 +95,7 @@ def test_a_connection_that_ends_but_is_not_read_is_cut_off() -> None:
     run(test)
 
 
-def test_below_zero_nobody_is_idle() -> None:
+def test_a_negative_idle_time_disables_idle_closing() -> None:
     async def test() -> None:
         async with serving(idle_ms=-1) as (_peer, server, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -120,7 +120,7 @@ def test_a_connection_that_comes_while_the_server_closes_is_closed(turns: int) -
                 await asyncio.sleep(0)
             await server.close()
             await eventually(lambda: not server.connections)
-            gc.collect()  # A socket that nobody closed would say so here.
+            gc.collect()  # A leaked socket would warn here.
             peer.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
                 assert peer.recv(1) == b""
@@ -128,7 +128,7 @@ def test_a_connection_that_comes_while_the_server_closes_is_closed(turns: int) -
     run(test)
 
 
-def test_sockets_get_the_buffers_that_the_file_says() -> None:
+def test_sockets_get_the_configured_buffers() -> None:
     async def test() -> None:
         options = SocketOptions(send_buffer_bytes=50_000, receive_buffer_bytes=40_000)
         async with serving(socket_options=options) as (_peer, server, port):
@@ -140,7 +140,7 @@ def test_sockets_get_the_buffers_that_the_file_says() -> None:
                 accepted.getsockopt(socket.SOL_SOCKET, name)
                 for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)
             ]
-            # Linux reserves twice of what is asked.
+            # Linux reserves twice the requested size.
             assert sizes in ([50_000, 40_000], [100_000, 80_000])
             writer.close()
 
@@ -159,7 +159,7 @@ def test_a_taken_port_is_named() -> None:
     run(test)
 
 
-def test_a_busy_address_refuses_until_it_is_to_accept() -> None:
+def test_a_bound_address_refuses_until_it_accepts() -> None:
     async def test() -> None:
         async with serving() as (_peer, server, _port):
             port = await server.listen("127.0.0.1", 0, Listener.CLIENT, "SECOND", accept=False)
@@ -192,7 +192,7 @@ def test_an_address_that_another_process_accepts_on_first_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reachable_endpoint"),
     [
         (Endpoint("A", "", 9092), Endpoint("A", "here.example", 9092)),
         (Endpoint("A", "", 0), Endpoint("A", "here.example", 4001)),
@@ -200,12 +200,12 @@ def test_an_address_that_another_process_accepts_on_first_is_named() -> None:
         (Endpoint("B", "10.0.0.1", 9092), Endpoint("B", "10.0.0.1", 9092)),
     ],
 )
-def test_others_are_told_what_they_can_use(written: Endpoint, told: Endpoint) -> None:
+def test_reachable_endpoints(written: Endpoint, reachable_endpoint: Endpoint) -> None:
     bound = {"A": 4001, "B": 4002}
-    assert reachable([written], bound, lambda: "here.example") == (told,)
+    assert reachable([written], bound, lambda: "here.example") == (reachable_endpoint,)
 
 
-def test_nobody_looks_up_a_name_that_is_not_needed() -> None:
+def test_no_name_is_looked_up_that_is_not_needed() -> None:
     def fail() -> str:
         raise AssertionError("a look-up can take seconds")
 
@@ -225,7 +225,7 @@ async def claiming(port: int, count: int, sent: bytes = b"") -> list[asyncio.Str
     return writers
 
 
-def begun(server: Server) -> int:
+def received(server: Server) -> int:
     return sum(connection.unfinished_bytes > 0 for connection in server.connections)
 
 
@@ -338,7 +338,7 @@ def test_a_large_frame_at_a_fair_rate_may_take_longer() -> None:
 
 
 async def connect_small(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect with a receive buffer that takes in little of an answer that nobody reads."""
+    """Connect with a small receive buffer, and do not read."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     sock.setblocking(False)
@@ -346,7 +346,7 @@ async def connect_small(port: int) -> tuple[asyncio.StreamReader, asyncio.Stream
     return await asyncio.open_connection(sock=sock, limit=1000)
 
 
-def test_those_who_do_not_read_are_ended_where_memory_is_short() -> None:
+def test_connections_that_do_not_read_are_closed_where_memory_is_short() -> None:
     """Who has not read for longest goes first; who reads goes on.
 
     The kernel's buffers are set: left to it, they may take half an answer, or all of it.

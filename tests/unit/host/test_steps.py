@@ -1,6 +1,6 @@
-"""A dialogue runs the same with a loop and without one, and stands still where it is cancelled.
+"""Steps run the same with a loop and without one, and stand still where they are cancelled.
 
-Method: one small dialogue, driven both ways.
+Method: one small generator, driven both ways.
 """
 
 import asyncio
@@ -8,57 +8,57 @@ import asyncio
 import pytest
 
 from ottla.base.pending import Pending, completed
-from ottla.host.steps import Steps, follow, wait, walk
+from ottla.host.steps import Steps, drive, drive_async, wait
 
 
-def dialogue(first: Pending[int], said: list[str]) -> Steps[int]:
+def steps_under_test(first: Pending[int], log: list[str]) -> Steps[int]:
     value = yield from wait(first)
-    said.append(f"first {value}")
+    log.append(f"first {value}")
     for index in range(10_000):
         yield completed(index)
     if value < 0:
         raise ValueError("below zero")
-    said.append("end")
+    log.append("end")
     return value * 2
 
 
-def test_steps_are_followed_by_callbacks() -> None:
+def test_steps_are_driven_by_callbacks() -> None:
     first: Pending[int] = Pending()
-    said: list[str] = []
+    log: list[str] = []
     ends: list[int | Exception] = []
-    follow(dialogue(first, said), ends.append)
-    assert (said, ends) == ([], [])
+    drive(steps_under_test(first, log), ends.append)
+    assert (log, ends) == ([], [])
     first.complete(21)
-    assert (said, ends) == (["first 21", "end"], [42])
+    assert (log, ends) == (["first 21", "end"], [42])
 
 
-def test_what_a_step_raises_is_told() -> None:
+def test_an_exception_of_a_step_is_reported() -> None:
     ends: list[int | Exception] = []
-    follow(dialogue(completed(-1), []), ends.append)
+    drive(steps_under_test(completed(-1), []), ends.append)
     assert isinstance(ends[0], ValueError)
     with pytest.raises(ValueError, match="below zero"):
-        asyncio.run(walk(dialogue(completed(-1), [])))
+        asyncio.run(drive_async(steps_under_test(completed(-1), [])))
 
 
-def test_steps_that_are_left_go_no_further() -> None:
+def test_abandoned_steps_go_no_further() -> None:
     first: Pending[int] = Pending()
-    said: list[str] = []
+    log: list[str] = []
     ends: list[int | Exception] = []
-    leave = follow(dialogue(first, said), ends.append)
+    leave = drive(steps_under_test(first, log), ends.append)
     leave()
     first.complete(21)
-    assert (said, ends) == ([], [])
+    assert (log, ends) == ([], [])
 
 
-def test_steps_that_have_ended_are_left_without_harm() -> None:
+def test_abandoning_steps_that_have_ended_has_no_effect() -> None:
     ends: list[int | Exception] = []
-    follow(dialogue(completed(1), []), ends.append)()
+    drive(steps_under_test(completed(1), []), ends.append)()
     assert ends == [2]
 
 
-def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
+def test_steps_are_driven_on_a_loop_and_may_wait_for_coroutines() -> None:
     def steps() -> Steps[int]:
-        doubled = yield from dialogue(completed(1), [])
+        doubled = yield from steps_under_test(completed(1), [])
         yield asyncio.sleep(0)
         try:
             yield fails()
@@ -69,15 +69,15 @@ def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
     async def fails() -> None:
         raise OSError("as it happens")
 
-    assert asyncio.run(walk(steps())) == 3
+    assert asyncio.run(drive_async(steps())) == 3
 
 
-def test_a_walk_that_is_cancelled_stands_still() -> None:
+def test_steps_that_are_cancelled_stand_still() -> None:
     first: Pending[int] = Pending()
-    said: list[str] = []
+    log: list[str] = []
 
     async def run() -> None:
-        task = asyncio.ensure_future(walk(dialogue(first, said)))
+        task = asyncio.ensure_future(drive_async(steps_under_test(first, log)))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait((task,))
@@ -85,4 +85,4 @@ def test_a_walk_that_is_cancelled_stands_still() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(run())
-    assert said == []
+    assert log == []

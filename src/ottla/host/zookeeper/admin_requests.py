@@ -1,16 +1,15 @@
-"""What operators' tools ask of a ZooKeeper cluster's controller by writing znodes.
+"""Requests to a ZooKeeper cluster's controller that operators' tools write as znodes.
 
-Each request is decided by the same deciders as the API that asks for the same thing:
+Each request is decided by the same deciders as the corresponding API:
 
-- `/admin/reassign_partitions`: reassignments begin. The znode names what is still under way: an
-  entry goes when its reassignment has ended, was refused, or another one, or its cancelling, has
-  taken its place; the znode goes with the last. A new controller that finds it begins what the
-  one before it did not. It may name brokers that are down: the reassignment ends once they are
-  back and in sync.
-- `/admin/preferred_replica_election`: elections are held, then the znode goes.
+- `/admin/reassign_partitions`: begins reassignments. The znode lists those under way: an entry is
+  removed when its reassignment has ended, was rejected, cancelled or replaced by another one; the
+  znode is deleted with the last. A new controller that finds it begins those that the previous one
+  did not. It may name brokers that are down: the reassignment ends once they are back and in sync.
+- `/admin/preferred_replica_election`: elections are held, then the znode is deleted.
 - `/admin/delete_topics/T`: see `ottla.host.zookeeper.marker_requests`.
-- `/log_dir_event_notification`: the broker is told once more what it hosts; its answer names the
-  replicas that it cannot read.
+- `/log_dir_event_notification`: LeaderAndIsr is sent to the broker again; its response names the
+  replicas that are offline.
 
 Source: KafkaController.{processZkPartitionReassignment, maybeRemoveFromZkReassignment,
 processReplicaLeaderElection, processLogDirEventNotification}, Kafka 3.9.
@@ -54,10 +53,11 @@ Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
 
 
 class AdminRequests:
-    """The requests by znode of one term of office.
+    """The requests by znode of one term.
 
-    `change` writes znodes that are no facts, fenced; `tell_again` tells a broker all there is;
-    `on_halts` hears of which topics elections and reassignments are asked for and not decided.
+    `change` writes znodes that are not part of the image, fenced; `resend` sends a broker the
+    state of all its partitions; `on_pending_requests` is called with the topics whose elections,
+    and whose reassignments, are requested and not decided yet.
     """
 
     def __init__(
@@ -66,50 +66,50 @@ class AdminRequests:
         context: DecisionContext,
         *,
         change: Change,
-        tell_again: Callable[[int], None],
-        on_halts: Callable[[frozenset[str], frozenset[str]], None],
+        resend: Callable[[int], None],
+        on_pending_requests: Callable[[frozenset[str], frozenset[str]], None],
     ) -> None:
         self._runtime = runtime
         self._context = context
         self._change = change
-        self._tell_again = tell_again
-        self._on_halts = on_halts
+        self._resend = resend
+        self._on_pending_requests = on_pending_requests
         self._listed: dict[Partition, tuple[int, ...]] = {}
-        """What `/admin/reassign_partitions` holds, as far as it was taken up."""
-        self._undecided: frozenset[Partition] = frozenset()
+        """The entries of `/admin/reassign_partitions` that were read."""
+        self._undecided_reassignments: frozenset[Partition] = frozenset()
         self._to_check: set[Partition] = set()
-        """What of it may have ended."""
-        self._electing: frozenset[str] = frozenset()
+        """Entries that may have ended."""
+        self._pending_elections: frozenset[str] = frozenset()
         self._is_writing = False
 
     def serve(self, hooks: StoreHooks) -> None:
-        """Have the store hand its requests on to here."""
+        """Register for the store's requests."""
         hooks.on_reassign_request = self.reassign
         hooks.on_preferred_election = self.elect
-        hooks.on_log_dir_event = self._tell_again
+        hooks.on_log_dir_event = self._resend
 
     def changed(self, delta: ClusterDelta) -> None:
-        """Hear of a change of the image, by which a reassignment may have ended."""
+        """Process a change of the image, by which a reassignment may have ended."""
         changed = ((each.new.name, each.partitions) for each in delta.changed_topics.values())
-        gone = ((each.name, each.partitions) for each in delta.deleted_topics.values())
+        deleted = ((each.name, each.partitions) for each in delta.deleted_topics.values())
         touched = {
-            (name, number)
-            for name, numbers in (*changed, *gone)
-            for number in (numbers if self._listed else ())
+            (name, partition_id)
+            for name, partition_ids in (*changed, *deleted)
+            for partition_id in (partition_ids if self._listed else ())
         }
         self._to_check |= touched & self._listed.keys()
-        self._strike_out()
+        self._remove_ended()
 
     # -- reassignments -------------------------------------------------------------------------
 
-    def reassign(self, wanted: Mapping[Partition, tuple[int, ...]]) -> None:
-        """Begin what the znode asks for."""
-        log.info("%s asks for %d partitions", paths.REASSIGN_PARTITIONS, len(wanted))
-        self._listed = dict(wanted)
-        self._undecided = frozenset(wanted)
+    def reassign(self, requested: Mapping[Partition, tuple[int, ...]]) -> None:
+        """Begin the reassignments of the znode."""
+        log.info("%s requests %d partitions", paths.REASSIGN_PARTITIONS, len(requested))
+        self._listed = dict(requested)
+        self._undecided_reassignments = frozenset(requested)
         self._to_check = set()
-        self._tell_halts()
-        parts = _parts(wanted.items(), TARGETS_PER_DECISION_MAX)
+        self._report_pending()
+        parts = _parts(requested.items(), TARGETS_PER_DECISION_MAX)
         gather([self._begin(part) for part in parts]).then(self._begun)
 
     def _begin(
@@ -120,7 +120,7 @@ class AdminRequests:
     def _reassigned(
         self, image: ClusterImage, part: Sequence[tuple[Partition, tuple[int, ...]]]
     ) -> Decision[tuple[Reassigned, ...]]:
-        targets = [Target(topic, number, replicas) for (topic, number), replicas in part]
+        targets = [Target(topic, index, replicas) for (topic, index), replicas in part]
         decision = alter_reassignments(
             image,
             targets,
@@ -128,7 +128,7 @@ class AdminRequests:
             context=self._context,
             check=RegistrationCheck.NONE,
         )
-        # Each partition stands by itself, and the znode says what is left.
+        # Partitions are independent, and the znode lists what is left.
         return Decision(Step(decision.step.records, atomic=False), decision.reply)
 
     def _begun(self, replies: list[tuple[Reassigned, ...] | ApiError]) -> None:
@@ -136,56 +136,56 @@ class AdminRequests:
             if isinstance(reply, ApiError):
                 if reply.error is Error.NOT_CONTROLLER:
                     return  # The next controller finds the znode.
-                log.error("reassignments could not be decided: %s", reply)
+                log.error("partition reassignment failed: %s", reply)
                 continue
             for each in reply:
                 if each.error is not Error.NONE:
                     log.warning(
-                        "%s-%d is not reassigned: %s",
+                        "reassignment of %s-%d failed: %s",
                         each.topic,
                         each.partition_id,
                         each.message or each.error.name,
                     )
-        self._undecided = frozenset()
-        self._tell_halts()
+        self._undecided_reassignments = frozenset()
+        self._report_pending()
         self._to_check = set(self._listed)
-        self._strike_out(is_first=True)
+        self._remove_ended(is_first=True)
 
-    def _strike_out(self, *, is_first: bool = False) -> None:
-        """Take out of the znode what is not under way any more; one write at a time.
+    def _remove_ended(self, *, is_first: bool = False) -> None:
+        """Remove ended reassignments from the znode; one write at a time.
 
-        `is_first`: a znode that lists nothing goes, too.
+        `is_first`: an empty znode is deleted, too.
         """
-        if self._undecided or self._is_writing:
+        if self._undecided_reassignments or self._is_writing:
             return
         image, checked = self._runtime.image, self._to_check
         self._to_check = set()
         ended = {key for key in checked if not _moves_to(image, key, self._listed[key])}
         if not ended and (self._listed or not is_first):
             return
-        left = {key: target for key, target in self._listed.items() if key not in ended}
+        remaining = {key: target for key, target in self._listed.items() if key not in ended}
         path = paths.REASSIGN_PARTITIONS
-        operation = SetData(path, encode_reassignment(left)) if left else Delete(path)
-        self._listed = left
+        operation = SetData(path, encode_reassignment(remaining)) if remaining else Delete(path)
+        self._listed = remaining
         self._is_writing = True
-        self._change((operation,)).then(self._struck_out)
+        self._change((operation,)).then(self._on_ended_removed)
 
-    def _struck_out(self, outcome: Written | ZkError) -> None:
+    def _on_ended_removed(self, outcome: Written | ZkError) -> None:
         self._is_writing = False
         if isinstance(outcome, ZkError):
-            log.error("%s was not brought up to date: %s", paths.REASSIGN_PARTITIONS, outcome)
-        self._strike_out()
+            log.error("updating %s failed: %s", paths.REASSIGN_PARTITIONS, outcome)
+        self._remove_ended()
 
     # -- elections -----------------------------------------------------------------------------
 
-    def elect(self, wanted: tuple[Partition, ...]) -> None:
+    def elect(self, requested: tuple[Partition, ...]) -> None:
         """Hold preferred elections, then delete the znode."""
-        log.info("%s asks for %d partitions", paths.PREFERRED_ELECTION, len(wanted))
-        self._electing = frozenset(topic for topic, _ in wanted)
-        self._tell_halts()
+        log.info("%s requests %d partitions", paths.PREFERRED_ELECTION, len(requested))
+        self._pending_elections = frozenset(topic for topic, _ in requested)
+        self._report_pending()
         self._runtime.run(
             lambda image: elect_leaders(
-                image, wanted, election_type=Election.PREFERRED.value, context=self._context
+                image, requested, election_type=Election.PREFERRED.value, context=self._context
             )
         ).then(self._elected)
 
@@ -193,37 +193,39 @@ class AdminRequests:
         if isinstance(reply, ApiError):
             if reply.error is Error.NOT_CONTROLLER:
                 return
-            log.error("preferred elections could not be held: %s", reply)
+            log.error("preferred leader election failed: %s", reply)
             reply = ()
         for each in reply:
             if each.error not in (Error.NONE, Error.ELECTION_NOT_NEEDED):
                 log.warning(
-                    "%s-%d did not get its preferred leader: %s",
+                    "preferred leader election for %s-%d failed: %s",
                     each.topic,
                     each.partition_id,
                     each.message or each.error.name,
                 )
-        self._electing = frozenset()
-        self._tell_halts()
-        self._erase(paths.PREFERRED_ELECTION)
+        self._pending_elections = frozenset()
+        self._report_pending()
+        self._delete_znode(paths.PREFERRED_ELECTION)
 
-    def _tell_halts(self) -> None:
-        self._on_halts(self._electing, frozenset(topic for topic, _ in self._undecided))
+    def _report_pending(self) -> None:
+        self._on_pending_requests(
+            self._pending_elections, frozenset(topic for topic, _ in self._undecided_reassignments)
+        )
 
-    def _erase(self, path: str) -> None:
+    def _delete_znode(self, path: str) -> None:
         self._change([Delete(path)]).then(_note_failure)
 
 
 def _note_failure(outcome: Written | ZkError) -> None:
     if isinstance(outcome, ZkError):
-        log.error("a request that was taken is still there: %s", outcome)
+        log.error("deleting a processed request znode failed: %s", outcome)
 
 
 def _moves_to(image: ClusterImage, key: Partition, target: tuple[int, ...]) -> bool:
-    """Tell whether a partition is on its way to some replicas."""
-    name, number = key
+    """Tell whether a partition is being reassigned to a target."""
+    name, partition_id = key
     topic = image.topics.by_name(name)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     return partition is not None and is_reassigned(partition) and target_of(partition) == target
 
 

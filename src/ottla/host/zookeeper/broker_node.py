@@ -1,9 +1,9 @@
-"""The broker role of a node in ZooKeeper mode: from its first look around to serving, and out.
+"""The broker role of a node in ZooKeeper mode: start, registration, controlled shutdown.
 
-It loads its logs by what is stored, leads nothing before the controller has spoken, and serves
-clients from the moment on that the controller names it among the live brokers. An expired session
-does not stop it: it goes on with the metadata that it has, and registers anew, which the controller
-treats as a death and a start.
+It loads its logs by the metadata in ZooKeeper, leads nothing before a request of the controller,
+and serves clients once the controller lists it among the live brokers. An expired session does not
+stop it: it continues with the metadata that it has and registers again, which the controller treats
+as a failure and a restart.
 
 Source: KafkaServer.startup, Kafka 3.9.
 """
@@ -22,16 +22,16 @@ from ottla.broker.zk_replica_drops import drop_topics, note_unconfirmed, unconfi
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
-from ottla.host.folders import StartError
 from ottla.host.metadata_publication import MetadataErrors
+from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.config_follower import ConfigFollower
-from ottla.host.zookeeper.controlled_shutdown import depart
+from ottla.host.zookeeper.controlled_shutdown import request_controlled_shutdown
 from ottla.host.zookeeper.controller_broker_links import ControllerBrokerLinks
-from ottla.host.zookeeper.folders import ZooKeeperFolders
+from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs
 from ottla.host.zookeeper.registration import Registration
-from ottla.host.zookeeper.start_reading import read_gone, read_image, without_deleted
+from ottla.host.zookeeper.start_reading import read_deleted, read_image, without_deleted
 from ottla.host.zookeeper.zk_metadata_image import ZkMetadataImage
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -42,12 +42,13 @@ from ottla.metadata.znodes.paths import LOG_DIR_EVENT
 
 log = logging.getLogger(__name__)
 
-SLACK_MS = 2_000
-"""How much longer than a session another broker's node of this id may stay: ZooKeeper looks at
+SESSION_EXPIRY_SLACK_MS = 2_000
+"""How much longer than a session the znode of another broker with this id may exist: ZooKeeper
+expires
 sessions in ticks."""
 
 
-class Keeper(Protocol):
+class SessionHolder(Protocol):
     """What is needed of `ottla.host.zookeeper.session_keeper.SessionKeeper`."""
 
     @property
@@ -56,7 +57,7 @@ class Keeper(Protocol):
         ...
 
     def on_new(self, listener: Callable[[Session], None]) -> None:
-        """Tell of each session from now on, once it is connected."""
+        """Call `listener` with each new session, once it is connected."""
         ...
 
 
@@ -64,12 +65,12 @@ class Election(Protocol):
     """What is needed of `ottla.host.zookeeper.election.ControllerElection`."""
 
     def on_controller(self, listener: Callable[[int, int], None]) -> None:
-        """Call `listener` with controller and epoch, now and with each change; -1 = nobody."""
+        """Call `listener` with controller and epoch, now and with each change; -1 = none."""
         ...
 
 
 class ZooKeeperBrokerNode:
-    """One broker with its ties to ZooKeeper and to the controller. See `BrokerNode`."""
+    """One broker with its connections to ZooKeeper and the controller. See `BrokerNode`."""
 
     def __init__(
         self,
@@ -77,8 +78,8 @@ class ZooKeeperBrokerNode:
         *,
         cluster_id: str,
         listeners: Iterable[Endpoint],
-        folders: ZooKeeperFolders,
-        keeper: Keeper,
+        node_dirs: ZooKeeperNodeDirs,
+        keeper: SessionHolder,
         ports: NodePorts,
         on_failure: Callable[[str], None],
     ) -> None:
@@ -86,7 +87,7 @@ class ZooKeeperBrokerNode:
         self._cluster_id = cluster_id
         self._listeners = tuple(listeners)
         self._on_failure = on_failure
-        self._folders = folders
+        self._node_dirs = node_dirs
         self._keeper = keeper
         self._ports = ports
         self.broker: Broker | None = None
@@ -104,7 +105,7 @@ class ZooKeeperBrokerNode:
         self._zk_metadata.read_configs = self._configs.read_configs
         self._zk_metadata.check_missing_topics = self._check_missing_topics
         self._cleaner = Cleaner(
-            ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
+            ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
         self._registration = Registration(
             config.node_id,
@@ -112,14 +113,14 @@ class ZooKeeperBrokerNode:
             rack=config.rack,
             clock=ports.clock,
             timers=ports.timers,
-            note=folders.note_session,
-            former=folders.former_sessions,
+            store_session=node_dirs.store_session,
+            previous_sessions=node_dirs.previous_sessions,
             on_epoch=self._epoch_changed,
         )
 
     @property
     def image(self) -> ClusterImage:
-        """Return the newest metadata that this broker was sent."""
+        """Return the newest metadata that the controller has sent."""
         return self._zk_metadata.image
 
     @property
@@ -135,7 +136,7 @@ class ZooKeeperBrokerNode:
     # -- start ---------------------------------------------------------------------------------
 
     def load(self) -> Steps[None]:
-        """Read what is stored, then load the logs. Raises: StartError."""
+        """Read the metadata in ZooKeeper, then load the logs. Raises: StartError."""
         self.state = BrokerState.RECOVERY
         session = self._keeper.session
         try:
@@ -144,24 +145,26 @@ class ZooKeeperBrokerNode:
             image = yield from read_image(session, self._config.node_id)
         except ZkError as error:
             raise StartError(f"the cluster's metadata cannot be read: {error}") from None
-        yield from self._folders.load_logs(image, self._config)
-        stored, image = image, without_deleted(image)
+        yield from self._node_dirs.load_logs(image, self._config)
+        stored_image, image = image, without_deleted(image)
         self._zk_metadata.begin(image)
         note_unconfirmed(
             self._zk_metadata.facts,
-            unconfirmed_at_start(stored, image, self._config.node_id, self._folders.log_dirs),
+            unconfirmed_at_start(
+                stored_image, image, self._config.node_id, self._node_dirs.log_dirs
+            ),
         )
         self._zk_metadata.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
         broker.zk_metadata = self._zk_metadata
-        broker.replicas.on_log_dir_failed = self._folder_lost
+        broker.replicas.on_log_dir_failed = self._on_log_dir_failure
         broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
-            "every log folder has failed"
+            "all log directories have failed"
         )
         broker.apply(delta_between(EMPTY, self.image))
         self.broker = broker
-        if not self._folders.log_dirs.online_dirs:
-            raise StartError("every log folder has failed")
+        if not self._node_dirs.log_dirs.online_dirs:
+            raise StartError("all log directories have failed")
 
     def _make_broker(self) -> Broker:
         ports = self._ports
@@ -172,93 +175,100 @@ class ZooKeeperBrokerNode:
             dice=ports.dice,
             workers=ports.workers,
             timers=ports.timers,
-            log_dirs=self._folders.log_dirs,
+            log_dirs=self._node_dirs.log_dirs,
             forwarder=self._links,
             peers=self._peers,
         )
 
     def register(self, election: Election) -> Steps[None]:
-        """Register; the controller may speak from now on. Raises: StartError."""
-        election.on_controller(self._led_by)
+        """Register; the controller sends requests from now on. Raises: StartError."""
+        election.on_controller(self._on_controller_change)
         session = self._keeper.session
-        for began in (self._configs.began, self._registration.began):
-            self._keeper.on_new(began)
+        for session_started in (self._configs.session_started, self._registration.session_started):
+            self._keeper.on_new(session_started)
             if session is not None:
-                began(session)
-        limit_ms = self._config["zookeeper.session.timeout.ms"] + SLACK_MS
-        over: Pending[None] = Pending()
+                session_started(session)
+        limit_ms = self._config["zookeeper.session.timeout.ms"] + SESSION_EXPIRY_SLACK_MS
+        finished: Pending[None] = Pending()
 
         def end(_: None = None) -> None:
-            over.complete(None)
+            finished.complete(None)
 
         timer = self._ports.timers.at(self._ports.clock.monotonic_ms() + limit_ms, end)
         self._registration.registered.then(end)
-        yield over
+        yield finished
         timer.cancel()
-        if self._registration.waits_for:
+        if self._registration.blocking_session:
             raise StartError(
                 f"broker.id={self._config.node_id}: a broker of this id is registered already, and"
-                f" its session (0x{self._registration.waits_for:x}) lives on"
+                f" its session (0x{self._registration.blocking_session:x}) has not ended"
             )
         yield self._registration.registered
 
     def serve(self) -> Steps[None]:
-        """Begin with what the clock says; return once the controller has named this broker."""
+        """Start periodic work; return once the controller has listed this broker as live."""
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
-        yield self._zk_metadata.spoken
+        yield self._zk_metadata.listed_as_live
         self.state = BrokerState.RUNNING
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _epoch_changed(self, epoch: int) -> None:
         self.epoch = self._zk_metadata.facts.broker_epoch = epoch
         if self.broker is not None:
             self.broker.epoch = epoch
 
-    def _led_by(self, controller_id: int, epoch: int) -> None:
-        self._links.led_by(controller_id, epoch)
+    def _on_controller_change(self, controller_id: int, epoch: int) -> None:
+        self._links.controller_changed(controller_id, epoch)
 
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:
-            self._peers.moved()
-            self._links.moved()
+            self._peers.brokers_changed()
+            self._links.brokers_changed()
         if self.broker is not None:
             self.broker.apply(delta)
 
     def _check_missing_topics(self) -> None:
-        """Let go what was deleted while this broker was away and did not have to be asked.
+        """Drop topics that were deleted while this broker was down, without a request to it.
 
-        It held nothing of the topic; or a reassignment had taken its replica out, and nobody
-        waited for it when the topic went. That the ledger knows the topic is proof; that the
-        controller does not is none.
+        It had no replica of the topic, or a reassignment had removed its replica and the deletion
+        did not wait for it. An entry in the deletion ledger is proof of the deletion; that the
+        controller does not list the topic is none.
         """
         session, missing_topics = self._keeper.session, self._zk_metadata.facts.missing_topics
         if session is not None:
-            follow(
-                read_gone(session, missing_topics),
-                partial(self._missing_topics_checked, missing_topics),
+            drive(
+                read_deleted(session, missing_topics),
+                partial(self._drop_deleted_topics, missing_topics),
             )
 
-    def _missing_topics_checked(
+    def _drop_deleted_topics(
         self, missing_topics: frozenset[Uuid], found: frozenset[Uuid] | Exception
     ) -> None:
         if isinstance(found, Exception):
-            # After a new session the controller tells all again, and this is asked again.
-            log.warning("which topics were deleted meanwhile is not known: %s", found)
+            # After a new session the controller sends everything again, and this is checked again.
+            log.warning(
+                "reading the deletion ledger failed: %s; retrying after the next full "
+                "metadata update",
+                found,
+            )
             return
         self._zk_metadata.facts.missing_topics -= missing_topics
-        gone = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
-        if gone and self.broker is not None:
-            log.info("%d topics were deleted while this broker was away", len(gone))
-            drop_topics(self.broker, self._zk_metadata, gone)
+        deleted = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
+        if deleted and self.broker is not None:
+            log.info(
+                "%d topics were deleted while this broker was down; deleting their replicas",
+                len(deleted),
+            )
+            drop_topics(self.broker, self._zk_metadata, deleted)
             if self._zk_metadata.facts.inconsistent_ids:
-                # New topics of these names, of which only a change would tell it again.
+                # For new topics of these names: the controller sends them again only on a change.
                 self._request_log_dir_event()
 
-    def _folder_lost(self) -> None:
-        """Let the controller ask what is still here: it learns of each replica from the answer."""
+    def _on_log_dir_failure(self) -> None:
+        """Have the controller send LeaderAndIsr: the response names the offline replicas."""
         self._request_log_dir_event()
 
     def _request_log_dir_event(self) -> None:
@@ -266,26 +276,26 @@ class ZooKeeperBrokerNode:
         session = self._keeper.session
 
         def written(outcome: object) -> None:
-            # A second one does no harm; with a new session everything is sent anyway.
+            # A duplicate is harmless; after a new session everything is sent anyway.
             if isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS:
                 assert session is not None
                 session.multi((event,)).then(written)
             elif isinstance(outcome, ZkError):
-                log.warning("the controller is not asked to tell all again: %s", outcome)
+                log.warning("could not write the log_dir_event notification: %s", outcome)
 
         if session is not None:
             session.multi((event,)).then(written)
 
     # -- stop ----------------------------------------------------------------------------------
 
-    def leave(self) -> Steps[None]:
-        """Ask the controller to move away what this broker leads.
+    def controlled_shutdown(self) -> Steps[None]:
+        """Have the controller move leadership away.
 
-        controlled.shutdown.enable=false leaves as if the process had died.
+        With controlled.shutdown.enable=false the broker stops as if the process had died.
         """
         if self._config["controlled.shutdown.enable"] and self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            yield from depart(
+            yield from request_controlled_shutdown(
                 self._config,
                 self._links,
                 self.epoch,
@@ -294,12 +304,12 @@ class ZooKeeperBrokerNode:
             )
         self.state = BrokerState.SHUTTING_DOWN
 
-    def deregister(self) -> Pending[None]:
-        """Be no broker of the cluster any more, so that no controller gives it anything to lead."""
-        return self._registration.leave()
+    def unregister(self) -> Pending[None]:
+        """Delete the registration, so that no controller elects this broker as a leader."""
+        return self._registration.unregister()
 
     def close(self) -> Steps[None]:
-        """Write the logs down, let go of the controller. The session is its keeper's to end."""
+        """Flush and close the logs, close the connections. The keeper closes the session."""
         self._zk_metadata.close()
         self._cleaner.close()
         self._registration.close()

@@ -1,12 +1,12 @@
-"""Sends a ZooKeeper cluster's brokers the requests of one controller, in one term.
+"""Sends the controller's requests to the brokers of a ZooKeeper cluster, in one term.
 
-Which requests follow from the deltas (`ottla.controller.broker_requests`); here they are put
-into the brokers' channels, at once and in the order of the deltas. There is a channel for each
-registration: a broker that came or came back has an empty one, and what an older process of it was
-to be sent is dropped with that one's.
+The requests follow from the deltas (`ottla.controller.broker_requests`); here they are queued in
+the brokers' channels, at once and in the order of the deltas. There is a channel for each
+registration: a broker that registers has an empty one, and the requests to its previous
+registration are dropped.
 
-What a broker led in a former life it is not told to lead until somebody was elected there anew:
-it keeps in mind where that has yet to come (`ottla.controller.previous_broker_epochs`).
+A restarted broker is not told to lead a partition that its previous process led until a leader was
+elected again: `ottla.controller.previous_broker_epochs` tracks where that has not happened yet.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from ottla.metadata.node_config import NodeConfig
 
 
 class BrokerRequestSender:
-    """The voice of the controller of one epoch."""
+    """The requests of one controller epoch."""
 
     def __init__(self, channels: ControllerChannels, config: NodeConfig, *, epoch: int) -> None:
         self._channels = channels
@@ -38,47 +38,47 @@ class BrokerRequestSender:
         self._level = parse_level(config["inter.broker.protocol.version"])
         self._previous_epochs: PreviousEpochs = {}
 
-    def introduce(self, image: ClusterImage, previous_epochs: PreviousEpochs) -> None:
-        """Begin to speak: open the channels, tell all brokers who is there and nothing else.
+    def send_live_brokers(self, image: ClusterImage, previous_epochs: PreviousEpochs) -> None:
+        """Open the channels and send all brokers the live brokers, and nothing else.
 
-        They must know one another before they hear who leads what (KAFKA-4443). `previous_epochs`:
-        what is over already, and has yet to be decided.
+        Brokers must know one another before they receive leaders (KAFKA-4443). `previous_epochs`:
+        replicas whose broker has restarted and whose leader has not been elected again.
         """
         self._previous_epochs = previous_epochs
         self._channels.begin_epoch(self._epoch)
-        self._channels.follow((each.id, each.epoch) for each in image.brokers.values())
+        self._channels.set_brokers((each.id, each.epoch) for each in image.brokers.values())
         self._send(image, live_brokers_batch(self._view(image)))
 
-    def everything(self, image: ClusterImage) -> None:
-        """Tell brokers all that they must know of a controller that they have not heard yet."""
+    def send_everything(self, image: ClusterImage) -> None:
+        """Send brokers the complete state, as a new controller does."""
         self._send(image, full_batch(self._view(image)))
 
-    def changed(self, delta: ClusterDelta) -> None:
-        """Tell brokers what follows from a change."""
+    def send_changes(self, delta: ClusterDelta) -> None:
+        """Send brokers the requests that follow from a change."""
         for broker_id in sorted(delta.changed_brokers):
             broker = delta.image.brokers.get(broker_id)
             if broker is None:
                 self._channels.remove_broker(broker_id)
             else:
                 self._channels.add_broker(broker_id, broker.epoch)
-        told = delta_batch(self._view(delta.image), delta)
+        batch = delta_batch(self._view(delta.image), delta)
         self._previous_epochs = previous_epochs_after(self._previous_epochs, delta)
-        self._send(delta.image, told)
+        self._send(delta.image, batch)
 
-    def again(self, image: ClusterImage, broker_id: int) -> None:
-        """Tell a broker of all partitions again: its answer names what it cannot read."""
+    def resend(self, image: ClusterImage, broker_id: int) -> None:
+        """Send a broker all its partitions again: its response names offline replicas."""
         if broker_id in image.brokers:
             self._send(image, resend_batch(self._view(image), broker_id))
 
-    def order(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
-        """Have brokers delete replicas."""
+    def send_deletions(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+        """Send StopReplica to delete replicas."""
         batch = RequestBatch(self._view(image))
         for order in orders:
             add_to_batch(batch, order)
         self._send(image, batch)
 
-    def fall_silent(self) -> None:
-        """Say nothing any more; what is unanswered is dropped."""
+    def close(self) -> None:
+        """Close the channels; unanswered requests are dropped."""
         self._channels.resign()
 
     def _view(self, image: ClusterImage) -> ControllerView:

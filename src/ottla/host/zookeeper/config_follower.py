@@ -1,16 +1,16 @@
-"""Configurations of topics and brokers, from `/config` into the broker's image.
+"""Configs of topics and brokers, from `/config` into the broker's image.
 
-Whoever changes one leaves a sequential node under `/config/changes` that names it; whoever hears of
-that reads it again. With a new session all are read: what was told meanwhile may be gone. A topic
-that is new to the broker has its configuration read before its first log is made, since no
-notification needs to tell of it.
+A config change creates a sequential znode under `/config/changes` that names it; each broker then
+reads the config again. With a new session all configs are read, because notifications may have been
+deleted meanwhile. The config of a topic that is new to the broker is read before its first log is
+created, because there may be no notification of it.
 
-That reading does not wait for others, nor they for it. Of two that were under way together, the
-one that began later counts for what both read: it has seen all that the other one was told of.
-What changes after it began is told of, or is of a topic that is new once more.
+Reads do not wait for one another. Of two concurrent reads of a config the one that began later
+counts: it has seen all changes of which the other one was notified. A change after it began has a
+notification, or is of a topic that is new again.
 
-Nodes that are older than a quarter of an hour are deleted by whoever sees them, as in Kafka.
-Users', clients' and addresses' configurations are not read: no quota is enforced.
+Notifications that are older than 15 minutes are deleted by any broker that sees them, as in Kafka.
+Configs of users, clients and addresses are not read: quotas are not enforced.
 
 Source: ZkNodeChangeNotificationListener, ZkConfigManager, Kafka 3.9.
 """
@@ -23,7 +23,7 @@ from typing import Protocol
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.zookeeper import Delete, Event, Session, ZkCode, ZkError, ZnodeData
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.start_reading import topic_resource
 from ottla.host.zookeeper.store_gathering import Wanted, read_once
 from ottla.host.zookeeper.store_reading import read_each, reading
@@ -38,11 +38,11 @@ from ottla.metadata.znodes.notifications import changed_resource, decode_config_
 log = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60_000
-"""How long a notification stays for brokers that have not seen it."""
+"""How long a notification is kept for brokers that have not seen it."""
 
 
 class Target(Protocol):
-    """The image that follows."""
+    """The image that configs are applied to."""
 
     @property
     def image(self) -> ClusterImage:
@@ -50,7 +50,7 @@ class Target(Protocol):
         ...
 
     def apply(self, records: Iterable[ConfigRecord]) -> None:
-        """Bring records into the image."""
+        """Apply records to the image."""
         ...
 
 
@@ -62,16 +62,16 @@ class ConfigFollower:
         self._clock = clock
         self._session: Session | None = None
         self._seen: dict[str, int] = {}
-        """The notifications that were acted on, with when they were made (epoch milliseconds)."""
+        """The processed notifications, with their creation times (epoch milliseconds)."""
         self._readings = 0
-        self._overtaken: dict[int, set[Resource]] = {}
-        """The readings under way, by number, with what one that began later has read already."""
+        self._superseded: dict[int, set[Resource]] = {}
+        """The reads under way, by number, with what one that began later has read already."""
         self._is_busy = False
         self._is_wanted = False
         self._is_closed = False
 
-    def began(self, session: Session) -> None:
-        """Follow with a new session: watch first, then read everything."""
+    def session_started(self, session: Session) -> None:
+        """Begin with a new session: set the watch, then read everything."""
         if self._is_closed:
             return
         self._session = session
@@ -80,12 +80,12 @@ class ConfigFollower:
         self._run(session, self._read_all(session))
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop."""
         self._is_closed = True
         self._session = None
 
     def read_configs(self, topics: Iterable[str]) -> Pending[None]:
-        """Read the configurations of topics; the answer comes when they are in the image.
+        """Read the configs of topics; the promise is kept when they are in the image.
 
         Or when the session is over: the next one reads all.
         """
@@ -99,13 +99,13 @@ class ConfigFollower:
             _log_failure(result)
             learned.complete(None)
 
-        follow(self._read(session, resources), ended)
+        drive(self._read(session, resources), ended)
         return learned
 
     # -- steps ---------------------------------------------------------------------------------
 
     def _run(self, session: Session, steps: Steps[None]) -> None:
-        """Do one thing after another: a change that comes meanwhile is looked for once more."""
+        """Run steps, one after another; a change meanwhile is processed afterwards."""
 
         def ended(result: Exception | None) -> None:
             _log_failure(result)
@@ -113,12 +113,12 @@ class ConfigFollower:
                 return
             self._is_busy = False
             if self._is_wanted:
-                self._look(session)
+                self._read_changes_soon(session)
 
         self._is_busy, self._is_wanted = True, False
-        follow(steps, ended)
+        drive(steps, ended)
 
-    def _look(self, session: Session) -> None:
+    def _read_changes_soon(self, session: Session) -> None:
         if self._is_busy:
             self._is_wanted = True
         elif session is self._session:
@@ -127,7 +127,7 @@ class ConfigFollower:
     def _read_all(self, session: Session) -> Steps[None]:
         names = yield from self._notifications(session)
         self._seen = dict.fromkeys(names, self._clock.now_ms())
-        # What is learned meanwhile may not have been listed: nobody may take it for gone.
+        # Configs learned meanwhile may not have been listed: they must not be taken as deleted.
         known = set(self._target.image.configs.resources())
         with self._reading() as number:
             found = (yield from read_once(session, Wanted(config_list=True))).configs
@@ -138,27 +138,27 @@ class ConfigFollower:
         names = yield from self._notifications(session)
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen[name] for name in names if name in self._seen}
-        told = yield from reading(
+        notifications = yield from reading(
             read_each(new, lambda name: session.get(f"{paths.CONFIG_CHANGES}/{name}"))
         )
-        yield from self._read(session, self._resources(told))
-        self._seen |= {name: got.stat.created_ms for name, got in told.items()}
+        yield from self._read(session, self._resources(notifications))
+        self._seen |= {name: got.stat.created_ms for name, got in notifications.items()}
         self._purge(session)
 
     def _notifications(self, session: Session) -> Steps[tuple[str, ...]]:
         def changed(_event: Event) -> None:
-            self._look(session)
+            self._read_changes_soon(session)
 
         return (yield from reading(session.children(paths.CONFIG_CHANGES, changed)))
 
-    def _resources(self, told: dict[str, ZnodeData]) -> list[Resource]:
-        """Return what the notifications are about, each once; a bad one is told and left."""
+    def _resources(self, notifications: dict[str, ZnodeData]) -> list[Resource]:
+        """Return the resources of notifications, each once; invalid ones are logged."""
         found: dict[Resource, None] = {}
-        for name, got in told.items():
+        for name, got in notifications.items():
             try:
                 entity = decode_config_change(f"{paths.CONFIG_CHANGES}/{name}", got.data)
             except ZnodeError as error:
-                log.error("a changed configuration is not told well: %s", error)
+                log.error("ignoring an invalid config change notification: %s", error)
                 continue
             resource = changed_resource(entity)
             if resource is not None:
@@ -175,29 +175,29 @@ class ConfigFollower:
 
     @contextmanager
     def _reading(self) -> Iterator[int]:
-        """Number a reading that begins now, once it is known what is to be read."""
+        """Number a read that begins now, once its resources are known."""
         self._readings += 1
         number = self._readings
-        self._overtaken[number] = set()
+        self._superseded[number] = set()
         try:
             yield number
         finally:
-            del self._overtaken[number]
+            del self._superseded[number]
 
     def _take(self, session: Session, number: int, found: dict[Resource, ZnodeData | None]) -> None:
         if session is not self._session:
             return
-        for other, overtaken in self._overtaken.items():
+        for other, superseded in self._superseded.items():
             if other < number:
-                overtaken.update(found)
+                superseded.update(found)
         image = self._target.image
         records: list[ConfigRecord] = []
-        for resource in sorted(found.keys() - self._overtaken[number]):
+        for resource in sorted(found.keys() - self._superseded[number]):
             got = found[resource]
             try:
                 values = {} if got is None else dict(decode_config(resource, got.data).values)
             except ZnodeError as error:
-                log.error("a configuration is not used: %s", error)
+                log.error("ignoring an invalid config: %s", error)
                 continue
             records += config_records(resource, image.configs.of(*resource), values)
         self._target.apply(records)
@@ -205,13 +205,13 @@ class ConfigFollower:
     def _purge(self, session: Session) -> None:
         before_ms = self._clock.now_ms() - KEPT_MS
         for name in [name for name, made_ms in self._seen.items() if made_ms < before_ms]:
-            # Another broker may be quicker; either way it is gone.
+            # Another broker may have deleted it already.
             session.multi((Delete(f"{paths.CONFIG_CHANGES}/{name}"),))
 
 
 def _log_failure(result: object) -> None:
     if isinstance(result, ZkError):
         if result.code is not ZkCode.SESSION_EXPIRED:
-            log.warning("configurations could not be read: %s", result)
+            log.warning("reading configs failed: %s", result)
     elif isinstance(result, Exception):
-        log.error("configurations could not be followed", exc_info=result)
+        log.error("following config changes failed", exc_info=result)

@@ -1,12 +1,12 @@
-"""How a broker leaves a ZooKeeper cluster: it asks the controller for it (ControlledShutdown).
+"""Controlled shutdown of a broker in ZooKeeper mode, with ControlledShutdown requests.
 
-The controller moves what it leads to others, and names what it could not move. It is asked again
-after controlled.shutdown.retry.backoff.ms, controlled.shutdown.max.retries times in all; then the
-broker goes all the same, and the others find out. Whatever these properties say, it goes after
-SHUTDOWN_MS_MAX, and after SILENCE_MS_MAX without an answer from any controller: a stop in order
-must end before whoever asked for it loses patience and kills the process.
+The controller moves leadership to other brokers and returns the partitions that it could not move.
+The request is retried after controlled.shutdown.retry.backoff.ms, up to
+controlled.shutdown.max.retries times; then the broker shuts down anyway. Whatever these properties
+are, it does so after SHUTDOWN_MS_MAX, and after UNANSWERED_MS_MAX without a response from any
+controller: a clean shutdown must end before a service manager kills the process.
 
-Source: KafkaServer.controlledShutdown, Kafka 3.9, which waits for as long as the properties say.
+Source: KafkaServer.controlledShutdown, Kafka 3.9, without these two limits.
 """
 
 import logging
@@ -25,58 +25,63 @@ from ottla.wire.messages.controlled_shutdown import (
 
 log = logging.getLogger(__name__)
 
-SILENCE_MS_MAX = 5_000
-"""How long unanswered requests may take together. Each is sent on to the next controller where one
-is elected meanwhile; who stops a whole cluster takes the controllers away, too."""
+UNANSWERED_MS_MAX = 5_000
+"""How long unanswered requests may take together. Each is retried at the next controller if one is
+elected meanwhile; when a whole cluster is stopped there may be none."""
 
 SHUTDOWN_MS_MAX = 10_500
-"""How long all of it may take: what three quick answers with Kafka's pauses between them do."""
+"""How long all attempts may take: three quick responses with Kafka's backoff between them."""
 
 
-class Caller(Protocol):
+class ControllerCaller(Protocol):
     """What is needed of a `Forwarder`."""
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Ask the controller."""
+        """Send a request to the controller."""
         ...
 
 
-def depart(
-    config: NodeConfig, controller: Caller, broker_epoch: int, *, clock: Clock, timers: Timers
+def request_controlled_shutdown(
+    config: NodeConfig,
+    controller: ControllerCaller,
+    broker_epoch: int,
+    *,
+    clock: Clock,
+    timers: Timers,
 ) -> Steps[bool]:
-    """Ask to be let go; return whether the controller did so."""
+    """Request a controlled shutdown; return whether the controller granted it."""
     request = ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=broker_epoch)
-    left = max(1, config["controlled.shutdown.max.retries"])
-    silent_ms = 0
+    attempts_left = max(1, config["controlled.shutdown.max.retries"])
+    unanswered_ms = 0
     deadline_ms = clock.monotonic_ms() + SHUTDOWN_MS_MAX
     while True:
-        asked_ms = clock.monotonic_ms()
-        timeout_ms = min(SILENCE_MS_MAX - silent_ms, deadline_ms - asked_ms)
+        sent_ms = clock.monotonic_ms()
+        timeout_ms = min(UNANSWERED_MS_MAX - unanswered_ms, deadline_ms - sent_ms)
         answer = yield from wait(controller.call(request, timeout_ms=timeout_ms))
-        reason = _refusal(answer)
+        reason = _failure(answer)
         if reason is None:
             return True
         now_ms = clock.monotonic_ms()
         if isinstance(answer, ApiError):
-            silent_ms += now_ms - asked_ms
-        left -= 1
+            unanswered_ms += now_ms - sent_ms
+        attempts_left -= 1
         due_ms = now_ms + config["controlled.shutdown.retry.backoff.ms"]
-        if left == 0 or silent_ms >= SILENCE_MS_MAX or due_ms >= deadline_ms:
-            log.warning("this broker leaves without the controller's word: %s", reason)
+        if attempts_left == 0 or unanswered_ms >= UNANSWERED_MS_MAX or due_ms >= deadline_ms:
+            log.warning("controlled shutdown failed (%s); shutting down anyway", reason)
             return False
-        log.info("this broker may not leave yet: %s", reason)
+        log.info("controlled shutdown failed (%s); retrying", reason)
         pause: Pending[None] = Pending()
-        timers.at(due_ms, lambda over=pause: over.complete(None))  # type: ignore[misc]
+        timers.at(due_ms, lambda pause=pause: pause.complete(None))  # type: ignore[misc]
         yield pause
 
 
-def _refusal(answer: ControlledShutdownResponse | ApiError) -> str | None:
+def _failure(answer: ControlledShutdownResponse | ApiError) -> str | None:
     if isinstance(answer, ApiError):
-        return f"the controller cannot be asked ({answer})"
+        return f"no response from the controller: {answer}"
     if answer.error_code:
-        return f"the controller refuses with error {answer.error_code}"
+        return f"error code {answer.error_code}"
     remaining = answer.remaining_partitions
     if not remaining:
         return None
     named = ", ".join(f"{each.topic_name}-{each.partition_index}" for each in remaining[:3])
-    return f"{len(remaining)} partitions have no other leader, among them {named}"
+    return f"{len(remaining)} partitions have no other leader, the first are {named}"

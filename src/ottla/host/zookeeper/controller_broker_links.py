@@ -1,8 +1,8 @@
-"""A broker's connections to the broker that is the controller, whoever `/controller` names.
+"""A broker's connections to the broker that is the controller, by `/controller`.
 
-Forwarded requests of clients and the broker's own questions (AlterPartition, producer ids, leaving)
-have a connection each, over the listener that brokers use among themselves; also where the
-controller is this very broker, so that there is one way for all.
+Forwarded requests of clients and the broker's own requests (AlterPartition, producer ids,
+controlled shutdown) have a connection each, over the inter-broker listener; also where the
+controller is this broker itself, so that there is one path for all.
 
 Source: NodeToControllerChannelManager, MetadataCacheControllerNodeProvider, Kafka 3.9.
 """
@@ -59,25 +59,25 @@ class ControllerBrokerLinks:
         )
 
     def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
-        """Send a client's request on; see `ottla.broker.api.base.Forwarder`."""
+        """Forward a client's request; see `ottla.broker.api.base.Forwarder`."""
         return self._forwarder.forward(ctx, frame)
 
     def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:
-        """Ask the controller something of the broker's own.
+        """Send a request of the broker itself to the controller.
 
-        Over another connection than clients' requests: a deletion that is waited for would let
-        the leaders of partitions wait with what they have to say.
+        Over another connection than clients' requests: a delayed topic deletion would delay
+        AlterPartition requests behind it.
         """
         return self._own.call(request, timeout_ms=timeout_ms)
 
-    def led_by(self, controller_id: int, _epoch: int) -> None:
-        """Go to the new controller at once: the old one may hang, and never answer."""
+    def controller_changed(self, controller_id: int, _epoch: int) -> None:
+        """Connect to the new controller at once: the old one may hang and never answer."""
         self._controller_id = controller_id
         if controller_id != NO_LEADER:
-            self.moved()
+            self.brokers_changed()
 
-    def moved(self) -> None:
-        """Look where the controller is now: brokers have come, gone or changed their address."""
+    def brokers_changed(self) -> None:
+        """Reconnect if the controller's address has changed with the brokers."""
         for link in self._links:
             link.retarget()
 

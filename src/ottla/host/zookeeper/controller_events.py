@@ -1,8 +1,8 @@
-"""What brokers answer the controller of a ZooKeeper cluster, sorted by what is to come of it.
+"""Turns brokers' responses to the controller of a ZooKeeper cluster into events.
 
-An answer decides nothing: it becomes a value, and whoever gets that puts a decision into the
-controller's queue. Answers to UpdateMetadata, and errors of single partitions that the next
-change of them puts right, are noted in the log and need nothing.
+A response decides nothing: it becomes an event, for which a decision is put into the controller's
+queue. Responses to UpdateMetadata, and errors of partitions that the next change of them corrects,
+are logged and need nothing.
 
 Source: KafkaController.{processLeaderAndIsrResponseReceived, processUpdateMetadataResponseReceived,
 processTopicDeletionStopReplicaResponseReceived}, Kafka 3.9.
@@ -29,62 +29,65 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Deposed:
-    """A broker has heard of a later controller: somebody else rules."""
+class ControllerMoved:
+    """A broker has a newer controller epoch: another broker is the controller."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class FoldersLost:
-    """A broker cannot read some of its replicas: the folders that they are in have failed."""
+class LogDirFailure:
+    """Replicas of a broker are offline: their log directories have failed."""
 
     broker_id: int
     broker_epoch: int
     partitions: tuple[PartitionKey, ...]
 
 
-BrokerEvent = Deposed | FoldersLost | DeletionsAnswered | OrdersDropped
+BrokerEvent = ControllerMoved | LogDirFailure | DeletionsAnswered | OrdersDropped
 
 
 def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | None:
-    """Return what an answer asks for; None = nothing."""
-    sent = _as_meant(image, channel_event.sent)
+    """Return the event of a response; None = nothing to do."""
+    sent = _without_stale_deletions(image, channel_event.sent)
     if isinstance(channel_event, Dropped):
         replicas = _ordered(image, sent)
         return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas) if replicas else None
     response = channel_event.response
-    whole = error_of(response.error_code)
-    if whole is Error.STALE_CONTROLLER_EPOCH:
-        return Deposed(sent.broker_id)
-    if whole is not Error.NONE:
-        # It is another process by now, which its registration tells as well.
+    error = error_of(response.error_code)
+    if error is Error.STALE_CONTROLLER_EPOCH:
+        return ControllerMoved(sent.broker_id)
+    if error is not Error.NONE:
+        # It has restarted, which its registration shows as well.
         log.info(
-            "broker %d refuses %s: %s", sent.broker_id, type(sent.request).__name__, whole.name
+            "broker %d rejected %s: %s", sent.broker_id, type(sent.request).__name__, error.name
         )
     if isinstance(response, LeaderAndIsrResponse):
-        _say_refused(image, sent.broker_id, response)
+        _log_refused_topics(image, sent.broker_id, response)
         failed = failed_replicas(sent, response)
-        return FoldersLost(sent.broker_id, sent.broker_epoch, failed) if failed else None
+        return LogDirFailure(sent.broker_id, sent.broker_epoch, failed) if failed else None
     if isinstance(response, StopReplicaResponse):
         return _deletions(image, sent, response)
     return None
 
 
-def _say_refused(image: ClusterImage, broker_id: int, response: LeaderAndIsrResponse) -> None:
-    """Name the topics that are alive and that a broker was told in this term are deleted.
+def _log_refused_topics(
+    image: ClusterImage, broker_id: int, response: LeaderAndIsrResponse
+) -> None:
+    """Log the topics that a broker rejected, since they were deleted in this term before.
 
-    A broker cannot tell one that was put back from a request of the time before its deletion.
+    A broker cannot tell a restored topic from a delayed request from before its deletion.
     """
-    for told in response.topics:
-        topic = image.topics.by_id(told.topic_id)
+    for topic_error in response.topics:
+        topic = image.topics.by_id(topic_error.topic_id)
         if topic is None or image.deletions.is_queued(topic.id):
             continue
-        if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in told.partition_errors):
+        if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in topic_error.partition_errors):
             log.error(
-                "broker %d refuses the topic %s with the id %s, of which it was told that it is"
-                " deleted. If it was put back since: delete the znode %s, so that another"
-                " controller is elected, which the brokers believe",
+                "broker %d rejected LeaderAndIsr for topic %s with id %s: this controller told "
+                "it before that the topic is deleted. If the topic was restored since: delete "
+                "the znode %s, so that another controller is elected, whose requests brokers "
+                "accept",
                 broker_id,
                 topic.name,
                 uuid_text(topic.id),
@@ -92,12 +95,12 @@ def _say_refused(image: ClusterImage, broker_id: int, response: LeaderAndIsrResp
             )
 
 
-def _as_meant(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
-    """Return a request without deletions of topics whose names other topics have by now."""
-    meant = frozenset(
+def _without_stale_deletions(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
+    """Return a request without deletions of topics whose names other topics have now."""
+    current = frozenset(
         key for key in sent.deleted if image.topics.id_of(key.topic) in sent.deleted_topics
     )
-    return sent if meant == sent.deleted else replace(sent, deleted=meant)
+    return sent if current == sent.deleted else replace(sent, deleted=current)
 
 
 def _deletions(
@@ -113,7 +116,7 @@ def _deletions(
 def _ordered(image: ClusterImage, sent: BrokerRequest) -> tuple[Replica, ...]:
     named = ((image.topics.id_of(key.topic), key.partition) for key in sorted(sent.deleted))
     return tuple(
-        Replica(sent.broker_id, topic_id, number)
-        for topic_id, number in named
+        Replica(sent.broker_id, topic_id, partition)
+        for topic_id, partition in named
         if topic_id is not None
     )

@@ -1,8 +1,8 @@
-"""The controller part of a broker in ZooKeeper mode: every one has it, one is elected.
+"""The controller of a broker in ZooKeeper mode: every broker has one, one of them is elected.
 
-Who is elected has a `ControllerTerm`; see there. Everything that was decided, sent or timed
-belongs to the term, so that nothing of it can outlive the end: an expired session, a later
-controller, or this node's stop, which makes way at once by deleting `/controller`.
+The elected one has a `ControllerTerm`. All decisions, requests and timers belong to the term, so
+that none can outlive its end: an expired session, a newer controller, or the stop of this node,
+which deletes `/controller` at once.
 
 Source: KafkaController, Kafka 3.9.
 """
@@ -20,7 +20,7 @@ from ottla.controller.step import Decision
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
 from ottla.host.node_ports import NodePorts
 from ottla.host.zookeeper.controller_term import ControllerTerm, TermEnvironment
-from ottla.host.zookeeper.election import ControllerElection, Keeper, Term
+from ottla.host.zookeeper.election import ControllerElection, SessionHolder, Term
 from ottla.host.zookeeper.runtime import DecisionMetrics
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -33,9 +33,9 @@ R = TypeVar("R")
 class ZooKeeperController:
     """See `ottla.broker.api.base.ControllerPort`.
 
-    Fields: `election`: who rules, and this node's part in it. `channels`: to brokers, while it
-            rules. `metrics`: of all its terms. `leaders_seen`: how often somebody was elected.
-    Hooks:  `on_failure`: the node cannot go on: it was elected, and may not read the metadata.
+    Fields: `election`: the controller election. `channels`: to brokers, while it is the
+            controller. `metrics`: of all its terms. `leaders_seen`: elections that it saw.
+    Hooks:  `on_failure`: the node must stop: it was elected, and may not read the metadata.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ZooKeeperController:
         config: NodeConfig,
         *,
         cluster_id: str,
-        keeper: Keeper,
+        keeper: SessionHolder,
         ports: NodePorts,
         on_failure: Callable[[str], None],
     ) -> None:
@@ -51,14 +51,14 @@ class ZooKeeperController:
             config=config,
             cluster_id=cluster_id,
             dice=ports.dice,
-            # Nobody beats here: who is registered lives, and no decider of this mode asks.
+            # There are no heartbeats in this mode: registered brokers are alive.
             liveness=BrokerLiveness(config["zookeeper.session.timeout.ms"]),
             assignments=ZOOKEEPER_ASSIGNMENTS,
         )
         self.metrics = DecisionMetrics()
         self.leaders_seen = 0
         self._keeper = keeper
-        self._office: ControllerTerm | None = None
+        self._term: ControllerTerm | None = None
         self.election = ControllerElection(
             keeper,
             config.node_id,
@@ -78,82 +78,82 @@ class ZooKeeperController:
             timers=ports.timers,
             on_event=self._answered,
         )
-        self._around = TermEnvironment(
+        self._environment = TermEnvironment(
             context=self.context,
             clock=ports.clock,
             timers=ports.timers,
             channels=self.channels,
             metrics=self.metrics,
-            on_deposed=self.election.fenced,
+            on_controller_moved=self.election.fenced,
             on_failure=on_failure,
         )
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Stand for election."""
+        """Take part in elections."""
         self.election.start()
-        self.election.on_controller(self._ruled_by)
+        self.election.on_controller(self._on_controller_change)
 
     def stop(self) -> Pending[None]:
-        """Stand no more; the answer comes once another one can be elected."""
+        """Take part no more; the promise is kept once another broker can be elected."""
         return self.election.close()
 
     # -- deciding ------------------------------------------------------------------------------
 
     @property
     def image(self) -> ClusterImage:
-        """Return the image on which the next decision rests; empty where this is not the one."""
-        return EMPTY if self._office is None else self._office.image
+        """Return the image of the next decision; empty where this is not the controller."""
+        return EMPTY if self._term is None else self._term.image
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it may decide."""
-        return self._office is not None and self._office.is_active
+        """Tell whether it is the active controller."""
+        return self._term is not None and self._term.is_active
 
     @property
     def is_elected(self) -> bool:
-        """Tell whether this is the one, as far as it knows; it may still be reading."""
-        return self._office is not None
+        """Tell whether this broker is elected, as far as it knows; it may still be loading."""
+        return self._term is not None
 
     @property
     def is_taking_over(self) -> bool:
-        """Tell whether it is elected and brokers do not know everything of it yet."""
-        return self._office is not None and self._office.is_taking_over
+        """Tell whether it is elected and has not sent brokers the complete state yet."""
+        return self._term is not None and self._term.is_taking_over
 
     @property
     def queue_size(self) -> int:
-        """Return how many decisions wait for their turn."""
-        if self._office is None or self._office.runtime is None:
+        """Return how many decisions are queued."""
+        if self._term is None or self._term.runtime is None:
             return 0
-        return self._office.runtime.queue_size
+        return self._term.runtime.queue_size
 
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide when the turn comes, if in office; answer once it is a fact."""
-        if self._office is None or self._office.runtime is None:
+        """Decide in turn, if active; answer once it is committed."""
+        if self._term is None or self._term.runtime is None:
             return completed(ApiError(Error.NOT_CONTROLLER))
-        return self._office.runtime.run(decide, deadline_ms=deadline_ms)
+        return self._term.runtime.run(decide, deadline_ms=deadline_ms)
 
     # -- terms ---------------------------------------------------------------------------------
 
-    def _ruled_by(self, controller_id: int, _epoch: int) -> None:
+    def _on_controller_change(self, controller_id: int, _epoch: int) -> None:
         if controller_id >= 0:
             self.leaders_seen += 1
 
     def _elected(self, epoch: int, epoch_version: int) -> None:
         session = self._keeper.session
-        assert session is not None, "nobody is elected without a session"
-        assert self._office is None, "a term ends before the next one begins"
-        self._office = ControllerTerm(session, Term(epoch, epoch_version), self._around)
-        self._office.begin()
+        assert session is not None, "there is no election without a session"
+        assert self._term is None, "a term ends before the next one begins"
+        self._term = ControllerTerm(session, Term(epoch, epoch_version), self._environment)
+        self._term.begin()
 
     def _resigned(self) -> None:
-        office, self._office = self._office, None
-        if office is not None:
-            office.end()
+        term, self._term = self._term, None
+        if term is not None:
+            term.end()
 
     def _answered(self, event: ChannelEvent) -> None:
-        if self._office is not None:
-            self._office.answered(event)
+        if self._term is not None:
+            self._term.answered(event)

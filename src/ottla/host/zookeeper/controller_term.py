@@ -1,19 +1,19 @@
-"""One term of office of a ZooKeeper cluster's controller, from its election to its end.
+"""One term of a ZooKeeper cluster's controller, from its election to its end.
 
-In the order of Kafka's failover: the image is loaded (watches first, ids written back); channels
-are opened and brokers introduced to one another; leaders are found for what has none or the wrong
-one, partitions that nobody ever led get their first, reassignments whose replicas are in sync
-end; brokers are told everything; deletions go on; what tools asked for by znodes is taken up;
-then the elections that nobody asks for begin. Requests are decided from the load on.
+In the order of Kafka's failover: the image is loaded (watches first, topic ids written back);
+channels are opened and brokers get the live brokers; leaders are elected where there is none or a
+dead one, new partitions get their first leader, reassignments whose replicas are in sync end;
+brokers get the complete state; deletions continue; requests by znode are processed; then periodic
+elections begin. API requests are decided once the image is loaded.
 
-From then on everything follows from changes of the image, whoever made them, in their order: a
-change is told to brokers at once, then the deletions and the requests by znode hear of it, then
-the elections that it asks for are put into the queue.
+After that everything follows from changes of the image, whoever made them, in their order: a change
+is sent to brokers at once, then the deletions and the requests by znode process it, then the
+elections that it requires are queued.
 
-When the term is over nothing of it is left: what waits is answered NOT_CONTROLLER, channels and
-timers stop, and what is still under way finds the store closed. A controller that slept through
-the end of its term knows nothing of it; but its writes are refused by ZooKeeper, and what it tells
-brokers by them, since both go by the epoch that the election gave it (KAFKA-1096, KAFKA-6082).
+Nothing outlives the end of the term: queued requests get NOT_CONTROLLER, channels and timers stop,
+and operations under way find the store closed. A controller that was paused over the end of its
+term does not notice it; but ZooKeeper rejects its writes and brokers reject its requests, both by
+the epoch of its election (KAFKA-1096, KAFKA-6082).
 
 Source: KafkaController.{onControllerFailover, onControllerResignation, processBrokerChange},
 Kafka 3.9.
@@ -45,8 +45,8 @@ from ottla.host.periodic import Periodic
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
 from ottla.host.zookeeper.controller_events import (
-    Deposed,
-    FoldersLost,
+    ControllerMoved,
+    LogDirFailure,
     event_of,
 )
 from ottla.host.zookeeper.election import Term
@@ -61,39 +61,42 @@ from ottla.metadata.topics import TopicImage
 log = logging.getLogger(__name__)
 
 FIRST_BALANCE_MS = 5_000
-"""When a new controller first gives leaders back, before it does so every so often."""
+"""The delay of a new controller's first preferred leader rebalance."""
 
 RELOAD_MS = 1_000
-"""How long to wait before another attempt where the metadata could not be read."""
+"""The backoff of reading the metadata."""
 
 UNCLEAN = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermEnvironment:
-    """What outlives a term. `on_deposed`: somebody else rules; `on_failure`: this node cannot be
-    a controller; `metrics`: of all terms."""
+    """What outlives a term.
+
+    Fields: `on_controller_moved`: another broker is the controller; `on_failure`: this node cannot
+            be a controller; `metrics`: of all terms.
+    """
 
     context: DecisionContext
     clock: Clock
     timers: Timers
     channels: ControllerChannels
     metrics: DecisionMetrics
-    on_deposed: Callable[[], None]
+    on_controller_moved: Callable[[], None]
     on_failure: Callable[[str], None]
 
 
 class ControllerTerm:
     """One term. `begin` it once, `end` it once."""
 
-    def __init__(self, session: Session, term: Term, around: TermEnvironment) -> None:
+    def __init__(self, session: Session, term: Term, environment: TermEnvironment) -> None:
         self.term = term
         self.runtime: DecisionRuntime | None = None
         self._session = session
-        self._around = around
-        self._config = around.context.config
+        self._environment = environment
+        self._config = environment.context.config
         self._store: ZooKeeperStore | None = None
-        self._teller = BrokerRequestSender(around.channels, self._config, epoch=term.epoch)
+        self._sender = BrokerRequestSender(environment.channels, self._config, epoch=term.epoch)
         self._deletions: DeletionDriver | None = None
         self._requests: AdminRequests | None = None
         self._markers: MarkerRequests | None = None
@@ -113,24 +116,24 @@ class ControllerTerm:
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it may decide: the image is loaded, the term not over."""
+        """Tell whether it is active: the image is loaded, the term not over."""
         return self.runtime is not None and self.runtime.active
 
     @property
     def is_taking_over(self) -> bool:
-        """Tell whether brokers do not know everything of this controller yet."""
+        """Tell whether brokers have not been sent the complete state yet."""
         return self._deletions is None
 
     def _periodic(self, elect: Callable[[ClusterImage, Any], Any], interval_ms: int) -> Periodic:
         return Periodic(
-            lambda: self._ruling.run(lambda image: elect(image, self._config)),
+            lambda: self._loaded_runtime.run(lambda image: elect(image, self._config)),
             interval_ms=interval_ms,
-            clock=self._around.clock,
-            timers=self._around.timers,
+            clock=self._environment.clock,
+            timers=self._environment.timers,
         )
 
     @property
-    def _ruling(self) -> DecisionRuntime:
+    def _loaded_runtime(self) -> DecisionRuntime:
         assert self.runtime is not None, "nothing is decided before the image is loaded"
         return self.runtime
 
@@ -138,13 +141,13 @@ class ControllerTerm:
 
     def begin(self) -> None:
         """Load the image, then take over."""
-        around = self._around
+        environment = self._environment
         store = self._store = ZooKeeperStore(
             self._session,
             epoch=self.term.epoch,
             epoch_version=self.term.epoch_version,
-            clock=around.clock,
-            timers=around.timers,
+            clock=environment.clock,
+            timers=environment.timers,
         )
         store.load().then(lambda failure: self._loaded(store, failure))
 
@@ -154,31 +157,31 @@ class ControllerTerm:
         if failure is None:
             self._take_over(store)
         elif failure.code is ZkCode.BAD_VERSION:
-            self._around.on_deposed()
+            self._environment.on_controller_moved()
         elif failure.code is ZkCode.NO_AUTH:
-            self._around.on_failure(f"the metadata may not be read: {failure}")
+            self._environment.on_failure(f"not authorized to read the metadata: {failure}")
         elif failure.code is not ZkCode.SESSION_EXPIRED:
-            log.error("the metadata could not be read, which is tried again: %s", failure)
-            self._later(RELOAD_MS, self.begin)
+            log.error("reading the metadata failed: %s; retrying", failure)
+            self._schedule(RELOAD_MS, self.begin)
 
     def _take_over(self, store: ZooKeeperStore) -> None:
-        around, config = self._around, self._config
+        environment, config = self._environment, self._config
         runtime = self.runtime = DecisionRuntime(
             store,
             epoch=self.term.epoch,
-            clock=around.clock,
-            on_fenced=around.on_deposed,
-            on_effect=self._effect,
-            metrics=around.metrics,
+            clock=environment.clock,
+            on_fenced=environment.on_controller_moved,
+            on_effect=self._on_effect,
+            metrics=environment.metrics,
         )
         log.info(
-            "controller of epoch %d: %d brokers, %d topics are loaded",
+            "controller epoch %d: loaded %d brokers, %d topics",
             self.term.epoch,
             len(runtime.image.brokers),
             len(runtime.image.topics),
         )
         runtime.subscribe(self._changed)
-        self._teller.introduce(
+        self._sender.send_live_brokers(
             runtime.image, previous_epochs_at_start(runtime.image, store.started_since)
         )
         runtime.run_step(lambda image: process_missed_restarts(image, config, store.started_since))
@@ -187,72 +190,74 @@ class ControllerTerm:
         runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
 
     def _settled(self, _failure: ApiError | None) -> None:
-        if self._is_over or not self._ruling.active:
-            return  # A write was refused: the end follows, and nobody is to hear this one.
-        runtime, store = self._ruling, self._store
+        if self._is_over or not self._loaded_runtime.active:
+            return  # A write was fenced: the end of the term follows.
+        runtime, store = self._loaded_runtime, self._store
         assert store is not None
-        self._teller.everything(runtime.image)
+        self._sender.send_everything(runtime.image)
         self._deletions = DeletionDriver(
             DeletionManager(
                 enabled=self._config["delete.topic.enable"],
                 retention_ms=self._config["ottla.deletion.receipt.retention.ms"],
             ),
             runtime,
-            self._teller.order,
-            clock=self._around.clock,
-            timers=self._around.timers,
+            self._sender.send_deletions,
+            clock=self._environment.clock,
+            timers=self._environment.timers,
             marked=lambda: store.known.marked,
         )
         self._deletions.start(runtime.image)
         self._serve_requests(runtime, store, self._deletions)
         self._unclean_elections.start()
         if self._config["auto.leader.rebalance.enable"]:
-            self._later(FIRST_BALANCE_MS, self._begin_to_balance)
+            self._schedule(FIRST_BALANCE_MS, self._begin_to_balance)
 
     def _serve_requests(
         self, runtime: DecisionRuntime, store: ZooKeeperStore, deletions: DeletionDriver
     ) -> None:
         self._requests = AdminRequests(
             runtime,
-            self._around.context,
+            self._environment.context,
             change=store.change,
-            tell_again=lambda broker_id: self._teller.again(runtime.image, broker_id),
-            on_halts=lambda electing, reassigning: deletions.halted_by(
-                electing=electing, reassigning=reassigning
+            resend=lambda broker_id: self._sender.resend(runtime.image, broker_id),
+            on_pending_requests=lambda preferred_elections, reassignments: (
+                deletions.set_ineligible_topics(
+                    preferred_elections=preferred_elections, reassignments=reassignments
+                )
             ),
         )
         self._requests.serve(store.hooks)
         markers = self._markers = MarkerRequests(
             runtime,
-            self._around.context,
-            clock=self._around.clock,
-            timers=self._around.timers,
+            self._environment.context,
+            clock=self._environment.clock,
+            timers=self._environment.timers,
             change=store.change,
             exists=self._session.exists,
             marked=lambda: store.known.marked,
-            gone=store.marks_gone,
+            on_removed=store.markers_gone,
             unreadable=lambda: store.known.unreadable,
         )
 
-        def marks_changed(marked: tuple[str, ...]) -> None:
-            deletions.marks_changed(frozenset(marked))
-            markers.look_at(marked)
+        def markers_changed(marked: tuple[str, ...]) -> None:
+            deletions.markers_changed(frozenset(marked))
+            markers.process_markers(marked)
 
-        store.hooks.on_deletion_requests = marks_changed
+        store.hooks.on_deletion_requests = markers_changed
         store.start_requests()
 
     def _begin_to_balance(self) -> None:
         self._balance.start()
         self._balance.now()
 
-    def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        now_ms = self._around.clock.monotonic_ms()
-        self._timer = self._around.timers.at(now_ms + delay_ms, call)
+    def _schedule(self, delay_ms: int, call: Callable[[], None]) -> None:
+        now_ms = self._environment.clock.monotonic_ms()
+        self._timer = self._environment.timers.at(now_ms + delay_ms, call)
 
     # -- the end -------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Leave at once: nobody waits any more, nothing is told or written any more."""
+        """End at once: requests are answered, nothing is sent or written any more."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -264,16 +269,16 @@ class ControllerTerm:
             self._deletions.stop()
         if self._markers is not None:
             self._markers.stop()
-        self._teller.fall_silent()
+        self._sender.close()
         if self.runtime is not None:
-            self.runtime.pre_empt()
+            self.runtime.resign()
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def _changed(self, delta: ClusterDelta) -> None:
         if self._is_over:
             return
-        self._teller.changed(delta)
+        self._sender.send_changes(delta)
         if self._deletions is not None:
             self._deletions.changed(delta)
         if self._requests is not None:
@@ -283,46 +288,46 @@ class ControllerTerm:
         self._decide_what_follows(delta)
 
     def _decide_what_follows(self, delta: ClusterDelta) -> None:
-        runtime, config = self._ruling, self._config
-        if _came_or_went(delta):
+        runtime, config = self._loaded_runtime, self._config
+        if _brokers_changed(delta):
             runtime.run_step(lambda image: process_broker_change(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
-        elif _has_new_partitions(delta) or _serves_again(delta):
+        elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))
         if _allows_unclean_elections(delta):
             self._unclean_elections.now()
 
-    def _effect(self, effect: Any) -> None:
+    def _on_effect(self, effect: Any) -> None:
         if isinstance(effect, ElectUncleanly):
             self._unclean_elections.now()
 
     def answered(self, channel_event: ChannelEvent) -> None:
-        """Take what a broker answered, or that it will not."""
+        """Process a broker's response, or that there will be none."""
         if self._is_over or self.runtime is None:
             return
         event = event_of(self.runtime.image, channel_event)
-        if isinstance(event, Deposed):
-            log.info("broker %d has heard of a later controller", event.broker_id)
-            self._around.on_deposed()
-        elif isinstance(event, FoldersLost):
-            self._lose_folders(event)
+        if isinstance(event, ControllerMoved):
+            log.info("broker %d has a newer controller epoch; resigning", event.broker_id)
+            self._environment.on_controller_moved()
+        elif isinstance(event, LogDirFailure):
+            self._take_replicas_offline(event)
         elif isinstance(event, DeletionsAnswered) and self._deletions is not None:
             self._deletions.answered(event)
         elif isinstance(event, OrdersDropped) and self._deletions is not None:
             self._deletions.dropped(event)
 
-    def _lose_folders(self, event: FoldersLost) -> None:
+    def _take_replicas_offline(self, event: LogDirFailure) -> None:
         def decide(image: ClusterImage) -> Step:
             broker = image.brokers.get(event.broker_id)
             if broker is None or broker.epoch != event.broker_epoch:
                 return Step()
             return take_replicas_offline(image, self._config, event.broker_id, event.partitions)
 
-        self._ruling.run_step(decide)
+        self._loaded_runtime.run_step(decide)
 
 
-def _came_or_went(delta: ClusterDelta) -> bool:
-    """Tell whether brokers came, went, or are other processes now."""
+def _brokers_changed(delta: ClusterDelta) -> bool:
+    """Tell whether brokers registered, unregistered or restarted."""
     before, after = delta.before.brokers, delta.image.brokers
     return any(
         _epoch_of(before.get(each)) != _epoch_of(after.get(each)) for each in delta.changed_brokers
@@ -334,22 +339,22 @@ def _epoch_of(broker: BrokerImage | None) -> int:
 
 
 def _has_new_partitions(delta: ClusterDelta) -> bool:
-    """Tell whether there are partitions that nobody ever led."""
+    """Tell whether there are new partitions, without a leader epoch."""
     changed: list[tuple[TopicImage, Any]] = [
         (topic, topic.partitions) for topic in delta.created_topics.values()
     ]
     changed += [(change.new, change.partitions) for change in delta.changed_topics.values()]
     return any(
-        topic.partitions[number].leader_epoch == NO_EPOCH
-        for topic, numbers in changed
-        for number in numbers
+        topic.partitions[partition_id].leader_epoch == NO_EPOCH
+        for topic, partition_ids in changed
+        for partition_id in partition_ids
     )
 
 
-def _serves_again(delta: ClusterDelta) -> bool:
-    """Tell whether somebody has struck a deletion that had begun, of a topic that is there.
+def _is_restored(delta: ClusterDelta) -> bool:
+    """Tell whether a deletion that had begun was removed, of a topic that exists.
 
-    Nobody led what was added to it meanwhile.
+    Partitions that were added to it meanwhile have no leader.
     """
     before, after = delta.before.deletions, delta.image.deletions
     return any(
@@ -361,7 +366,7 @@ def _serves_again(delta: ClusterDelta) -> bool:
 
 
 def _allows_unclean_elections(delta: ClusterDelta) -> bool:
-    """Tell whether a configuration, perhaps a tool's, allows elections that it did not before."""
+    """Tell whether a config change may allow unclean elections."""
     before, after = delta.before.configs, delta.image.configs
     return any(
         before.of(*each).get(UNCLEAN) != after.of(*each).get(UNCLEAN)

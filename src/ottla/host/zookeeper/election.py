@@ -1,22 +1,22 @@
-"""Who is the controller of a ZooKeeper cluster: `/controller`, which every broker watches.
+"""Controller election in a ZooKeeper cluster: `/controller`, which every broker watches.
 
-Whoever finds the node missing tries to make it, ephemeral, and to move `/controller_epoch` on in
-the same multi, guarded by the version that it read. The epoch and its znode's version are fixed in
-that moment; they never follow what is stored later, so that a controller that slept through an
-election still writes under its own epoch, and is refused.
+A broker that finds the znode missing tries to create it, ephemeral, and to increment
+`/controller_epoch` in the same multi, guarded by the version that it read. The epoch and its
+znode's version are fixed at that moment and never read again, so that a controller that was paused
+over an election still writes with its own epoch, and is fenced.
 
-After a lost connection the outcome of that multi is looked up: it was done iff `/controller` is
-this session's and the epoch is the one that was tried. A read may be behind on another server;
-then the multi is tried again, is refused, and the next read is not behind any more.
+After a lost connection the outcome of that multi is read: it succeeded if `/controller` is owned by
+this session and the epoch is the one that was tried. A read may be stale on another server; then
+the multi is retried and rejected, and the next read is not stale any more.
 
-A node that an own former session left is removed at once, without waiting for that session's end;
-guarded by the epoch, so that it cannot be a new controller's.
+A znode of a previous session of this broker is deleted at once, without waiting for that session's
+end; guarded by the epoch, so that it cannot be a new controller's.
 
-An epoch never falls while ZooKeeper keeps what it was given. Whoever finds a smaller one than it
-knows of, or none, looks at an ensemble that was emptied or put back under living brokers, or at a
-server that lags behind: it neither rules nor follows, says so once, and looks again. By itself
-that ends where the epoch has caught up; brokers refuse every controller until then. (Kafka's
-controllers stand for election there as ever, under epochs that brokers refuse.)
+The epoch never decreases while ZooKeeper keeps its data. A broker that finds a smaller epoch than
+it has seen, or none, reads from an ensemble that was emptied or restored under running brokers, or
+from a server that lags behind: it takes no part in elections and follows no controller, logs that
+once, and reads again. That ends when the epoch has caught up; brokers reject every controller until
+then. (Kafka's controllers take part in elections all the same, with epochs that brokers reject.)
 
 Source: KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch, Kafka
 3.9; KAFKA-6082.
@@ -59,11 +59,11 @@ from ottla.metadata.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""How long to wait after what should not happen, before looking again."""
+"""The backoff after unexpected errors."""
 
 
-class Keeper(Protocol):
-    """What keeps a session with ZooKeeper; see `ottla.host.zookeeper.session_keeper`."""
+class SessionHolder(Protocol):
+    """What is needed of a session keeper; see `ottla.host.zookeeper.session_keeper`."""
 
     @property
     def session(self) -> Session | None:
@@ -81,24 +81,24 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of office. `epoch_version`: of `/controller_epoch`, which every write checks."""
+    """A controller's term. `epoch_version`: of `/controller_epoch`, which every write checks."""
 
     epoch: int
     epoch_version: int
 
 
 class ControllerElection:
-    """One broker's part in the election, and its view of who was elected.
+    """One broker's part in the election, and its view of the elected controller.
 
-    Fields: `term`: of this broker while it is the controller. `controller_id`, `epoch`: who rules,
-            as far as this broker has seen; -1 = nobody.
-    Hooks:  `on_elected(epoch, epoch_version)`; `on_resigned()`: the office is over, whoever says
-            so; no new session is made before what it returns is kept.
+    Fields: `term`: of this broker while it is the controller. `controller_id`, `epoch`: the
+            controller, as far as this broker has seen; -1 = none.
+    Hooks:  `on_elected(epoch, epoch_version)`; `on_resigned()`: the term has ended, for whatever
+            reason; no new session is opened before the promise that it returns is kept.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: SessionHolder,
         broker_id: int,
         *,
         clock: Clock,
@@ -117,38 +117,38 @@ class ControllerElection:
         self._on_resigned = on_resigned
         self._listeners: list[Callable[[int, int], None]] = []
         self._session: Session | None = None
-        self._former_sessions: set[int] = set()
-        self._standing = False
+        self._previous_sessions: set[int] = set()
+        self._is_candidate = False
         self._attempt: Term | None = None
         self._is_watched = False
         self._is_busy = False
-        self._is_wanted = False
+        self._read_again = False
         self._timer: Timer | None = None
         self._unreadable = ""
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Stand for election, with this session and every later one."""
-        self._standing = True
+        """Take part in elections, with this session and every later one."""
+        self._is_candidate = True
         self._keeper.on_new(self._began)
         self._keeper.on_lost(self._lost)
         if self._keeper.session is not None:
             self._began(self._keeper.session)
 
-    def remember(self, sessions: Iterable[int]) -> None:
-        """Take these sessions for this broker's own: those of a life that was killed."""
-        self._former_sessions.update(sessions)
+    def add_previous_sessions(self, sessions: Iterable[int]) -> None:
+        """Add sessions of this broker's previous process, which was killed."""
+        self._previous_sessions.update(sessions)
 
     def close(self) -> Pending[None]:
-        """Stand no more; resign where this broker rules."""
-        self._standing = False
+        """Take part no more; resign if this broker is the controller."""
+        self._is_candidate = False
         if self._timer is not None:
             self._timer.cancel()
         return self.resign()
 
     def on_controller(self, listener: Callable[[int, int], None]) -> None:
-        """Call `listener` with controller and epoch, now and with each change; -1 = nobody."""
+        """Call `listener` with controller and epoch, now and with each change; -1 = none."""
         listener(self.controller_id, self.epoch)
         self._listeners.append(listener)
 
@@ -156,122 +156,126 @@ class ControllerElection:
         self._session = session
         self._attempt = None
         self._is_watched = self._is_busy = False
-        self._look()
+        self._read_controller()
 
     def _lost(self) -> Pending[None] | None:
         if self._session is not None:
-            self._former_sessions.add(self._session.id)
+            self._previous_sessions.add(self._session.id)
         self._session = None
-        left = self._leave_office()
-        self._tell(NO_LEADER, self.epoch)
-        return left
+        ended = self._end_term()
+        self._notify(NO_LEADER, self.epoch)
+        return ended
 
-    # -- office --------------------------------------------------------------------------------
+    # -- term ----------------------------------------------------------------------------------
 
     def resign(self) -> Pending[None]:
-        """End the office, then make way: the answer comes when `/controller` is gone."""
+        """End the term; the promise is kept when `/controller` is deleted."""
         term, session = self.term, self._session
         if term is None:
             return completed(None)
         log.info("broker %d resigns as controller of epoch %d", self._broker_id, term.epoch)
-        self._leave_office()
-        gone: Pending[None] = Pending()
+        self._end_term()
+        deleted: Pending[None] = Pending()
         if session is None:
-            gone.complete(None)
+            deleted.complete(None)
         else:
-            self._make_way(session, term.epoch_version, gone)
-        return gone
+            self._delete_controller(session, term.epoch_version, deleted)
+        return deleted
 
-    def _make_way(self, session: Session, epoch_version: int, gone: Pending[None]) -> None:
+    def _delete_controller(
+        self, session: Session, epoch_version: int, deleted: Pending[None]
+    ) -> None:
         def answered(outcome: tuple[Result, ...] | ZkError) -> None:
             lost = isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS
             if lost and self._session is session:
                 again = self._clock.monotonic_ms() + RETRY_MS
-                self._timers.at(again, lambda: self._make_way(session, epoch_version, gone))
+                self._timers.at(
+                    again, lambda: self._delete_controller(session, epoch_version, deleted)
+                )
             else:
-                gone.complete(None)
+                deleted.complete(None)
 
         session.multi((Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER))).then(answered)
 
     def fenced(self) -> None:
-        """End the office: a write was refused, so somebody else has moved the epoch on."""
-        self._leave_office()
-        self._look()
+        """End the term: a write was fenced, so another broker has incremented the epoch."""
+        self._end_term()
+        self._read_controller()
 
-    def _leave_office(self) -> Pending[None] | None:
+    def _end_term(self) -> Pending[None] | None:
         if self.term is None:
             return None
         log.info(
-            "broker %d is the controller of epoch %d no more", self._broker_id, self.term.epoch
+            "broker %d is no longer the controller of epoch %d", self._broker_id, self.term.epoch
         )
         self.term = self._attempt = None
         return self._on_resigned()
 
-    def _take_office(self, term: Term) -> None:
+    def _begin_term(self, term: Term) -> None:
         log.info("broker %d is the controller, epoch %d", self._broker_id, term.epoch)
         self.term, self._attempt = term, None
         self._on_elected(term.epoch, term.epoch_version)
-        self._tell(self._broker_id, term.epoch)
+        self._notify(self._broker_id, term.epoch)
 
-    def _tell(self, controller_id: int, epoch: int) -> None:
+    def _notify(self, controller_id: int, epoch: int) -> None:
         if (controller_id, epoch) == (self.controller_id, self.epoch):
             return
         self.controller_id, self.epoch = controller_id, epoch
         for listener in tuple(self._listeners):
             listener(controller_id, epoch)
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Read who rules, and watch. What changes meanwhile is looked at afterwards."""
+    def _read_controller(self) -> None:
+        """Read the controller, and watch. A change meanwhile is read afterwards."""
         session = self._session
         if session is None:
             return
         if self._is_busy:
-            self._is_wanted = True
+            self._read_again = True
             return
-        self._is_busy, self._is_wanted = True, False
+        self._is_busy, self._read_again = True, False
         if not self._is_watched:
             self._is_watched = True
-            session.exists(CONTROLLER, lambda event: self._saw(session, event))
-        # The epoch first: whoever is found after it was not elected before it, so that a removal
-        # guarded by that epoch cannot be one of a later controller's znode.
+            session.exists(CONTROLLER, lambda event: self._on_watch(session, event))
+        # The epoch first: a controller that is read after it was not elected before, so that a
+        # deletion guarded by that epoch cannot delete a newer controller's znode.
         reads = [session.get(CONTROLLER_EPOCH), session.get(CONTROLLER)]
-        gather(reads).then(lambda answers: self._looked(session, *answers))
+        gather(reads).then(lambda answers: self._on_read(session, *answers))
 
-    def _saw(self, session: Session, event: Event) -> None:
+    def _on_watch(self, session: Session, event: Event) -> None:
         if session is self._session:
             self._is_watched = False
-            self._look()
+            self._read_controller()
 
-    def _look_soon(self) -> None:
+    def _read_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._look)
+        self._timer = self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._read_controller)
 
-    def _looked(
+    def _on_read(
         self, session: Session, stored: ZnodeData | ZkError, found: ZnodeData | ZkError
     ) -> None:
         if session is not self._session:
             return
         self._is_busy = False
         try:
-            self._judge(session, found, stored)
+            self._act_on(session, found, stored)
         except ZnodeError as error:
             if str(error) != self._unreadable:
-                log.error("no controller can be elected: %s", error)
+                log.error("controller election failed: %s; retrying", error)
             self._unreadable = str(error)
-            self._look_soon()
+            self._read_later()
         except ZkError as error:
             if error.code is not ZkCode.SESSION_EXPIRED:
-                log.warning("looking for the controller failed: %s", error)
-                self._look_soon()
+                log.warning("reading /controller failed: %s; retrying", error)
+                self._read_later()
         else:
             self._unreadable = ""
-        if self._is_wanted:
-            self._look()
+        if self._read_again:
+            self._read_controller()
 
-    def _judge(
+    def _act_on(
         self, session: Session, found: ZnodeData | ZkError, stored: ZnodeData | ZkError
     ) -> None:
         if _is_missing(stored):
@@ -279,52 +283,54 @@ class ControllerElection:
             self._write(session, (Create(CONTROLLER_EPOCH, encode_controller_epoch(FIRST_EPOCH)),))
             return
         epoch_node = _read(stored)
-        now = Term(decode_controller_epoch(epoch_node.data), epoch_node.stat.version)
-        self._check_epoch(now.epoch)
+        current = Term(decode_controller_epoch(epoch_node.data), epoch_node.stat.version)
+        self._check_epoch(current.epoch)
         if _is_missing(found):
-            self._leave_office()
-            self._tell(NO_LEADER, now.epoch)
-            if self._standing:
-                self._elect(session, now)
+            self._end_term()
+            self._notify(NO_LEADER, current.epoch)
+            if self._is_candidate:
+                self._elect(session, current)
             return
         node = _read(found)
         owner = node.stat.ephemeral_owner
         is_ours = owner == session.id
-        if is_ours and self.term == now:
+        if is_ours and self.term == current:
             return
-        if is_ours and self._attempt == now and self._standing:
-            self._take_office(now)
+        if is_ours and self._attempt == current and self._is_candidate:
+            self._begin_term(current)
             return
-        self._leave_office()
-        if is_ours or owner in self._former_sessions:
-            # Nobody rules by it: its maker has resigned, or lost the session that it goes with.
-            log.info("removing /controller, which this broker left there")
-            self._write(session, (Check(CONTROLLER_EPOCH, now.epoch_version), Delete(CONTROLLER)))
+        self._end_term()
+        if is_ours or owner in self._previous_sessions:
+            # It is no controller's: its creator has resigned, or its session has expired.
+            log.info("deleting /controller of this broker's previous session")
+            self._write(
+                session, (Check(CONTROLLER_EPOCH, current.epoch_version), Delete(CONTROLLER))
+            )
             return
-        self._tell(decode_controller(node.data).broker_id, now.epoch)
+        self._notify(decode_controller(node.data).broker_id, current.epoch)
 
     def _check_epoch(self, stored: int) -> None:
-        """Leave every office where epochs have fallen. Raises: ZnodeError."""
+        """End the term if the epoch has decreased. Raises: ZnodeError."""
         if stored < self.epoch:
             known = self.epoch
-            self._leave_office()
-            self._tell(NO_LEADER, known)
+            self._end_term()
+            self._notify(NO_LEADER, known)
             raise ZnodeError(
                 CONTROLLER_EPOCH,
-                f"the epoch is {stored} or none, and this broker has seen {known}: ZooKeeper has"
-                " lost what it held, and no controller can be trusted. If it was emptied on"
-                " purpose, restart all brokers",
+                f"the epoch is {stored} or missing, and this broker has seen {known}: ZooKeeper has"
+                " lost data, and no controller can be elected. If it was emptied on purpose,"
+                " restart all brokers",
             )
 
-    def _elect(self, session: Session, now: Term) -> None:
-        self._attempt = Term(now.epoch + 1, now.epoch_version + 1)
-        epoch = encode_controller_epoch(now.epoch + 1)
+    def _elect(self, session: Session, current: Term) -> None:
+        self._attempt = Term(current.epoch + 1, current.epoch_version + 1)
+        epoch = encode_controller_epoch(current.epoch + 1)
         node = ControllerZnode(broker_id=self._broker_id, timestamp_ms=self._clock.now_ms())
         self._write(
             session,
             (
                 Create(CONTROLLER, encode_controller(node), ephemeral=True),
-                SetData(CONTROLLER_EPOCH, epoch, now.epoch_version),
+                SetData(CONTROLLER_EPOCH, epoch, current.epoch_version),
             ),
             self._elected,
         )
@@ -333,7 +339,7 @@ class ControllerElection:
         attempt, stat = self._attempt, results[1]
         assert attempt is not None
         assert isinstance(stat, Stat)
-        self._take_office(Term(attempt.epoch, stat.version))
+        self._begin_term(Term(attempt.epoch, stat.version))
 
     def _write(
         self,
@@ -341,7 +347,7 @@ class ControllerElection:
         operations: tuple[Operation, ...],
         done: Callable[[tuple[Result, ...]], None] | None = None,
     ) -> None:
-        """Write; whatever else than success comes of it, look again."""
+        """Write; read the controller again after anything but success."""
         self._is_busy = True
 
         def answered(outcome: tuple[Result, ...] | ZkError) -> None:
@@ -349,17 +355,17 @@ class ControllerElection:
                 return
             self._is_busy = False
             if not isinstance(outcome, ZkError):
-                if done is not None and self._standing:
+                if done is not None and self._is_candidate:
                     done(outcome)
                 else:
-                    self._is_wanted = True
-                if self._is_wanted:
-                    self._look()
+                    self._read_again = True
+                if self._read_again:
+                    self._read_controller()
             elif outcome.code in EXPECTED:
-                self._look()
+                self._read_controller()
             elif outcome.code is not ZkCode.SESSION_EXPIRED:
-                log.warning("an election failed: %s", outcome)
-                self._look_soon()
+                log.warning("writing /controller failed: %s; retrying", outcome)
+                self._read_later()
 
         session.multi(operations).then(answered)
 
@@ -372,7 +378,7 @@ EXPECTED = frozenset(
         ZkCode.CONNECTION_LOSS,
     }
 )
-"""What others' elections and lost connections make of a write: looking again tells the rest."""
+"""Results of a write after other brokers' elections and lost connections: read again."""
 
 
 def _is_missing(read: ZnodeData | ZkError) -> bool:

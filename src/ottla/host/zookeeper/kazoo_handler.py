@@ -1,8 +1,8 @@
-"""What kazoo asks of its surroundings, for a node with one loop: one thread, nothing queued.
+"""A kazoo handler for a node with one loop: one thread, nothing queued.
 
-kazoo's own handler runs answers and watches on two threads, so that a watch could be heard of after
-an answer that shows its change. Here both are called where kazoo's connection thread reads them, in
-the order of the socket; what is called must only hand over to the loop.
+kazoo's own handler runs callbacks of responses and of watches on two threads, so that a watch may
+fire after a response that shows its change. Here both are called on kazoo's connection thread, in
+the order in which it reads them; they must only pass on to the loop.
 
 Source: kazoo 2.11, kazoo.interfaces.IHandler and kazoo.handlers.threading.
 """
@@ -15,22 +15,22 @@ from typing import Any
 
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 
-Heard = Callable[[Any], None]
-"""Takes kazoo's result object of one request, once it has a value or an exception."""
+OnResult = Callable[[Any], None]
+"""Called with kazoo's result object of one request, once it has a value or an exception."""
 
 
 class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Calls back at once, and connects only while the session lives.
+    """Calls back at once, and connects only while the session is alive.
 
-    Fields: `over`: set on any thread; from then on no connection is made. kazoo asks in the same
-            thread that found its session expired, so no other session can come between.
-            `heard`: who is told of the result of the request that the loop makes at the moment.
+    Fields: `session_over`: set on any thread; from then on no connection is made. kazoo connects in
+            the thread that found its session expired, so no other session can come between.
+            `on_result`: called with the result of the request that the loop is sending now.
     """
 
     def __init__(self, connect_seconds: float) -> None:
         super().__init__()
-        self.over = False
-        self.heard: Heard | None = None
+        self.session_over = False
+        self.on_result: OnResult | None = None
         self._connect_seconds = connect_seconds
 
     def start(self) -> None:
@@ -40,10 +40,10 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Do nothing: there are no threads to stop."""
 
     def async_result(self) -> Any:
-        """Make a result that tells `heard`: linked later, an answer could come in between."""
+        """Make a result, linked to `on_result` at once: later a response could be missed."""
         result = AsyncResult(self)
-        if self.heard is not None:
-            result.rawlink(self.heard)
+        if self.on_result is not None:
+            result.rawlink(self.on_result)
         return result
 
     def dispatch_callback(self, callback: Any) -> None:
@@ -52,22 +52,24 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Connect to a server within its share of the time; refuse once the session is over."""
-        if self.over:
+        if self.session_over:
             raise OSError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
-        asked = kwargs.pop("timeout", None) or self._connect_seconds
-        return super().create_connection(*args, timeout=min(asked, self._connect_seconds), **kwargs)
+        requested = kwargs.pop("timeout", None) or self._connect_seconds
+        return super().create_connection(
+            *args, timeout=min(requested, self._connect_seconds), **kwargs
+        )
 
     def create_socket_pair(self) -> tuple[socket.socket, "WakeUp"]:
-        """Make what wakes kazoo's thread: it reads one end, requests write the other."""
+        """Make the sockets that wake kazoo's thread: it reads one, requests write the other."""
         read, write = socket.socketpair()
         return read, WakeUp(write)
 
 
 class WakeUp:
-    """A socket that drops what does not fit: whoever does not read has enough to wake up by.
+    """A socket that drops bytes that do not fit: a reader with unread bytes wakes up anyway.
 
     kazoo takes one byte for each request that it sends. A buffer takes some 270 bytes, which is
-    more than the requests that are ever given to kazoo at once.
+    more than the requests that kazoo ever has at once.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -75,7 +77,7 @@ class WakeUp:
         self._end = end
 
     def send(self, data: bytes) -> int:
-        """Send, or drop."""
+        """Send or drop."""
         try:
             return self._end.send(data)
         except BlockingIOError:

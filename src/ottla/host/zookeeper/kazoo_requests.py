@@ -1,6 +1,6 @@
-"""From the operations of `ottla.base.zookeeper` to kazoo's, and back from its answers.
+"""Translates operations of `ottla.base.zookeeper` to kazoo's, and kazoo's responses back.
 
-kazoo's clients here have no chroot of their own: it is put before each path, and taken off again.
+The kazoo clients have no chroot of their own: it is added to each path, and removed again.
 Source: kazoo 2.11; ZooKeeper 3.9, ZooKeeperServer and jute's BinaryInputArchive for the size.
 """
 
@@ -31,10 +31,10 @@ from ottla.base.zookeeper import (
 )
 
 REQUEST_BYTES_MAX: Final = 0xFFFFF
-"""jute.maxbuffer as servers have it: one byte more and the server ends the connection."""
+"""jute.maxbuffer of servers: for one byte more the server closes the connection."""
 
 OPERATION_BYTES: Final = 64
-"""More than what an operation takes beside its path and data: header, lengths, an ACL, flags."""
+"""An upper bound of an operation without its path and data: header, lengths, an ACL, flags."""
 
 UNDONE_PERHAPS: Final = (
     ConnectionLoss,
@@ -43,7 +43,7 @@ UNDONE_PERHAPS: Final = (
     RequestTimeoutError,
     SessionMovedError,
 )
-"""Nobody answered the request: it was done, or not. ConnectionClosedError is kazoo's own."""
+"""Without a response: the request was processed or not. ConnectionClosedError is kazoo's own."""
 
 _CODES: Final = {code.value: code for code in ZkCode}
 
@@ -77,9 +77,9 @@ def transaction(client: KazooClient, root: str, operations: Sequence[Operation])
 def results_of(
     root: str, operations: Sequence[Operation], answers: Sequence[Any]
 ) -> tuple[Result, ...] | ZkError:
-    """Return the answers to the operations of a multi, or why it failed and where."""
+    """Return the results of the operations of a multi, or the error and its operation."""
     for index, answer in enumerate(answers):
-        # Operations before the one that failed are said to be rolled back.
+        # Operations before the failed one have a RolledBackError.
         if isinstance(answer, Exception) and not isinstance(answer, RolledBackError):
             return error_of(answer, operations[index].path, index)
     return tuple(
@@ -99,7 +99,7 @@ def _result_of(root: str, operation: Operation, answer: Any) -> Result:
 
 
 def error_of(error: BaseException, path: str, index: int | None = None) -> ZkError:
-    """Return a refusal of ZooKeeper's as the code that the port knows."""
+    """Return an error of ZooKeeper with the port's code."""
     if isinstance(error, UNDONE_PERHAPS):
         return ZkError(ZkCode.CONNECTION_LOSS, path, index)
     number = getattr(error, "code", None) if isinstance(error, ZookeeperError) else None
@@ -121,10 +121,10 @@ def stat_of(stat: Any) -> Stat:
 
 
 def full_path(root: str, path: str) -> str:
-    """Return a path as the server knows it. `root` has no slash at its end; "" = no chroot."""
+    """Return the path on the server. `root` has no slash at its end; "" = no chroot."""
     return root if root and path == "/" else root + path
 
 
 def below(root: str, path: str) -> str:
-    """Return a server's path as seen below the chroot."""
+    """Return a server's path without the chroot."""
     return path[len(root) :] or "/"

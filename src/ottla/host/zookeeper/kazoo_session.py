@@ -1,14 +1,14 @@
 """A ZooKeeper session over kazoo: one client for one session, never used for another one.
 
-All state is the loop's; kazoo's thread only hands over to it, and the loop keeps the order of that.
-`RequestLine` says in which order requests are sent and answered, also over lost connections. Each
-later connection begins with a write that changes nothing: it comes back after everything that was
-written before, wherever the session was moved to, so reads show what lost multis did. Then each
-watch is set again (see `kazoo_watches`), and then what waits is sent. `session_probe` finds out
-where a session is over and its connection is not.
+All state belongs to the loop; kazoo's thread only passes on to it, in order. `RequestQueue` defines
+the order in which requests are sent and answered, also over lost connections. Each later connection
+begins with a write that changes nothing: its response comes after all earlier writes, whatever
+server the session has moved to, so that reads show the results of lost multis. Then each watch is
+set again (see `kazoo_watches`), and then queued requests are sent. `session_probe` detects a
+session that has ended while its connection has not.
 
-Not covered: that a server reads the last bytes of a lost connection after the session's next one
-has been served. kazoo waits at least 0.06 s in between.
+Not covered: that a server reads the last bytes of a lost connection after the session's next
+connection was served. kazoo waits at least 0.06 s in between.
 
 Not done: authentication, TLS, read-only servers.
 Source: kazoo 2.11; ZooKeeper 3.9 programmer's guide; Kafka's ZooKeeperClient for the chroot.
@@ -57,8 +57,8 @@ from ottla.host.zookeeper.kazoo_requests import (
     stat_of,
     transaction,
 )
-from ottla.host.zookeeper.kazoo_watches import Looks, Watches
-from ottla.host.zookeeper.request_line import Request, RequestLine, Stage, safely
+from ottla.host.zookeeper.kazoo_watches import NodeVersion, Watches
+from ottla.host.zookeeper.request_queue import Request, RequestQueue, Stage, safely
 from ottla.host.zookeeper.session_probe import SessionProbe
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 1.0
 CLOSE_SECONDS_MAX: Final = 5.0
-"""How long an end in order is waited for; a server that does not answer ends the session itself."""
+"""How long closing a session is awaited; without a response the server expires the session."""
 
 EVENT_KINDS: Final = {
     EventType.CREATED: EventKind.CREATED,
@@ -84,10 +84,10 @@ def open_kazoo_session(
     connection_timeout_ms: int,
     loop: asyncio.AbstractEventLoop,
 ) -> OpenSession:
-    """Return what opens sessions with the servers of `hosts`: "host:port,host:port/chroot".
+    """Return a function that opens sessions with `hosts`: "host:port,host:port/chroot".
 
-    `connection_timeout_ms` bounds each attempt to reach one server. A chroot that is not there is
-    made at the first connection. Raises: ValueError for `hosts` that name no servers.
+    `connection_timeout_ms` bounds each attempt to reach one server. A missing chroot is created at
+    the first connection. Raises: ValueError for `hosts` without servers.
     """
     servers, chroot = collect_hosts(hosts)
     named, _, _ = hosts.partition("/")
@@ -116,7 +116,7 @@ def open_kazoo_session(
 
 
 class KazooSession:
-    """See the module, and `ottla.base.zookeeper.Session` for what is promised."""
+    """See the module, and `ottla.base.zookeeper.Session` for the guarantees."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class KazooSession:
         self._servers = servers
         self._state = SessionState.CONNECTING
         self._id = 0
-        self._line = RequestLine(self._send)
+        self._queue = RequestQueue(self._send)
         self._watches = Watches()
         self._probe = SessionProbe(
             loop, lambda: self.multi((Check("/", ANY_VERSION),)), session_timeout_ms / 1000
@@ -159,8 +159,8 @@ class KazooSession:
         self._is_stopping = False
 
     def start(self) -> None:
-        """Begin to connect, on kazoo's thread."""
-        self._client.add_listener(self._heard_of_state)
+        """Connect, on kazoo's thread."""
+        self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
 
     @property
@@ -170,7 +170,7 @@ class KazooSession:
 
     @property
     def state(self) -> SessionState:
-        """Return whether it can be used."""
+        """Return the state of the session."""
         return self._state
 
     # -- requests ------------------------------------------------------------------------------
@@ -183,26 +183,26 @@ class KazooSession:
                 return error_of(answer, path)
             data, stat = answer
             if watch is not None:
-                self._watches.add_data(path, watch, _data_looks(stat))
+                self._watches.add_data(path, watch, _data_version(stat))
             return ZnodeData(data or b"", stat_of(stat))
 
         full = full_path(self._root, path)
-        seen = None if watch is None else self._heard_of_event
-        return self._read(lambda: self._client.get_async(full, seen), convert, path)
+        on_event = None if watch is None else self._on_kazoo_event
+        return self._read(lambda: self._client.get_async(full, on_event), convert, path)
 
     def exists(self, path: str, watch: Watcher | None = None) -> Pending[Stat | ZkError | None]:
-        """Ask for a node; see the port."""
+        """Read a node's stat; see the port."""
 
         def convert(answer: Any) -> Stat | ZkError | None:
             if isinstance(answer, Exception):
                 return error_of(answer, path)
             if watch is not None:
-                self._watches.add_data(path, watch, _data_looks(answer))
+                self._watches.add_data(path, watch, _data_version(answer))
             return None if answer is None else stat_of(answer)
 
         full = full_path(self._root, path)
-        seen = None if watch is None else self._heard_of_event
-        return self._read(lambda: self._client.exists_async(full, seen), convert, path)
+        on_event = None if watch is None else self._on_kazoo_event
+        return self._read(lambda: self._client.exists_async(full, on_event), convert, path)
 
     def children(
         self, path: str, watch: Watcher | None = None
@@ -214,31 +214,33 @@ class KazooSession:
                 return error_of(answer, path)
             names, stat = answer
             if watch is not None:
-                self._watches.add_children(path, watch, _children_looks(stat))
+                self._watches.add_children(path, watch, _children_version(stat))
             return tuple(sorted(names))
 
         full = full_path(self._root, path)
-        seen = None if watch is None else self._heard_of_event
+        on_event = None if watch is None else self._on_kazoo_event
         return self._read(
-            lambda: self._client.get_children_async(full, seen, include_data=True), convert, path
+            lambda: self._client.get_children_async(full, on_event, include_data=True),
+            convert,
+            path,
         )
 
     def multi(self, operations: Sequence[Operation]) -> Pending[tuple[Result, ...] | ZkError]:
-        """Do all or nothing; see the port. What no server would take is BAD_ARGUMENTS."""
-        asked = tuple(operations)
-        path = asked[0].path if asked else ""
-        too_large = size_of(self._root, asked) > REQUEST_BYTES_MAX
+        """Do all or nothing; see the port. A multi that is too large is BAD_ARGUMENTS."""
+        requested = tuple(operations)
+        path = requested[0].path if requested else ""
+        too_large = size_of(self._root, requested) > REQUEST_BYTES_MAX
 
         def convert(answer: Any) -> tuple[Result, ...] | ZkError:
             if too_large:
                 return ZkError(ZkCode.BAD_ARGUMENTS, path)
             if isinstance(answer, Exception):
                 return error_of(answer, path)
-            return results_of(self._root, asked, answer)
+            return results_of(self._root, requested, answer)
 
         client = self._client
-        return self._ask(
-            lambda: transaction(client, self._root, asked).commit_async(),
+        return self._submit(
+            lambda: transaction(client, self._root, requested).commit_async(),
             convert,
             path,
             refused=too_large,
@@ -247,9 +249,9 @@ class KazooSession:
     def _read(
         self, send: Callable[[], object], convert: Callable[[Any], Any], path: str
     ) -> Pending[Any]:
-        return self._ask(send, convert, path, repeats=True)
+        return self._submit(send, convert, path, repeats=True)
 
-    def _ask(
+    def _submit(
         self,
         send: Callable[[], object],
         convert: Callable[[Any], Any],
@@ -258,58 +260,60 @@ class KazooSession:
         repeats: bool = False,
         refused: bool = False,
     ) -> Pending[Any]:
-        """Queue a request; a refused one is not sent, and only waits for its turn."""
+        """Queue a request; a refused one is not sent and only answered in turn."""
         if self._state in OVER:
             return completed(ZkError(ZkCode.SESSION_EXPIRED, path))
         pending: Pending[Any] = Pending()
 
         def finish(answer: Any) -> None:
-            over = answer is None and self._state in OVER
-            pending.complete(ZkError(ZkCode.SESSION_EXPIRED, path) if over else convert(answer))
+            session_over = answer is None and self._state in OVER
+            pending.complete(
+                ZkError(ZkCode.SESSION_EXPIRED, path) if session_over else convert(answer)
+            )
 
         request = Request(send, finish, repeats)
         if refused:
             request.stage = Stage.ANSWERED
-            # Not at once: whoever asks has not got the promise yet.
-            self._loop.call_soon(self._line.deliver)
-        self._line.ask(request)
+            # Not at once: the caller does not have the promise yet.
+            self._loop.call_soon(self._queue.deliver)
+        self._queue.add(request)
         return pending
 
     def _send(self, request: Request) -> None:
         attempt = request.attempt
 
-        def heard(result: Any) -> None:
+        def on_result(result: Any) -> None:
             answer = result.value if result.successful() else result.exception
             self._hand_over(self._arrived, request, attempt, answer)
 
-        self._handler.heard = heard
+        self._handler.on_result = on_result
         try:
             request.send()
         finally:
-            self._handler.heard = None
+            self._handler.on_result = None
 
     def _arrived(self, request: Request, attempt: int, answer: Any) -> None:
         undone = isinstance(answer, UNDONE_PERHAPS)
-        self._line.arrived(request, attempt, answer, undone=undone)
-        if _says_expired(answer):
-            # kazoo takes it for that request's failure alone, and the server keeps the connection
-            # where the session ended just as it was moved there: nobody else will ever say so.
+        self._queue.arrived(request, attempt, answer, undone=undone)
+        if _is_expired(answer):
+            # kazoo takes it as the error of that request alone, and the server keeps the connection
+            # of a session that ended just as it moved there: nothing else reports the end.
             self._lost()
 
     # -- kazoo's thread ------------------------------------------------------------------------
 
     def _hand_over(self, function: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # The loop has ended, and with it all who would listen.
+        with suppress(RuntimeError):  # The loop has closed.
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _heard_of_event(self, event: WatchedEvent) -> None:
+    def _on_kazoo_event(self, event: WatchedEvent) -> None:
         kind = EVENT_KINDS.get(event.type)
-        if kind is not None:  # Others tell each watcher of the session's state.
+        if kind is not None:  # Others are events of the session's state.
             self._hand_over(self._fire, Event(kind, below(self._root, event.path)))
 
-    def _heard_of_state(self, state: str) -> None:
+    def _on_kazoo_state(self, state: str) -> None:
         if state == KazooState.LOST:
-            self._handler.over = True
+            self._handler.session_over = True
             self._hand_over(self._lost)
         elif state == KazooState.SUSPENDED:
             self._hand_over(self._suspended)
@@ -317,19 +321,19 @@ class KazooSession:
             identity = self._client.client_id
             self._hand_over(self._connected, identity[0] if identity is not None else 0)
 
-    # -- what became of the session --------------------------------------------------------------
+    # -- states --------------------------------------------------------------------------------
 
     def _connected(self, session_id: int) -> None:
         if self._state in OVER:
             self._stop_client()
             return
-        assert self._id in (0, session_id), "a session became another one"
+        assert self._id in (0, session_id), "the session id has changed"
         self._id = session_id
         log.info("connected to ZooKeeper at %s, session 0x%x", self._servers, self._id % 2**64)
         self._probe.connected(is_first=self._state is SessionState.CONNECTING)
         first = [*self._make_root(), *self._restore()]
         self._become(SessionState.CONNECTED)
-        self._line.connected(first)
+        self._queue.connected(first)
 
     def _suspended(self) -> None:
         if self._state in OVER:
@@ -337,36 +341,36 @@ class KazooSession:
         log.warning("lost the connection to ZooKeeper at %s", self._servers)
         self._probe.stop()
         self._become(SessionState.SUSPENDED)
-        self._line.broken()
+        self._queue.broken()
 
     def _lost(self) -> None:
         if self._state in OVER:
             self._stop_client()
             return
-        log.warning("the ZooKeeper session 0x%x has expired", self._id % 2**64)
+        log.warning("ZooKeeper session 0x%x expired", self._id % 2**64)
         self._end(SessionState.EXPIRED)
         self._stop_client()
 
     def _end(self, state: SessionState) -> None:
         self._probe.stop()
         self._watches.clear()
-        left = self._line.end()
+        unanswered = self._queue.end()
         self._become(state)
-        for request in left:
+        for request in unanswered:
             safely(request.finish, None)
 
     def close(self) -> Pending[None]:
         """End the session; see the port. It ends within CLOSE_SECONDS_MAX, answered or not.
 
-        Where its connection is lost just now, the next one is waited for: servers would keep the
-        session's ephemeral nodes for the whole of its timeout.
+        Where the connection is lost at the moment, the next one is awaited: otherwise servers would
+        keep the session's ephemeral nodes for its whole timeout.
         """
         if self._state not in OVER:
-            is_there = self._client.connected or not self._id
-            # What is unanswered is answered here; kazoo still ends its session in order.
+            is_connected = self._client.connected or not self._id
+            # Unanswered requests end here; kazoo still closes its session.
             self._end(SessionState.CLOSED)
             self._timer = self._loop.call_later(CLOSE_SECONDS_MAX, self._give_up)
-            if is_there:
+            if is_connected:
                 self._stop_client()
         return self._closed
 
@@ -375,10 +379,10 @@ class KazooSession:
         self._closed.complete(None)
 
     def _stop_client(self) -> None:
-        """Let kazoo end its session and its thread, which can take long where nobody answers."""
+        """Have kazoo close its session and its thread, which takes long without responses."""
         if self._is_stopping:
             return
-        self._is_stopping = self._handler.over = True
+        self._is_stopping = self._handler.session_over = True
         if self._timer is None:
             self._timer = self._loop.call_later(CLOSE_SECONDS_MAX, self._give_up)
         timer = self._timer
@@ -392,7 +396,7 @@ class KazooSession:
                 self._client.stop()
                 self._client.close()
             except Exception as error:
-                log.info("a ZooKeeper session ended without its server's answer: %s", error)
+                log.info("closing a ZooKeeper session failed: %s", error)
             self._hand_over(stopped)
 
         threading.Thread(target=stop, name="ottla-zookeeper-close", daemon=True).start()
@@ -406,10 +410,10 @@ class KazooSession:
         for watcher in self._watches.fire(event):
             safely(watcher, event)
 
-    # -- first and later connections -------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------
 
     def _make_root(self) -> Iterator[Request]:
-        """Make the chroot and what is above it, where missing."""
+        """Create the chroot and its parents, where missing."""
         if self._on_root_made is None:
             return
         names = self._root.split("/")[1:]
@@ -421,11 +425,11 @@ class KazooSession:
 
         def finish(answer: Any) -> None:
             error = answer if isinstance(answer, Exception) else results_of("", operations, answer)
-            there = not isinstance(error, Exception) or (
+            exists = not isinstance(error, Exception) or (
                 isinstance(error, ZkError) and error.code is ZkCode.NODE_EXISTS
             )
-            if not there:
-                log.warning("cannot make %s, the root in ZooKeeper: %s", path, error)
+            if not exists:
+                log.warning("creating the ZooKeeper chroot %s failed: %s", path, error)
             elif is_last and self._on_root_made is not None:
                 self._on_root_made()
                 self._on_root_made = None
@@ -433,55 +437,55 @@ class KazooSession:
         return Request(lambda: transaction(self._client, "", operations).commit_async(), finish)
 
     def _restore(self) -> Iterator[Request]:
-        """Catch up with the leader, then look at everything that is watched and watch it again."""
+        """Catch up with the leader, then read all watched nodes and set their watches again."""
         if self._state is SessionState.CONNECTING:
             return
         barrier = (Check("/", ANY_VERSION),)
         yield Request(lambda: transaction(self._client, "", barrier).commit_async(), _nothing)
         for path in self._watches.data:
-            yield self._look_at_data(path)
+            yield self._rewatch_data(path)
         for path in self._watches.children:
-            yield self._look_at_children(path)
+            yield self._rewatch_children(path)
 
-    def _look_at_data(self, path: str) -> Request:
+    def _rewatch_data(self, path: str) -> Request:
         full = full_path(self._root, path)
         return Request(
-            lambda: self._client.exists_async(full, self._heard_of_event),
-            lambda answer: self._data_again(path, answer),
+            lambda: self._client.exists_async(full, self._on_kazoo_event),
+            lambda answer: self._on_data_reread(path, answer),
         )
 
-    def _look_at_children(self, path: str) -> Request:
+    def _rewatch_children(self, path: str) -> Request:
         full = full_path(self._root, path)
         return Request(
-            lambda: self._client.get_children_async(full, self._heard_of_event, include_data=True),
-            lambda answer: self._children_again(path, answer),
+            lambda: self._client.get_children_async(full, self._on_kazoo_event, include_data=True),
+            lambda answer: self._on_children_reread(path, answer),
         )
 
-    def _data_again(self, path: str, answer: Any) -> None:
-        looks: Looks = (-1,) if isinstance(answer, Exception) else _data_looks(answer)
-        for watcher, event in self._watches.data_again(path, looks):
+    def _on_data_reread(self, path: str, answer: Any) -> None:
+        version: NodeVersion = (-1,) if isinstance(answer, Exception) else _data_version(answer)
+        for watcher, event in self._watches.data_reread(path, version):
             safely(watcher, event)
 
-    def _children_again(self, path: str, answer: Any) -> None:
-        looks: Looks = None
+    def _on_children_reread(self, path: str, answer: Any) -> None:
+        version: NodeVersion = None
         if not isinstance(answer, Exception):
-            looks = _children_looks(answer[1])
+            version = _children_version(answer[1])
         elif not isinstance(answer, NoNodeError):
-            looks = (-1,)  # Whoever watches reads again, and is told why it cannot be read.
-        for watcher, event in self._watches.children_again(path, looks):
+            version = (-1,)  # The watcher reads again, and gets the error.
+        for watcher, event in self._watches.children_reread(path, version):
             safely(watcher, event)
 
 
-def _data_looks(stat: Any) -> Looks:
+def _data_version(stat: Any) -> NodeVersion:
     return None if stat is None else (stat.czxid, stat.mzxid)
 
 
-def _children_looks(stat: Any) -> Looks:
+def _children_version(stat: Any) -> NodeVersion:
     return (stat.czxid, stat.pzxid)
 
 
-def _says_expired(answer: Any) -> bool:
-    """Tell whether a server refused something, or a part of it, for the session's end."""
+def _is_expired(answer: Any) -> bool:
+    """Tell whether a response, or a part of it, is that the session has expired."""
     answers = answer if isinstance(answer, list) else [answer]
     return any(isinstance(each, SessionExpiredError) for each in answers)
 
@@ -491,5 +495,5 @@ def _nothing(*_: object) -> None:
 
 
 _QUIET = logging.getLogger("ottla.kazoo")
-"""kazoo tells each attempt to connect as a warning: the session says once what became of it."""
+"""kazoo logs each attempt to connect as a warning; the session logs the result once."""
 _QUIET.setLevel(logging.ERROR)

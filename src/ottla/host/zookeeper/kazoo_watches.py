@@ -1,8 +1,8 @@
 """The watches of one session, kept over lost connections.
 
-kazoo tells only that a path has changed; who is told, and in which order, is decided here. Each
-watch remembers what its node looked like when it was set, so that a read after a lost connection
-tells whether it would have fired meanwhile.
+kazoo only reports that a path has changed; which watchers are called, and in which order, is
+decided here. Each watch has the version of its node when it was set, so that a read after a lost
+connection shows whether it would have fired meanwhile.
 
 Source: the ZooKeeper programmer's guide, "ZooKeeper Watches"; DataTree.setWatches of ZooKeeper 3.9.
 """
@@ -13,9 +13,10 @@ from typing import Final
 
 from ottla.base.zookeeper import Event, EventKind, Watcher
 
-Looks = tuple[int, ...] | None
-"""What a watch would have seen change: of a node's data (czxid, mzxid), of its children (czxid,
-pzxid); None = there is no such node."""
+NodeVersion = tuple[int, ...] | None
+"""The version that a watch compares: of a node's data (czxid, mzxid), of its children (czxid,
+pzxid);
+None = there is no such node."""
 
 DATA_KINDS: Final = frozenset({EventKind.CREATED, EventKind.DATA_CHANGED, EventKind.DELETED})
 CHILD_KINDS: Final = frozenset({EventKind.CHILDREN_CHANGED, EventKind.DELETED})
@@ -23,10 +24,10 @@ CHILD_KINDS: Final = frozenset({EventKind.CHILDREN_CHANGED, EventKind.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One watch: `looks` is what its node looked like when it was set."""
+    """One watch: `version` is that of its node when it was set."""
 
     watcher: Watcher
-    looks: Looks
+    version: NodeVersion
 
 
 @dataclass(slots=True)
@@ -36,45 +37,47 @@ class Watches:
     data: dict[str, list[Watched]] = field(default_factory=dict)
     children: dict[str, list[Watched]] = field(default_factory=dict)
 
-    def add_data(self, path: str, watcher: Watcher, looks: Looks) -> None:
-        """Keep a watch of a node's data and being."""
-        self.data.setdefault(path, []).append(Watched(watcher, looks))
+    def add_data(self, path: str, watcher: Watcher, version: NodeVersion) -> None:
+        """Add a watch of a node's data and existence."""
+        self.data.setdefault(path, []).append(Watched(watcher, version))
 
-    def add_children(self, path: str, watcher: Watcher, looks: Looks) -> None:
-        """Keep a watch of a node's children."""
-        self.children.setdefault(path, []).append(Watched(watcher, looks))
+    def add_children(self, path: str, watcher: Watcher, version: NodeVersion) -> None:
+        """Add a watch of a node's children."""
+        self.children.setdefault(path, []).append(Watched(watcher, version))
 
     def fire(self, event: Event) -> list[Watcher]:
-        """Return who is to be told of the event, and forget them: a watch fires once."""
-        told: list[Watched] = []
+        """Remove and return the watchers of an event: a watch fires once."""
+        fired: list[Watched] = []
         if event.kind in DATA_KINDS:
-            told += self.data.pop(event.path, [])
+            fired += self.data.pop(event.path, [])
         if event.kind in CHILD_KINDS:
-            told += self.children.pop(event.path, [])
-        return [each.watcher for each in told]
+            fired += self.children.pop(event.path, [])
+        return [each.watcher for each in fired]
 
-    def data_again(self, path: str, looks: Looks) -> Iterator[tuple[Watcher, Event]]:
-        """Tell, and forget, whose node's data is not what it was when the watch was set."""
-        kind = EventKind.DELETED if looks is None else EventKind.DATA_CHANGED
-        for watched in _take_changed(self.data, path, looks):
-            came = watched.looks is None
-            yield watched.watcher, Event(EventKind.CREATED if came else kind, path)
+    def data_reread(self, path: str, version: NodeVersion) -> Iterator[tuple[Watcher, Event]]:
+        """Remove and yield the watches whose node's data has changed since they were set."""
+        kind = EventKind.DELETED if version is None else EventKind.DATA_CHANGED
+        for watched in _take_changed(self.data, path, version):
+            is_new = watched.version is None
+            yield watched.watcher, Event(EventKind.CREATED if is_new else kind, path)
 
-    def children_again(self, path: str, looks: Looks) -> Iterator[tuple[Watcher, Event]]:
-        """Tell, and forget, whose node's children are not what they were."""
-        kind = EventKind.DELETED if looks is None else EventKind.CHILDREN_CHANGED
-        for watched in _take_changed(self.children, path, looks):
+    def children_reread(self, path: str, version: NodeVersion) -> Iterator[tuple[Watcher, Event]]:
+        """Remove and yield the watches whose node's children have changed since they were set."""
+        kind = EventKind.DELETED if version is None else EventKind.CHILDREN_CHANGED
+        for watched in _take_changed(self.children, path, version):
             yield watched.watcher, Event(kind, path)
 
     def clear(self) -> None:
-        """Forget all: their session is over."""
+        """Remove all: the session is over."""
         self.data.clear()
         self.children.clear()
 
 
-def _take_changed(kept: dict[str, list[Watched]], path: str, looks: Looks) -> list[Watched]:
-    watched = kept.pop(path, [])
-    same = [each for each in watched if each.looks == looks]
+def _take_changed(
+    watches: dict[str, list[Watched]], path: str, version: NodeVersion
+) -> list[Watched]:
+    watched = watches.pop(path, [])
+    same = [each for each in watched if each.version == version]
     if same:
-        kept[path] = same
-    return [each for each in watched if each.looks != looks]
+        watches[path] = same
+    return [each for each in watched if each.version != version]

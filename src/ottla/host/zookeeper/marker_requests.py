@@ -1,18 +1,20 @@
-"""What `/admin/delete_topics/T` asks of a ZooKeeper cluster's controller, whoever wrote it.
+"""Topic deletion markers, `/admin/delete_topics/T`, in a ZooKeeper cluster's controller.
 
-A marker names a topic, but means the one that was there when it was written: the topic is queued
-for deletion. One that is older than the topic of its name is of a topic before that, whose znodes
-somebody removed by hand; it is erased, as are those of no topic, of topics that must not be
-deleted, and all while deletions are switched off (KAFKA-3175). Kafka goes by the name alone.
+A marker has a topic's name, but means the topic that existed when it was written: that topic is
+queued for deletion. A marker that is older than the topic of its name is of a previous topic, whose
+znodes were removed by hand. It is deleted, as are markers of unknown topics, of topics that must
+not be deleted, and all markers while delete.topic.enable=false (KAFKA-3175). Kafka uses the name
+alone.
 
-A marker without a deletion is looked at when the set of markers changes, and when its topic comes
-or goes or its deletion ends: none stays behind for a topic that is made later. One that takes the
-place of one that went leaves the set as it was, so `gone` is told of each that went, and has them
-listed again. One whose topic has been stored and not heard of yet waits for it; Kafka erases it.
-One whose topic's znode cannot be read waits until that is mended or removed.
+A marker without a deletion is processed when the set of markers changes, and when its topic is
+created or deleted or its deletion ends: none stays behind for a topic that is created later. A
+marker that replaces a removed one leaves the set unchanged, so `on_removed` is called for each
+removed marker, and has them listed again. A marker whose topic is stored but not in the image yet
+waits for it; Kafka deletes it. A marker whose topic's znode cannot be read waits until that is
+repaired or removed.
 
-What fails, since ZooKeeper refuses it or by a mistake of ours, is tried again
-(`ottla.controller.retry_queue`): no other marker waits for it, and no other event has to come.
+A failure, by ZooKeeper or by a bug, is retried (`ottla.controller.retry_queue`): no other marker
+waits for it, and no further event is needed.
 
 Source: KafkaController.processTopicDeletion, Kafka 3.9.
 """
@@ -29,10 +31,10 @@ from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion_markers import mark_topics
 from ottla.controller.retry_queue import RetryQueue
-from ottla.host.steps import Steps, follow, wait
+from ottla.host.steps import Steps, drive, wait
 from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.store_reading import read_each, reading
-from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, Deposed, Done, Written
+from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, ControllerMoved, Done, Written
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.znodes import paths
 
@@ -43,11 +45,11 @@ Exists = Callable[[str], Pending[Stat | ZkError | None]]
 
 
 class MarkerRequests:
-    """The markers of one term of office.
+    """The markers of one term.
 
-    `change` writes znodes that are no facts, fenced; `exists` asks for one; `marked`: the topics
-    with a marker, as far as it is known; `gone`: hears whose marker is there no more.
-    `unreadable`: the topics whose znode nobody understands, and why.
+    `change` writes znodes that are not part of the image, fenced; `exists` reads the stat of one;
+    `marked`: the topics with a marker, as far as known; `on_removed`: called with the topics whose
+    marker was removed. `unreadable`: the topics with an invalid znode, with the reason.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class MarkerRequests:
         change: Change,
         exists: Exists,
         marked: Callable[[], Collection[str]],
-        gone: Callable[[Collection[str]], None],
+        on_removed: Callable[[Collection[str]], None],
         unreadable: Callable[[], Mapping[str, str]],
     ) -> None:
         self._runtime = runtime
@@ -70,28 +72,28 @@ class MarkerRequests:
         self._change = change
         self._exists = exists
         self._marked = marked
-        self._gone = gone
+        self._on_removed = on_removed
         self._unreadable = unreadable
         self._waiting: set[str] = set()
-        """Of which unreadable topics it was said that their markers wait."""
+        """The unreadable topics whose waiting markers were logged."""
         self._queue: RetryQueue[str] = RetryQueue()
         self._timer: Timer | None = None
-        self._is_looking = self._is_over = False
+        self._is_processing = self._is_over = False
 
-    def look_at(self, names: Iterable[str]) -> None:
-        """Queue the topics that are marked and not queued yet; erase the markers of others."""
+    def process_markers(self, names: Iterable[str]) -> None:
+        """Queue the marked topics that are not queued yet; delete the markers of others."""
         image = self._runtime.image
         self._queue.add(each for each in names if not image.is_queued_for_deletion(each))
-        self._go_on()
+        self._process_next()
 
     def stop(self) -> None:
-        """Look at nothing any more: the office is over."""
+        """Stop: the term is over."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def changed(self, delta: ClusterDelta) -> None:
-        """Hear of a change of the image, after which a marker may be another one's, or nobody's."""
+        """Process a change of the image, after which a marker may be of another topic or none."""
         marked = self._marked()
         if not marked:
             return
@@ -101,32 +103,32 @@ class MarkerRequests:
             entry = delta.before.deletions.of(topic_id)
             if entry is not None:
                 touched.add(entry.name)
-        self.look_at(touched.intersection(marked))
+        self.process_markers(touched.intersection(marked))
 
     @property
     def _is_open(self) -> bool:
         return self._runtime.active and not self._is_over
 
-    def _go_on(self) -> None:
-        if self._is_open and not self._is_looking:
-            self._is_looking = True
-            follow(self._look(), self._looked)
+    def _process_next(self) -> None:
+        if self._is_open and not self._is_processing:
+            self._is_processing = True
+            drive(self._process_all(), self._on_processed)
 
-    def _look(self) -> Steps[None]:
-        """Look at all that is to be looked at, one set of markers after the other."""
+    def _process_all(self) -> Steps[None]:
+        """Process the queued markers, one set after the other."""
         while self._is_open and (names := self._queue.take()):
             try:
-                yield from self._look_together(names)
+                yield from self._process(names)
             except Exception as error:
                 if isinstance(error, ZkError) and error.code is ZkCode.SESSION_EXPIRED:
-                    return  # The next controller looks at all there are.
+                    return  # The next controller processes all markers.
                 self._failed(names, error)
             else:
                 self._queue.done(names)
 
-    def _look_together(self, names: Sequence[str]) -> Steps[None]:
-        """Queue the topics or erase their markers. Raises: whatever it fails with."""
-        # The ids first: what is read after that is never older than the topics they are of.
+    def _process(self, names: Sequence[str]) -> Steps[None]:
+        """Queue the topics or delete their markers. Raises: any exception."""
+        # The ids first: znodes that are read afterwards are never older than these topics.
         image = self._runtime.image
         ids = {
             name: image.topics.id_of(name)
@@ -135,43 +137,43 @@ class MarkerRequests:
         }
         listed = [*map(paths.topic, ids), *map(paths.marker, ids)]
         found = yield from reading(read_each(listed, self._exists))
-        gone = [name for name in ids if found.get(paths.marker(name)) is None]
-        if gone:
-            self._gone(gone)
+        removed = [name for name in ids if found.get(paths.marker(name)) is None]
+        if removed:
+            self._on_removed(removed)
         wanted, refused = self._sort(ids, found)
         if wanted:
             yield from self._queue_topics(wanted, refused)
-        yield from self._erase(refused)
+        yield from self._delete_markers(refused)
 
     def _failed(self, names: Sequence[str], error: Exception) -> None:
         bug = None if isinstance(error, ApiError | ZkError) else error
         if len(names) > 1:
-            text = "%d deletions' markers could not be dealt with together: %s"
+            text = "processing %d topic deletion markers together failed: %s; retrying in halves"
             log.info(text, len(names), error, exc_info=bug)
         else:
-            text = "the marker of %s could not be dealt with, which is tried again: %s"
+            text = "processing the deletion marker of topic %s failed: %s; retrying"
             log.error(text, names[0], error, exc_info=bug)
         self._queue.failed(names, self._clock.monotonic_ms())
 
-    def _looked(self, outcome: Exception | None) -> None:
-        self._is_looking = False
+    def _on_processed(self, outcome: Exception | None) -> None:
+        self._is_processing = False
         if outcome is not None:
-            log.error("deletions' markers are not looked at", exc_info=outcome)
+            log.error("processing /admin/delete_topics failed", exc_info=outcome)
         self._arm()
 
     def _arm(self) -> None:
-        """Be there when the next pause is over."""
+        """Set the timer to the end of the next backoff."""
         due_ms = self._queue.due_ms if self._is_open else None
         self._timer = self._timers.move(self._timer, due_ms, self._tick)
 
     def _tick(self) -> None:
         self._queue.end_pauses(self._clock.monotonic_ms())
-        self._go_on()
+        self._process_next()
 
     def _sort(
         self, ids: Mapping[str, Uuid | None], found: Mapping[str, Stat | None]
     ) -> tuple[dict[str, Uuid], dict[str, str]]:
-        """Return whose marker is for the topic of its name, and whose is to go, with the reason."""
+        """Return the topics to queue, and those whose markers are deleted, with the reason."""
         wanted: dict[str, Uuid] = {}
         refused: dict[str, str] = {}
         for name, topic_id in ids.items():
@@ -179,18 +181,18 @@ class MarkerRequests:
             if marker is None or topic is None or topic_id is not None:
                 self._waiting.discard(name)
             if marker is None:
-                continue  # Whoever wrote it has taken it away.
+                continue  # It was removed by its writer.
             if topic is None:
                 refused[name] = Error.UNKNOWN_TOPIC_OR_PARTITION.name
             elif marker.czxid < topic.czxid:
-                refused[name] = "its marker is of a topic of that name before it"
+                refused[name] = "its marker is older than the topic"
             elif topic_id is not None:
                 wanted[name] = topic_id
             elif name in self._runtime.image.topics:
-                self._queue.add((name,))  # It was heard of meanwhile; else it will be.
+                self._queue.add((name,))  # Its change came meanwhile; otherwise it will.
             elif name not in self._waiting and name in self._unreadable():
                 self._waiting.add(name)
-                text = "the marker %s waits until its topic's znode is mended or removed: %s: %s"
+                text = "deletion marker %s waits until %s is repaired or removed: %s"
                 reason = self._unreadable()[name]
                 log.warning(text, paths.marker(name), paths.topic(name), reason)
         return wanted, refused
@@ -205,22 +207,22 @@ class MarkerRequests:
         if isinstance(reply, ApiError):
             if reply.error is not Error.NOT_CONTROLLER:
                 raise reply
-            return  # The next controller looks at all there are.
+            return  # The next controller processes all markers.
         for name, error in reply.refused.items():
             if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
-                self._queue.add((name,))  # It went, and there may be another one by now.
+                self._queue.add((name,))  # It was deleted, and may have been created again.
             else:
                 refused[name] = error.name
 
-    def _erase(self, refused: Mapping[str, str]) -> Steps[None]:
+    def _delete_markers(self, refused: Mapping[str, str]) -> Steps[None]:
         for name, reason in refused.items():
-            log.warning("the topic %s is not deleted: %s", name, reason)
+            log.warning("deletion of topic %s rejected: %s", name, reason)
         names = list(refused)
         for start in range(0, len(names), DELETES_PER_MULTI):
             part = names[start : start + DELETES_PER_MULTI]
             outcome = yield from wait(self._change([Delete(paths.marker(each)) for each in part]))
             if isinstance(outcome, ZkError):
                 raise outcome
-            if not isinstance(outcome, Done | Deposed):
-                raise ApiError(Error.UNKNOWN_SERVER_ERROR, f"markers are still there: {outcome}")
-            self._gone(part)
+            if not isinstance(outcome, Done | ControllerMoved):
+                raise ApiError(Error.UNKNOWN_SERVER_ERROR, f"deleting markers failed: {outcome}")
+            self._on_removed(part)

@@ -1,4 +1,4 @@
-"""Sessions whose answers are timed, from the request on, waits for a connection included.
+"""Measures the latency of a session's requests, waits for a connection included.
 
 Source: ZooKeeperClient.handleRequests and its ZooKeeperRequestLatencyMs, Kafka 3.9.
 """
@@ -26,7 +26,7 @@ TicksNs = Callable[[], int]
 
 
 def measured(open_session: OpenSession, ticks_ns: TicksNs, latency: Histogram) -> OpenSession:
-    """Return what opens the same sessions, and observes in `latency` how long answers take."""
+    """Return a function that opens the same sessions, with latencies observed in `latency`."""
 
     def open_measured(on_state: Callable[[SessionState], None]) -> Session:
         return MeasuredSession(open_session(on_state), ticks_ns, latency)
@@ -57,7 +57,7 @@ class MeasuredSession:
         return self._timed(self._ticks_ns(), self._session.get(path, watch))
 
     def exists(self, path: str, watch: Watcher | None = None) -> Pending[Stat | ZkError | None]:
-        """Ask for a node."""
+        """Read a node's stat."""
         return self._timed(self._ticks_ns(), self._session.exists(path, watch))
 
     def children(
@@ -74,6 +74,6 @@ class MeasuredSession:
         """End the session."""
         return self._session.close()
 
-    def _timed(self, asked_ns: int, answer: Pending[T]) -> Pending[T]:
-        answer.then(lambda _: self._latency.observe(self._ticks_ns() - asked_ns))
+    def _timed(self, sent_ns: int, answer: Pending[T]) -> Pending[T]:
+        answer.then(lambda _: self._latency.observe(self._ticks_ns() - sent_ns))
         return answer

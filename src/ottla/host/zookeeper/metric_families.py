@@ -1,11 +1,11 @@
-"""The numbers of a node in ZooKeeper mode: its session, and the controller that it may be.
+"""The metrics of a node in ZooKeeper mode: its session and its controller.
 
-Only the elected controller tells of the cluster; the others' gauges are 0. Everything of the
-cluster is counted from the image, when it is asked for, so that no number can drift from what is
-stored, and none is below 0 (KAFKA-13572).
+Only the elected controller has the gauges of the cluster; those of the others are 0. They are
+counted from the image at each scrape, so that no gauge can drift from what is stored or be negative
+(KAFKA-13572).
 
-Differences from Kafka: a partition that was never led counts, and is offline. Of the controller's
-states only idle (0) and taking over (1) are told: with one loop, nobody could see the others.
+Differences from Kafka: a partition that never had a leader counts, and is offline. ControllerState
+is only idle (0) or controller change (1): with one loop the other states could not be observed.
 
 Not done: what would always be 0 here (FencedBrokerCount, ZkMigrationState, authentication,
 read-only servers); the rates of each kind of the controller's work.
@@ -39,7 +39,7 @@ IDLE, TAKING_OVER = 0, 1
 
 
 class Roles(Protocol):
-    """What is looked at; see `ottla.host.zookeeper.roles.ZooKeeperRoles`."""
+    """What is needed of `ottla.host.zookeeper.roles.ZooKeeperRoles`."""
 
     keeper: SessionKeeper
     controller: ZooKeeperController | None
@@ -54,7 +54,7 @@ class ZooKeeperFamilies:
         self._counts = LastCount(_count)
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families as of now; those of a controller once it is put together."""
+        """Yield the families as of now; those of the controller once it is made."""
         roles = self._roles
         yield from session_families(roles.keeper, roles.request_latency)
         controller = roles.controller
@@ -68,7 +68,7 @@ class ZooKeeperFamilies:
         yield from deletion_gauges(deletions)
         yield gauge(
             f"{CONTROLLER}_controller_state",
-            "0 idle, 1 on a new controller until it has told the brokers of itself.",
+            "0 idle, 1 on a new controller until it has sent the brokers the complete state.",
             TAKING_OVER if controller.is_taking_over else IDLE,
         )
         metrics = controller.metrics
@@ -78,11 +78,11 @@ class ZooKeeperFamilies:
 
 
 def session_families(keeper: SessionKeeper, latency: Histogram) -> Iterator[Family]:
-    """Yield how it stands with ZooKeeper."""
+    """Yield the metrics of the ZooKeeper session."""
     prefix = "kafka_server_session_expire_listener"
     yield gauge(
         f"{prefix}_session_state",
-        "What the session with ZooKeeper is.",
+        "The state of the ZooKeeper session.",
         [((("state", keeper.state.value),), 1)],
     )
     for name, text, state in (
@@ -90,7 +90,7 @@ def session_families(keeper: SessionKeeper, latency: Histogram) -> Iterator[Fami
         ("sync_connects", "Connections to ZooKeeper that were made.", SessionState.CONNECTED),
         ("expires", "Sessions that ZooKeeper has ended.", SessionState.EXPIRED),
     ):
-        yield counter(f"{prefix}_zookeeper_{name}_total", text, [((), keeper.states_heard[state])])
+        yield counter(f"{prefix}_zookeeper_{name}_total", text, [((), keeper.state_counts[state])])
     yield histogram(
         "kafka_server_zookeeper_client_metrics_zookeeper_request_latency_seconds",
         "From a request to ZooKeeper to its answer, waits for a connection included.",
@@ -106,7 +106,7 @@ def _count(image: ClusterImage) -> tuple[PartitionCounts, DeletionCounts]:
 
 
 def _is_balanced(partition: PartitionImage) -> bool:
-    """Tell whether the preferred replica leads, or is only just being added and not in sync."""
+    """Tell whether the preferred replica leads, or is being added and not in sync yet."""
     preferred = partition.replicas[0]
     return partition.leader == preferred or (
         preferred in partition.adding_replicas and preferred not in partition.isr

@@ -1,4 +1,4 @@
-"""The znodes that are always there: whoever comes first makes them.
+"""The persistent znodes of a cluster, which the first broker creates.
 
 Source: KafkaZkClient.createTopLevelPaths, ZkData.PersistentZkPaths, Kafka 3.9.
 """
@@ -12,13 +12,13 @@ from ottla.metadata.znodes.paths import PERSISTENT
 
 
 def make_persistent(session: Session, paths: Iterable[str] = PERSISTENT) -> Steps[None]:
-    """Make what is missing of `paths`, with all above them. Raises: ZkError."""
+    """Create the missing ones of `paths`, with their parents. Raises: ZkError."""
     wanted = sorted({each for path in paths for each in _with_parents(path)})
     found = yield from reading(read_each(wanted, session.exists))
     for path in wanted:
         answer: object = found.get(path)
         while answer is None:
-            # Others may be at it, and an answer that was lost may have been a success.
+            # Other brokers may create it, and a lost response may have been a success.
             answer = yield from wait(session.multi((Create(path),)))
             if isinstance(answer, ZkError):
                 if answer.code is ZkCode.CONNECTION_LOSS:

@@ -1,13 +1,13 @@
 """A broker's registration: `/brokers/ids/N`, an ephemeral node of its session.
 
-With each new session it is made again; its czxid is the broker's epoch (KIP-380). A node that is
-there already is one of three: this session's (a lost answer), which is taken as it is; an own
-former session's (KAFKA-7165), which is deleted and made again in one multi; or another broker's,
-whose session's end is waited for.
+It is created again with each new session; its czxid is the broker epoch (KIP-380). An existing node
+is one of three: this session's (a lost response), which is kept; a previous session's of this
+broker (KAFKA-7165), which is deleted and created again in one multi; or another broker's, whose
+session's end is awaited.
 
-That a session was an own one, also of a life that was killed, follows from its id, which is noted
-in the data folder before anything is made with it: whoever holds the folder's lock knows that its
-former holder is dead, and need not wait for ZooKeeper to find that out.
+Sessions of this broker, also of a killed process, are known by their ids, which are stored in the
+log directories before anything is created with them: the holder of the directories' lock knows that
+the previous holder is dead, and need not wait for ZooKeeper to expire its session.
 
 Source: KafkaZkClient.registerBroker, CheckedEphemeral, Kafka 3.9.
 """
@@ -32,7 +32,7 @@ from ottla.base.zookeeper import (
     ZkError,
     ZnodeData,
 )
-from ottla.host.steps import Steps, follow, wait
+from ottla.host.steps import Steps, drive, wait
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
@@ -40,13 +40,14 @@ from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
 log = logging.getLogger(__name__)
 
 RETRY_MS = 500
-"""The pause after what should not happen, and the longest between looks at another's node."""
+"""The backoff after unexpected errors."""
 
 
 class Registration:
-    """Keeps a broker registered. `on_epoch` hears of each registration's epoch.
+    """Keeps a broker registered. `on_epoch` is called with the epoch of each registration.
 
-    `note`: writes a session's id into the data folder; `former`: the ids that were noted there.
+    `store_session`: writes a session's id into the log directories; `previous_sessions`: the ids
+    that were read from them at the start.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class Registration:
         rack: str | None,
         clock: Clock,
         timers: Timers,
-        note: Callable[[int], Pending[None]],
-        former: Iterable[int],
+        store_session: Callable[[int], Pending[None]],
+        previous_sessions: Iterable[int],
         on_epoch: Callable[[int], None],
     ) -> None:
         self._path = paths.broker(broker_id)
@@ -66,52 +67,52 @@ class Registration:
         self._znode = BrokerZnode(endpoints=tuple(endpoints), rack=rack)
         self._clock = clock
         self._timers = timers
-        self._note = note
-        self._own_sessions = set(former)
+        self._store_session = store_session
+        self._own_sessions = set(previous_sessions)
         self._on_epoch = on_epoch
         self._session: Session | None = None
         self._timer: Timer | None = None
-        self._waits_for = 0
+        self._blocking_session = 0
         self._is_closed = False
         self.registered: Pending[None] = Pending()
         """Kept when the broker is registered for the first time."""
 
-    def began(self, session: Session) -> None:
+    def session_started(self, session: Session) -> None:
         """Register with a new session."""
         if self._is_closed:
             return
         self._session = session
         self._own_sessions.add(session.id)
-        self._note(session.id).then(lambda _: self._register(session))
+        self._store_session(session.id).then(lambda _: self._register(session))
 
-    def leave(self) -> Pending[None]:
-        """Register no more, and take the node away: the session may have more to do.
+    def unregister(self) -> Pending[None]:
+        """Stop registering and delete the node: the session may still be needed.
 
-        Only this session's: whether a former one had the node says nothing, as it may be another
-        broker's by now, which would never find out that it is gone.
+        Only this session's node: a node of a previous session may be another broker's by now, which
+        would not notice the deletion.
         """
         session = self._session
         self.close()
         if session is None:
             return completed(None)
-        left: Pending[None] = Pending()
+        unregistered: Pending[None] = Pending()
 
         def ended(_outcome: Exception | None) -> None:
-            left.complete(None)  # Whatever came of it: what is left goes with the session.
+            unregistered.complete(None)  # Whatever the outcome: the node goes with the session.
 
-        follow(self._take_away(session), ended)
-        return left
+        drive(self._delete_own_znode(session), ended)
+        return unregistered
 
     def close(self) -> None:
-        """Register no more; the node goes with its session."""
+        """Stop registering; the node goes with its session."""
         self._is_closed = True
         self._session = None
         self._cancel()
 
     @property
-    def waits_for(self) -> int:
-        """Return the session that another broker of this id holds the node with; 0 = none."""
-        return self._waits_for
+    def blocking_session(self) -> int:
+        """Return the session of another broker that owns the node; 0 = none."""
+        return self._blocking_session
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -120,18 +121,18 @@ class Registration:
             return
         data = encode_broker(replace(self._znode, timestamp_ms=self._clock.now_ms()))
         made: list[Operation] = [*before, Create(self._path, data, ephemeral=True)]
-        session.multi(made).then(lambda outcome: self._made(session, outcome))
+        session.multi(made).then(lambda outcome: self._on_created(session, outcome))
 
-    def _made(self, session: Session, outcome: tuple[Result, ...] | ZkError) -> None:
+    def _on_created(self, session: Session, outcome: tuple[Result, ...] | ZkError) -> None:
         if session is not self._session:
             return
-        if isinstance(outcome, ZkError) and outcome.code not in LOOKED_AT:
+        if isinstance(outcome, ZkError) and outcome.code not in READ_AGAIN_AFTER:
             self._failed(session, outcome)
             return
-        # Also after a success: only the node itself tells its epoch.
-        session.get(self._path).then(lambda found: self._found(session, found))
+        # Also after a success: the epoch is the node's czxid.
+        session.get(self._path).then(lambda found: self._on_read(session, found))
 
-    def _found(self, session: Session, found: ZnodeData | ZkError) -> None:
+    def _on_read(self, session: Session, found: ZnodeData | ZkError) -> None:
         if session is not self._session:
             return
         if isinstance(found, ZkError):
@@ -142,46 +143,48 @@ class Registration:
             return
         stat = found.stat
         if stat.ephemeral_owner == session.id:
-            self._waits_for = 0
-            log.info("broker %d is registered with the epoch %d", self._broker_id, stat.czxid)
+            self._blocking_session = 0
+            log.info("broker %d registered with broker epoch %d", self._broker_id, stat.czxid)
             self._on_epoch(stat.czxid)
             self.registered.complete(None)
         elif stat.ephemeral_owner in self._own_sessions:
-            log.info("%s is a former session's: made anew", self._path)
+            log.info(
+                "%s is owned by a previous session of this broker; creating it again", self._path
+            )
             self._register(session, Delete(self._path, stat.version))
         else:
             self._wait_for(session, stat.ephemeral_owner)
 
     def _wait_for(self, session: Session, owner: int) -> None:
-        """Wait until another's node goes: a killed broker's stays until its session is over."""
-        if self._waits_for != owner:
-            self._waits_for = owner
+        """Wait until another broker's node is deleted, at the latest with its session."""
+        if self._blocking_session != owner:
+            self._blocking_session = owner
             log.warning(
-                "%s is held by the session 0x%x: waiting until that is over", self._path, owner
+                "%s is owned by session 0x%x; waiting until that session ends", self._path, owner
             )
-        session.exists(self._path, partial(self._moved, session)).then(
-            partial(self._looked, session)
+        session.exists(self._path, partial(self._on_change, session)).then(
+            partial(self._on_exists, session)
         )
 
-    def _looked(self, session: Session, found: Stat | ZkError | None) -> None:
+    def _on_exists(self, session: Session, found: Stat | ZkError | None) -> None:
         if found is None:
             self._register(session)
         elif isinstance(found, ZkError) and session is self._session:
-            self._failed(session, found)  # Nothing is watched, either.
+            self._failed(session, found)  # No watch is set.
 
-    def _moved(self, session: Session, event: Event) -> None:
+    def _on_change(self, session: Session, event: Event) -> None:
         self._register(session)
 
     def _failed(self, session: Session, error: ZkError) -> None:
         if error.code is ZkCode.SESSION_EXPIRED:
             return  # The next session registers.
-        log.warning("broker %d is not registered yet: %s", self._broker_id, error)
+        log.warning("broker %d: registration failed: %s; retrying", self._broker_id, error)
         self._cancel()
         due_ms = self._clock.monotonic_ms() + RETRY_MS
         self._timer = self._timers.at(due_ms, lambda: self._register(session))
 
-    def _take_away(self, session: Session) -> Steps[None]:
-        # Asked after what is under way, so that a node that is being made is seen as well.
+    def _delete_own_znode(self, session: Session) -> Steps[None]:
+        # Read after requests under way, so that a node that is being created is seen as well.
         found = yield from wait(session.get(self._path))
         if isinstance(found, ZnodeData) and found.stat.ephemeral_owner == session.id:
             yield from wait(session.multi((Delete(self._path),)))
@@ -191,7 +194,7 @@ class Registration:
             self._timer.cancel()
 
 
-LOOKED_AT = frozenset(
+READ_AGAIN_AFTER = frozenset(
     {ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION, ZkCode.CONNECTION_LOSS}
 )
-"""What another's node, or a lost answer, makes of a registration: the node itself tells more."""
+"""Errors after which the node is read: another broker's node, or a lost response."""

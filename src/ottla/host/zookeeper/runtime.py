@@ -1,10 +1,9 @@
 """A controller's decisions, one after another, over a back end that others write to as well.
 
-A decision rests on the back end's image and is appended before the next one is made. Where
-somebody else had changed what it touches, or where nobody can tell any more whether it was
-written, it is decided again on what is stored now; so a decider may be called several times, and
-only its last word counts. Replies and effects come once the records are facts, and after
-everybody who listens has heard of the change.
+A decision is made on the back end's image and appended before the next one is made. After a
+conflict with another writer, or where it is unknown whether it was written, it is decided again on
+what is stored now; so a decider may be called several times, and only its last decision counts.
+Replies and effects come once the records are committed, and after all listeners were called.
 
 Not done: several appends under way at once; ZooKeeper answers in a millisecond or two.
 
@@ -32,15 +31,15 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 ATTEMPTS_PER_LINE = 10
-"""How often a decision is made again before the log says so, and says so again."""
+"""A decision that is retried is logged after this many attempts each."""
 
 
 @dataclass(slots=True)
 class DecisionMetrics:
-    """What a node's controllers have done, over all their terms.
+    """The metrics of a node's controller, over all its terms.
 
-    Fields: `queue_time`: how long decisions waited for their turn; `commit_latency`: from a
-            decision to its records being facts.
+    Fields: `queue_time`: how long decisions were queued; `commit_latency`: from a decision to the
+            commit of its records.
     """
 
     records_appended: int = 0
@@ -50,8 +49,8 @@ class DecisionMetrics:
 
 
 @dataclass(slots=True, eq=False)
-class _Asked(Generic[R]):
-    """A decision to make, and who waits for it."""
+class _QueuedDecision(Generic[R]):
+    """A decision to make, and its promise."""
 
     decide: Callable[[ClusterImage], Decision[R]]
     deadline_ms: int | None
@@ -62,10 +61,10 @@ class _Asked(Generic[R]):
 
 
 class DecisionRuntime:
-    """One controller in one term of office. See `ottla.broker.api.base.ControllerPort`.
+    """One controller in one term. See `ottla.broker.api.base.ControllerPort`.
 
-    Hooks: `on_fenced`: another controller rules: called once, after all who waited were told
-           NOT_CONTROLLER. `on_effect`: a decision's effect is due.
+    Hooks: `on_fenced`: another broker is the controller: called once, after queued decisions were
+           answered NOT_CONTROLLER. `on_effect`: a decision's effect is due.
     """
 
     def __init__(
@@ -85,25 +84,25 @@ class DecisionRuntime:
         self._clock = clock
         self._on_fenced = on_fenced
         self._on_effect = on_effect
-        self._queue: deque[_Asked[Any]] = deque()
-        self._current: _Asked[Any] | None = None
-        self._held = 0
+        self._queue: deque[_QueuedDecision[Any]] = deque()
+        self._current: _QueuedDecision[Any] | None = None
+        self._hold_count = 0
         self._subscribers: list[Callable[[ClusterDelta], None]] = []
         store.subscribe(self._changed)
 
     @property
     def image(self) -> ClusterImage:
-        """Return the back end's image, on which the next decision will rest."""
+        """Return the back end's image, on which the next decision is made."""
         return self._store.image
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is under way and nothing waits."""
+        """Tell whether nothing is under way and nothing is queued."""
         return self._current is None and not self._queue
 
     @property
     def queue_size(self) -> int:
-        """Return how many decisions wait, the one under way not counted."""
+        """Return the number of queued decisions, without the one under way."""
         return len(self._queue)
 
     # -- decisions -----------------------------------------------------------------------------
@@ -111,32 +110,34 @@ class DecisionRuntime:
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide when the turn comes; answer once the decision's records are facts.
+        """Decide in turn; answer once the decision's records are committed.
 
-        `deadline_ms` is monotonic and looked at when the turn comes: REQUEST_TIMED_OUT.
+        `deadline_ms` is monotonic and checked at the turn: REQUEST_TIMED_OUT.
         """
-        asked: _Asked[R] = _Asked(decide, deadline_ms, self._clock.monotonic_ms())
+        queued: _QueuedDecision[R] = _QueuedDecision(
+            decide, deadline_ms, self._clock.monotonic_ms()
+        )
         if not self.active:
-            asked.answer.complete(ApiError(Error.NOT_CONTROLLER))
-            return asked.answer
-        asked.is_queued = True
-        self._queue.append(asked)
-        self._go_on()
-        if asked.is_queued:
-            # While nothing can be written, requests whose time is over would pile up.
-            asked.answer.then(lambda _: self._drop(asked))
-        return asked.answer
+            queued.answer.complete(ApiError(Error.NOT_CONTROLLER))
+            return queued.answer
+        queued.is_queued = True
+        self._queue.append(queued)
+        self._decide_next()
+        if queued.is_queued:
+            # While nothing can be written, timed-out requests would pile up.
+            queued.answer.then(lambda _: self._drop(queued))
+        return queued.answer
 
     def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
-        """Decide something that nobody asked for; a failure is told to the log, too."""
+        """Decide without a request; a failure is logged."""
         answer: Pending[ApiError | None] = self.run(lambda image: Decision(decide(image), None))
         answer.then(_note_failure)
         return answer
 
-    def pre_empt(self) -> None:
-        """End the office: whoever waits is told NOT_CONTROLLER, now; nothing is decided any more.
+    def resign(self) -> None:
+        """End the term: queued decisions are answered NOT_CONTROLLER; nothing is decided any more.
 
-        What is under way may still become a fact. Nobody is told that it did.
+        The append under way may still be committed. Its caller does not learn that it was.
         """
         if not self.active:
             return
@@ -145,88 +146,93 @@ class DecisionRuntime:
         waiting += self._queue
         self._current = None
         self._queue.clear()
-        for asked in waiting:
-            asked.is_queued = False
-            _guarded(asked.answer.complete, ApiError(Error.NOT_CONTROLLER))
+        for queued in waiting:
+            queued.is_queued = False
+            _guarded(queued.answer.complete, ApiError(Error.NOT_CONTROLLER))
 
-    def _drop(self, asked: _Asked[Any]) -> None:
-        if asked.is_queued:
-            asked.is_queued = False
-            self._queue.remove(asked)
+    def _drop(self, queued: _QueuedDecision[Any]) -> None:
+        if queued.is_queued:
+            queued.is_queued = False
+            self._queue.remove(queued)
 
-    def _go_on(self) -> None:
-        """Decide what waits. Not while listeners hear of a change, nor from within itself: they
-        would hear of the next change before this one, and of effects before both."""
-        if self._held:
+    def _decide_next(self) -> None:
+        """Decide what is queued. Not while listeners are called, nor recursively: they would get
+        the
+        next change before this one, and effects before both."""
+        if self._hold_count:
             return
-        self._held += 1
+        self._hold_count += 1
         try:
             while self._current is None and self._queue and self.active:
                 self._current = self._queue.popleft()
                 self._current.is_queued = False
                 self._decide(self._current)
         finally:
-            self._held -= 1
+            self._hold_count -= 1
 
-    def _decide(self, asked: _Asked[Any]) -> None:
-        deadline_ms, started_ms = asked.deadline_ms, self._clock.monotonic_ms()
-        if asked.attempts == 0:
-            self.metrics.queue_time.observe(started_ms - asked.since_ms)
+    def _decide(self, queued: _QueuedDecision[Any]) -> None:
+        deadline_ms, started_ms = queued.deadline_ms, self._clock.monotonic_ms()
+        if queued.attempts == 0:
+            self.metrics.queue_time.observe(started_ms - queued.since_ms)
         if deadline_ms is not None and started_ms >= deadline_ms:
-            self._answer(asked, ApiError(Error.REQUEST_TIMED_OUT))
+            self._answer(queued, ApiError(Error.REQUEST_TIMED_OUT))
             return
-        asked.attempts += 1
+        queued.attempts += 1
         try:
-            decision = asked.decide(self._store.image)
+            decision = queued.decide(self._store.image)
             if not decision.step.records:
-                self._decided(asked, decision)
+                self._decided(queued, decision)
                 return
             appended = self._store.append(decision.step, self.epoch)
         except ApiError as error:
-            self._answer(asked, error)
+            self._answer(queued, error)
         except Exception:
-            log.exception("a decision failed; nothing of it was written")
-            self._answer(asked, ApiError(Error.UNKNOWN_SERVER_ERROR))
+            log.exception("controller operation failed; nothing was written")
+            self._answer(queued, ApiError(Error.UNKNOWN_SERVER_ERROR))
         else:
-            appended.then(lambda outcome: self._appended(asked, decision, outcome, started_ms))
+            appended.then(lambda outcome: self._appended(queued, decision, outcome, started_ms))
 
     def _appended(
         self,
-        asked: _Asked[Any],
+        queued: _QueuedDecision[Any],
         decision: Decision[Any],
         outcome: Appended | ApiError,
         started_ms: int,
     ) -> None:
-        if self._current is not asked:
-            return  # The office has ended meanwhile.
+        if self._current is not queued:
+            return  # The term has ended meanwhile.
         if isinstance(outcome, Committed):
             self.metrics.records_appended += len(decision.step.records)
             self.metrics.commit_latency.observe(self._clock.monotonic_ms() - started_ms)
-            self._decided(asked, decision)
+            self._decided(queued, decision)
         elif isinstance(outcome, ApiError):
-            self._answer(asked, outcome)
+            self._answer(queued, outcome)
         elif isinstance(outcome, Fenced):
-            log.warning("the controller of epoch %d is fenced: another one rules", self.epoch)
-            self.pre_empt()
+            log.warning(
+                "controller epoch %d is fenced: another broker is the controller", self.epoch
+            )
+            self.resign()
             _guarded(lambda _none: self._on_fenced(), None)
         else:
-            if asked.attempts % ATTEMPTS_PER_LINE == 0:
+            if queued.attempts % ATTEMPTS_PER_LINE == 0:
                 what = sorted(outcome.keys) if isinstance(outcome, Conflict) else "unknown outcome"
-                log.info("a decision is made for the %dth time: %s", asked.attempts + 1, what)
+                log.info(
+                    "controller operation is retried, attempt %d: %s", queued.attempts + 1, what
+                )
             self._current = None
-            asked.is_queued = True
-            self._queue.appendleft(asked)
-        self._go_on()
+            queued.is_queued = True
+            self._queue.appendleft(queued)
+        self._decide_next()
 
-    def _decided(self, asked: _Asked[Any], decision: Decision[Any]) -> None:
+    def _decided(self, queued: _QueuedDecision[Any], decision: Decision[Any]) -> None:
         for effect in decision.step.effects:
             _guarded(self._on_effect, effect)
-        self._answer(asked, decision.reply)
+        self._answer(queued, decision.reply)
 
-    def _answer(self, asked: _Asked[Any], reply: Any) -> None:
-        if self._current is asked:
+    def _answer(self, queued: _QueuedDecision[Any], reply: Any) -> None:
+        if self._current is queued:
             self._current = None
-        _guarded(asked.answer.complete, reply)
+        _guarded(queued.answer.complete, reply)
 
     # -- readers -------------------------------------------------------------------------------
 
@@ -235,28 +241,28 @@ class DecisionRuntime:
         self._subscribers.append(listener)
 
     def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Call `listener` no more."""
+        """Remove a listener of `subscribe`."""
         self._subscribers.remove(listener)
 
     def _changed(self, delta: ClusterDelta) -> None:
-        self._held += 1
+        self._hold_count += 1
         try:
             self.metrics.statistics.observe(delta)
             for subscriber in tuple(self._subscribers):
                 _guarded(subscriber, delta)
         finally:
-            self._held -= 1
-        self._go_on()
+            self._hold_count -= 1
+        self._decide_next()
 
 
 def _note_failure(outcome: ApiError | None) -> None:
     if outcome is not None and outcome.error is not Error.NOT_CONTROLLER:
-        log.error("what nobody asked for could not be decided: %s", outcome)
+        log.error("background controller operation failed: %s", outcome)
 
 
 def _guarded(call: Callable[[Any], object], value: Any) -> None:
-    """Keep one listener's mistake from the others."""
+    """Call a listener; log its exception."""
     try:
         call(value)
     except Exception:
-        log.exception("a listener of the controller failed")
+        log.exception("a controller listener failed")

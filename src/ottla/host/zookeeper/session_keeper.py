@@ -1,8 +1,8 @@
-"""Keeps one live ZooKeeper session over time: when one has expired, another is opened.
+"""Keeps one live ZooKeeper session: when one has expired, another is opened.
 
-An expired session's heirs are told first (`on_lost`), and may each name something that has to be
-done before there is a new one: a controller answers what it had queued, and resigns. So nothing of
-the old life is still at work when the new one begins.
+Listeners of `on_lost` are called first, and may each return a promise that is awaited before a new
+session is opened: a controller answers its queued requests and resigns. So nothing of the expired
+session is still active when the new one begins.
 
 Source: ZooKeeperClient.reinitialize and KafkaController (Expire, RegisterBrokerAndReelect).
 """
@@ -24,10 +24,10 @@ StateListener = Callable[[SessionState], None]
 
 
 class SessionKeeper:
-    """See the module. `on_new` listeners hear of a session once it is connected for the first time,
-    in the order of their registration; `on_lost` listeners once it has expired.
+    """See the module. `on_new` listeners are called when a session is connected for the first time,
+    in the order of their registration; `on_lost` listeners when it has expired.
 
-    Fields: `states_heard`: how often sessions came into each state.
+    Fields: `state_counts`: how often sessions entered each state.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SessionKeeper:
         timers: Timers,
         connection_timeout_ms: int | None = None,
     ) -> None:
-        self.states_heard: Counter[SessionState] = Counter()
+        self.state_counts: Counter[SessionState] = Counter()
         self._open_session = open_session
         self._clock = clock
         self._timers = timers
@@ -54,7 +54,7 @@ class SessionKeeper:
 
     @property
     def session(self) -> Session | None:
-        """Return the session that listeners were told of, until it is lost or closed."""
+        """Return the session that was passed to listeners, until it is lost or closed."""
         return self._session if self._announced else None
 
     @property
@@ -65,24 +65,24 @@ class SessionKeeper:
         return SessionState.CONNECTING if self._session is None else self._session.state
 
     def on_new(self, listener: NewListener) -> None:
-        """Tell of each session from now on, once it is connected; see `session` for the present."""
+        """Call `listener` with each new session; see `session` for the current one."""
         self._on_new.append(listener)
 
     def on_lost(self, listener: LostListener) -> None:
-        """Tell when a session that listeners were told of has expired.
+        """Call `listener` when a session that was passed to listeners has expired.
 
-        Another one is opened only once everything is done that listeners return.
+        Another one is opened once the promises are kept that listeners return.
         """
         self._on_lost.append(listener)
 
     def on_state(self, listener: StateListener) -> None:
-        """Tell of each change of state, after all else that follows from it."""
+        """Call `listener` with each change of state, after the other listeners."""
         self._on_state.append(listener)
 
     def start(self) -> Pending[bool]:
-        """Open the first session. The answer: whether it was connected in time.
+        """Open the first session; the promise is whether it was connected in time.
 
-        Where it was not, the keeper goes on trying until it is closed.
+        If it was not, the keeper continues to connect until it is closed.
         """
         assert self._session is None, "a keeper is started once"
         if self._connection_timeout_ms is not None:
@@ -92,7 +92,7 @@ class SessionKeeper:
         return self._started
 
     def close(self) -> Pending[None]:
-        """End the session and open no more. Listeners of lost ones are not told."""
+        """Close the session and open no more. `on_lost` listeners are not called."""
         self._is_closed = True
         self._announced = False
         self._note_started(False)
@@ -111,11 +111,11 @@ class SessionKeeper:
     def _changed(self, session: Session, state: SessionState) -> None:
         if session is not self._session:
             return
-        self.states_heard[state] += 1
+        self.state_counts[state] += 1
         if state is SessionState.CONNECTED and not self._announced and not self._is_closed:
             self._announce(session)
         elif state is SessionState.EXPIRED and not self._is_closed:
-            self._bury(session)
+            self._on_expired(session)
         for listener in self._on_state:
             listener(state)
 
@@ -126,14 +126,14 @@ class SessionKeeper:
             if session.state is SessionState.CONNECTED:
                 listener(session)
 
-    def _bury(self, session: Session) -> None:
-        was_known, self._announced = self._announced, False
+    def _on_expired(self, session: Session) -> None:
+        was_announced, self._announced = self._announced, False
         promises: list[Pending[None]] = []
-        for listener in tuple(self._on_lost) if was_known else ():
+        for listener in tuple(self._on_lost) if was_announced else ():
             promise = listener()
             if promise is not None:
                 promises.append(promise)
-        log.info("opening another ZooKeeper session once the expired one is wound up")
+        log.info("opening another ZooKeeper session once the expired one is cleaned up")
         gather(promises).then(lambda _: self._open_next(session))
 
     def _open_next(self, expired: Session) -> None:

@@ -1,9 +1,10 @@
-"""Asks now and then whether a session that seems to live is over.
+"""Probes periodically whether a session that seems alive has expired.
 
-A server can keep the connection of a session that has ended: where that happens just as the session
-moves there, the server takes it in after its end has gone by, and answers its pings and reads for
-ever. Only writes are refused then, and a broker may write nothing for days, while for all others it
-is dead. Seen with ZooKeeper 3.9, in one of thirty sessions that were ended while they moved.
+A server can keep the connection of an expired session: if a session expires just as it moves to
+that server, the server accepts it after it has processed the expiry, and answers its pings and
+reads forever. Only writes are rejected then, and a broker may write nothing for days, while it is
+dead for all others. Seen with ZooKeeper 3.9, in one of thirty sessions that expired while they
+moved.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from typing import Any, Final
 from ottla.base.pending import Pending
 
 SOON_SECONDS: Final = 1.0
-"""After a later connection: by then all servers have heard of an end that was under way."""
+"""After a later connection: by then all servers have processed an expiry that was under way."""
 
 
 class SessionProbe:
     """Probes one session, a while after each answer.
 
-    `ask`: sends a write that changes nothing; whoever takes its answer acts on it.
-    `seconds`: the pause, a session's timeout: as long as others take to notice a dead one.
+    `ask`: sends a write that changes nothing; the handler of its response acts on it.
+    `seconds`: the interval, a session's timeout: others take as long to notice a dead one.
     """
 
     def __init__(
@@ -32,13 +33,13 @@ class SessionProbe:
         self._timer: asyncio.TimerHandle | None = None
 
     def connected(self, *, is_first: bool) -> None:
-        """Follow that there is a connection."""
+        """Start to probe: there is a connection."""
         self.stop()
         pause = self._seconds if is_first else min(self._seconds, SOON_SECONDS)
         self._timer = self._loop.call_later(pause, self._probe)
 
     def stop(self) -> None:
-        """Ask no more until there is a connection again."""
+        """Stop until there is a connection again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -48,5 +49,5 @@ class SessionProbe:
         self._ask().then(lambda _: self._answered(timer))
 
     def _answered(self, timer: asyncio.TimerHandle | None) -> None:
-        if timer is self._timer and timer is not None:  # Else all has begun anew, or is over.
+        if timer is self._timer and timer is not None:  # Else it was stopped or started again.
             self._timer = self._loop.call_later(self._seconds, self._probe)

@@ -1,8 +1,7 @@
-"""What a broker reads in ZooKeeper before it begins: the cluster's id, and an image to start from.
+"""Reads the cluster id, and the image with which a broker starts, from ZooKeeper.
 
-From that image it learns which of its folders are still its own, as a KRaft broker does from the
-metadata log, and with which configurations. Nothing of it is believed for longer: the controller
-tells the rest.
+From that image the broker knows which partition directories are still its own, and their configs,
+as a KRaft broker does from the metadata log. It is not used longer: the controller sends the rest.
 
 Source: KafkaServer.getOrGenerateClusterId, Kafka 3.9.
 """
@@ -35,15 +34,15 @@ log = logging.getLogger(__name__)
 
 
 def cluster_id_of(session: Session, dice: Dice) -> Steps[str]:
-    """Return the id; the first broker of a cluster makes it. Raises: ZkError, ZnodeError."""
+    """Return the id; the first broker of a cluster creates it. Raises: ZkError, ZnodeError."""
     while True:
         found = yield from reading_or_none(session.get(paths.CLUSTER_ID))
         if found is not None:
             return decode_cluster_id(found.data)
-        made = encode_cluster_id(uuid_text(random_uuid(dice)))
+        new_id = encode_cluster_id(uuid_text(random_uuid(dice)))
         yield from make_persistent(session, (paths.CLUSTER_ID.rpartition("/")[0],))
-        answer = yield from wait(session.multi((Create(paths.CLUSTER_ID, made),)))
-        # Whether this or another broker was first, the next look tells.
+        answer = yield from wait(session.multi((Create(paths.CLUSTER_ID, new_id),)))
+        # The next read shows whether this or another broker was first.
         if isinstance(answer, ZkError) and answer.code not in REPEATED:
             raise answer
 
@@ -52,34 +51,34 @@ REPEATED = frozenset({ZkCode.NODE_EXISTS, ZkCode.CONNECTION_LOSS})
 
 
 def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
-    """Return the cluster as it is stored, without this broker itself. Raises: ZkError.
+    """Return the stored cluster, without this broker itself. Raises: ZkError.
 
-    Of the deletion ledger it has the entries of topics that are still there, and of those that
-    are gone that they are: their folders here go, too.
+    Of the deletion ledger it has the entries of topics that exist, and that the others are deleted:
+    their partition directories are deleted, too.
     """
     snapshot = yield from read_once(
         session, Wanted(broker_list=True, topic_list=True, config_list=True)
     )
-    # After the topics: one that goes meanwhile leaves its entry behind.
-    deletions, gone = yield from _read_deletions(session, snapshot.topics)
+    # After the topics: a topic that is deleted meanwhile has an entry.
+    deletions, deleted = yield from _read_deletions(session, snapshot.topics)
     loaded = records_of(replace(snapshot, deletions=deletions))
     for problem in loaded.problems:
         log.error("%s", problem)
-    receipts = [header_record(_gone(topic_id)) for topic_id in sorted(gone)]
+    receipts = [header_record(_deleted_entry(topic_id)) for topic_id in sorted(deleted)]
     image = replay(EMPTY, (*loaded.records, *receipts), offset=0, epoch=-1).image
     own = image.brokers.get(node_id)
     if own is not None:
-        # The node of a former life, or of a broker of the same id; the registration finds out.
-        former = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
-        image = replay(image, (former,), offset=0, epoch=-1).image
+        # The znode of a previous process, or of another broker with this id; see `registration`.
+        previous = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
+        image = replay(image, (previous,), offset=0, epoch=-1).image
     return image
 
 
 def without_deleted(image: ClusterImage) -> ClusterImage:
-    """Return an image without the topics that have begun to go, and without the ledger.
+    """Return an image without the topics whose deletion has begun, and without the ledger.
 
-    A broker that starts by it makes no empty log of what it has deleted, and perhaps confirmed,
-    before it stopped: nobody would tell it again that the topic goes.
+    A broker that starts with it creates no empty log of a replica that it has deleted, and perhaps
+    confirmed, before it stopped: no further request would delete that log.
     """
     topics = image.topics
     for entry in image.deletions:
@@ -93,30 +92,30 @@ def _read_deletions(
 ) -> Steps[tuple[Mapping[Uuid, ZnodeData | None], frozenset[Uuid]]]:
     """Return the entries of some topics, and which others have one: receipts can be many.
 
-    A topic that cannot be read may be any of these others: then none of them is taken for gone.
+    An unreadable topic may be any of these others: then none of them is taken as deleted.
     """
     listed = yield from _read_listed(session)
     ids = [_id(name, got) for name, got in topics.items() if got is not None]
-    there = {topic_id for topic_id in ids if topic_id is not None}
-    found = yield from read_once(session, Wanted(deletions=there & listed))
+    present = {topic_id for topic_id in ids if topic_id is not None}
+    found = yield from read_once(session, Wanted(deletions=present & listed))
     is_sure = all(topic_id is not None for topic_id in ids)
-    return found.deletions, frozenset(listed - there if is_sure else ())
+    return found.deletions, frozenset(listed - present if is_sure else ())
 
 
 def _read_listed(session: Session) -> Steps[frozenset[Uuid]]:
-    """Return the topics that the deletion ledger has an entry of. Raises: ZkError."""
+    """Return the topics with an entry in the deletion ledger. Raises: ZkError."""
     names = yield from reading_or_none(session.children(paths.DELETIONS))
     listed = (_listed(name) for name in names or ())
     return frozenset(topic_id for topic_id in listed if topic_id is not None)
 
 
-def read_gone(session: Session, suspects: frozenset[Uuid]) -> Steps[frozenset[Uuid]]:
-    """Return those topics whose deletion has begun, as the ledger has it. Raises: ZkError.
+def read_deleted(session: Session, candidates: frozenset[Uuid]) -> Steps[frozenset[Uuid]]:
+    """Return those topics whose deletion has begun, by the ledger. Raises: ZkError.
 
-    One that waits for its deletion is served until then.
+    A topic that waits for its deletion is served until then.
     """
     listed = yield from _read_listed(session)
-    found = yield from read_once(session, Wanted(deletions=set(suspects & listed)))
+    found = yield from read_once(session, Wanted(deletions=set(candidates & listed)))
     return frozenset(
         topic_id for topic_id, got in found.deletions.items() if got is not None and _has_begun(got)
     )
@@ -126,7 +125,7 @@ def _has_begun(got: ZnodeData) -> bool:
     try:
         entry = decode_deletion(got.data)
     except ValueError as error:
-        log.error("an entry of the deletion ledger cannot be read: %s", error)
+        log.error("ignoring an invalid entry of the deletion ledger: %s", error)
         return False
     return entry.has_begun or entry.is_finished
 
@@ -135,11 +134,11 @@ def _listed(name: str) -> Uuid | None:
     try:
         return paths.deletion_id(name)
     except ValueError:
-        return None  # Somebody else's.
+        return None  # Not an entry.
 
 
-def _gone(topic_id: Uuid) -> DeletionImage:
-    """Return the entry of a topic of which no more is known than that it was deleted."""
+def _deleted_entry(topic_id: Uuid) -> DeletionImage:
+    """Return the entry of a deleted topic of which nothing else is known."""
     return DeletionImage(
         topic_id=topic_id, name="", policy=Policy.CLASSIC, asked_ms=0, finished_ms=0
     )
@@ -149,9 +148,9 @@ def _id(name: str, got: ZnodeData | None) -> Uuid | None:
     try:
         return None if got is None else decode_topic(name, got.data).topic_id
     except ZnodeError:
-        return None  # Told with the other problems.
+        return None  # Logged with the other problems.
 
 
 def topic_resource(name: str) -> Resource:
-    """Return a topic as configurations name it."""
+    """Return a topic's config resource."""
     return (int(ResourceType.TOPIC), name)

@@ -1,19 +1,18 @@
-"""A ZooKeeper cluster's facts, behind the metadata port: one controller's, in one term of office.
+"""A ZooKeeper cluster's metadata behind the metadata port, for one controller term.
 
-`load` reads everything into the image; what others change after that is told by watches, read
-anew and told on. Several watches that fire are one reading, and a reading tells only what differs
-from the image. Every write is a multi that checks the controller's epoch (`store_writing`).
+`load` reads everything into the image; later changes of others fire watches, are read again and
+published. Several watches that fire are one read, and a read publishes only what differs from the
+image. Every write is a multi that checks the controller epoch (`store_writing`).
 
-A reading and an append may be under way together, which is where facts could go back in time:
+A read and an append may be under way together, which is where the image could go back in time:
 
 1. what was read waits until the append has ended, so that an append ends on the image on which
-   it was decided, but for its own changes;
-2. of what was read, that which an append has written since the reading began is not taken, but
-   read again;
-3. it is taken before the append is answered, so that appends that follow one another without a
-   pause keep nobody's changes waiting.
+   it was decided, except for its own changes;
+2. what an append has written since the read began is not taken from the read, but read again;
+3. the read is taken before the append is answered, so that continuous appends do not delay
+   changes of others.
 
-A fenced store, or one whose session is over, is dead: it writes nothing, and tells nothing.
+A fenced store, or one whose session has expired, is dead: it writes and publishes nothing.
 
 Not done: ZooKeeper's ACLs and TLS; several appends under way at once.
 
@@ -31,7 +30,7 @@ from ottla.base.zookeeper import Create, Event, Operation, Session, ZkCode, ZkEr
 from ottla.controller.broker_changes import reset_lost_directories
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
 from ottla.controller.step import Step
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.store_gathering import (
     Gathering,
@@ -44,7 +43,7 @@ from ottla.host.zookeeper.store_requests import StoreHooks, StoreRequests
 from ottla.host.zookeeper.store_writing import (
     RETRY_MS,
     Changed,
-    Deposed,
+    ControllerMoved,
     Done,
     Writer,
     Written,
@@ -70,8 +69,9 @@ Listener = Callable[[ClusterDelta], None]
 class ZooKeeperStore:
     """See `ottla.controller.metadata_port.MetadataPort`.
 
-    Fields: `image`, `known`: the facts, and what is remembered of their znodes. `epoch`: of the
-            controller. `dead`: nothing is written or told any more. `hooks`: see `StoreRequests`.
+    Fields: `image`, `known`: the metadata, and the versions of its znodes. `epoch`: of the
+            controller. `dead`: nothing is written or published any more. `hooks`: see
+            `StoreRequests`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ZooKeeperStore:
         self.image: ClusterImage = EMPTY
         self.known = KnownZnodes()
         self.started_since: RestartedReplicas = {}
-        """Which replicas had started, when this was loaded, since their partition was written."""
+        """Replicas whose broker had restarted, at the load, since their partition was written."""
         self.epoch = epoch
         self.dead = False
         self.hooks = StoreHooks() if hooks is None else hooks
@@ -95,7 +95,7 @@ class ZooKeeperStore:
         self._epoch_version = epoch_version
         self._clock = clock
         self._timers = timers
-        self._watched = Watched(session, self._saw)
+        self._watched = Watched(session, self._on_watch)
         self._gathering = Gathering(self._watched, lambda: (self.image, self.known))
         self._writer = Writer(session, epoch_version=epoch_version, clock=clock, timers=timers)
         self._requests = StoreRequests(
@@ -104,40 +104,40 @@ class ZooKeeperStore:
             self.hooks,
             clock=clock,
             timers=timers,
-            read_anew=self._read_anew,
+            read_again=self._read_again,
         )
         self._listeners: list[Listener] = []
         self._problems: frozenset[str] = frozenset()
         self._wanted = Wanted()
-        self._gathered: Snapshot | None = None
-        self._is_loaded = self._is_gathering = self._is_appending = False
+        self._read: Snapshot | None = None
+        self._is_loaded = self._is_reading = self._is_appending = False
         self._is_rewriting = False
         self._serves_requests = False
         self._appended_paths: set[str] = set()
-        self._touched: set[str] = set()
-        self._unmarked: set[str] = set()
-        """Topics whose marker was seen to be gone since the list of markers was taken."""
+        self._overwritten: set[str] = set()
+        self._removed_markers: set[str] = set()
+        """Topics whose marker was removed since the list of markers was read."""
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def load(self) -> Pending[ZkError | None]:
-        """Read everything into the image, and watch. BAD_VERSION: somebody else was elected.
+        """Read everything into the image, and watch. BAD_VERSION: another broker was elected.
 
-        Nobody hears of it: who listens hears of what changes after it. Topics without an id get
-        theirs written.
+        Listeners are not called for it, only for changes after it. Topics without an id get one
+        written.
         """
         loaded: Pending[ZkError | None] = Pending()
 
         def ended(outcome: Exception | None) -> None:
             if outcome is not None and not isinstance(outcome, ZkError):
-                log.error("loading failed", exc_info=outcome)
+                log.error("loading the metadata failed", exc_info=outcome)
                 outcome = ZkError(ZkCode.SYSTEM_ERROR)
             self._is_loaded = outcome is None
             self.dead = self.dead or outcome is not None
             loaded.complete(outcome)
-            self._look()
+            self._read_wanted()
 
-        follow(self._load(), ended)
+        drive(self._load(), ended)
         return loaded
 
     def _load(self) -> Steps[None]:
@@ -151,37 +151,37 @@ class ZooKeeperStore:
         yield from self._rewrite_topics()
 
     def _make_feature(self) -> Steps[None]:
-        """Make `/feature` where it is missing: nothing is finalized, and something may be."""
+        """Create `/feature` where it is missing: no feature is finalized, but can be."""
         if (yield from reading(self._session.exists(paths.FEATURE))) is None:
             written = yield from self._writer.write([Create(paths.FEATURE, encode_feature({}))])
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
 
     def _rewrite_topics(self) -> Steps[None]:
-        """Write topics' znodes that bear no id, or what nobody decided."""
+        """Write topic znodes without an id, or that were changed without a decision."""
         for write in topic_rewrites(
             self.image,
             self.known,
             controller_epoch=self.epoch,
             epoch_version=self._epoch_version,
         ):
-            # A reading that is under way may have seen them as they were, and must not undo it.
-            self._touched |= {operation.path for operation in write.operations}
+            # A read under way may have seen them as they were, and must not undo the write.
+            self._overwritten |= {operation.path for operation in write.operations}
             written = yield from self._write(write)
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
             if not isinstance(written, Done):
                 self._wanted.topics |= {paths.parse_path(each).name for each in written.paths}
 
     def start_requests(self) -> None:
-        """Hand on what is asked by znodes, now and from now on; see `StoreHooks`."""
+        """Process requests by znode from now on; see `StoreHooks`."""
         self._serves_requests = True
         if self.known.marked:
             self.hooks.on_deletion_requests(tuple(sorted(self.known.marked)))
         self._requests.start()
 
     def close(self) -> None:
-        """Write and tell nothing any more. What is under way may still be done."""
+        """Stop writing and publishing. Operations under way may still succeed."""
         self.dead = True
         self._requests.close()
 
@@ -195,7 +195,7 @@ class ZooKeeperStore:
         """Write a step that was decided on `image`. Raises: ApiError where it cannot be written."""
         if self.dead or epoch != self.epoch:
             return completed(Fenced())
-        assert self._is_loaded, "decisions rest on what is stored"
+        assert self._is_loaded, "the image is loaded before decisions"
         assert not self._is_appending, "one append at a time"
         try:
             writes = writes_of(
@@ -209,16 +209,16 @@ class ZooKeeperStore:
             raise ApiError(Error.POLICY_VIOLATION, str(error)) from error
         self._is_appending = True
         self._appended_paths = {op.path for write in writes for op in write.operations}
-        self._touched |= self._appended_paths
+        self._overwritten |= self._appended_paths
         answer: Pending[Appended | ApiError] = Pending()
-        follow(self._append(writes), lambda outcome: self._appended(answer, outcome))
+        drive(self._append(writes), lambda outcome: self._appended(answer, outcome))
         return answer
 
     def _append(self, writes: Sequence[Write]) -> Steps[Appended]:
         deltas = []
         for write in writes:
             written = yield from self._write(write)
-            if self.dead or isinstance(written, Deposed):
+            if self.dead or isinstance(written, ControllerMoved):
                 return Fenced()
             if isinstance(written, Done):
                 if write.records:
@@ -229,7 +229,7 @@ class ZooKeeperStore:
         return Committed(tuple(deltas))
 
     def _write(self, write: Write) -> Steps[Written]:
-        # The writer puts its check before each multi; what is planned has the same one in front.
+        # The writer adds its check to each multi; the planned operations begin with the same one.
         check, *operations = write.operations
         assert check == self._writer.check
         written = yield from self._writer.write(operations)
@@ -238,12 +238,12 @@ class ZooKeeperStore:
         return written
 
     def _read_now(self, changed: Collection[str]) -> Steps[None]:
-        """Read anew what an append met in another state than it thought, and tell of it."""
+        """Read again what an append found changed, and publish it."""
         wanted = Wanted()
         for path in changed:
             wanted.add_path(path)
-        # A reading that is under way may have seen all this before, and must not undo it.
-        self._touched.update(changed, map(paths.topic, wanted.whole_topics))
+        # A read under way may have seen all this before, and must not undo it.
+        self._overwritten.update(changed, map(paths.topic, wanted.whole_topics))
         snapshot = yield from self._gathering.gather(wanted)
         self._take(snapshot)
 
@@ -260,50 +260,50 @@ class ZooKeeperStore:
                 log.error("%s", text)
                 outcome = ApiError(Error.UNKNOWN_SERVER_ERROR, text)
         elif isinstance(outcome, Exception) and not isinstance(outcome, ApiError):
-            log.error("an append failed", exc_info=outcome)
+            log.error("appending records failed", exc_info=outcome)
             outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
         if isinstance(outcome, Fenced):
             self.close()
-        self._take_gathered()
+        self._take_read()
         assert not isinstance(outcome, Exception) or isinstance(outcome, ApiError)
         answer.complete(outcome)
-        self._look()
+        self._read_wanted()
 
     def change(self, operations: Sequence[Operation]) -> Pending[Written | ZkError]:
-        """Write something that is no fact of the image: markers, requests. Fenced like the rest.
+        """Write znodes that are not part of the image: markers, requests. Fenced like the rest.
 
-        What is to be deleted and is gone, or to be made without data and is there, counts as done.
+        Deleting a missing node, or creating an existing one without data, counts as done.
         """
         answer: Pending[Written | ZkError] = Pending()
         if self.dead:
-            answer.complete(Deposed())
+            answer.complete(ControllerMoved())
             return answer
-        self._touched |= {operation.path for operation in operations}
+        self._overwritten |= {operation.path for operation in operations}
 
         def ended(outcome: Written | Exception) -> None:
             if isinstance(outcome, Exception) and not isinstance(outcome, ZkError):
-                log.error("a write failed", exc_info=outcome)
+                log.error("writing znodes failed", exc_info=outcome)
                 outcome = ZkError(ZkCode.SYSTEM_ERROR)
             answer.complete(outcome)
 
-        follow(self._writer.write(operations), ended)
+        drive(self._writer.write(operations), ended)
         return answer
 
-    def marks_gone(self, names: Iterable[str]) -> None:
-        """Hear that these topics' markers are gone, erased by us or by somebody else.
+    def markers_gone(self, names: Iterable[str]) -> None:
+        """Process that these topics' markers were removed, by the controller or by others.
 
-        One that is written again before the list of markers is read leaves the list as it was.
-        It is another one all the same, and is told of.
+        A marker that is written again before the list of markers is read leaves the list
+        unchanged. It is a new one all the same, and is reported.
         """
-        self._unmarked.update(names)
+        self._removed_markers.update(names)
         self._wanted.marker_list = True
-        self._look()
+        self._read_wanted()
 
     # -- observing -----------------------------------------------------------------------------
 
-    def _saw(self, event: Event) -> None:
-        """Note what a watch saw; it says nothing but that there is something to read."""
-        if self.dead or self._requests.look_at(event.path):
+    def _on_watch(self, event: Event) -> None:
+        """Record what is to be read after a watch has fired."""
+        if self.dead or self._requests.path_changed(event.path):
             return
         wanted, path = self._wanted, event.path
         if path == paths.BROKER_IDS:
@@ -315,44 +315,44 @@ class ZooKeeperStore:
         elif path == paths.DELETE_TOPICS:
             wanted.marker_list = True
         elif paths.parse_path(path).kind is paths.Kind.TOPIC:
-            wanted.topics.add(paths.parse_path(path).name)  # Its states are the controller's own.
+            wanted.topics.add(paths.parse_path(path).name)  # Only the controller writes its states.
         else:
             wanted.add_path(path)
-        self._look()
+        self._read_wanted()
 
-    def _read_anew(self, partitions: Sequence[Partition]) -> None:
+    def _read_again(self, partitions: Sequence[Partition]) -> None:
         self._wanted.whole_topics |= {topic for topic, _ in partitions}
-        self._look()
+        self._read_wanted()
 
-    def _look(self) -> None:
-        """Read what is wanted, one reading at a time."""
+    def _read_wanted(self) -> None:
+        """Read what is wanted, one read at a time."""
         if self.dead or not self._is_loaded or not self._wanted:
             return
-        if self._is_gathering or self._gathered is not None:
+        if self._is_reading or self._read is not None:
             return
         wanted, self._wanted = self._wanted, Wanted()
-        self._is_gathering = True
-        self._touched = set(self._appended_paths)
-        follow(self._gathering.gather(wanted), lambda outcome: self._looked(wanted, outcome))
+        self._is_reading = True
+        self._overwritten = set(self._appended_paths)
+        drive(self._gathering.gather(wanted), lambda outcome: self._on_read(wanted, outcome))
 
-    def _looked(self, wanted: Wanted, outcome: Snapshot | Exception) -> None:
-        self._is_gathering = False
+    def _on_read(self, wanted: Wanted, outcome: Snapshot | Exception) -> None:
+        self._is_reading = False
         if isinstance(outcome, Snapshot):
-            self._gathered = outcome
-            self._take_gathered()
-            self._look()
+            self._read = outcome
+            self._take_read()
+            self._read_wanted()
         elif isinstance(outcome, ZkError) and outcome.code is ZkCode.SESSION_EXPIRED:
             self.close()
         else:
-            log.error("reading what others changed failed: %s", outcome, exc_info=outcome)
+            log.error("reading changed znodes failed: %s; retrying", outcome, exc_info=outcome)
             self._wanted.merge(wanted)
-            self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._look)
+            self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._read_wanted)
 
-    def _take_gathered(self) -> None:
+    def _take_read(self) -> None:
         """Take what was read into the image, unless an append is under way."""
-        if self._gathered is None or self._is_appending or self.dead:
+        if self._read is None or self._is_appending or self.dead:
             return
-        snapshot, self._gathered = self._gathered, None
+        snapshot, self._read = self._read, None
         self._take(self._without_touched(snapshot))
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -360,43 +360,43 @@ class ZooKeeperStore:
         found = observed(self.image, self.known, snapshot)
         for problem in found.problems:
             if str(problem) not in self._problems:
-                log.error("passing over what a znode says: %s", problem)
+                log.error("ignoring an invalid znode: %s", problem)
         self._problems |= {str(problem) for problem in found.problems}
         self.known = found.known
-        records = (*found.records, *self._folders_anew(found.records))
+        records = (*found.records, *self._recovered_log_dirs(found.records))
         if records:
             self._publish(records)
         if found.to_rewrite and self._is_loaded and not self._is_rewriting and not self.dead:
-            # Until it is written, the id goes with the controller that knows it (KAFKA-12835).
+            # Until it is written, the id would be lost with this controller (KAFKA-12835).
             self._is_rewriting = True
-            follow(self._rewrite_topics(), self._rewritten)
-        self._tell_of_markers(snapshot, before)
+            drive(self._rewrite_topics(), self._rewritten)
+        self._report_markers(snapshot, before)
 
-    def _tell_of_markers(self, snapshot: Snapshot, before: KnownZnodes) -> None:
-        """Tell of the markers where there are others than `before`, or new ones of old names."""
+    def _report_markers(self, snapshot: Snapshot, before: KnownZnodes) -> None:
+        """Report the markers where they differ from `before`, or are new ones of the same names."""
         marked = self.known.marked
         is_changed = marked != before.marked
         if self.known.unreadable != before.unreadable:
-            # No record says so, and a marker may wait for such a topic.
-            garbled = {*self.known.unreadable} ^ {*before.unreadable}
-            is_changed = is_changed or not garbled.isdisjoint(marked)
+            # There is no record of it, and a marker may wait for such a topic.
+            changed_unreadable = {*self.known.unreadable} ^ {*before.unreadable}
+            is_changed = is_changed or not changed_unreadable.isdisjoint(marked)
         if snapshot.marked_for_deletion is not None:
-            # Of those that are not listed the next one changes the list.
-            is_changed = is_changed or not self._unmarked.isdisjoint(marked)
-            self._unmarked = set()
+            # A marker that is not listed changes the list when it is written.
+            is_changed = is_changed or not self._removed_markers.isdisjoint(marked)
+            self._removed_markers = set()
         if self._serves_requests and is_changed and not self.dead:
             self.hooks.on_deletion_requests(tuple(sorted(marked)))
 
     def _rewritten(self, outcome: Exception | None) -> None:
         self._is_rewriting = False
         if isinstance(outcome, ZkError) and outcome.code is ZkCode.BAD_VERSION:
-            return  # Deposed: whatever is decided next finds out.
+            return  # Fenced: the next append finds out.
         if outcome is not None:
-            log.error("topics were not rewritten: %s", outcome, exc_info=outcome)
-        self._look()
+            log.error("rewriting topic znodes failed: %s", outcome, exc_info=outcome)
+        self._read_wanted()
 
-    def _folders_anew(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return that the folders of brokers that have just started are no longer lost."""
+    def _recovered_log_dirs(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return records by which the log directories of restarted brokers are online again."""
         epochs = {each: broker.epoch for each, broker in self.image.brokers.items()}
         started = frozenset(
             each.broker_id
@@ -410,10 +410,10 @@ class ZooKeeperStore:
         return tuple(reset_lost_directories(after, started))
 
     def _without_touched(self, snapshot: Snapshot) -> Snapshot:
-        """Return what was read but for what was written meanwhile, which is read again."""
-        if not self._touched:
+        """Return what was read except for what was written meanwhile, which is read again."""
+        if not self._overwritten:
             return snapshot
-        untouched, again = without_touched(snapshot, self._touched)
+        untouched, again = without_touched(snapshot, self._overwritten)
         self._wanted.merge(again)
         return untouched
 

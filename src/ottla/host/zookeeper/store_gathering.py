@@ -1,11 +1,11 @@
-"""What to read of a cluster's znodes, and reading it: everything, or what may have changed.
+"""Reads a cluster's znodes: everything, or what may have changed.
 
-Lists are read before what is in them, and each is watched from that read on, so that nothing that
-comes between is missed. A topic that was not known is read whole: its partitions' states, the
-nodes above them where a state is missing, and its configuration, which tools write before it.
+Lists are read before their entries, and each is watched from that read on, so that no change in
+between is missed. A new topic is read completely: its partitions' states, the parents where a state
+is missing, and its config, which tools write before it.
 
-Not done: watches on states and on configurations. Only the controller writes the former; changes
-of the latter are told under `/config/changes`.
+Not done: watches on states and on configs. Only the controller writes the former; changes of the
+latter have notifications under `/config/changes`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,7 +41,7 @@ Read = ZnodeData | None
 
 @dataclass(slots=True, kw_only=True)
 class Wanted:
-    """What is to be read anew. Lists bring what is new in them; `whole_topics` with all states."""
+    """What is to be read. Lists include their new entries; `whole_topics`: with all states."""
 
     broker_list: bool = False
     topic_list: bool = False
@@ -61,7 +61,7 @@ class Wanted:
         return self != Wanted()
 
     def add_path(self, path: str) -> None:
-        """Want what a node tells of; states and parents bring their whole topic."""
+        """Add what a node is about; states and parents add their whole topic."""
         place = paths.parse_path(path)
         if place.kind is Kind.BROKER:
             self.brokers.add(place.id)
@@ -79,13 +79,13 @@ class Wanted:
             self.producer_ids = True
 
     def merge(self, other: "Wanted") -> None:
-        """Want what another one wants, too."""
+        """Add what another one has."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) | getattr(other, each.name))
 
 
 def everything() -> Wanted:
-    """Return what an election reads."""
+    """Return what a new controller reads."""
     return Wanted(
         broker_list=True,
         topic_list=True,
@@ -99,14 +99,16 @@ def everything() -> Wanted:
 
 
 def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snapshot, Wanted]:
-    """Return what was read without that of these paths, and what is to be read again."""
+    """Return what was read without these paths, and what is to be read again."""
     again = Wanted()
 
     def keep(read: Mapping[K, V], is_gone: Callable[[K], bool], lost: set[K]) -> dict[K, V]:
         lost |= {key for key in read if is_gone(key)}
         return {key: got for key, got in read.items() if key not in lost}
 
-    dropped = {name for name, number in snapshot.states if paths.state(name, number) in touched}
+    dropped = {
+        name for name, partition in snapshot.states if paths.state(name, partition) in touched
+    }
     topics = keep(snapshot.topics, lambda name: paths.topic(name) in touched, dropped)
     again.whole_topics = dropped & {name for name, _ in snapshot.states}
     again.topics = dropped - again.whole_topics
@@ -137,9 +139,9 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
 
 
 class Gathering:
-    """Reads what is wanted, over one session. `watched`: through which it watches.
+    """Reads what is wanted, over one session. `watched`: sets the watches.
 
-    What was read is against the image and the known znodes of the moment: `state` returns both.
+    `state` returns the image and the known znodes of the moment, by which new topics are found.
     """
 
     def __init__(
@@ -156,14 +158,14 @@ class Gathering:
         try:
             return (yield from self._gather(wanted))
         except ZkError:
-            self._last_change = last_change  # Nobody has taken in what came since.
+            self._last_change = last_change  # What came since was not taken.
             raise
 
     def _gather(self, wanted: Wanted) -> Steps[Snapshot]:
         brokers = yield from self._brokers(wanted)
         topics = yield from self._topics(wanted)
         states, partition_nodes, new = yield from self._below_topics(wanted, topics)
-        # After the topics: a topic that was seen had its configuration before it.
+        # After the topics: the config of a topic is written before it.
         configs = yield from self._config_names(wanted)
         if not wanted.config_list:
             configs |= {(int(ResourceType.TOPIC), name) for name in new}
@@ -199,7 +201,7 @@ class Gathering:
         found = yield from reading(read_each(listed, lambda key: get(path_of(key))))
         return {key: found.get(key) for key in listed}
 
-    # -- one noun after another ----------------------------------------------------------------
+    # -- kinds of znodes -----------------------------------------------------------------------
 
     def _brokers(self, wanted: Wanted) -> Steps[dict[int, Read]]:
         ids = set(wanted.brokers)
@@ -215,14 +217,14 @@ class Gathering:
         if wanted.topic_list:
             listed = yield from self._names(paths.TOPICS)
             _, known = self._state()
-            # One that is watched and not known was read by a reading that failed later.
-            there = {*known.topics, *known.unreadable}
+            # A topic that is watched and not known was read by a read that failed later.
+            known_names = {*known.topics, *known.unreadable}
             names |= {
                 each
                 for each in listed
-                if each not in there or not self._watched.watches_data(paths.topic(each))
+                if each not in known_names or not self._watched.watches_data(paths.topic(each))
             }
-            names |= there - set(listed)
+            names |= known_names - set(listed)
         found = yield from self._each(sorted(names), paths.topic, self._watched.get)
         return found
 
@@ -242,16 +244,16 @@ class Gathering:
                 new.append(name)
             is_whole = not is_known or name in wanted.whole_topics
             keys += [
-                (name, number)
-                for number in _numbers(name, got)
-                if is_whole or known.state(name, number) is None
+                (name, partition)
+                for partition in _partitions_of(name, got)
+                if is_whole or known.state(name, partition) is None
             ]
         states = yield from self._each(keys, lambda key: paths.state(*key), self._session.get)
         incomplete = sorted({name for (name, _), got in states.items() if got is None})
         children = yield from reading(
             read_each(incomplete, lambda name: self._session.children(paths.partitions(name)))
         )
-        nodes = {name: _numbers_among(children.get(name)) for name in incomplete}
+        nodes = {name: _partitions_among(children.get(name)) for name in incomplete}
         return states, nodes, new
 
     def _config_names(self, wanted: Wanted) -> Steps[set[Resource]]:
@@ -267,19 +269,19 @@ class Gathering:
         return resources
 
     def _changed_configs(self, all_are_read: bool) -> Steps[set[Resource]]:
-        """Return what the notifications speak of that came since the last look."""
+        """Return the resources of new notifications."""
         names = yield from self._names(paths.CONFIG_CHANGES)
         if all_are_read:
             self._last_change = max((self._last_change, *names))
-        news = [f"{paths.CONFIG_CHANGES}/{name}" for name in names if name > self._last_change]
+        new_paths = [f"{paths.CONFIG_CHANGES}/{name}" for name in names if name > self._last_change]
         self._last_change = max((self._last_change, *names))
-        found = yield from reading(read_each(news, self._session.get))
+        found = yield from reading(read_each(new_paths, self._session.get))
         changed = set()
         for path, got in found.items():
             try:
                 resource = changed_resource(decode_config_change(path, got.data))
             except ZnodeError:
-                continue  # Whoever follows configurations for all brokers says so.
+                continue  # The config follower logs it.
             if resource is not None:
                 changed.add(resource)
         return changed
@@ -291,7 +293,7 @@ class Gathering:
                 try:
                     ids.add(paths.deletion_id(name))
                 except ValueError:
-                    continue  # Nothing of Ottla's.
+                    continue  # Not an entry.
         found = yield from self._each(sorted(ids), paths.deletion, self._session.get)
         return found
 
@@ -308,19 +310,19 @@ class Gathering:
 
 
 def read_once(session: Session, wanted: Wanted) -> Steps[Snapshot]:
-    """Read what is wanted as if nothing were known, and watch nothing. Raises: ZkError."""
+    """Read what is wanted as if nothing were known, without watches. Raises: ZkError."""
     gathering = Gathering(Unwatched(session), lambda: (EMPTY, KnownZnodes()))
     return gathering.gather(wanted)
 
 
-def _numbers(name: str, got: ZnodeData) -> list[int]:
+def _partitions_of(name: str, got: ZnodeData) -> list[int]:
     try:
         return list(decode_topic(name, got.data).partitions)
     except ZnodeError:
-        return []  # Whoever turns it into records says so.
+        return []  # Logged when it is turned into records.
 
 
-def _numbers_among(names: tuple[str, ...] | None) -> frozenset[int] | None:
+def _partitions_among(names: tuple[str, ...] | None) -> frozenset[int] | None:
     if names is None:
         return None
     return frozenset(int(name) for name in names if paths.is_number(name))

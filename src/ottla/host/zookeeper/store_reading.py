@@ -1,8 +1,8 @@
-"""Reading a cluster's znodes: many at a time, with watches that reading re-arms.
+"""Reads znodes: many at a time, with watches that are set again by each read.
 
-What is not there is left out; any other failure ends the reading and is its outcome. Reads go out
-in order and pipelined, a bounded number at a time, so that thousands of topics load in the time of
-a few round trips.
+Missing nodes are left out; any other error ends the read and is its outcome. Reads are sent in
+order and pipelined, a bounded number at a time, so that thousands of topics load in the time of a
+few round trips.
 
 Source: KafkaZkClient (retryRequestsUntilConnected), ZooKeeperClient, Kafka 3.9, which bound the
 requests in flight in the same way (zookeeper.max.in.flight.requests).
@@ -26,12 +26,12 @@ V = TypeVar("V")
 def read_each(
     keys: Iterable[K], read: Callable[[K], Pending[V | ZkError]], limit: int = IN_FLIGHT_MAX
 ) -> Pending[dict[K, V] | ZkError]:
-    """Read many; the outcome has those that are there, in the order of `keys`."""
+    """Read many; the outcome has those that exist, in the order of `keys`."""
     return _Reads(list(keys), read, limit).start()
 
 
 class _Reads(Generic[K, V]):
-    """Reads under way. A loop sends them, not a call in a call: many may be answered at once."""
+    """Reads under way. A loop sends them, not recursion: many may be answered at once."""
 
     def __init__(
         self, keys: list[K], read: Callable[[K], Pending[V | ZkError]], limit: int
@@ -45,7 +45,7 @@ class _Reads(Generic[K, V]):
         self._is_sending = False
 
     def start(self) -> Pending[dict[K, V] | ZkError]:
-        """Send the first; return what is kept when the last is answered."""
+        """Send the first; return the promise that is kept when the last is answered."""
         self._send()
         return self._outcome
 
@@ -54,9 +54,9 @@ class _Reads(Generic[K, V]):
             return
         self._is_sending = True
         while self._may_send():
-            number = self._sent
+            index = self._sent
             self._sent += 1
-            self._read(self._keys[number]).then(partial(self._take, number))
+            self._read(self._keys[index]).then(partial(self._take, index))
         self._is_sending = False
         if self._answered == len(self._keys):
             found = {key: self._found[n] for n, key in enumerate(self._keys) if n in self._found}
@@ -66,10 +66,10 @@ class _Reads(Generic[K, V]):
         is_more = self._sent < len(self._keys) and not self._outcome.done
         return is_more and self._sent - self._answered < self._limit
 
-    def _take(self, number: int, answer: V | ZkError) -> None:
+    def _take(self, index: int, answer: V | ZkError) -> None:
         self._answered += 1
         if not isinstance(answer, ZkError):
-            self._found[number] = answer
+            self._found[index] = answer
         elif answer.code is not ZkCode.NO_NODE:
             self._outcome.complete(answer)
         self._send()
@@ -94,10 +94,10 @@ def reading_or_none(pending: Pending[V | ZkError]) -> Steps[V | None]:
 
 
 class Watched:
-    """A session whose reads can watch: each node at most once at a time.
+    """A session whose reads set watches: each node has at most one at a time.
 
-    `changed` hears of each watch that fired. A watch on data is there only while its node is; one
-    on a node that is not there (`exists`) fires when it comes.
+    `changed` is called for each watch that fires. A watch on data exists only while its node does;
+    one on a missing node (`exists`) fires when it is created.
     """
 
     def __init__(self, session: Session, changed: Callable[[Event], None]) -> None:
@@ -107,37 +107,37 @@ class Watched:
         self._children: set[str] = set()
 
     def get(self, path: str) -> Pending[ZnodeData | ZkError]:
-        """Read a node; hear of its next change."""
+        """Read a node; watch its next change."""
         if path in self._data:
             return self.session.get(path)
         self._data.add(path)
         answer = self.session.get(path, self._saw_data)
-        answer.then(partial(self._unless_read, self._data, path))
+        answer.then(partial(self._disarm_on_error, self._data, path))
         return answer
 
     def exists(self, path: str) -> Pending[Stat | ZkError | None]:
-        """Ask for a node; hear when it comes, changes or goes."""
+        """Read a node's stat; watch when it is created, changes or is deleted."""
         if path in self._data:
             return self.session.exists(path)
         self._data.add(path)
         answer = self.session.exists(path, self._saw_data)
-        answer.then(lambda stat: self._unless_read(self._data, path, stat))
+        answer.then(lambda stat: self._disarm_on_error(self._data, path, stat))
         return answer
 
     def children(self, path: str) -> Pending[tuple[str, ...] | ZkError]:
-        """Read the names of a node's children; hear when they change."""
+        """Read the names of a node's children; watch their next change."""
         if path in self._children:
             return self.session.children(path)
         self._children.add(path)
         answer = self.session.children(path, self._saw_children)
-        answer.then(partial(self._unless_read, self._children, path))
+        answer.then(partial(self._disarm_on_error, self._children, path))
         return answer
 
     def watches_data(self, path: str) -> bool:
-        """Tell whether a change of the node would be heard of."""
+        """Tell whether a node's data is watched."""
         return path in self._data
 
-    def _unless_read(self, armed: set[str], path: str, answer: object) -> None:
+    def _disarm_on_error(self, armed: set[str], path: str, answer: object) -> None:
         if isinstance(answer, ZkError):
             armed.discard(path)
 

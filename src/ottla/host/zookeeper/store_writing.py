@@ -1,16 +1,16 @@
-"""Writing znodes as the controller of one epoch: all or nothing, never twice, never once deposed.
+"""Writes znodes as the controller of one epoch: atomic, once, and fenced by the epoch.
 
-Every multi begins with the check of `/controller_epoch` at the version that the election left it
-at. Where the connection broke, the multi is tried again: writes go through ZooKeeper's leader in
-order, so a second success means that the first attempt was not done. Where the second one is
-refused, what is stored tells whether the first was done:
+Every multi begins with a check of the version of `/controller_epoch` that the election wrote. After
+a lost connection the multi is retried: writes go through ZooKeeper's leader in order, so if the
+second attempt succeeds the first one did not. If the second is rejected, the nodes show whether the
+first succeeded:
 
-1. a node that should have been set is still at the version before: it was not;
-2. a node has the data that the multi gave it, one version on: it was, for a multi is done whole;
-3. all of its nodes have been changed since by somebody else: nobody can tell.
+1. a node that the multi sets still has the version before: it did not;
+2. a node has the data of the multi at the next version: it did, because a multi is atomic;
+3. all its nodes have been changed since by others: unknown.
 
-What was to be deleted and is gone, or was to be there and is, needs no write: it is left out. What
-somebody put below a topic that goes is deleted with it.
+Deletes of missing nodes, and creates of existing parents, are left out. Nodes that others created
+below a deleted topic are deleted with it.
 
 Source: KafkaZkClient (retryRequestUntilConnected, deleteRecursive, MultiOp with the check of the
 controller's epoch), Kafka 3.9; KAFKA-6082.
@@ -44,41 +44,41 @@ from ottla.metadata.znodes.paths import CONTROLLER_EPOCH, TOPICS
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""How long to wait after a lost connection before a write is tried again."""
+"""The backoff after a lost connection before a write is retried."""
 
 DELETES_PER_MULTI = 500
 
 REFUSALS = frozenset({ZkCode.NO_NODE, ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION, ZkCode.NOT_EMPTY})
-"""What others' writes make of a write. Everything else is nobody's doing, and an exception."""
+"""Errors of a write after other writers' changes. All others are raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is written. `results`: one for each operation."""
+    """The write succeeded. `results`: one for each operation."""
 
     results: tuple[Result, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Deposed:
-    """Another controller rules, or the session is over: nothing is written any more."""
+class ControllerMoved:
+    """Another broker is the controller, or the session has expired: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Nothing is written: these nodes are not as the writer thought."""
+    """Nothing was written: these nodes have other versions than expected."""
 
     paths: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
-    """Whether it was written cannot be told: others have changed all of these nodes since."""
+class UnknownOutcome:
+    """It is unknown whether it was written: others have changed all these nodes since."""
 
     paths: frozenset[str]
 
 
-Written = Done | Deposed | Changed | Untold
+Written = Done | ControllerMoved | Changed | UnknownOutcome
 
 
 class Writer:
@@ -93,19 +93,19 @@ class Writer:
         self._timers = timers
 
     def write(self, operations: Sequence[Operation]) -> Steps[Written]:
-        """Write all or nothing. Raises: ZkError where ZooKeeper refuses for other reasons."""
-        left = dict(enumerate((self.check, *operations)))
-        results: list[Result] = [None] * len(left)
+        """Write all or nothing. Raises: ZkError for other errors of ZooKeeper."""
+        pending = dict(enumerate((self.check, *operations)))
+        results: list[Result] = [None] * len(pending)
         was_lost = False
         while True:
-            numbers = list(left)
-            answer = yield from wait(self._session.multi([left[each] for each in numbers]))
+            indexes = list(pending)
+            answer = yield from wait(self._session.multi([pending[each] for each in indexes]))
             if not isinstance(answer, ZkError):
-                for number, result in zip(numbers, answer, strict=True):
-                    results[number] = result
+                for index, result in zip(indexes, answer, strict=True):
+                    results[index] = result
                 return Done(tuple(results[1:]))
             if answer.code is ZkCode.SESSION_EXPIRED:
-                return Deposed()
+                return ControllerMoved()
             if answer.code is ZkCode.CONNECTION_LOSS:
                 was_lost = True
                 yield from self._pause()
@@ -113,17 +113,17 @@ class Writer:
             if answer.index is None or answer.code not in REFUSALS:
                 raise answer
             if answer.index == 0:
-                return Deposed()
-            failed = left[numbers[answer.index]]
-            needless = yield from self._needless(failed, answer.code, left)
+                return ControllerMoved()
+            failed = pending[indexes[answer.index]]
+            needless = yield from self._needless(failed, answer.code, pending)
             if needless:
-                for number in needless:
-                    result = _needless_result(left.pop(number))
-                    results[number] = result
+                for index in needless:
+                    result = _needless_result(pending.pop(index))
+                    results[index] = result
                 continue
             if answer.code is ZkCode.NOT_EMPTY and failed.path.startswith(TOPICS):
                 cleared = yield from self._clear(failed.path)
-                if isinstance(cleared, Deposed):
+                if isinstance(cleared, ControllerMoved):
                     return cleared
                 continue
             if was_lost:
@@ -136,31 +136,31 @@ class Writer:
         yield from wait(over)
 
     def _needless(
-        self, failed: Operation, code: ZkCode, left: dict[int, Operation]
+        self, failed: Operation, code: ZkCode, pending: dict[int, Operation]
     ) -> Steps[list[int]]:
-        """Return the operations that what is there already makes needless, if `failed` is one."""
+        """Return the operations that have no effect any more, if `failed` is one of them."""
         if isinstance(failed, Delete) and code is ZkCode.NO_NODE:
-            deletes = {n: op.path for n, op in left.items() if isinstance(op, Delete)}
-            there = yield from self._which_are_there(deletes.values())
-            return [number for number, path in deletes.items() if path not in there]
+            deletes = {n: op.path for n, op in pending.items() if isinstance(op, Delete)}
+            existing = yield from self._which_exist(deletes.values())
+            return [index for index, path in deletes.items() if path not in existing]
         if _is_parent(failed) and code is ZkCode.NODE_EXISTS:
-            parents = {n: op.path for n, op in left.items() if _is_parent(op)}
-            there = yield from self._which_are_there(parents.values())
-            return [number for number, path in parents.items() if path in there]
+            parents = {n: op.path for n, op in pending.items() if _is_parent(op)}
+            existing = yield from self._which_exist(parents.values())
+            return [index for index, path in parents.items() if path in existing]
         return []
 
-    def _which_are_there(self, paths: Iterable[str]) -> Steps[frozenset[str]]:
+    def _which_exist(self, paths: Iterable[str]) -> Steps[frozenset[str]]:
         found = yield from reading(read_each(paths, self._session.exists))
         return frozenset(path for path, stat in found.items() if stat is not None)
 
     def _clear(self, path: str) -> Steps[Written | None]:
         """Delete all below `path`, the deepest first."""
         below = yield from self._descendants(path)
-        log.info("deleting %d znodes below %s that are not in the image", len(below), path)
+        log.info("deleting %d unknown znodes below %s", len(below), path)
         for start in range(0, len(below), DELETES_PER_MULTI):
             part = below[start : start + DELETES_PER_MULTI]
             written = yield from self.write([Delete(each) for each in part])
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 return written
         return None
 
@@ -174,16 +174,16 @@ class Writer:
         return found[::-1]
 
     def _look_up(self, operations: Sequence[Operation]) -> Steps[Written]:
-        """Tell from what is stored whether a multi was done whose answer was lost."""
+        """Read whether a multi succeeded whose response was lost."""
         evident = [op for op in operations if _is_evident(op)]
         nodes = yield from reading(read_each((op.path for op in evident), self._session.get))
-        signs = [_sign(op, nodes.get(op.path)) for op in evident]
+        evidence = [_evidence(op, nodes.get(op.path)) for op in evident]
         paths = frozenset(_written_paths(operations))
-        if False in signs:
+        if False in evidence:
             return Changed(paths)
-        if True in signs:
+        if True in evidence:
             return Done(tuple(_result(op, nodes.get(op.path)) for op in operations))
-        return Untold(paths)
+        return UnknownOutcome(paths)
 
 
 def _complete(pending: Pending[None]) -> None:
@@ -191,7 +191,7 @@ def _complete(pending: Pending[None]) -> None:
 
 
 def _is_parent(operation: Operation) -> bool:
-    """Tell whether an operation makes a node that says nothing but that it is there."""
+    """Tell whether an operation creates a node without data."""
     is_plain = isinstance(operation, Create) and not operation.sequential
     return is_plain and isinstance(operation, Create) and not operation.data
 
@@ -205,14 +205,14 @@ def _written_paths(operations: Iterable[Operation]) -> Iterable[str]:
 
 
 def _is_evident(operation: Operation) -> bool:
-    """Tell whether what is stored shows that an operation was done."""
+    """Tell whether an operation changes a node such that its success can be read."""
     if isinstance(operation, Create):
         return bool(operation.data) and not operation.sequential
     return isinstance(operation, SetData) and operation.version != ANY_VERSION
 
 
-def _sign(operation: Operation, node: ZnodeData | None) -> bool | None:
-    """Tell whether a node shows that its operation was done, or was not; None = neither."""
+def _evidence(operation: Operation, node: ZnodeData | None) -> bool | None:
+    """Tell whether a node shows that its operation succeeded, or not; None = neither."""
     assert isinstance(operation, Create | SetData)
     before = operation.version if isinstance(operation, SetData) else -1
     if node is None:
@@ -224,7 +224,7 @@ def _sign(operation: Operation, node: ZnodeData | None) -> bool | None:
 
 
 def _result(operation: Operation, node: ZnodeData | None) -> Result:
-    """Return what an operation answered, or would have: the node may have changed since."""
+    """Return the result that an operation had: the node may have changed since."""
     if isinstance(operation, Create):
         return operation.path
     if not isinstance(operation, SetData):

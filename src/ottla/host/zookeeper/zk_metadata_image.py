@@ -1,8 +1,8 @@
-"""The broker's image in ZooKeeper mode: what its controller told it, and the configurations.
+"""The broker's image in ZooKeeper mode: from the controller's requests, and the configs.
 
-There is no log to follow. The image begins with what was read in ZooKeeper at the start; then
-each request and each changed configuration is one change. Positions count the changes; the epoch
-in them is the newest controller's that was heard.
+There is no metadata log. The image begins with what was read in ZooKeeper at the start; then each
+request and each changed config is one change. Positions count the changes; their epoch is the
+newest controller epoch.
 
 Source: ZkMetadataCache, ReplicaManager, Kafka 3.9.
 """
@@ -24,28 +24,28 @@ from ottla.metadata.records import Record
 class ZkMetadataImage(Publisher):
     """See `ottla.broker.zk_metadata.ZkMetadataPort`.
 
-    Fields: `spoken`: kept once a controller has named this broker among the live ones.
+    Fields: `listed_as_live`: kept once a controller has listed this broker among the live ones.
     """
 
     def __init__(self, node_id: int, *, on_image: OnImage, clock: Clock, timers: Timers) -> None:
         super().__init__(on_image, clock=clock, timers=timers)
         self.facts = ZkMetadata(node_id)
-        self.spoken: Pending[None] = self.until(self._names_this_broker)
+        self.listed_as_live: Pending[None] = self.until(self._names_this_broker)
         self.read_configs: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
-        """Reads the configurations of topics that are new here."""
+        """Reads the configs of new topics."""
         self.check_missing_topics: Callable[[], None] = lambda: None
-        """Finds out which topics that the controller does not know were deleted."""
+        """Checks which topics that the controller does not list were deleted."""
 
     def _names_this_broker(self, image: ClusterImage) -> bool:
         return self.facts.controller_epoch != NO_EPOCH and self.facts.node_id in image.brokers
 
     def begin(self, image: ClusterImage) -> None:
-        """Start from what was read; nobody hears of it as a change."""
+        """Begin with an image, without publishing it."""
         assert self.offset < 0, "a change came before the start"
         self.image = self.committed_image = image
 
     def apply(self, records: Iterable[Record]) -> None:
-        """Bring records into the image, and tell the broker."""
+        """Apply records to the image, and publish the change."""
         listed = tuple(records)
         if listed:
             epoch = max(self.facts.controller_epoch, self.image.position[1])

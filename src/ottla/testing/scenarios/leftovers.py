@@ -49,8 +49,8 @@ def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
     yield "timers", len(core.ports.timers), most
     if node.broker is not None:
         caches = [node.broker.log_dirs.ports.files]
-        if core.zookeeper is None and core._folders is not None:
-            metadata: Any = core._folders.quorum.log  # A segmented log with a cache of its own.
+        if core.zookeeper is None and core._node_dirs is not None:
+            metadata: Any = core._node_dirs.quorum.log  # A segmented log with a cache of its own.
             caches.append(metadata._log.ports.files)
         yield "open files", node.disk.open_files, sum(map(len, caches)) + FILES_BESIDE_LOGS
     channels = _channels(core)

@@ -136,10 +136,10 @@ class NodeWatch:
         """Compare the image that a start would load from each disk: snapshot and log."""
         for node in self._sim.nodes.values():
             core = node.core
-            if core is None or core._folders is None or self._sim.zookeeper is not None:
+            if core is None or core._node_dirs is None or self._sim.zookeeper is not None:
                 continue
             try:
-                image = load_image(core._folders.quorum)
+                image = load_image(core._node_dirs.quorum)
             except (MetadataDamaged, OSError) as error:
                 refused = StartRefused(node.id, node.incarnation, str(error), self._sim.now_ms)
                 self._history.starts_refused.append(refused)

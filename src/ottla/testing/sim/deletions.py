@@ -126,7 +126,7 @@ class KnownMetadata:
     def opened(self, core: NodeCore) -> None:
         """Watch a process that has opened its log directories."""
         self._read_at_start, self._core = EMPTY, None
-        folders: Any = core._folders
+        folders: Any = core._node_dirs
         load_logs = folders.load_logs
 
         def watched(image: ClusterImage, config: NodeConfig) -> Steps[None]:

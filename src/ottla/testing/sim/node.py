@@ -16,11 +16,11 @@ from ottla.broker.api.base import Connection, Context, Listener
 from ottla.broker.core import Broker
 from ottla.broker.dispatch import Outcome
 from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.folders import StartError
 from ottla.host.node_core import Endpoints, NodeCore
+from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts
 from ottla.host.quorum_storage import MetadataDamaged
-from ottla.host.steps import follow
+from ottla.host.steps import drive
 from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
@@ -219,7 +219,7 @@ class SimNode:
     def _boot(self, process: Process, core: NodeCore, watch: Watch) -> None:
         try:
             core.open()
-            folders = core._folders
+            folders = core._node_dirs
             assert folders is not None
             self.known.opened(core)
             if self._sim.zookeeper is None:
@@ -230,8 +230,9 @@ class SimNode:
             self._ended(process, f"cannot open its log directories: {error}")
             return
         process.after = lambda: self._look(watch)
-        self._leave_start = follow(
-            core.start_roles(SimDoors(self, process)), lambda end: self._started(process, end)
+        self._leave_start = drive(
+            core.start_roles(SimNodeListeners(self, process)),
+            lambda end: self._started(process, end),
         )
 
     def _started(self, process: Process, end: Exception | None) -> None:
@@ -281,7 +282,7 @@ class SimNode:
             core.close()
             self._ended(process, reason)
 
-        follow(core.stop_roles(SimDoors(self, process)), stopped)
+        drive(core.stop_roles(SimNodeListeners(self, process)), stopped)
 
     def _ended(self, process: Process, reason: str) -> None:
         """The process has ended; unless it was stopped on purpose, it is restarted."""
@@ -485,18 +486,20 @@ class SimNode:
             )
 
 
-class SimDoors:
-    """See `ottla.host.node_core.Doors`."""
+class SimNodeListeners:
+    """See `ottla.host.node_core.NodeListeners`."""
 
     def __init__(self, node: SimNode, process: Process) -> None:
         self._node = node
         self._process = process
 
-    def take(self, listeners: Endpoints, told: Endpoints, kind: Listener) -> Pending[Endpoints]:
+    def bind(
+        self, listeners: Endpoints, advertised: Endpoints, kind: Listener
+    ) -> Pending[Endpoints]:
         """Take the names of a network that has no others."""
         for each in listeners:
             self._node.add_listener(self._process, (each.host, each.port), kind, each.name)
-        return completed(told)
+        return completed(advertised)
 
     def accept(self) -> Pending[None]:
         """Open."""

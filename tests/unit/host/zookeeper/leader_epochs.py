@@ -1,7 +1,7 @@
-"""When each leader epoch of a simulated cluster began, by the znodes, and who was told too early.
+"""Records when each leader epoch of a simulated cluster began, and LeaderAndIsr sent too early.
 
-A process may only be told that it leads in an epoch that began after its registration: one that
-began before was that of its former life.
+A broker may only get a leadership whose epoch began after its registration: an epoch that began
+before was that of its previous process.
 """
 
 from typing import Any
@@ -16,10 +16,10 @@ Partition = tuple[str, int]
 
 
 class LeaderEpochs:
-    """Fields: `told_too_early`: what no broker may hear, as lines for whoever reads the test."""
+    """Fields: `sent_too_early`: leaderships of previous processes, as lines for a message."""
 
     def __init__(self) -> None:
-        self.told_too_early: list[str] = []
+        self.sent_too_early: list[str] = []
         self._begun: dict[Partition, dict[int, int]] = {}
 
     def written(self, written: Written) -> None:
@@ -34,15 +34,15 @@ class LeaderEpochs:
             epoch = decode_state(*key, operation.data).leader_epoch
             self._begun.setdefault(key, {}).setdefault(epoch, written.zxid)
 
-    def heard(self, broker_id: int, request: Any) -> None:
-        """Judge what a broker was told; its epoch is the zxid of its registration."""
+    def received(self, broker_id: int, request: Any) -> None:
+        """Check a request to a broker; its epoch is the zxid of its registration."""
         for topic in () if isinstance(request, stop.StopReplicaRequest) else request.topic_states:
             for state in topic.partition_states:
                 key = (topic.topic_name, state.partition_index)
                 begun = self._begun.get(key, {}).get(state.leader_epoch)
                 if state.leader != broker_id or begun is None or begun >= request.broker_epoch:
                     continue
-                self.told_too_early.append(
+                self.sent_too_early.append(
                     f"{type(request).__name__} to broker {broker_id}, registered by"
                     f" {request.broker_epoch}: leads {key} in epoch {state.leader_epoch},"
                     f" which began by {begun}"

@@ -1,4 +1,4 @@
-"""The three back ends behind one face, for `tests.metadata_port_checks`."""
+"""The three back ends behind one interface, for `tests.metadata_port_checks`."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -21,9 +21,9 @@ from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.memory_store import Fault, MemoryMetadata
 from tests.metadata_port_checks import broker_records
 
-from ..quorum_world import Controller as QuorumController
-from ..world import World as MachineRoom
-from .world import ZooKeeperWorld
+from ..harness import Harness as MachineRoom
+from ..quorum_harness import Controller as QuorumController
+from .harness import ZooKeeperHarness
 
 T = TypeVar("T")
 
@@ -85,8 +85,8 @@ class MemoryBench:
 class KraftPort:
     """A KRaft controller as a metadata port: its log answers only committed or fenced.
 
-    What is appended when an office ends may be committed by the next one or not; whoever waits is
-    told that this is not the controller, so that to the port it is fenced.
+    What is appended when a leader resigns may be committed by the next one or not; its caller gets
+    NOT_CONTROLLER, so that to the port it is fenced.
     """
 
     def __init__(self, runtime: ControllerRuntime) -> None:
@@ -100,10 +100,10 @@ class KraftPort:
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
         # The runtime begins with all there is; the port tells what comes after it.
-        heard = iter([False])
+        is_started = iter([False])
 
         def later(delta: ClusterDelta) -> None:
-            if next(heard, True):
+            if next(is_started, True):
                 listener(delta)
 
         self._runtime.subscribe(later)
@@ -171,7 +171,7 @@ class ZooKeeperBench:
     has_other_writers = True
 
     def __init__(self, number: int = 0) -> None:
-        self.sim = ZooKeeperWorld(number)
+        self.sim = ZooKeeperHarness(number)
         self.sim.make_cluster()
         self.client = self.sim.client("controller")
         self.controller = self.sim.elect(self.client).load()

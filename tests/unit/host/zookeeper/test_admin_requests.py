@@ -1,6 +1,6 @@
-"""A request by znode is never taken for something else because it is seen early or late.
+"""Requests by znode are processed correctly, whether they are read early or late.
 
-Method: the requests alone, over a back end in memory; what they write is noted.
+Method: the requests over a back end in memory; their writes are recorded.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from ottla.host.zookeeper.store_writing import Done
 from ottla.metadata.znodes import paths
 from ottla.testing.memory_store import MemoryMetadata
 
-from .controller_world import a_config
+from .controller_harness import a_config
 
 
 class FakeClock:
@@ -32,14 +32,14 @@ class FakeClock:
 
 
 class Requests:
-    """The requests of one office. `written`: znodes."""
+    """The requests of one term. `written`: znodes."""
 
     def __init__(self) -> None:
         nothing: Any = None
         self.stored = MemoryMetadata()
         self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=FakeClock())
         self.written: list[Operation] = []
-        self.halts: list[Any] = []
+        self.pending: list[Any] = []
         config = a_config(1, {})
         self.requests = AdminRequests(
             self.runtime,
@@ -47,8 +47,10 @@ class Requests:
                 config=config, cluster_id="c", dice=nothing, liveness=BrokerLiveness(1)
             ),
             change=self._change,
-            tell_again=nothing,
-            on_halts=lambda electing, reassigning: self.halts.append((electing, reassigning)),
+            resend=nothing,
+            on_pending_requests=lambda electing, reassigning: self.pending.append(
+                (electing, reassigning)
+            ),
         )
         self.runtime.subscribe(self.requests.changed)
 
@@ -58,20 +60,20 @@ class Requests:
 
 
 @pytest.fixture
-def world() -> Requests:
+def harness() -> Requests:
     return Requests()
 
 
-def test_a_reassignment_that_lists_nothing_is_removed(world: Requests) -> None:
-    world.requests.reassign({})
-    assert world.written == [Delete(paths.REASSIGN_PARTITIONS)]
+def test_a_reassignment_that_lists_nothing_is_removed(harness: Requests) -> None:
+    harness.requests.reassign({})
+    assert harness.written == [Delete(paths.REASSIGN_PARTITIONS)]
 
 
-def test_deletions_hear_of_what_is_not_decided_yet(world: Requests) -> None:
-    world.requests.reassign({("t", 0): (1,)})
-    nobody: frozenset[str] = frozenset()
-    assert world.halts == [(nobody, frozenset({"t"})), (nobody, nobody)]
-    world.requests.elect((("t", 0),))
-    assert world.halts[2:] == [(frozenset({"t"}), nobody), (nobody, nobody)]
-    assert not any(isinstance(each, SetData) for each in world.written)
-    assert Delete(paths.PREFERRED_ELECTION) in world.written
+def test_pending_requests_are_reported_until_decided(harness: Requests) -> None:
+    harness.requests.reassign({("t", 0): (1,)})
+    none: frozenset[str] = frozenset()
+    assert harness.pending == [(none, frozenset({"t"})), (none, none)]
+    harness.requests.elect((("t", 0),))
+    assert harness.pending[2:] == [(frozenset({"t"}), none), (none, none)]
+    assert not any(isinstance(each, SetData) for each in harness.written)
+    assert Delete(paths.PREFERRED_ELECTION) in harness.written

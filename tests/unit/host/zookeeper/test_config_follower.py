@@ -1,4 +1,4 @@
-"""Configurations follow what is stored, however they are told of, and with every session anew.
+"""Configs follow what is stored, whatever the notifications, and with every session again.
 
 Method: the simulator's model of ZooKeeper in virtual time; tools write and notify as Kafka's do.
 """
@@ -17,7 +17,7 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.notifications import encode_config_change
 
-from .world import Client, ZooKeeperWorld
+from .harness import Client, ZooKeeperHarness
 
 T: Resource = (2, "t")
 DEFAULT: Resource = (4, "")
@@ -38,29 +38,29 @@ class Target:
             self.image = replay(self.image, listed, offset=self.changes, epoch=0).image
 
 
-class Following:
+class Followed:
     """A broker that follows configurations."""
 
     def __init__(self) -> None:
-        self.sim = ZooKeeperWorld()
+        self.sim = ZooKeeperHarness()
         self.sim.make_cluster()
         self.client = Client(self.sim, "broker")
         self.target = Target()
         self.follower = ConfigFollower(self.target, self.client.clock)
-        self.client.keeper.on_new(self.follower.began)
+        self.client.keeper.on_new(self.follower.session_started)
 
-    def start(self) -> "Following":
+    def start(self) -> "Followed":
         self.client.start()
         self.sim.settle()
         return self
 
-    def put(self, resource: Resource, *, tell: bool = True, **values: str) -> None:
+    def put(self, resource: Resource, *, notify: bool = True, **values: str) -> None:
         named = {name.replace("_", "."): value for name, value in values.items()}
         self.sim.put(paths.config(resource), encode_config(named))
-        if tell:
-            self.tell(encode_config_change(resource))
+        if notify:
+            self.notify(encode_config_change(resource))
 
-    def tell(self, data: bytes) -> None:
+    def notify(self, data: bytes) -> None:
         self.sim.write(Create(paths.CONFIG_CHANGE, data, sequential=True))
 
     def values(self, resource: Resource = T) -> dict[str, str]:
@@ -69,10 +69,10 @@ class Following:
 
 
 def test_what_is_stored_is_read_at_the_start() -> None:
-    made = Following()
+    made = Followed()
     made.put(T, retention_ms="5")
-    made.put(DEFAULT, tell=False, log_cleaner_threads="2")
-    made.put(ONE, tell=False, log_cleaner_threads="3")
+    made.put(DEFAULT, notify=False, log_cleaner_threads="2")
+    made.put(ONE, notify=False, log_cleaner_threads="3")
     made.start()
     assert made.values() == {"retention.ms": "5"}
     assert made.values(DEFAULT) == {"log.cleaner.threads": "2"}
@@ -81,7 +81,7 @@ def test_what_is_stored_is_read_at_the_start() -> None:
 
 
 def test_each_change_is_followed_also_when_several_come_at_once() -> None:
-    made = Following().start()
+    made = Followed().start()
     made.put(T, retention_ms="1")
     made.put(T, retention_ms="2", segment_ms="3")
     made.put(ONE, log_cleaner_threads="4")
@@ -91,44 +91,44 @@ def test_each_change_is_followed_also_when_several_come_at_once() -> None:
     assert made.values() == {"segment.ms": "3"}
 
 
-def test_a_configuration_whose_node_is_gone_has_no_values() -> None:
-    made = Following().start()
+def test_a_config_whose_znode_is_deleted_has_no_values() -> None:
+    made = Followed().start()
     made.put(T, retention_ms="1")
     assert made.values() == {"retention.ms": "1"}
     made.sim.delete(paths.config(T))
-    made.tell(encode_config_change(T))
+    made.notify(encode_config_change(T))
     assert made.values() == {}
 
 
 def test_notifications_of_old_tools_and_of_what_is_not_followed() -> None:
-    made = Following().start()
-    made.put(T, tell=False, retention_ms="1")
-    made.tell(b'{"version":1,"entity_type":"topics","entity_name":"t"}')
-    made.tell(b'{"version":2,"entity_path":"users/alice/clients/c"}')
-    made.tell(b'{"version":2,"entity_path":"brokers/<default>"}')
+    made = Followed().start()
+    made.put(T, notify=False, retention_ms="1")
+    made.notify(b'{"version":1,"entity_type":"topics","entity_name":"t"}')
+    made.notify(b'{"version":2,"entity_path":"users/alice/clients/c"}')
+    made.notify(b'{"version":2,"entity_path":"brokers/<default>"}')
     assert made.values() == {"retention.ms": "1"}
 
 
 def test_garbage_is_passed_over() -> None:
-    made = Following().start()
-    made.tell(b"nonsense")
+    made = Followed().start()
+    made.notify(b"nonsense")
     made.sim.put(paths.config(ONE), b"[")
-    made.tell(encode_config_change(ONE))
+    made.notify(encode_config_change(ONE))
     made.put(T, retention_ms="1")
     assert made.values() == {"retention.ms": "1"}
     assert made.values(ONE) == {}
 
 
-def test_a_new_session_reads_what_was_told_while_there_was_none() -> None:
+def test_a_new_session_reads_changes_of_the_time_without_a_session() -> None:
     """The notification may be gone by then."""
-    made = Following().start()
+    made = Followed().start()
     made.put(T, retention_ms="1")
     made.put(ONE, log_cleaner_threads="4")
     made.sim.settle()
     session = made.client.keeper.session
     assert session is not None
     made.sim.model.cut("broker")
-    made.put(T, tell=False, retention_ms="2")
+    made.put(T, notify=False, retention_ms="2")
     made.sim.delete(paths.config(ONE))
     made.sim.model.expire(session.id)
     made.sim.model.heal("broker")
@@ -140,23 +140,23 @@ def test_a_new_session_reads_what_was_told_while_there_was_none() -> None:
 
 
 def test_a_connection_that_breaks_within_the_session_loses_nothing() -> None:
-    made = Following().start()
+    made = Followed().start()
     for number in range(10):
         made.sim.model.break_connection("broker")
         made.put(T, retention_ms=str(number + 1))
         assert made.values() == {"retention.ms": str(number + 1)}
 
 
-def test_the_configuration_of_a_new_topic_is_learnt_without_a_notification() -> None:
-    made = Following().start()
-    made.put(T, tell=False, retention_ms="7")
+def test_the_config_of_a_new_topic_is_read_without_a_notification() -> None:
+    made = Followed().start()
+    made.put(T, notify=False, retention_ms="7")
     assert made.values() == {}
     made.sim.wait(made.follower.read_configs(["t", "u"]))
     assert dict(made.target.image.configs.of(*T)) == {"retention.ms": "7"}
 
 
-def test_learning_ends_when_the_session_does() -> None:
-    made = Following().start()
+def test_reading_topic_configs_ends_with_the_session() -> None:
+    made = Followed().start()
     session = made.client.keeper.session
     assert session is not None
     made.sim.model.cut("broker")
@@ -166,13 +166,13 @@ def test_learning_ends_when_the_session_does() -> None:
     made.sim.wait(learning)
 
 
-def test_without_a_session_nothing_is_learnt() -> None:
-    made = Following()
+def test_without_a_session_no_topic_config_is_read() -> None:
+    made = Followed()
     assert made.follower.read_configs(["t"]).done
 
 
-def test_old_notifications_are_deleted_once_somebody_sees_them() -> None:
-    made = Following().start()
+def test_old_notifications_are_deleted_by_a_broker_that_sees_them() -> None:
+    made = Followed().start()
     made.put(T, retention_ms="1")
     made.sim.settle()
     made.sim.run(KEPT_MS - 60_000)
@@ -213,22 +213,22 @@ class Slow:
         return held
 
 
-def slow(made: Following, path: str, *, is_sent: bool = False) -> Slow:
+def slow(made: Followed, path: str, *, is_sent: bool = False) -> Slow:
     """Give the follower a session that is slow to read a node; return that."""
     session = made.client.keeper.session
     assert session is not None
     given = Slow(session, path, is_sent=is_sent)
-    made.follower.began(cast(Session, given))
+    made.follower.session_started(cast(Session, given))
     return given
 
 
-def test_what_is_learnt_while_all_is_read_is_kept() -> None:
+def test_a_topic_config_read_during_a_full_read_is_kept() -> None:
     """The topic came after the names were listed; it is not one that is gone."""
-    made = Following().start()
+    made = Followed().start()
     made.put(ONE, log_cleaner_threads="4")
     session = slow(made, paths.config(ONE))
     made.sim.until(lambda: session.send is not None)
-    made.put(T, tell=False, retention_ms="7")
+    made.put(T, notify=False, retention_ms="7")
     made.sim.wait(made.follower.read_configs(["t"]))
     assert session.send is not None
     session.send()
@@ -236,10 +236,10 @@ def test_what_is_learnt_while_all_is_read_is_kept() -> None:
     assert made.values(ONE) == {"log.cleaner.threads": "4"}
 
 
-def test_what_was_learnt_before_a_change_does_not_undo_it() -> None:
+def test_a_topic_config_read_before_a_change_does_not_undo_it() -> None:
     """To read many new topics takes long; meanwhile a tool changes what was read first."""
-    made = Following().start()
-    made.put(T, tell=False, retention_ms="1")
+    made = Followed().start()
+    made.put(T, notify=False, retention_ms="1")
     session = slow(made, paths.config((2, "u")))
     made.sim.settle()
     learning = made.follower.read_configs(["t", "u"])
@@ -253,29 +253,29 @@ def test_what_was_learnt_before_a_change_does_not_undo_it() -> None:
     assert made.values() == {"retention.ms": "2"}
 
 
-def test_what_was_read_of_a_former_topic_does_not_undo_what_is_learnt_of_the_new_one() -> None:
-    """A change of the old one was told of; how the new one is configured is not."""
-    made = Following().start()
+def test_a_config_of_a_previous_topic_does_not_replace_that_of_the_new_one() -> None:
+    """The old one has a notification; the config of the new one has none."""
+    made = Followed().start()
     session = slow(made, paths.config(T), is_sent=True)
     made.sim.settle()
     made.put(T, retention_ms="1")
     made.sim.settle()
-    made.put(T, tell=False, retention_ms="2")
+    made.put(T, notify=False, retention_ms="2")
     made.sim.wait(made.follower.read_configs(["t"]))
     assert session.send is not None
     session.send()
     assert made.values() == {"retention.ms": "2"}
 
 
-def test_what_is_learnt_late_of_many_does_not_wait_for_what_others_read_of_one() -> None:
+def test_concurrent_reads_of_topic_configs_do_not_wait_for_one_another() -> None:
     """Only what both read is left to the later one."""
-    made = Following().start()
-    made.put(T, tell=False, retention_ms="1")
+    made = Followed().start()
+    made.put(T, notify=False, retention_ms="1")
     session = slow(made, paths.config(T), is_sent=True)
     made.sim.settle()
-    made.tell(encode_config_change(T))
+    made.notify(encode_config_change(T))
     made.sim.settle()
-    made.put((2, "u"), tell=False, retention_ms="3")
+    made.put((2, "u"), notify=False, retention_ms="3")
     made.sim.wait(made.follower.read_configs(["u"]))
     assert made.values((2, "u")) == {"retention.ms": "3"}
     assert session.send is not None

@@ -1,6 +1,6 @@
-"""A broker asks to be let go, again after a pause, and goes in the end in any case.
+"""A broker requests a controlled shutdown, retries after a backoff, and stops in any case.
 
-Method: a controller whose answers are listed, and a clock that moves by hand.
+Method: a controller whose answers are listed, and a manual clock.
 """
 
 from typing import Any
@@ -10,8 +10,12 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.host.steps import follow
-from ottla.host.zookeeper.controlled_shutdown import SHUTDOWN_MS_MAX, SILENCE_MS_MAX, depart
+from ottla.host.steps import drive
+from ottla.host.zookeeper.controlled_shutdown import (
+    SHUTDOWN_MS_MAX,
+    UNANSWERED_MS_MAX,
+    request_controlled_shutdown,
+)
 from ottla.metadata.node_config import NodeConfig
 from ottla.wire.messages import controlled_shutdown as wire
 
@@ -26,12 +30,12 @@ STALE = wire.ControlledShutdownResponse(
 SILENT = ApiError(Error.REQUEST_TIMED_OUT)
 
 
-class Leaving:
+class Shutdown:
     """Broker 1, epoch 40, on its way out."""
 
     def __init__(self, *answers: Any, **properties: str) -> None:
         self.answers = list(answers)
-        self.asked: list[wire.ControlledShutdownRequest] = []
+        self.requests: list[wire.ControlledShutdownRequest] = []
         self.now = 0
         self.timers = Timers()
         self.ended: list[object] = []
@@ -43,7 +47,10 @@ class Leaving:
                 **{name.replace("_", "."): value for name, value in properties.items()},
             }
         )
-        follow(depart(config, self, 40, clock=self, timers=self.timers), self.ended.append)
+        drive(
+            request_controlled_shutdown(config, self, 40, clock=self, timers=self.timers),
+            self.ended.append,
+        )
 
     def now_ms(self) -> int:
         return self.now
@@ -53,10 +60,10 @@ class Leaving:
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any]:
         assert timeout_ms > 0
-        self.asked.append(request)
+        self.requests.append(request)
         if self.answers:
             return completed(self.answers.pop(0))
-        # As the channel does where nobody answers.
+        # As the channel does without a response.
         unheard: Pending[Any] = Pending()
         self.timers.at(self.now + timeout_ms, lambda: unheard.complete(SILENT) and None)
         return unheard
@@ -69,62 +76,62 @@ class Leaving:
         self.now = end
 
 
-def test_it_goes_at_once_where_nothing_is_left_to_move() -> None:
-    leaving = Leaving(FREE)
-    assert leaving.ended == [True]
-    [request] = leaving.asked
+def test_it_stops_at_once_where_nothing_is_left_to_move() -> None:
+    shutdown = Shutdown(FREE)
+    assert shutdown.ended == [True]
+    [request] = shutdown.requests
     assert (request.broker_id, request.broker_epoch) == (1, 40)
 
 
-def test_it_asks_again_after_a_pause() -> None:
-    leaving = Leaving(BUSY, SILENT, FREE)
-    leaving.wait(699)
-    assert len(leaving.asked) == 1
-    leaving.wait(1)
-    assert len(leaving.asked) == 2
-    leaving.wait(700)
-    assert leaving.ended == [True]
+def test_it_retries_after_a_backoff() -> None:
+    shutdown = Shutdown(BUSY, SILENT, FREE)
+    shutdown.wait(699)
+    assert len(shutdown.requests) == 1
+    shutdown.wait(1)
+    assert len(shutdown.requests) == 2
+    shutdown.wait(700)
+    assert shutdown.ended == [True]
 
 
-def test_it_goes_anyway_after_a_few_times() -> None:
-    leaving = Leaving(BUSY, STALE, BUSY)
-    leaving.wait(700)
-    leaving.wait(700)
-    assert leaving.ended == [False]
-    assert len(leaving.asked) == 3
+def test_it_stops_anyway_after_the_last_attempt() -> None:
+    shutdown = Shutdown(BUSY, STALE, BUSY)
+    shutdown.wait(700)
+    shutdown.wait(700)
+    assert shutdown.ended == [False]
+    assert len(shutdown.requests) == 3
 
 
 @pytest.mark.parametrize("retries", ["1", "3", "50"])
-def test_without_a_controller_it_goes_within_its_own_limit(retries: str) -> None:
-    leaving = Leaving(controlled_shutdown_max_retries=retries)
-    leaving.wait(SILENCE_MS_MAX - 1)
-    assert leaving.ended == []
-    leaving.wait(1)
-    assert leaving.ended == [False]
+def test_without_a_controller_it_stops_within_its_own_limit(retries: str) -> None:
+    shutdown = Shutdown(controlled_shutdown_max_retries=retries)
+    shutdown.wait(UNANSWERED_MS_MAX - 1)
+    assert shutdown.ended == []
+    shutdown.wait(1)
+    assert shutdown.ended == [False]
 
 
-def test_silences_between_answers_count_together() -> None:
+def test_unanswered_times_add_up() -> None:
     """Its controller may die again and again under the question."""
-    leaving = Leaving(BUSY, controlled_shutdown_max_retries="50")
-    leaving.wait(700)
-    assert len(leaving.asked) == 2
-    leaving.wait(SILENCE_MS_MAX)
-    assert leaving.ended == [False]
+    shutdown = Shutdown(BUSY, controlled_shutdown_max_retries="50")
+    shutdown.wait(700)
+    assert len(shutdown.requests) == 2
+    shutdown.wait(UNANSWERED_MS_MAX)
+    assert shutdown.ended == [False]
 
 
 @pytest.mark.parametrize(
-    ("pause_ms", "retries", "asked", "took_ms"),
+    ("pause_ms", "retries", "requests", "took_ms"),
     [(5_000, 3, 3, 10_000), (5_000, 9, 3, 10_000), (10_000, 9, 2, 10_000), (60_000, 3, 1, 0)],
 )
-def test_however_long_the_properties_say_a_stop_is_short(
-    pause_ms: int, retries: int, asked: int, took_ms: int
+def test_the_time_is_limited_whatever_the_properties(
+    pause_ms: int, retries: int, requests: int, took_ms: int
 ) -> None:
-    leaving = Leaving(
+    shutdown = Shutdown(
         *[BUSY] * 9,
         controlled_shutdown_max_retries=str(retries),
         controlled_shutdown_retry_backoff_ms=str(pause_ms),
     )
     assert took_ms <= SHUTDOWN_MS_MAX
-    leaving.wait(took_ms)
-    assert leaving.ended == [False]
-    assert len(leaving.asked) == asked
+    shutdown.wait(took_ms)
+    assert shutdown.ended == [False]
+    assert len(shutdown.requests) == requests

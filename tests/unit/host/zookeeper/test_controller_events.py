@@ -1,6 +1,6 @@
-"""An answer counts for the very topic that its request was about, whatever bears its name by then.
+"""A response counts for the topic of its request, not for a later one of the same name.
 
-Method: a request as it is made where a topic goes, its answer, and the image when that comes.
+Method: a StopReplica request of a deletion, its response, and the image when that arrives.
 """
 
 import pytest
@@ -63,16 +63,16 @@ def test_an_answer_counts_for_no_other_topic_of_the_same_name() -> None:
     assert event_of(going(NEW), answer) is None
 
 
-def test_what_is_dropped_is_no_other_topics_either() -> None:
+def test_a_dropped_request_counts_for_no_other_topic_of_the_same_name() -> None:
     dropped = Dropped(sent=order(going(OLD), OLD), error=Error.BROKER_NOT_AVAILABLE)
     assert event_of(going(OLD), dropped) == OrdersDropped(1, 101, (Replica(1, OLD, 0),))
     assert event_of(going(NEW), dropped) is None
 
 
-def test_a_topic_that_lives_and_is_refused_as_deleted_is_named(
+def test_an_existing_topic_that_is_rejected_as_deleted_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its znode was put back by hand; nothing else tells why nobody serves it."""
+    """Its znode was restored by hand; only the log says why it is not served."""
 
     def living(topic_id: Uuid) -> ClusterImage:
         image = going(topic_id)
@@ -93,5 +93,5 @@ def test_a_topic_that_lives_and_is_refused_as_deleted_is_named(
     assert caplog.records == [], "what was said before its deletion is refused for good"
     event_of(living(OLD), answer)
     [record] = caplog.records
-    assert f"the topic t with the id {uuid_text(OLD)}" in record.getMessage()
+    assert f"topic t with id {uuid_text(OLD)}" in record.getMessage()
     assert paths.CONTROLLER in record.getMessage()

@@ -1,10 +1,10 @@
-"""Whatever happens to brokers, sessions and the ensemble, a cluster that is left alone settles.
+"""Whatever happens to brokers, sessions and the ensemble, a cluster without faults converges.
 
 Method: random histories of kills, expiries, cuts, pauses, outages and broken connections, with
 tools that create and delete topics and move partitions meanwhile. No znode is ever written by a
-controller whose epoch is over, and no process hears that it leads in a former life's epoch. Once
-the faults have stopped: one broker rules, what it holds is what is stored, and every broker was
-told exactly that; marked topics are gone.
+controller whose epoch is over, and no process gets a leadership of its previous process. Once the
+faults have stopped: there is one controller, its image is what is stored, and every broker was sent
+exactly that; marked topics are deleted.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,18 @@ from ottla.metadata.znodes.admin import encode_reassignment
 from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.sim.zookeeper import Written
 
-from .controller_world import ControllerWorld, Node
+from .controller_harness import ControllerHarness, Node
 
 BROKERS = (1, 2, 3, 4)
 STEPS = 25
 
 
 class History:
-    """One cluster's random life."""
+    """One cluster's random history."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.sim = ControllerWorld(seed)
+        self.sim = ControllerHarness(seed)
         self.made = 0
         self.marked: set[str] = set()
         self.zombies: list[Written] = []
@@ -145,14 +145,14 @@ class History:
     def resume(self) -> None:
         for node in self.sim.nodes.values():
             if node.client.process.paused:
-                self.sim.world.resume(node.client.process)
+                self.sim.scheduler.resume(node.client.process)
 
     def catch_up(self) -> None:
         """Let all followers that live catch up, and their leaders report it."""
-        ruling = self.sim.ruling()
-        if ruling:
-            config = ruling[0].controller.context.config
-            ruling[0].controller.run(lambda image: all_in_sync(image, config))
+        active_controllers = self.sim.active_controllers()
+        if active_controllers:
+            config = active_controllers[0].controller.context.config
+            active_controllers[0].controller.run(lambda image: all_in_sync(image, config))
 
     def outage(self) -> None:
         self.sim.model.down()
@@ -172,7 +172,7 @@ class History:
                 self.sim.until(lambda node=node: not self.is_registered(node))
                 self.sim.revive(node.id)
         self.sim.run(30_000)
-        self.sim.until(lambda: len(self.sim.ruling()) == 1)
+        self.sim.until(lambda: len(self.sim.active_controllers()) == 1)
         self.catch_up()
         self.sim.until(lambda: not self.sim.names(paths.DELETE_TOPICS), limit_ms=200_000)
         self.sim.run(10_000)
@@ -180,7 +180,7 @@ class History:
     def check(self) -> None:
         sim = self.sim
         assert self.zombies == []
-        assert sim.leader_epochs.told_too_early == []
+        assert sim.leader_epochs.sent_too_early == []
         assert sorted(sim.image.brokers) == list(BROKERS)
         for node in sim.nodes.values():
             assert node.knows_brokers() == list(BROKERS)
@@ -204,8 +204,8 @@ class History:
         assert sim.version(path) == held.partition_epoch
         for node in sim.nodes.values():
             known = node.knows(name, number)
-            told = (known.leader, known.leader_epoch, known.isr, known.zk_version)
-            assert told == (held.leader, held.leader_epoch, held.isr, held.partition_epoch)
+            requests = (known.leader, known.leader_epoch, known.isr, known.zk_version)
+            assert requests == (held.leader, held.leader_epoch, held.isr, held.partition_epoch)
             if node.id in held.replicas:
                 assert node.led(name, number).leader_epoch == held.leader_epoch
 

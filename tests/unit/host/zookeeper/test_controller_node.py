@@ -1,6 +1,6 @@
-"""One controller rules a ZooKeeper cluster, tells its brokers, and is followed by another one.
+"""One controller controls a ZooKeeper cluster, sends requests to brokers, and is replaced.
 
-Method: real controllers on a simulated ZooKeeper, fake brokers that note what they are told.
+Method: real controllers on a simulated ZooKeeper, fake brokers that record requests.
 """
 
 import pytest
@@ -16,17 +16,17 @@ from ottla.metadata.znodes import multis, paths
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as update
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
 @pytest.fixture
-def sim() -> ControllerWorld:
-    made = ControllerWorld()
+def sim() -> ControllerHarness:
+    made = ControllerHarness()
     made.start(1, 2, 3)
     return made
 
 
-def test_the_first_broker_is_elected_and_tells_all_of_all(sim: ControllerWorld) -> None:
+def test_the_first_broker_is_elected_and_sends_the_complete_state(sim: ControllerHarness) -> None:
     assert sim.controller.id == 1
     assert sim.data(paths.CONTROLLER_EPOCH) == b"1"
     for node in sim.nodes.values():
@@ -35,7 +35,7 @@ def test_the_first_broker_is_elected_and_tells_all_of_all(sim: ControllerWorld) 
         assert node.failures == []
 
 
-def test_a_topic_that_a_tool_wrote_is_brought_online_and_told(sim: ControllerWorld) -> None:
+def test_a_topic_of_a_tool_is_brought_online_and_sent_to_brokers(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2), (2, 3))
     partition = sim.partition("t", 1)
     assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2, 3), 0)
@@ -45,7 +45,7 @@ def test_a_topic_that_a_tool_wrote_is_brought_online_and_told(sim: ControllerWor
     assert sim.image.topics.by_name("t") is not None
 
 
-def test_a_dead_broker_leads_nothing_any_more(sim: ControllerWorld) -> None:
+def test_a_dead_broker_leads_nothing_any_more(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[2].kill()
     sim.until(lambda: sim.partition("t").leader == 3)
@@ -55,7 +55,7 @@ def test_a_dead_broker_leads_nothing_any_more(sim: ControllerWorld) -> None:
     assert sim.nodes[1].knows_brokers() == [1, 3]
 
 
-def test_kafka_708_last_isr_member_stays(sim: ControllerWorld) -> None:
+def test_kafka_708_last_isr_member_stays(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[2].kill()
     sim.until(lambda: sim.partition("t").leader == 3)
@@ -66,7 +66,7 @@ def test_kafka_708_last_isr_member_stays(sim: ControllerWorld) -> None:
     sim.until(lambda: sim.partition("t").leader == 3)
 
 
-def test_kafka_7235_a_fast_bounce_is_noticed(sim: ControllerWorld) -> None:
+def test_kafka_7235_a_fast_bounce_is_noticed(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     before = sim.image.brokers[2].epoch
     sim.nodes[2].expire()
@@ -77,14 +77,14 @@ def test_kafka_7235_a_fast_bounce_is_noticed(sim: ControllerWorld) -> None:
     assert sim.nodes[2].knows_brokers() == [1, 2, 3]
 
 
-def test_a_bounce_while_a_controller_takes_over_ends_what_the_former_life_led(
+def test_a_restart_while_a_controller_takes_over_ends_the_previous_leaderships(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between the load and the first word there are elections to write, which take their time."""
+    """Between the load and the first request there are elections to write, which take time."""
     monkeypatch.setattr(multis, "ZOOKEEPER_MULTI_OPERATIONS_MAX", 5)
 
-    def orphaned() -> ControllerWorld:
-        sim = ControllerWorld()
+    def orphaned() -> ControllerHarness:
+        sim = ControllerHarness()
         sim.start(1, 2, 3)
         sim.create("t", (2, 3))
         sim.create("u", *[(1, 2, 3)] * 30)
@@ -93,22 +93,22 @@ def test_a_bounce_while_a_controller_takes_over_ends_what_the_former_life_led(
         return sim
 
     sim = orphaned()
-    sim.until(lambda: bool(sim.ruling()))
-    loaded_us = sim.world.now_us
+    sim.until(lambda: bool(sim.active_controllers()))
+    loaded_us = sim.scheduler.now_us
     for later_ms in range(-4, 12, 2):
         sim = orphaned()
-        sim.world.run_until(loaded_us + 1_000 * later_ms)
+        sim.scheduler.run_until(loaded_us + 1_000 * later_ms)
         sim.nodes[2].bounce()
-        sim.until(lambda sim=sim: bool(sim.ruling()) and sim.partition("t").leader == 3)
+        sim.until(lambda sim=sim: bool(sim.active_controllers()) and sim.partition("t").leader == 3)
         sim.settle()
-        assert sim.leader_epochs.told_too_early == []
+        assert sim.leader_epochs.sent_too_early == []
         assert sim.nodes[2].led("t").leader == 3
 
 
-def test_another_broker_takes_over_and_goes_on(sim: ControllerWorld) -> None:
+def test_another_broker_takes_over(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2, 3))
     sim.nodes[1].kill()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     assert sim.controller.id in (2, 3)
     sim.until(lambda: sim.partition("t").leader == 2)
     sim.settle()
@@ -119,78 +119,78 @@ def test_another_broker_takes_over_and_goes_on(sim: ControllerWorld) -> None:
     assert sim.nodes[2].knows("u").leader == 3
 
 
-def test_kafka_4443_a_new_controller_introduces_brokers_before_it_speaks_of_leaders() -> None:
-    sim = ControllerWorld()
+def test_kafka_4443_a_new_controller_sends_live_brokers_before_leaders() -> None:
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
     for node in sim.nodes.values():
-        node.told.clear()
+        node.requests.clear()
     sim.nodes[1].kill()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     for node in (sim.nodes[2], sim.nodes[3]):
-        kinds = [type(each) for each in node.told]
+        kinds = [type(each) for each in node.requests]
         assert kinds[0] is update.UpdateMetadataRequest
-        assert node.told[0].topic_states == ()
+        assert node.requests[0].topic_states == ()
         assert lai.LeaderAndIsrRequest in kinds
 
 
-def test_a_controller_that_stops_makes_way_at_once(sim: ControllerWorld) -> None:
-    began_us = sim.world.now_us
+def test_a_controller_that_stops_makes_way_at_once(sim: ControllerHarness) -> None:
+    began_us = sim.scheduler.now_us
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
-    assert sim.world.now_us - began_us < 1_000_000
+    sim.until(lambda: bool(sim.active_controllers()))
+    assert sim.scheduler.now_us - began_us < 1_000_000
     assert sim.controller.id in (2, 3)
     assert not sim.nodes[1].controller.is_active
 
 
-def test_an_expired_session_answers_all_who_wait(sim: ControllerWorld) -> None:
+def test_an_expired_session_answers_queued_requests(sim: ControllerHarness) -> None:
     node = sim.nodes[1]
     sim.model.cut(node.client.name)
     answers = [node.controller.run(lambda image: Decision(_touch(image), "done")) for _ in range(3)]
-    sim.until(lambda: bool({2, 3} & {each.id for each in sim.ruling()}))
+    sim.until(lambda: bool({2, 3} & {each.id for each in sim.active_controllers()}))
     sim.model.heal(node.client.name)
     sim.until(lambda: not node.controller.is_active)
     assert [sim.wait(each) for each in answers] == [_IS_NOT_CONTROLLER] * 3
     late = sim.wait(node.controller.run(lambda image: Decision(Step(), "late")))
     assert late == _IS_NOT_CONTROLLER
     sim.settle()
-    assert [each.id for each in sim.ruling()] == [sim.controller.id]
+    assert [each.id for each in sim.active_controllers()] == [sim.controller.id]
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
-def test_kafka_1096_a_controller_that_slept_neither_writes_nor_rules(
-    sim: ControllerWorld,
+def test_kafka_1096_a_paused_controller_neither_writes_nor_is_obeyed(
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
     sleeper = sim.nodes[1]
     sleeper.client.process.paused = True
-    sim.until(lambda: any(each.id != 1 for each in sim.ruling()))
+    sim.until(lambda: any(each.id != 1 for each in sim.active_controllers()))
     sim.settle()
     version = sim.version(paths.state("t", 0))
     answer = sleeper.controller.run(lambda image: Decision(_touch(image), "done"))
     sleeper.controller.channels.send(())
-    sim.world.resume(sleeper.client.process)
+    sim.scheduler.resume(sleeper.client.process)
     assert sim.wait(answer) == _IS_NOT_CONTROLLER
     sim.settle()
     assert not sleeper.controller.is_active
     assert sim.version(paths.state("t", 0)) == version
-    assert len(sim.ruling()) == 1
+    assert len(sim.active_controllers()) == 1
 
 
-def test_a_broker_that_has_heard_of_a_later_controller_ends_the_office(
-    sim: ControllerWorld,
+def test_a_broker_with_a_newer_controller_epoch_ends_the_term(
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
     sim.nodes[2].controller_epoch = 9
     sim.put(paths.topic("u"), sim.data(paths.topic("t")) or b"")
-    # It is elected anew, as often as it takes: somebody must rule.
+    # It is elected again, as often as it takes.
     sim.until(lambda: int(sim.data(paths.CONTROLLER_EPOCH) or b"0") >= 9)
     sim.settle()
-    assert len(sim.ruling()) == 1
+    assert len(sim.active_controllers()) == 1
 
 
-def test_a_broker_that_asks_to_go_is_let_go(sim: ControllerWorld) -> None:
+def test_a_controlled_shutdown_is_granted(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.create("alone", (2,))
     epoch, config = sim.image.brokers[2].epoch, sim.controller.controller.context.config
@@ -204,7 +204,7 @@ def test_a_broker_that_asks_to_go_is_let_go(sim: ControllerWorld) -> None:
     assert not sim.nodes[2].stopped("t").delete_partition
 
 
-def test_a_lost_folder_moves_leaders_away(sim: ControllerWorld) -> None:
+def test_a_failed_log_directory_moves_leaders_away(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     node = sim.nodes[2]
     node.storage_errors.add(("t", 0))
@@ -217,14 +217,14 @@ def test_a_lost_folder_moves_leaders_away(sim: ControllerWorld) -> None:
     assert sim.nodes[1].knows("t").offline_replicas == (2,)
 
 
-def test_leaders_are_balanced_soon_after_an_election(sim: ControllerWorld) -> None:
+def test_leaders_are_balanced_soon_after_an_election(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[2].kill()
     sim.until(lambda: sim.partition("t").leader == 3)
     sim.start(2)
     _join_isr(sim, "t", 2)
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.until(lambda: sim.partition("t").leader == 2, limit_ms=10_000)
 
 
@@ -245,7 +245,7 @@ def _touch(image: ClusterImage) -> Step:
     return Step((ConfigRecord(resource_type=2, resource_name="t", name="a", value="b"),))
 
 
-def _join_isr(sim: ControllerWorld, topic: str, broker_id: int) -> None:
+def _join_isr(sim: ControllerHarness, topic: str, broker_id: int) -> None:
     partition = sim.partition(topic)
     topic_id = sim.image.topics.id_of(topic)
     assert topic_id is not None
@@ -255,8 +255,8 @@ def _join_isr(sim: ControllerWorld, topic: str, broker_id: int) -> None:
     sim.run_on(sim.controller, lambda image: Decision(Step((record,)), None))
 
 
-def test_a_controller_that_is_fenced_as_it_takes_over_says_nothing_of_leaders(
-    sim: ControllerWorld,
+def test_a_controller_that_is_fenced_as_it_takes_over_sends_no_leaders(
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
     sim.nodes[1].kill()
@@ -264,13 +264,13 @@ def test_a_controller_that_is_fenced_as_it_takes_over_says_nothing_of_leaders(
     sim.nodes[2].expire()
     last = sim.nodes[3]
     while not last.controller.is_active:
-        sim.world.run_until(sim.world.now_us + 20)
-    # It has just asked to write who leads instead of broker 2, and is refused.
+        sim.scheduler.run_until(sim.scheduler.now_us + 20)
+    # Its write of the new leader instead of broker 2 is in flight, and is rejected.
     sim.model.cut(last.client.name)
     sim.put(paths.CONTROLLER_EPOCH, b"5")
     sim.model.heal(last.client.name)
     sim.until(lambda: sim.data(paths.CONTROLLER_EPOCH) == b"6")
     sim.settle()
     assert sim.partition("t").leader == 3
-    spoken = [each for each in sim.nodes[3].told if isinstance(each, lai.LeaderAndIsrRequest)]
-    assert {each.controller_epoch for each in spoken} == {1, 6}
+    requests = [each for each in sim.nodes[3].requests if isinstance(each, lai.LeaderAndIsrRequest)]
+    assert {each.controller_epoch for each in requests} == {1, 6}

@@ -1,6 +1,6 @@
-"""What operators do by writing znodes is done, and their znodes go when it is.
+"""Requests of operators by znode are processed, and their znodes are deleted then.
 
-Method: real controllers on a simulated ZooKeeper; a tool's session writes and looks.
+Method: real controllers on a simulated ZooKeeper; a tool's session writes and reads.
 """
 
 import json
@@ -16,17 +16,17 @@ from ottla.metadata.records import PartitionChangeRecord
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassignment
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
 @pytest.fixture
-def sim() -> ControllerWorld:
-    made = ControllerWorld()
+def sim() -> ControllerHarness:
+    made = ControllerHarness()
     made.start(1, 2, 3)
     return made
 
 
-def set_isr(sim: ControllerWorld, topic: str, isr: tuple[int, ...], number: int = 0) -> None:
+def set_isr(sim: ControllerHarness, topic: str, isr: tuple[int, ...], number: int = 0) -> None:
     """Have the leader of a partition report its in-sync replicas, as AlterPartition does."""
 
     def decide(image: ClusterImage) -> Decision[None]:
@@ -49,7 +49,7 @@ def set_isr(sim: ControllerWorld, topic: str, isr: tuple[int, ...], number: int 
 # -- reassignments -----------------------------------------------------------------------------
 
 
-def test_a_reassignment_begins_and_its_znode_goes_with_its_end(sim: ControllerWorld) -> None:
+def test_a_reassignment_begins_and_its_znode_goes_with_its_end(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (2, 3)}))
     sim.until(lambda: sim.partition("t").adding_replicas == (3,))
@@ -63,7 +63,7 @@ def test_a_reassignment_begins_and_its_znode_goes_with_its_end(sim: ControllerWo
     assert sim.nodes[1].stopped("t").delete_partition
 
 
-def test_what_ended_is_struck_out_one_by_one(sim: ControllerWorld) -> None:
+def test_what_ended_is_struck_out_one_by_one(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2), (1, 2))
     wanted = {("t", 0): (2, 3), ("t", 1): (1, 3)}
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wanted))
@@ -77,7 +77,7 @@ def test_what_ended_is_struck_out_one_by_one(sim: ControllerWorld) -> None:
     assert sim.data(paths.REASSIGN_PARTITIONS) is None
 
 
-def test_what_cannot_be_done_is_dropped(sim: ControllerWorld) -> None:
+def test_what_cannot_be_done_is_dropped(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2))
     wanted = {("nobody", 0): (1,), ("t", 7): (1,), ("t", 0): (1, 1)}
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wanted))
@@ -86,7 +86,7 @@ def test_what_cannot_be_done_is_dropped(sim: ControllerWorld) -> None:
     assert sim.partition("t").replicas == (1, 2)
 
 
-def test_a_request_that_nobody_can_read_is_removed(sim: ControllerWorld) -> None:
+def test_a_request_that_nobody_can_read_is_removed(sim: ControllerHarness) -> None:
     sim.put(paths.REASSIGN_PARTITIONS, b"{garbage")
     sim.put(paths.PREFERRED_ELECTION, b"[]")
     sim.settle()
@@ -94,7 +94,7 @@ def test_a_request_that_nobody_can_read_is_removed(sim: ControllerWorld) -> None
     assert sim.data(paths.PREFERRED_ELECTION) is None
 
 
-def test_a_second_request_after_the_first_is_not_missed(sim: ControllerWorld) -> None:
+def test_a_second_request_after_the_first_is_not_missed(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2))
     for replicas in ((2, 1), (1, 2), (2, 1)):
         sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): replicas}))
@@ -102,12 +102,12 @@ def test_a_second_request_after_the_first_is_not_missed(sim: ControllerWorld) ->
         assert sim.partition("t").replicas == replicas
 
 
-def test_a_new_controller_goes_on_with_a_reassignment(sim: ControllerWorld) -> None:
+def test_a_new_controller_goes_on_with_a_reassignment(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (3, 1)}))
     sim.until(lambda: sim.partition("t").adding_replicas == (1,))
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert sim.data(paths.REASSIGN_PARTITIONS) is not None
     set_isr(sim, "t", (2, 3, 1))
@@ -116,11 +116,11 @@ def test_a_new_controller_goes_on_with_a_reassignment(sim: ControllerWorld) -> N
     assert sim.data(paths.REASSIGN_PARTITIONS) is None
 
 
-def test_a_request_written_while_nobody_rules_is_taken_up(sim: ControllerWorld) -> None:
+def test_a_request_written_while_nobody_rules_is_taken_up(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[1].kill()
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (3, 2)}))
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert sim.partition("t").replicas == (3, 2)
     assert sim.data(paths.REASSIGN_PARTITIONS) is None
@@ -129,7 +129,7 @@ def test_a_request_written_while_nobody_rules_is_taken_up(sim: ControllerWorld) 
 # -- elections ---------------------------------------------------------------------------------
 
 
-def test_a_preferred_election_is_held_and_its_znode_goes(sim: ControllerWorld) -> None:
+def test_a_preferred_election_is_held_and_its_znode_goes(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (2, 1)}))
     sim.until(lambda: sim.partition("t").replicas == (2, 1))
@@ -144,7 +144,7 @@ def test_a_preferred_election_is_held_and_its_znode_goes(sim: ControllerWorld) -
 # -- deletions ---------------------------------------------------------------------------------
 
 
-def test_a_marked_topic_is_deleted_marker_last(sim: ControllerWorld) -> None:
+def test_a_marked_topic_is_deleted_marker_last(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2), (2, 3))
     sim.write_marker("t")
     sim.until(lambda: sim.data(paths.marker("t")) is None)
@@ -159,13 +159,13 @@ def test_a_marked_topic_is_deleted_marker_last(sim: ControllerWorld) -> None:
     assert receipt.name == "t"
 
 
-def test_the_marker_of_an_unknown_topic_is_erased(sim: ControllerWorld) -> None:
+def test_the_marker_of_an_unknown_topic_is_erased(sim: ControllerHarness) -> None:
     sim.write_marker("nobody")
     sim.until(lambda: sim.data(paths.marker("nobody")) is None)
 
 
 def test_kafka_3175_disabled_deletion_erases_markers() -> None:
-    sim = ControllerWorld(delete_topic_enable="false")
+    sim = ControllerHarness(delete_topic_enable="false")
     sim.start(1, 2)
     sim.create("t", (1, 2))
     sim.write_marker("t")
@@ -175,7 +175,7 @@ def test_kafka_3175_disabled_deletion_erases_markers() -> None:
     assert sim.nodes[1].stopped("t") is None
 
 
-def test_a_dead_broker_holds_a_deletion_up_until_it_is_back(sim: ControllerWorld) -> None:
+def test_a_dead_broker_holds_a_deletion_up_until_it_is_back(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
     sim.until(lambda: sim.partition("t").isr == (2,))
@@ -188,21 +188,21 @@ def test_a_dead_broker_holds_a_deletion_up_until_it_is_back(sim: ControllerWorld
     assert sim.data(paths.marker("t")) is None
 
 
-def test_kafka_1681_a_new_controller_finishes_a_deletion(sim: ControllerWorld) -> None:
+def test_kafka_1681_a_new_controller_finishes_a_deletion(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
     sim.until(lambda: sim.partition("t").isr == (2,))
     sim.write_marker("t")
     sim.settle()
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     sim.start(3)
     sim.until(lambda: sim.data(paths.topic("t")) is None)
     assert sim.data(paths.marker("t")) is None
 
 
-def test_a_replica_that_failed_is_tried_again_by_itself(sim: ControllerWorld) -> None:
+def test_a_replica_that_failed_is_tried_again_by_itself(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[3].deletion_errors["t", 0] = Error.KAFKA_STORAGE_ERROR
     sim.write_marker("t")
@@ -212,7 +212,7 @@ def test_a_replica_that_failed_is_tried_again_by_itself(sim: ControllerWorld) ->
     sim.until(lambda: sim.data(paths.topic("t")) is None)
 
 
-def test_a_reassignment_holds_a_deletion_up(sim: ControllerWorld) -> None:
+def test_a_reassignment_holds_a_deletion_up(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (1, 3)}))
     sim.until(lambda: sim.partition("t").adding_replicas == (3,))
@@ -224,7 +224,7 @@ def test_a_reassignment_holds_a_deletion_up(sim: ControllerWorld) -> None:
     assert sim.data(paths.REASSIGN_PARTITIONS) is None
 
 
-def test_kafka_6650_a_topic_that_is_gone_in_part_is_deleted(sim: ControllerWorld) -> None:
+def test_kafka_6650_a_topic_that_is_gone_in_part_is_deleted(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3), (2, 3))
     for broker_id in (1, 2, 3):
         sim.nodes[broker_id].kill()
@@ -237,7 +237,7 @@ def test_kafka_6650_a_topic_that_is_gone_in_part_is_deleted(sim: ControllerWorld
 
 
 def test_kafka_6612_partitions_that_a_tool_adds_to_a_marked_topic_go_with_it(
-    sim: ControllerWorld,
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
@@ -251,7 +251,7 @@ def test_kafka_6612_partitions_that_a_tool_adds_to_a_marked_topic_go_with_it(
     assert sim.nodes[1].led("t", 1) is None
 
 
-def test_a_topic_is_made_again_after_its_deletion(sim: ControllerWorld) -> None:
+def test_a_topic_is_made_again_after_its_deletion(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     before = sim.image.topics.id_of("t")
     sim.write_marker("t")

@@ -1,4 +1,4 @@
-"""What names brokers that are down is taken, and done once they are up.
+"""Requests that name brokers that are down are accepted, and completed once they are up.
 
 Method: real controllers on a simulated ZooKeeper, brokers that are fakes; a tool's session writes
 `/admin/reassign_partitions`, topics are created by the decider of CreateTopics.
@@ -18,19 +18,19 @@ from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
 @pytest.fixture
-def sim() -> Iterator[ControllerWorld]:
+def sim() -> Iterator[ControllerHarness]:
     """Brokers 1 to 3 of four; broker 4 is down."""
-    made = ControllerWorld()
+    made = ControllerHarness()
     made.start(1, 2, 3)
     yield made
     assert not any(node.failures for node in made.nodes.values())
 
 
-def come_in_sync(sim: ControllerWorld, topic: str, *isr: int) -> None:
+def come_in_sync(sim: ControllerHarness, topic: str, *isr: int) -> None:
     """Have the leader propose in-sync replicas, by the decider of AlterPartition."""
     found = sim.image.topics.by_name(topic)
     assert found is not None
@@ -54,7 +54,7 @@ def come_in_sync(sim: ControllerWorld, topic: str, *isr: int) -> None:
     sim.settle()
 
 
-def reassign_by_request(sim: ControllerWorld, *replicas: int) -> Error:
+def reassign_by_request(sim: ControllerHarness, *replicas: int) -> Error:
     context = sim.controller.controller.context
     [answer] = sim.run_on(
         sim.controller,
@@ -66,7 +66,7 @@ def reassign_by_request(sim: ControllerWorld, *replicas: int) -> Error:
     return answer.error
 
 
-def create(sim: ControllerWorld, *partitions: tuple[int, ...]) -> CreatedTopic:
+def create(sim: ControllerHarness, *partitions: tuple[int, ...]) -> CreatedTopic:
     context = sim.controller.controller.context
     wanted = NewTopic(name="t", assignments=tuple(enumerate(partitions)))
     [answer] = sim.run_on(
@@ -81,7 +81,7 @@ def create(sim: ControllerWorld, *partitions: tuple[int, ...]) -> CreatedTopic:
 # -- reassignments -----------------------------------------------------------------------------
 
 
-def test_a_reassignment_to_a_broker_that_is_down_waits_for_it(sim: ControllerWorld) -> None:
+def test_a_reassignment_to_a_broker_that_is_down_waits_for_it(sim: ControllerHarness) -> None:
     sim.create("t", (1, 2))
     before = sim.partition("t").leader_epoch
     znode = encode_reassignment({("t", 0): (2, 4)})
@@ -109,14 +109,14 @@ def test_a_reassignment_to_a_broker_that_is_down_waits_for_it(sim: ControllerWor
     assert sim.nodes[1].stopped("t").delete_partition
 
 
-def test_the_next_controller_goes_on_with_it(sim: ControllerWorld) -> None:
+def test_the_next_controller_goes_on_with_it(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     znode = encode_reassignment({("t", 0): (3, 4)})
     sim.put(paths.REASSIGN_PARTITIONS, znode)
     sim.until(lambda: sim.partition("t").adding_replicas == (4,))
     moving = sim.partition("t")
     sim.wait(sim.nodes[1].controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert sim.partition("t") == moving
     assert sim.data(paths.REASSIGN_PARTITIONS) == znode
@@ -127,7 +127,7 @@ def test_the_next_controller_goes_on_with_it(sim: ControllerWorld) -> None:
     assert sim.data(paths.REASSIGN_PARTITIONS) is None
 
 
-def test_a_request_may_keep_a_broker_that_is_down_and_add_none(sim: ControllerWorld) -> None:
+def test_a_request_may_keep_a_broker_that_is_down_and_add_none(sim: ControllerHarness) -> None:
     """Kafka's validateReplicas looks at those that are added."""
     sim.revive(4)
     sim.create("t", (1, 4))
@@ -148,7 +148,7 @@ def test_a_request_may_keep_a_broker_that_is_down_and_add_none(sim: ControllerWo
     assert sim.partition("t").replicas == (4, 2)
 
 
-def test_a_move_that_adds_nobody_begins_an_epoch_too(sim: ControllerWorld) -> None:
+def test_a_reassignment_that_adds_no_replica_begins_an_epoch_too(sim: ControllerHarness) -> None:
     sim.revive(4)
     sim.create("t", (1, 2, 4))
     sim.nodes[4].kill()
@@ -166,7 +166,7 @@ def test_a_move_that_adds_nobody_begins_an_epoch_too(sim: ControllerWorld) -> No
 # -- new topics --------------------------------------------------------------------------------
 
 
-def test_a_topic_is_created_with_a_replica_on_a_broker_that_is_down(sim: ControllerWorld) -> None:
+def test_a_topic_is_created_with_a_replica_on_a_broker_that_is_down(sim: ControllerHarness) -> None:
     answer = create(sim, (4, 2, 3), (1, 2, 4))
     assert (answer.error, answer.partition_count) == (Error.NONE, 2)
     first, second = sim.partition("t", 0), sim.partition("t", 1)
@@ -180,7 +180,7 @@ def test_a_topic_is_created_with_a_replica_on_a_broker_that_is_down(sim: Control
 
 
 def test_a_partition_whose_replicas_are_all_down_gets_its_leader_later(
-    sim: ControllerWorld,
+    sim: ControllerHarness,
 ) -> None:
     answer = create(sim, (4,), (2,))
     assert answer.error is Error.REQUEST_TIMED_OUT, "Kafka waits for its leader for nothing"
@@ -198,7 +198,7 @@ def test_a_partition_whose_replicas_are_all_down_gets_its_leader_later(
     assert sim.nodes[4].led("t").leader == 4
 
 
-def test_validation_says_nothing_of_leaders(sim: ControllerWorld) -> None:
+def test_validation_does_not_check_leaders(sim: ControllerHarness) -> None:
     context = sim.controller.controller.context
     wanted = NewTopic(name="t", assignments=((0, (4,)),))
     [answer] = sim.run_on(

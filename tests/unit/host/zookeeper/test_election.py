@@ -1,4 +1,4 @@
-"""One controller at a time, whoever comes, goes, sleeps or loses its connection.
+"""One controller at a time, whichever brokers start, stop, pause or lose their connections.
 
 Method: several brokers' elections over a simulated ZooKeeper in virtual time; sessions expire,
 connections are cut and broken, and multis are lost before or after they were done.
@@ -20,13 +20,13 @@ from ottla.metadata.znodes.controller import (
     encode_controller,
 )
 
-from .world import SESSION_MS, Client, ZooKeeperWorld
+from .harness import SESSION_MS, Client, ZooKeeperHarness
 
 
 class Broker:
-    """One broker's election, and what it was told."""
+    """One broker's election, and the calls of its listeners."""
 
-    def __init__(self, sim: ZooKeeperWorld, broker_id: int) -> None:
+    def __init__(self, sim: ZooKeeperHarness, broker_id: int) -> None:
         self.sim = sim
         self.id = broker_id
         self.client: Client = sim.client(f"broker {broker_id}")
@@ -64,12 +64,12 @@ class Broker:
 
 
 @pytest.fixture
-def sim() -> ZooKeeperWorld:
-    return ZooKeeperWorld()
+def sim() -> ZooKeeperHarness:
+    return ZooKeeperHarness()
 
 
-def three(sim: ZooKeeperWorld) -> list[Broker]:
-    """Return three brokers, of which the first rules."""
+def three(sim: ZooKeeperHarness) -> list[Broker]:
+    """Return three brokers, of which the first is the controller."""
     first = Broker(sim, 1).start()
     sim.settle()
     others = [Broker(sim, number).start() for number in (2, 3)]
@@ -77,7 +77,7 @@ def three(sim: ZooKeeperWorld) -> list[Broker]:
     return [first, *others]
 
 
-def test_the_first_election_is_of_epoch_1(sim: ZooKeeperWorld) -> None:
+def test_the_first_election_is_of_epoch_1(sim: ZooKeeperHarness) -> None:
     broker = Broker(sim, 7).start()
     sim.settle()
     assert broker.elected == [(1, 1)]
@@ -88,7 +88,7 @@ def test_the_first_election_is_of_epoch_1(sim: ZooKeeperWorld) -> None:
     assert decode_controller(data).broker_id == 7
 
 
-def test_the_others_follow_and_one_of_them_succeeds(sim: ZooKeeperWorld) -> None:
+def test_the_others_follow_and_one_of_them_succeeds(sim: ZooKeeperHarness) -> None:
     first, second, third = three(sim)
     assert (first.rules, second.rules, third.rules) == (True, False, False)
     assert second.seen[-1] == third.seen[-1] == (1, 1)
@@ -101,18 +101,18 @@ def test_the_others_follow_and_one_of_them_succeeds(sim: ZooKeeperWorld) -> None
     assert (NO_LEADER, 1) in third.seen
 
 
-def test_resigning_makes_way_at_once(sim: ZooKeeperWorld) -> None:
+def test_resigning_makes_way_at_once(sim: ZooKeeperHarness) -> None:
     first, second, third = three(sim)
     sim.wait(first.election.close())
     assert first.resigned == 1
     sim.settle()
     assert not first.rules
     assert second.rules != third.rules
-    assert first.seen[-1][1] == 2  # It does not stand any more, but it sees who rules.
+    assert first.seen[-1][1] == 2  # It takes no part any more, but it sees the controller.
 
 
-def test_an_expired_session_ends_the_office_and_the_next_one_stands_again(
-    sim: ZooKeeperWorld,
+def test_an_expired_session_ends_the_term_and_the_next_one_is_a_candidate_again(
+    sim: ZooKeeperHarness,
 ) -> None:
     first, second, third = three(sim)
     sim.model.expire(first.session.id)
@@ -123,7 +123,7 @@ def test_an_expired_session_ends_the_office_and_the_next_one_stands_again(
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
-def test_no_new_session_before_the_office_is_wound_up(sim: ZooKeeperWorld) -> None:
+def test_no_new_session_before_the_term_has_ended(sim: ZooKeeperHarness) -> None:
     broker = Broker(sim, 1).start()
     sim.settle()
     broker.to_wind_up = Pending()
@@ -136,7 +136,7 @@ def test_no_new_session_before_the_office_is_wound_up(sim: ZooKeeperWorld) -> No
     assert broker.elected == [(1, 1), (2, 2)]
 
 
-def test_deleting_the_controllers_znode_forces_an_election(sim: ZooKeeperWorld) -> None:
+def test_deleting_the_controllers_znode_forces_an_election(sim: ZooKeeperHarness) -> None:
     brokers = three(sim)
     sim.delete(paths.CONTROLLER)
     sim.settle()
@@ -145,8 +145,8 @@ def test_deleting_the_controllers_znode_forces_an_election(sim: ZooKeeperWorld) 
     assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
 
 
-def test_kafka_6082_a_controller_that_slept_rules_no_more_when_it_wakes(
-    sim: ZooKeeperWorld,
+def test_kafka_6082_a_paused_controller_is_fenced_when_it_resumes(
+    sim: ZooKeeperHarness,
 ) -> None:
     first, second, third = three(sim)
     first.client.process.paused = True
@@ -154,17 +154,17 @@ def test_kafka_6082_a_controller_that_slept_rules_no_more_when_it_wakes(
     assert second.rules != third.rules
     assert first.election.term is not None  # It knows of nothing yet, and its epoch is its own:
     assert first.election.term.epoch == 1
-    sim.world.resume(first.client.process)
+    sim.scheduler.resume(first.client.process)
     sim.settle()
     assert first.resigned == 1
     assert not first.rules
     assert first.seen[-1] == second.seen[-1]
 
 
-def test_a_fenced_controller_looks_and_follows(sim: ZooKeeperWorld) -> None:
+def test_a_fenced_controller_reads_the_new_controller(sim: ZooKeeperHarness) -> None:
     first, *_ = three(sim)
     epoch_before = first.election.epoch
-    # Somebody moves the epoch on by hand: the office is lost, and with it the znode.
+    # The epoch is incremented by hand: the term ends, and the znode is deleted.
     sim.write(SetData(paths.CONTROLLER_EPOCH, b"10"))
     first.election.fenced()
     assert first.resigned == 1
@@ -173,7 +173,7 @@ def test_a_fenced_controller_looks_and_follows(sim: ZooKeeperWorld) -> None:
     assert first.election.epoch == 11 > epoch_before
 
 
-def test_nobody_fights_a_controller_that_stays(sim: ZooKeeperWorld) -> None:
+def test_there_is_no_election_while_the_controller_lives(sim: ZooKeeperHarness) -> None:
     kraft = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}'
     sim.write(Create(paths.CONTROLLER, kraft), Create(paths.CONTROLLER_EPOCH, b"8"))
     broker = Broker(sim, 1).start()
@@ -182,8 +182,8 @@ def test_nobody_fights_a_controller_that_stays(sim: ZooKeeperWorld) -> None:
     assert broker.seen[-1] == (3000, 8)
 
 
-def test_an_unreadable_epoch_is_said_and_waited_for(
-    sim: ZooKeeperWorld, caplog: pytest.LogCaptureFixture
+def test_an_unreadable_epoch_is_logged_and_read_again(
+    sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim.write(Create(paths.CONTROLLER_EPOCH, b"seven"))
     broker = Broker(sim, 1).start()
@@ -197,7 +197,7 @@ def test_an_unreadable_epoch_is_said_and_waited_for(
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_lost_answer_never_makes_two_controllers_nor_none(seed: int) -> None:
-    sim = ZooKeeperWorld(seed)
+    sim = ZooKeeperHarness(seed)
     sim.model.faults.broken = 0.25
     brokers = [Broker(sim, number) for number in (1, 2)]
     for broker in brokers:
@@ -218,11 +218,11 @@ def test_a_lost_answer_never_makes_two_controllers_nor_none(seed: int) -> None:
     assert str(term.epoch).encode() == sim.data(paths.CONTROLLER_EPOCH)
     assert term.epoch_version == sim.version(paths.CONTROLLER_EPOCH)
     epochs = [epoch for broker in brokers for epoch, _ in broker.elected]
-    assert len(set(epochs)) == len(epochs)  # No epoch is ruled twice.
+    assert len(set(epochs)) == len(epochs)  # No epoch has two controllers.
 
 
 def test_a_cut_off_controller_is_succeeded_and_comes_back_as_a_follower(
-    sim: ZooKeeperWorld,
+    sim: ZooKeeperHarness,
 ) -> None:
     first, second, third = three(sim)
     sim.model.cut("broker 1")
@@ -235,7 +235,7 @@ def test_a_cut_off_controller_is_succeeded_and_comes_back_as_a_follower(
 
 
 def test_closing_while_an_election_is_under_way_leaves_no_controller_behind(
-    sim: ZooKeeperWorld,
+    sim: ZooKeeperHarness,
 ) -> None:
     broker = Broker(sim, 1)
     broker.client.start()
@@ -248,22 +248,22 @@ def test_closing_while_an_election_is_under_way_leaves_no_controller_behind(
     assert sim.data(paths.CONTROLLER) is None
 
 
-def test_a_znode_of_an_own_former_session_is_removed_at_once(sim: ZooKeeperWorld) -> None:
+def test_a_znode_of_a_previous_session_is_deleted_at_once(sim: ZooKeeperHarness) -> None:
     broker = Broker(sim, 1)
     session = broker.client.start()
     broker.election.start()
     sim.settle()
-    former = session.id
+    previous = session.id
     # The keeper buries a session that the servers have not given up: the znode is still there.
-    broker.client.keeper._bury(session)
+    broker.client.keeper._on_expired(session)
     sim.settle()
     assert broker.client.keeper.session is not None
-    assert broker.client.keeper.session.id != former
+    assert broker.client.keeper.session.id != previous
     assert broker.elected == [(1, 1), (2, 2)]
 
 
 def unused(_value: object) -> None:
-    """Drop a value that nobody needs."""
+    """Drop an unused value."""
 
 
 class SlowSecondRead:
@@ -302,13 +302,13 @@ class OneSession:
         """It is not lost."""
 
 
-def test_removing_an_own_former_znode_never_takes_that_of_a_later_controller(
-    sim: ZooKeeperWorld,
+def test_deleting_a_previous_znode_never_deletes_a_newer_controllers(
+    sim: ZooKeeperHarness,
 ) -> None:
-    former = sim.client("broker 1, killed").session()
+    previous = sim.client("broker 1, killed").session()
     sim.write(Create(paths.CONTROLLER_EPOCH, b"1"))
     node = encode_controller(ControllerZnode(broker_id=1, timestamp_ms=1))
-    sim.wait(former.multi((Create(paths.CONTROLLER, node, ephemeral=True),)))
+    sim.wait(previous.multi((Create(paths.CONTROLLER, node, ephemeral=True),)))
     second = Broker(sim, 2).start()
     client = sim.client("broker 1")
     slow = SlowSecondRead(client.session())
@@ -320,11 +320,11 @@ def test_removing_an_own_former_znode_never_takes_that_of_a_later_controller(
         on_elected=lambda epoch, version: None,
         on_resigned=lambda: None,
     )
-    election.remember([former.id])
+    election.add_previous_sessions([previous.id])
     election.start()
     sim.settle()
-    # Between the two reads the former session ends, and another broker is elected.
-    sim.model.expire(former.id)
+    # Between the two reads the previous session ends, and another broker is elected.
+    sim.model.expire(previous.id)
     sim.settle()
     assert second.rules
     slow.send_second()
@@ -334,10 +334,10 @@ def test_removing_an_own_former_znode_never_takes_that_of_a_later_controller(
 
 
 @pytest.mark.parametrize("is_emptied", [False, True], ids=["put back", "emptied"])
-def test_nobody_rules_an_ensemble_that_has_lost_its_epochs(
-    sim: ZooKeeperWorld, caplog: pytest.LogCaptureFixture, is_emptied: bool
+def test_there_is_no_election_in_an_ensemble_that_has_lost_its_epochs(
+    sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture, is_emptied: bool
 ) -> None:
-    """Brokers refuse what is told in smaller epochs, and the facts may be of another time."""
+    """Brokers reject requests of smaller epochs, and the stored metadata may be old."""
     first = Broker(sim, 1).start()
     sim.until(lambda: first.rules)
     second = Broker(sim, 2).start()
@@ -353,8 +353,8 @@ def test_nobody_rules_an_ensemble_that_has_lost_its_epochs(
     assert not first.rules
     assert not second.rules
     assert [each.election.controller_id for each in (first, second)] == [NO_LEADER] * 2
-    told = [each.getMessage() for each in caplog.records if "has seen 8" in each.getMessage()]
-    assert len(told) == 2, "once for each broker"
+    lines = [each.getMessage() for each in caplog.records if "has seen 8" in each.getMessage()]
+    assert len(lines) == 2, "once for each broker"
 
     newcomer = Broker(sim, 3).start()
     sim.until(lambda: newcomer.rules)

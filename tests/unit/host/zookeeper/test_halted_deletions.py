@@ -1,8 +1,8 @@
-"""A deletion waits for the preferred election of its topic that was asked for before it begins.
+"""A deletion waits for a preferred election of its topic that was requested before.
 
-Method: a real controller on a simulated ZooKeeper, which has so much to write that it hears of the
-election while the deletion is being noted. It writes one decision after another, so what the
-ledger says is looked at write by write: to real processes such a halt shows for one write at most.
+Method: a real controller on a simulated ZooKeeper, which has so much to write that it reads the
+election while the deletion is being written. It writes one decision after another, so the ledger is
+checked write by write: in real processes such a halt is visible for one write at most.
 """
 
 from functools import partial
@@ -23,12 +23,12 @@ from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassi
 from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.sim.zookeeper import Written
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 WRITES_BEFORE = 20
 
 
-class Watched(ControllerWorld):
+class Watched(ControllerHarness):
     """Topics that are not led by their preferred replicas. `history`: what was written, in order:
     who leads which of them, and the ledger's entries."""
 
@@ -130,7 +130,7 @@ def test_a_preferred_election_of_another_topic_halts_nothing() -> None:
     ]
 
 
-def test_both_are_asked_for_in_one_write() -> None:
+def test_both_are_requested_in_one_write() -> None:
     """Whichever the controller hears of first: no replica is ordered away before the election is
     over."""
     orders = set()

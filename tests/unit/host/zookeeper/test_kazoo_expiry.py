@@ -1,6 +1,6 @@
 """A session of kazoo's ends when a server says so, also where kazoo itself does not notice.
 
-Method: a session that never connects is handed what kazoo's thread would hand over.
+Method: a session that never connects is passed what kazoo's thread would pass on.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError, RolledBackError, SessionExpiredError
 
 from ottla.base.zookeeper import SessionState, ZkCode, ZkError
 from ottla.host.zookeeper.kazoo_session import KazooSession
-from ottla.host.zookeeper.request_line import Request
+from ottla.host.zookeeper.request_queue import Request
 
 EXPIRED, GOES_ON = SessionState.EXPIRED, SessionState.CONNECTED
 
@@ -43,7 +43,7 @@ def test_a_server_that_refuses_for_the_session_s_end_ends_it(
         )
         session._connected(5)
         request = Request(lambda: None, lambda _: None)
-        session._line.ask(request)
+        session._queue.add(request)
         waits = session.get("/a")
         session._arrived(request, request.attempt, answer)
         assert states[-1] is session.state is state

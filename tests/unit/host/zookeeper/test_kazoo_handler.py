@@ -1,4 +1,4 @@
-"""Goal: kazoo calls back in order and blocks nobody; once its session is over, it connects no more.
+"""Goal: kazoo calls back in order and never blocks; once its session is over, it does not connect.
 
 Method: the handler without kazoo.
 """
@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from ottla.host.zookeeper.kazoo_handler import DirectHandler
-from ottla.host.zookeeper.request_line import SENT_MAX
+from ottla.host.zookeeper.request_queue import SENT_MAX
 
 
-def test_a_result_tells_who_listened_when_it_was_asked_for_and_at_once() -> None:
+def test_a_result_calls_the_listener_of_its_request_at_once() -> None:
     handler = DirectHandler(1.0)
-    told: list[Any] = []
+    results: list[Any] = []
     handler.start()
-    handler.heard = lambda result: told.append(("first", result.value))
+    handler.on_result = lambda result: results.append(("first", result.value))
     first = handler.async_result()
-    handler.heard = lambda result: told.append(("second", result.exception))
+    handler.on_result = lambda result: results.append(("second", result.exception))
     second = handler.async_result()
-    handler.heard = None
+    handler.on_result = None
     handler.async_result().set("nobody's")
     error = ValueError()
     second.set_exception(error)
     first.set(1)
-    assert told == [("second", error), ("first", 1)]
+    assert results == [("second", error), ("first", 1)]
 
 
 def test_waking_a_thread_that_does_not_read_never_blocks() -> None:
@@ -46,6 +46,6 @@ def test_waking_a_thread_that_does_not_read_never_blocks() -> None:
 
 def test_no_connection_is_made_once_the_session_is_over() -> None:
     handler = DirectHandler(1.0)
-    handler.over = True
+    handler.session_over = True
     with pytest.raises(ConnectionAbortedError):
         handler.create_connection(address=("127.0.0.1", 1), timeout=10.0)

@@ -1,4 +1,4 @@
-"""Goal: what kazoo says means the same in the port's words, and its sizes are never underrated.
+"""Goal: kazoo's results are translated exactly, and sizes of requests are never underestimated.
 
 Method: kazoo's own exceptions, and its own serialization as the measure.
 """

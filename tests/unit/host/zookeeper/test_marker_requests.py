@@ -1,7 +1,6 @@
-"""A marker deletes the topic that it was written for, and no other; one of nothing is erased.
+"""A marker deletes the topic that it was written for, and no other.
 
-Method: the markers alone, over a back end in memory; what is looked for is answered by the test,
-and time passes when the test says so.
+Method: the markers over a back end in memory; reads are answered by the test; manual time.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from ottla.metadata.records import ForgetDeletionRecord, RemoveTopicRecord, Topi
 from ottla.metadata.znodes import paths
 from ottla.testing.memory_store import MemoryMetadata
 
-from .controller_world import a_config
+from .controller_harness import a_config
 
 OLD, NEW = Uuid(b"old-------------"), Uuid(b"new-------------")
 
@@ -43,8 +42,8 @@ class FakeClock:
 
 
 class Markers:
-    """The markers of one office. `erased`: topics whose marker was; `sought`: asked for;
-    `gone`: told to be there no more. `refusal`: what erasing is answered, None = it is done."""
+    """The markers of one term. `erased`: topics whose marker was deleted; `sought`: read;
+    `removed`: reported as removed. `refusal`: the error of a deletion, None = it succeeds."""
 
     def __init__(self) -> None:
         nothing: Any = None
@@ -52,7 +51,7 @@ class Markers:
         self.clock, self.timers = FakeClock(), Timers()
         self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=self.clock)
         self.erased: list[Operation] = []
-        self.gone: list[str] = []
+        self.removed: list[str] = []
         self.sought: dict[str, Pending[Any]] = {}
         self.refusal: Written | ZkError | None = None
         self.marked = {"t"}
@@ -66,7 +65,7 @@ class Markers:
             change=self._change,
             exists=self._exists,
             marked=lambda: self.marked,
-            gone=self.gone.extend,
+            on_removed=self.removed.extend,
             unreadable=dict,
         )
         self.runtime.subscribe(self.requests.changed)
@@ -103,204 +102,206 @@ class Markers:
 
 
 @pytest.fixture
-def world() -> Markers:
+def harness() -> Markers:
     return Markers()
 
 
-def test_a_marker_of_nothing_is_erased(world: Markers) -> None:
-    world.requests.look_at(("t",))
-    assert world.erased == []
-    world.found(topic=None, marker=7)
-    assert world.erased == [Delete(paths.marker("t"))]
+def test_a_marker_of_an_unknown_topic_is_deleted(harness: Markers) -> None:
+    harness.requests.process_markers(("t",))
+    assert harness.erased == []
+    harness.found(topic=None, marker=7)
+    assert harness.erased == [Delete(paths.marker("t"))]
 
 
-def test_a_marker_waits_for_a_topic_that_is_stored_already(world: Markers) -> None:
+def test_a_marker_waits_for_a_topic_that_is_stored_already(harness: Markers) -> None:
     # Found by a random history: the topics had been read before it was made, the markers after.
-    world.requests.look_at(("t",))
-    world.found(topic=6, marker=7)
-    assert world.erased == []
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=6, marker=7)
-    assert world.is_queued()
+    harness.requests.process_markers(("t",))
+    harness.found(topic=6, marker=7)
+    assert harness.erased == []
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=6, marker=7)
+    assert harness.is_queued()
 
 
-def test_a_topic_may_come_while_it_is_looked_for(world: Markers) -> None:
-    world.requests.look_at(("t",))
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=6, marker=7)
-    world.found(topic=6, marker=7)
-    assert world.is_queued()
-    assert world.sought == {}
+def test_a_topic_may_be_created_while_its_marker_is_processed(harness: Markers) -> None:
+    harness.requests.process_markers(("t",))
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=6, marker=7)
+    harness.found(topic=6, marker=7)
+    assert harness.is_queued()
+    assert harness.sought == {}
 
 
-def test_a_marker_that_is_older_than_the_topic_is_erased(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=7, marker=6)
-    assert world.erased == [Delete(paths.marker("t"))]
-    assert not world.is_queued()
+def test_a_marker_that_is_older_than_the_topic_is_erased(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=7, marker=6)
+    assert harness.erased == [Delete(paths.marker("t"))]
+    assert not harness.is_queued()
 
 
-def test_a_marker_that_came_with_the_topic_is_for_it(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=7, marker=7)
-    assert world.is_queued()
+def test_a_marker_that_came_with_the_topic_is_for_it(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=7, marker=7)
+    assert harness.is_queued()
 
 
-def test_a_topic_that_was_made_again_while_its_marker_was_looked_at_is_another(
-    world: Markers,
+def test_a_topic_re_created_while_its_marker_was_processed_is_another(
+    harness: Markers,
 ) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=OLD))
-    world.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=5, marker=6)
-    assert not world.is_queued()
-    world.found(topic=7, marker=6)
-    assert world.erased == [Delete(paths.marker("t"))]
+    harness.stored.observe(TopicRecord(name="t", topic_id=OLD))
+    harness.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=5, marker=6)
+    assert not harness.is_queued()
+    harness.found(topic=7, marker=6)
+    assert harness.erased == [Delete(paths.marker("t"))]
 
 
-def test_a_marker_that_is_gone_by_now_asks_for_nothing(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=6, marker=None)
-    assert not world.is_queued()
-    assert world.erased == []
+def test_a_marker_that_was_removed_meanwhile_has_no_effect(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=6, marker=None)
+    assert not harness.is_queued()
+    assert harness.erased == []
 
 
 @pytest.mark.parametrize("marker", [None, 7])
-def test_that_a_marker_went_is_told_once_it_is_certain(world: Markers, marker: int | None) -> None:
-    """Who writes it again at once is not heard otherwise: the set of markers is the same."""
-    world.refusal = ZkError(ZkCode.NO_AUTH)
-    world.requests.look_at(("t",))
-    assert world.gone == []
-    world.found(topic=None, marker=marker)
-    assert world.gone == ([] if marker else ["t"])
-    world.refusal = None
-    world.wait(RETRY_FIRST_MS)
+def test_a_removed_marker_is_reported_once_it_is_certain(
+    harness: Markers, marker: int | None
+) -> None:
+    """A marker that is written again at once would be missed: the set of markers is the same."""
+    harness.refusal = ZkError(ZkCode.NO_AUTH)
+    harness.requests.process_markers(("t",))
+    assert harness.removed == []
+    harness.found(topic=None, marker=marker)
+    assert harness.removed == ([] if marker else ["t"])
+    harness.refusal = None
+    harness.wait(RETRY_FIRST_MS)
     if marker:
-        world.found(topic=None, marker=marker)
-    assert world.gone == ["t"]
-    assert world.sought == {}
+        harness.found(topic=None, marker=marker)
+    assert harness.removed == ["t"]
+    assert harness.sought == {}
 
 
-def test_a_marker_that_is_still_there_is_not_said_to_be_gone(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=6, marker=7)
-    assert world.is_queued()
-    assert world.gone == []
+def test_an_existing_marker_is_not_reported_as_removed(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=6, marker=7)
+    assert harness.is_queued()
+    assert harness.removed == []
 
 
-def test_a_marker_is_looked_at_when_the_deletion_that_had_it_ends(world: Markers) -> None:
+def test_a_marker_is_processed_when_its_previous_deletion_ends(harness: Markers) -> None:
     begun = DeletionImage(topic_id=OLD, name="t", policy=Policy.CLASSIC, asked_ms=5)
     begun = begun.with_status(1, STARTED, (0,))
-    world.stored.observe(TopicRecord(name="t", topic_id=OLD), *deletion_records(begun))
-    assert world.sought == {}, "it has a deletion"
-    world.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))
-    world.found(topic=7, marker=6)
-    world.erased.clear()  # Had that failed:
-    world.stored.observe(ForgetDeletionRecord(topic_id=OLD))
-    world.found(topic=7, marker=6)
-    assert world.erased == [Delete(paths.marker("t"))]
+    harness.stored.observe(TopicRecord(name="t", topic_id=OLD), *deletion_records(begun))
+    assert harness.sought == {}, "it has a deletion"
+    harness.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))
+    harness.found(topic=7, marker=6)
+    harness.erased.clear()  # Had that failed:
+    harness.stored.observe(ForgetDeletionRecord(topic_id=OLD))
+    harness.found(topic=7, marker=6)
+    assert harness.erased == [Delete(paths.marker("t"))]
 
 
-def test_many_markers_are_one_decision(world: Markers) -> None:
+def test_many_markers_are_one_decision(harness: Markers) -> None:
     names = [f"t{number:03}" for number in range(700)]
-    world.stored.observe(
+    harness.stored.observe(
         *(TopicRecord(name=each, topic_id=Uuid(each.encode().ljust(16))) for each in names)
     )
-    world.requests.look_at(names)
-    while world.sought:
-        _path, answer = world.sought.popitem()
+    harness.requests.process_markers(names)
+    while harness.sought:
+        _path, answer = harness.sought.popitem()
         answer.complete(Stat(1, 1, 0, 0, 0, 0, 0))
-    assert world.stored.store is not None
-    [step] = world.stored.store.steps
+    assert harness.stored.store is not None
+    [step] = harness.stored.store.steps
     assert len(step.records) == len(names)
 
 
-def test_a_look_that_fails_is_taken_again_after_a_pause(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.fail(ZkCode.SYSTEM_ERROR)
-    world.wait(RETRY_FIRST_MS - 1)
-    assert world.sought == {}
-    world.wait(1)
-    world.fail(ZkCode.SYSTEM_ERROR)
-    world.wait(2 * RETRY_FIRST_MS - 1)
-    assert world.sought == {}, "it fails again: the pause is longer"
-    world.wait(1)
-    world.found(topic=6, marker=7)
-    assert world.is_queued()
-    assert len(world.timers) == 0
+def test_a_failure_is_retried_after_a_backoff(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.fail(ZkCode.SYSTEM_ERROR)
+    harness.wait(RETRY_FIRST_MS - 1)
+    assert harness.sought == {}
+    harness.wait(1)
+    harness.fail(ZkCode.SYSTEM_ERROR)
+    harness.wait(2 * RETRY_FIRST_MS - 1)
+    assert harness.sought == {}, "it fails again: the pause is longer"
+    harness.wait(1)
+    harness.found(topic=6, marker=7)
+    assert harness.is_queued()
+    assert len(harness.timers) == 0
 
 
-def test_our_own_mistake_is_tried_again_as_well(
-    world: Markers, monkeypatch: pytest.MonkeyPatch
+def test_an_unexpected_exception_is_retried_too(
+    harness: Markers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_arguments: object, **_named: object) -> Any:
         raise KeyError("t")
 
     monkeypatch.setattr("ottla.host.zookeeper.marker_requests.read_each", fail)
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
     monkeypatch.undo()
-    world.wait(RETRY_FIRST_MS)
-    world.found(topic=6, marker=7)
-    assert world.is_queued()
+    harness.wait(RETRY_FIRST_MS)
+    harness.found(topic=6, marker=7)
+    assert harness.is_queued()
 
 
-def test_a_marker_with_a_pause_is_not_looked_at_before_its_end(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.fail(ZkCode.SYSTEM_ERROR)
-    world.requests.look_at(("t", "u"))
-    assert sorted(world.sought) == sorted((paths.topic("u"), paths.marker("u")))
+def test_a_marker_in_backoff_is_not_processed_before_its_end(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.fail(ZkCode.SYSTEM_ERROR)
+    harness.requests.process_markers(("t", "u"))
+    assert sorted(harness.sought) == sorted((paths.topic("u"), paths.marker("u")))
     for path in (paths.topic("u"), paths.marker("u")):
-        world.sought.pop(path).complete(None)
-    assert world.sought == {}
-    world.wait(RETRY_FIRST_MS)
-    world.found(topic=6, marker=7)
-    assert world.is_queued()
+        harness.sought.pop(path).complete(None)
+    assert harness.sought == {}
+    harness.wait(RETRY_FIRST_MS)
+    harness.found(topic=6, marker=7)
+    assert harness.is_queued()
 
 
 @pytest.mark.parametrize(
     "refusal", [ZkError(ZkCode.NO_AUTH), Changed(frozenset({paths.marker("t")}))]
 )
 def test_a_marker_that_could_not_be_erased_is_erased_later(
-    world: Markers, refusal: Written | ZkError
+    harness: Markers, refusal: Written | ZkError
 ) -> None:
-    world.refusal = refusal
-    world.requests.look_at(("t",))
-    world.found(topic=None, marker=7)
-    assert world.erased == []
-    world.refusal = None
-    world.wait(RETRY_FIRST_MS)
-    world.found(topic=None, marker=7)
-    assert world.erased == [Delete(paths.marker("t"))]
-    assert len(world.timers) == 0
+    harness.refusal = refusal
+    harness.requests.process_markers(("t",))
+    harness.found(topic=None, marker=7)
+    assert harness.erased == []
+    harness.refusal = None
+    harness.wait(RETRY_FIRST_MS)
+    harness.found(topic=None, marker=7)
+    assert harness.erased == [Delete(paths.marker("t"))]
+    assert len(harness.timers) == 0
 
 
-def test_one_that_was_taken_away_in_the_pause_is_forgotten(world: Markers) -> None:
-    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
-    world.fail(ZkCode.SYSTEM_ERROR)
-    world.wait(RETRY_FIRST_MS)
-    world.found(topic=6, marker=None)
-    world.wait(RETRY_MS_MAX)
-    assert world.sought == {}
-    assert not world.is_queued()
+def test_a_marker_removed_during_the_backoff_is_dropped(harness: Markers) -> None:
+    harness.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    harness.fail(ZkCode.SYSTEM_ERROR)
+    harness.wait(RETRY_FIRST_MS)
+    harness.found(topic=6, marker=None)
+    harness.wait(RETRY_MS_MAX)
+    assert harness.sought == {}
+    assert not harness.is_queued()
 
 
-def test_nothing_is_looked_at_once_the_office_is_over(world: Markers) -> None:
-    world.requests.look_at(("t",))
-    world.fail(ZkCode.SYSTEM_ERROR)
-    world.requests.stop()
-    assert len(world.timers) == 0
-    world.requests.look_at(("t",))
-    assert world.sought == {}
+def test_nothing_is_processed_once_the_term_is_over(harness: Markers) -> None:
+    harness.requests.process_markers(("t",))
+    harness.fail(ZkCode.SYSTEM_ERROR)
+    harness.requests.stop()
+    assert len(harness.timers) == 0
+    harness.requests.process_markers(("t",))
+    assert harness.sought == {}
 
 
-def test_a_look_that_fails_as_the_office_ends_sets_no_timer(world: Markers) -> None:
-    world.requests.look_at(("t",))
-    world.requests.stop()
-    world.fail(ZkCode.SYSTEM_ERROR)
-    assert len(world.timers) == 0
+def test_a_failure_as_the_term_ends_sets_no_timer(harness: Markers) -> None:
+    harness.requests.process_markers(("t",))
+    harness.requests.stop()
+    harness.fail(ZkCode.SYSTEM_ERROR)
+    assert len(harness.timers) == 0
 
 
-def test_the_end_of_the_session_is_no_failure(world: Markers) -> None:
+def test_the_end_of_the_session_is_no_failure(harness: Markers) -> None:
     """The next controller looks at all markers."""
-    world.requests.look_at(("t",))
-    world.fail(ZkCode.SESSION_EXPIRED)
-    assert len(world.timers) == 0
+    harness.requests.process_markers(("t",))
+    harness.fail(ZkCode.SESSION_EXPIRED)
+    assert len(harness.timers) == 0

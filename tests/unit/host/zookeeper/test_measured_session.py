@@ -1,4 +1,4 @@
-"""Answers of a measured session are those of the session within, and how long they took is noted.
+"""A measured session returns the results of its session, and observes their latency.
 
 Method: a session on a simulated ZooKeeper in virtual time, wrapped.
 """
@@ -20,18 +20,18 @@ from ottla.base.zookeeper import (
 )
 from ottla.host.zookeeper.measured_session import measured
 
-from .world import MS, ZooKeeperWorld
+from .harness import MS, ZooKeeperHarness
 
 
 class Measured:
     """A measured session, connected."""
 
     def __init__(self) -> None:
-        self.sim = ZooKeeperWorld()
+        self.sim = ZooKeeperHarness()
         self.latency: Histogram = latency_ns()
         self.states: list[SessionState] = []
         inner = self.sim.client("client").open_session
-        opened = measured(inner, lambda: self.sim.world.now_us * 1_000, self.latency)
+        opened = measured(inner, lambda: self.sim.scheduler.now_us * 1_000, self.latency)
         self.session: Session = opened(self.states.append)
         self.sim.until(lambda: self.session.state is SessionState.CONNECTED)
 
@@ -66,10 +66,10 @@ def test_answers_watches_and_states_pass_through(client: Measured) -> None:
 
 def test_each_answer_is_timed_failures_too(client: Measured) -> None:
     sim, session = client.sim, client.session
-    asked_us = sim.world.now_us
+    asked_us = sim.scheduler.now_us
     sim.wait(session.get("/nothing"))
     assert client.latency.count == 1
-    assert 0 < client.latency.total <= (sim.world.now_us - asked_us) * 1_000
+    assert 0 < client.latency.total <= (sim.scheduler.now_us - asked_us) * 1_000
     answers: list[Pending[object]] = [
         session.exists("/a"),  # type: ignore[list-item]
         session.children("/"),  # type: ignore[list-item]

@@ -1,7 +1,7 @@
-"""What a node in ZooKeeper mode tells of its session and of the cluster, if it rules it.
+"""The metrics of a node in ZooKeeper mode: its session and, on the controller, the cluster.
 
-Method: real controllers on a simulated ZooKeeper, fake brokers; the families are rendered and read
-back strictly.
+Method: real controllers on a simulated ZooKeeper, fake brokers; the families are rendered and
+parsed strictly.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 from tests.exposition import Scrape, documented
 
-from .controller_world import ControllerWorld, Node
+from .controller_harness import ControllerHarness, Node
 
 CONTROLLER = "kafka_controller_kafka_controller"
 ELECTIONS = "kafka_controller_controller_stats_leader_elections_total"
@@ -56,7 +56,7 @@ class Watched:
     """A simulated cluster and what its nodes' metrics say."""
 
     def __init__(self, *broker_ids: int, **properties: str) -> None:
-        self.sim = ControllerWorld(**properties)
+        self.sim = ControllerHarness(**properties)
         self.families: dict[Node, ZooKeeperFamilies] = {}
         if broker_ids:
             self.sim.start(*broker_ids)
@@ -73,7 +73,7 @@ class Watched:
         return tuple(found.value(f"{CONTROLLER}_{name}_count") for name in names)
 
 
-def test_the_docs_list_what_is_told_here() -> None:
+def test_the_docs_list_all_metrics() -> None:
     found = set(Watched(1).scrape(1).families)
     listed = documented(besides="KRaft mode") - documented(besides="ZooKeeper mode")
     assert listed <= found
@@ -88,7 +88,7 @@ def test_the_docs_list_what_is_told_here() -> None:
     }
 
 
-def test_before_there_is_a_controller_the_session_is_told() -> None:
+def test_session_metrics_exist_without_a_controller() -> None:
     keeper = Watched(1).sim.nodes[1].client.keeper
     families = ZooKeeperFamilies(Roles(keeper, None, latency_ns()))
     found = Scrape("".join(render(families.collect())))
@@ -105,22 +105,24 @@ def test_before_there_is_a_controller_the_session_is_told() -> None:
 # -- the cluster -------------------------------------------------------------------------------
 
 
-def test_only_the_elected_one_tells_of_the_cluster() -> None:
+def test_only_the_elected_controller_has_cluster_gauges() -> None:
     watched = Watched(1, 2, 3)
     watched.sim.create("t", (1, 2), (2, 3))
     watched.sim.create("u", (3,))
     assert watched.counts(1, CLUSTER) == (1, 3, 2, 3)
     assert watched.counts(2, CLUSTER) == watched.counts(3, CLUSTER) == (0, 0, 0, 0)
     watched.sim.nodes[1].kill()
-    watched.sim.until(lambda: bool(watched.sim.ruling()))
+    watched.sim.until(lambda: bool(watched.sim.active_controllers()))
     watched.sim.settle()
-    ruling = watched.sim.controller.id
-    assert watched.counts(ruling, CLUSTER) == (1, 2, 2, 3)
-    assert watched.counts(5 - ruling, CLUSTER) == (0, 0, 0, 0)
-    assert watched.scrape(ruling).value(f"{CONTROLLER}_new_active_controllers_total") == 2
+    active_controllers = watched.sim.controller.id
+    assert watched.counts(active_controllers, CLUSTER) == (1, 2, 2, 3)
+    assert watched.counts(5 - active_controllers, CLUSTER) == (0, 0, 0, 0)
+    assert (
+        watched.scrape(active_controllers).value(f"{CONTROLLER}_new_active_controllers_total") == 2
+    )
 
 
-def test_a_controller_that_stops_tells_nothing_of_the_cluster() -> None:
+def test_a_controller_that_stops_has_no_cluster_gauges() -> None:
     watched = Watched(1, 2)
     watched.sim.create("t", (1, 2))
     watched.sim.wait(watched.sim.nodes[1].controller.stop())
@@ -209,7 +211,7 @@ def test_the_next_controller_counts_the_same_deletions() -> None:
     sim.write_marker("t")
     sim.until(lambda: watched.counts(1, DELETIONS) == (1, 1, 1, 1))
     sim.nodes[1].kill()
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
     assert watched.counts(2, DELETIONS) == (1, 1, 1, 1)
 
@@ -234,7 +236,7 @@ def test_kafka_13572_a_topic_that_is_queued_again_counts_once() -> None:
 # -- the controller's work ---------------------------------------------------------------------
 
 
-def test_taking_over_is_a_state_until_all_have_been_told() -> None:
+def test_taking_over_is_a_state_until_brokers_have_the_complete_state() -> None:
     watched = Watched()
     watched.sim.revive(1)
     node = watched.sim.nodes[1]

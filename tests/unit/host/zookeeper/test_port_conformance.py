@@ -1,4 +1,4 @@
-"""Memory, the KRaft log and ZooKeeper keep what the metadata port promises, and agree.
+"""Memory, the KRaft log and ZooKeeper keep the guarantees of the metadata port, and agree.
 
 Method: one list of checks over each, and the same histories of real decisions over all three: after
 every decision their facts are the same.
@@ -58,7 +58,7 @@ class Tools:
         self._random = Random(number)
 
     def act(self) -> None:
-        """Do one thing, without waiting for it; what is refused was somebody else's turn."""
+        """Do one operation, without waiting for it; a rejection is another one's turn."""
         name = self._random.choice(TOPICS)
         data = self._sim.data(paths.topic(name))
         actions = [self._configure] + ([self._create] if data is None else [self._grow] * 2)

@@ -1,4 +1,4 @@
-"""A write that ZooKeeper refuses holds up the deletion that it is of, and no other.
+"""A write that ZooKeeper rejects blocks its own deletion, and no other.
 
 Method: a cluster on the model of ZooKeeper, which refuses to remove one topic's znodes, or to make
 its entry in the ledger.
@@ -10,10 +10,10 @@ from ottla.base.zookeeper import Create, Delete, ZkCode, ZkError
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.metadata.znodes import paths
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
-class Refusing(ControllerWorld):
+class Refusing(ControllerHarness):
     """`refused`: the path of what can be neither made nor removed now; `refusals`: how often."""
 
     refused = ""
@@ -46,7 +46,7 @@ def with_two_deletions_that_wait() -> Refusing:
     return sim
 
 
-def test_a_topic_whose_znodes_may_not_be_removed_holds_up_no_other() -> None:
+def test_a_topic_whose_znodes_cannot_be_removed_does_not_block_others() -> None:
     sim = with_two_deletions_that_wait()
     sim.refused = paths.state("bad", 0)
     sim.start(3)
@@ -86,7 +86,7 @@ def mark(sim: Refusing, *names: str) -> None:
     sim.write(*(Create(paths.marker(each), b"") for each in names))
 
 
-def test_a_marked_topic_that_cannot_be_queued_holds_up_no_other() -> None:
+def test_a_marked_topic_that_cannot_be_queued_does_not_block_others() -> None:
     names = ("bad", *(f"good-{number}" for number in range(5)))
     sim = with_topics(*names)
     mark(sim, *names)
@@ -126,7 +126,7 @@ def test_what_could_not_be_queued_is_left_to_the_next_controller() -> None:
     sim.refused = ""
     sim.wait(deposed.controller.stop())
     assert len(deposed.client.timers) == 0
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.run(2 * RETRY_FIRST_MS)
     assert sim.refusals == refusals
     assert sim.data(paths.topic("bad")) is None

@@ -1,4 +1,4 @@
-"""A broker is registered with each of its sessions, and takes over only what was its own.
+"""A broker registers with each of its sessions, and replaces only its own registrations.
 
 Method: the simulator's model of ZooKeeper in virtual time.
 """
@@ -13,7 +13,7 @@ from ottla.host.zookeeper.registration import Registration
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.znodes import paths
 
-from .world import SESSION_MS, Client, ZooKeeperWorld
+from .harness import SESSION_MS, Client, ZooKeeperHarness
 
 NODE = paths.broker(1)
 
@@ -22,7 +22,7 @@ class Broker:
     """Broker 1's registration, in a process of its own."""
 
     def __init__(
-        self, sim: ZooKeeperWorld, name: str = "broker 1", former: tuple[int, ...] = ()
+        self, sim: ZooKeeperHarness, name: str = "broker 1", previous_sessions: tuple[int, ...] = ()
     ) -> None:
         self.sim = sim
         self.client = Client(sim, name)
@@ -33,24 +33,24 @@ class Broker:
             rack="r",
             clock=self.client.clock,
             timers=self.client.timers,
-            note=lambda _: completed(None),
-            former=former,
+            store_session=lambda _: completed(None),
+            previous_sessions=previous_sessions,
             on_epoch=self.epochs.append,
         )
-        self.client.keeper.on_new(self.registration.began)
+        self.client.keeper.on_new(self.registration.session_started)
         self.session = self.client.start()
 
     def wait(self) -> None:
         self.sim.wait(self.registration.registered)
 
 
-def started() -> ZooKeeperWorld:
-    sim = ZooKeeperWorld()
+def started() -> ZooKeeperHarness:
+    sim = ZooKeeperHarness()
     sim.make_cluster()
     return sim
 
 
-def owner(sim: ZooKeeperWorld) -> int:
+def owner(sim: ZooKeeperHarness) -> int:
     return sim.model.tree.nodes[NODE].ephemeral_owner
 
 
@@ -60,10 +60,10 @@ def test_it_registers_as_kafka_s_brokers_do_and_its_epoch_is_the_czxid() -> None
     broker.wait()
     data = sim.data(NODE)
     assert data is not None
-    said = json.loads(data)
-    assert said["version"] == 5
-    assert said["endpoints"] == ["PLAINTEXT://here:9092"]
-    assert (said["host"], said["port"], said["rack"]) == ("here", 9092, "r")
+    znode = json.loads(data)
+    assert znode["version"] == 5
+    assert znode["endpoints"] == ["PLAINTEXT://here:9092"]
+    assert (znode["host"], znode["port"], znode["rack"]) == ("here", 9092, "r")
     assert broker.epochs == [sim.model.tree.nodes[NODE].czxid]
     assert owner(sim) == broker.session.id
 
@@ -74,7 +74,7 @@ def test_the_session_is_noted_before_anything_is_made_with_it() -> None:
     noting: Pending[None] = Pending()
     noted: list[int] = []
 
-    def note(session_id: int) -> Pending[None]:
+    def store_session(session_id: int) -> Pending[None]:
         noted.append(session_id)
         return noting
 
@@ -84,11 +84,11 @@ def test_the_session_is_noted_before_anything_is_made_with_it() -> None:
         rack=None,
         clock=client.clock,
         timers=client.timers,
-        note=note,
-        former=(),
+        store_session=store_session,
+        previous_sessions=(),
         on_epoch=lambda _: None,
     )
-    client.keeper.on_new(registration.began)
+    client.keeper.on_new(registration.session_started)
     session = client.start()
     sim.settle()
     assert noted == [session.id]
@@ -97,7 +97,7 @@ def test_the_session_is_noted_before_anything_is_made_with_it() -> None:
     sim.wait(registration.registered)
 
 
-def test_a_new_session_registers_anew_with_a_larger_epoch() -> None:
+def test_a_new_session_registers_again_with_a_larger_epoch() -> None:
     sim = started()
     broker = Broker(sim)
     broker.wait()
@@ -107,16 +107,16 @@ def test_a_new_session_registers_anew_with_a_larger_epoch() -> None:
     assert owner(sim) != broker.session.id
 
 
-def test_kafka_7165_what_an_own_former_session_left_is_made_anew_at_once() -> None:
-    """The process was killed: ZooKeeper does not know that yet, the broker's folder does."""
+def test_kafka_7165_a_znode_of_a_previous_session_is_replaced_at_once() -> None:
+    """The process was killed: the session has not expired, but its id is stored."""
     sim = started()
     killed = Broker(sim)
     killed.wait()
     sim.model.cut(killed.client.name)
-    again = Broker(sim, "broker 1, again", former=(killed.session.id,))
-    began_us = sim.world.now_us
+    again = Broker(sim, "broker 1, again", previous_sessions=(killed.session.id,))
+    began_us = sim.scheduler.now_us
     again.wait()
-    assert (sim.world.now_us - began_us) / 1000 < SESSION_MS / 2
+    assert (sim.scheduler.now_us - began_us) / 1000 < SESSION_MS / 2
     assert owner(sim) == again.session.id
     assert again.epochs[0] > killed.epochs[0]
 
@@ -127,12 +127,12 @@ def test_another_broker_of_this_id_is_waited_for_and_left_alone() -> None:
     first.wait()
     second = Broker(sim, "other")
     sim.run(3 * SESSION_MS)
-    assert second.registration.waits_for == first.session.id
+    assert second.registration.blocking_session == first.session.id
     assert not second.registration.registered.done
     assert owner(sim) == first.session.id
     sim.wait(first.session.close())
     second.wait()
-    assert second.registration.waits_for == 0
+    assert second.registration.blocking_session == 0
     assert owner(sim) == second.session.id
 
 
@@ -149,7 +149,7 @@ def test_a_killed_broker_of_unknown_session_is_waited_for_until_its_session_is_o
 def test_an_answer_that_was_lost_is_no_reason_to_register_twice() -> None:
     """Both ways: the connection breaks before it is done, and after."""
     for seed in range(12):
-        sim = ZooKeeperWorld(seed)
+        sim = ZooKeeperHarness(seed)
         sim.make_cluster()
         sim.model.faults.broken = 0.3
         broker = Broker(sim)
@@ -181,7 +181,7 @@ def test_a_broker_that_leaves_takes_its_node_away_before_its_session_ends() -> N
     sim = started()
     broker = Broker(sim)
     broker.wait()
-    sim.wait(broker.registration.leave())
+    sim.wait(broker.registration.unregister())
     assert sim.data(NODE) is None
     assert broker.client.keeper.session is broker.session
 
@@ -192,7 +192,7 @@ def test_one_that_waits_for_another_takes_nothing_away() -> None:
     first.wait()
     second = Broker(sim, "other")
     sim.settle()
-    sim.wait(second.registration.leave())
+    sim.wait(second.registration.unregister())
     assert owner(sim) == first.session.id
 
 
@@ -210,8 +210,8 @@ def test_one_that_leaves_before_its_new_session_has_registered_takes_nothing_awa
     other.wait()
     sim.model.heal("frozen")
     sim.until(lambda: frozen.client.keeper.session not in (None, frozen.session))
-    assert frozen.registration.waits_for == 0, "it has not looked yet"
-    sim.wait(frozen.registration.leave())
+    assert frozen.registration.blocking_session == 0, "it has not looked yet"
+    sim.wait(frozen.registration.unregister())
     assert owner(sim) == other.session.id
 
 
@@ -221,7 +221,7 @@ def test_one_that_was_registered_with_each_of_its_sessions_takes_the_last_node_a
     broker.wait()
     sim.model.expire(broker.session.id)
     sim.until(lambda: len(broker.epochs) == 2)
-    sim.wait(broker.registration.leave())
+    sim.wait(broker.registration.unregister())
     assert sim.data(NODE) is None
 
 
@@ -230,7 +230,7 @@ def test_one_that_leaves_while_its_node_is_being_made_takes_it_away() -> None:
     sim = started()
     broker = Broker(sim)
     assert not broker.registration.registered.done
-    sim.wait(broker.registration.leave())
+    sim.wait(broker.registration.unregister())
     sim.settle()
     assert sim.data(NODE) is None
     assert broker.client.keeper.session is broker.session

@@ -1,16 +1,16 @@
-"""A topic whose znode an operator puts back from a backup is deleted anew, replica by replica.
+"""A topic whose znode an operator restores from a backup is deleted again, replica by replica.
 
-Method: controllers over a simulated ZooKeeper; what brokers were told, and what the ledger says.
+Method: controllers over a simulated ZooKeeper; the requests to brokers, and the ledger.
 """
 
 from ottla.metadata.deletions import BROKER_DOWN, SUCCESSFUL
 from ottla.metadata.znodes import paths
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
-def test_its_brokers_are_told_and_its_name_waits_for_the_one_that_is_down() -> None:
-    sim = ControllerWorld()
+def test_its_brokers_get_requests_and_its_name_waits_for_the_one_that_is_down() -> None:
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
     topic_id = sim.image.topics.id_of("t")
@@ -27,7 +27,7 @@ def test_its_brokers_are_told_and_its_name_waits_for_the_one_that_is_down() -> N
     sim.until(lambda: 3 not in sim.image.brokers)
     sim.settle()
     for node in sim.nodes.values():
-        node.told.clear()
+        node.requests.clear()
     sim.write_marker("t")
     sim.until(lambda: sim.nodes[2].stopped("t") is not None)
     sim.settle()

@@ -1,8 +1,8 @@
-"""A broker that starts hears controllers once it knows which registration is its own.
+"""A broker that starts handles controllers' requests once it knows its own registration.
 
-Method: a simulated cluster over ZooKeeper. One broker comes back with empty folders, so that it
-knows nothing of its former life's session, whose end it must wait for; a client speaks to it as
-controllers do, meanwhile and afterwards.
+Method: a simulated cluster over ZooKeeper. One broker restarts with empty log directories, so that
+it does not know its previous session, whose end it must await; a client sends it controllers'
+requests, meanwhile and afterwards.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ NEWEST = 1_000_000
 
 
 class Cluster:
-    """Two brokers, of which `node`, not the controller, waits for its former session's end."""
+    """Two brokers, of which `node`, not the controller, waits for its previous session's end."""
 
     def __init__(self) -> None:
         config = {"zookeeper.session.timeout.ms": str(SESSION_MS)}
@@ -36,7 +36,7 @@ class Cluster:
         self.until(lambda: all(node.serves for node in nodes) and len(sim.image.brokers) == 2)
         self.ruler = controller_of(sim).id
         [self.node] = [node for node in nodes if node.id != self.ruler]
-        self.former_epoch = sim.image.brokers[self.node.id].epoch
+        self.previous_epoch = sim.image.brokers[self.node.id].epoch
         self.node.crash(lose_unflushed=False)
         for path in self.node.config.log_dirs:
             self.node.disk.rmtree(path)
@@ -57,17 +57,17 @@ class Cluster:
 
     def until_registered(self) -> None:
         self.until(lambda: self.parts.epoch != -1)
-        assert self.parts.epoch > self.former_epoch
+        assert self.parts.epoch > self.previous_epoch
 
     def say(
         self, request: object, version: int, *, who: str = "somebody", timeout_ms: int = 20_000
     ) -> Pending[object]:
-        said = self.sim.client_port(who).send(self.node.id, request, version, timeout_ms)
+        response = self.sim.client_port(who).send(self.node.id, request, version, timeout_ms)
         self.sim.run(100)
-        return said
+        return response
 
     def lead(self, broker_epoch: int, topic: str = "t") -> lai.LeaderAndIsrRequest:
-        """Return the word that the broker leads a partition of `topic`."""
+        """Return a LeaderAndIsr by which the broker leads a partition of `topic`."""
         state = lai.LeaderAndIsrPartitionState(
             partition_index=0,
             controller_epoch=1,
@@ -96,92 +96,92 @@ class Cluster:
         return known is not None and known.partitions[0].leader == self.node.id
 
 
-def error_of(said: Pending[object]) -> int:
-    assert isinstance(said.value, ANSWERS)
-    return said.value.error_code
+def error_of(response: Pending[object]) -> int:
+    assert isinstance(response.value, ANSWERS)
+    return response.value.error_code
 
 
 @pytest.mark.parametrize("key", [4, 5, 6])
-def test_a_word_to_the_former_life_waits_and_is_stale(key: int) -> None:
+def test_a_request_to_the_previous_registration_waits_and_is_stale(key: int) -> None:
     cluster = Cluster()
     sender = {
         "controller_id": cluster.ruler,
         "controller_epoch": 1,
-        "broker_epoch": cluster.former_epoch,
+        "broker_epoch": cluster.previous_epoch,
     }
-    words = {
-        4: (cluster.lead(cluster.former_epoch), 7),
+    requests = {
+        4: (cluster.lead(cluster.previous_epoch), 7),
         5: (stop.StopReplicaRequest(**sender, topic_states=()), 4),
         6: (meta.UpdateMetadataRequest(**sender, topic_states=(), live_brokers=()), 8),
     }
-    said = cluster.say(*words[key])
-    assert not said.done
+    response = cluster.say(*requests[key])
+    assert not response.done
     assert cluster.parts.image.broker_ids() == [cluster.ruler], "as it was read at the start"
     cluster.until_registered()
-    cluster.until(lambda: said.done)
-    assert error_of(said) == Error.STALE_BROKER_EPOCH
+    cluster.until(lambda: response.done)
+    assert error_of(response) == Error.STALE_BROKER_EPOCH
     assert not cluster.leads()
     assert cluster.sim.problems == []
 
 
-def test_a_word_to_the_new_life_waits_and_counts() -> None:
+def test_a_request_to_the_new_registration_waits_and_is_handled() -> None:
     """The controller may see the new registration first, and says nothing twice."""
     cluster = Cluster()
-    said = cluster.say(cluster.lead(NEWEST), 7)
-    assert not said.done
+    response = cluster.say(cluster.lead(NEWEST), 7)
+    assert not response.done
     assert not cluster.leads()
     cluster.until_registered()
-    cluster.until(lambda: said.done)
-    assert error_of(said) == Error.NONE
+    cluster.until(lambda: response.done)
+    assert error_of(response) == Error.NONE
     assert cluster.leads()
 
 
-def test_what_waits_is_handled_in_the_order_in_which_it_came() -> None:
+def test_delayed_requests_are_handled_in_order() -> None:
     cluster = Cluster()
-    said = [
-        cluster.say(cluster.lead(cluster.former_epoch, "a"), 7),
+    response = [
+        cluster.say(cluster.lead(cluster.previous_epoch, "a"), 7),
         cluster.say(cluster.lead(NEWEST, "b"), 7),
-        cluster.say(cluster.lead(cluster.former_epoch, "c"), 7, who="another"),
+        cluster.say(cluster.lead(cluster.previous_epoch, "c"), 7, who="another"),
     ]
-    assert not any(each.done for each in said)
-    cluster.until(lambda: all(each.done for each in said))
+    assert not any(each.done for each in response)
+    cluster.until(lambda: all(each.done for each in response))
     stale = Error.STALE_BROKER_EPOCH
-    assert [error_of(each) for each in said] == [stale, Error.NONE, stale]
+    assert [error_of(each) for each in response] == [stale, Error.NONE, stale]
     assert [cluster.leads(each) for each in "abc"] == [False, True, False]
 
 
-def test_of_a_connection_that_has_ended_nothing_waits() -> None:
+def test_requests_of_a_closed_connection_are_dropped() -> None:
     """Who gave up says it again on another one."""
     cluster = Cluster()
-    said = cluster.say(cluster.lead(NEWEST), 7, timeout_ms=50)
-    assert isinstance(said.value, ApiError)
+    response = cluster.say(cluster.lead(NEWEST), 7, timeout_ms=50)
+    assert isinstance(response.value, ApiError)
     cluster.until_registered()
     cluster.until(lambda: cluster.node.serves)
     assert not cluster.leads()
 
 
-def test_a_node_that_stops_before_it_is_registered_hears_nothing() -> None:
+def test_a_node_that_stops_before_it_is_registered_handles_no_request() -> None:
     cluster = Cluster()
-    said = cluster.say(cluster.lead(NEWEST), 7)
+    response = cluster.say(cluster.lead(NEWEST), 7)
     parts = cluster.parts
     cluster.node.stop()
     cluster.until(lambda: not cluster.node.alive)
     cluster.sim.run(2 * SESSION_MS)
-    assert isinstance(said.value, ApiError)
+    assert isinstance(response.value, ApiError)
     assert parts.epoch == -1
     assert "t" not in parts.image.topics
     assert cluster.sim.problems == []
 
 
-def test_which_versions_are_served_is_told_meanwhile() -> None:
+def test_api_versions_is_answered_meanwhile() -> None:
     cluster = Cluster()
-    said = cluster.say(api_versions.ApiVersionsRequest(), 3)
-    assert said.done
+    response = cluster.say(api_versions.ApiVersionsRequest(), 3)
+    assert response.done
     assert cluster.parts.epoch == -1
 
 
-def test_a_broker_that_registers_anew_keeps_hearing() -> None:
-    """It is the same process: what it was told is what it has."""
+def test_a_broker_that_registers_again_still_handles_requests() -> None:
+    """It is the same process, with the metadata that it received."""
     cluster = Cluster()
     cluster.until(lambda: cluster.node.serves)
     epoch = cluster.parts.epoch
@@ -190,7 +190,7 @@ def test_a_broker_that_registers_anew_keeps_hearing() -> None:
     cluster.until(lambda: node.id not in sim.image.brokers)
     node.resume()
     cluster.until(lambda: cluster.parts.epoch > epoch)
-    said = cluster.say(cluster.lead(cluster.parts.epoch), 7)
-    assert error_of(said) == Error.NONE
+    response = cluster.say(cluster.lead(cluster.parts.epoch), 7)
+    assert error_of(response) == Error.NONE
     assert error_of(cluster.say(cluster.lead(epoch), 7)) == Error.STALE_BROKER_EPOCH
     assert sim.problems == []

@@ -1,7 +1,7 @@
-"""Decisions are made one after another, again where they must be, and answered when they are facts.
+"""Decisions are made one after another, retried after conflicts, and answered when committed.
 
-Method: the runtime over a back end in memory that gives each of the four answers when told, and
-holds answers back. Deciders are written out; the image says what became of them.
+Method: the runtime over a back end in memory that gives each of the four answers on request, and
+holds answers back. Deciders are written out; the image shows their results.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from ottla.testing.memory_store import Fault, MemoryMetadata
 
 
 class FakeClock:
-    """A clock that stands still until told."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -33,7 +33,7 @@ class FakeClock:
         return self.now
 
 
-class World:
+class Harness:
     """A runtime over memory, with all that it did in the order in which it did it."""
 
     def __init__(self) -> None:
@@ -82,204 +82,208 @@ def two_parts(image: ClusterImage) -> Decision[str]:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_listeners_hear_before_effects_run_and_before_the_answer(world: World) -> None:
-    world.run(take_ten)
-    assert world.seen == [10, "effect", ("answer", 0)]
-    assert world.runtime.metrics.records_appended == 1
+def test_listeners_are_called_before_effects_and_before_the_answer(harness: Harness) -> None:
+    harness.run(take_ten)
+    assert harness.seen == [10, "effect", ("answer", 0)]
+    assert harness.runtime.metrics.records_appended == 1
 
 
-def test_a_decision_that_writes_nothing_is_answered_at_once(world: World) -> None:
-    world.run(lambda image: refused(ids(image)))
-    assert world.seen == [("answer", 0)]
-    assert world.store.steps == []
+def test_a_decision_that_writes_nothing_is_answered_at_once(harness: Harness) -> None:
+    harness.run(lambda image: refused(ids(image)))
+    assert harness.seen == [("answer", 0)]
+    assert harness.store.steps == []
 
 
-def test_the_next_decision_rests_on_what_the_one_before_wrote(world: World) -> None:
-    world.store.hold()
-    answers = [world.run(take_ten) for _ in range(3)]
-    assert len(world.store.steps) == 1  # The others wait for their image.
-    world.store.release()
+def test_the_next_decision_rests_on_what_the_one_before_wrote(harness: Harness) -> None:
+    harness.store.hold()
+    answers = [harness.run(take_ten) for _ in range(3)]
+    assert len(harness.store.steps) == 1  # The others wait for their image.
+    harness.store.release()
     assert [answer.value for answer in answers] == [0, 10, 20]
-    assert ids(world.stored.image) == 30
+    assert ids(harness.stored.image) == 30
 
 
-def test_a_refusal_is_the_answer(world: World) -> None:
+def test_a_refusal_is_the_answer(harness: Harness) -> None:
     def refuse(image: ClusterImage) -> Decision[None]:
         raise ApiError(Error.INVALID_REQUEST, "no")
 
-    world.run(refuse)
-    world.run(take_ten)
-    assert world.seen == [("answer", "INVALID_REQUEST"), 10, "effect", ("answer", 0)]
+    harness.run(refuse)
+    harness.run(take_ten)
+    assert harness.seen == [("answer", "INVALID_REQUEST"), 10, "effect", ("answer", 0)]
 
 
-def test_a_deciders_mistake_harms_nobody_else(world: World) -> None:
-    world.run(lambda image: 1 // 0)  # type: ignore[arg-type, return-value]
-    assert world.run(take_ten).value == 0
-    assert world.seen[0] == ("answer", "UNKNOWN_SERVER_ERROR")
+def test_an_exception_of_a_decider_does_not_affect_others(harness: Harness) -> None:
+    harness.run(lambda image: 1 // 0)  # type: ignore[arg-type, return-value]
+    assert harness.run(take_ten).value == 0
+    assert harness.seen[0] == ("answer", "UNKNOWN_SERVER_ERROR")
 
 
-def test_a_conflict_is_decided_again_on_what_is_stored(world: World) -> None:
+def test_a_conflict_is_decided_again_on_what_is_stored(harness: Harness) -> None:
     conflict = Fault(answer=Conflict(frozenset({"ids"})), others=(ids_record(500),))
-    world.store.faults += [conflict] * 25
-    world.run(take_ten)
-    assert world.seen[-3:] == [510, "effect", ("answer", 500)]
-    assert world.seen.count("effect") == 1
-    assert ids(world.stored.image) == 510
+    harness.store.faults += [conflict] * 25
+    harness.run(take_ten)
+    assert harness.seen[-3:] == [510, "effect", ("answer", 500)]
+    assert harness.seen.count("effect") == 1
+    assert ids(harness.stored.image) == 510
 
 
-def test_parts_that_a_conflict_left_behind_are_seen(world: World) -> None:
-    world.store.faults.append(Fault(answer=Conflict(frozenset({"ids"})), parts=1))
-    world.run(two_parts)
-    assert world.seen == [1, 2, 3, ("answer", "from 1")]
+def test_parts_that_a_conflict_left_behind_are_seen(harness: Harness) -> None:
+    harness.store.faults.append(Fault(answer=Conflict(frozenset({"ids"})), parts=1))
+    harness.run(two_parts)
+    assert harness.seen == [1, 2, 3, ("answer", "from 1")]
 
 
 @pytest.mark.parametrize("parts", [0, 1, 2])
-def test_an_unknown_outcome_is_decided_again_whatever_was_written(world: World, parts: int) -> None:
-    world.store.faults.append(Fault(answer=Unknown(), parts=parts))
-    world.run(two_parts)
-    assert world.seen[-1] == ("answer", f"from {parts}")
-    assert ids(world.stored.image) == parts + 2 == ids(world.runtime.image)
-
-
-def test_a_fenced_controller_tells_all_who_wait_and_stops(world: World) -> None:
-    world.store.hold()
-    world.store.faults.append(Fault(answer=Fenced()))
-    world.run(take_ten)
-    world.run(take_ten)
-    world.store.release()
-    assert world.seen == [("answer", "NOT_CONTROLLER")] * 2 + ["fenced"]
-    world.run(take_ten)
-    assert world.seen[-1] == ("answer", "NOT_CONTROLLER")
-    assert not world.runtime.active
-    assert ids(world.stored.image) == 0
-
-
-def test_kafka_1096_a_controller_that_slept_through_an_election_writes_nothing(
-    world: World,
+def test_an_unknown_outcome_is_decided_again_whatever_was_written(
+    harness: Harness, parts: int
 ) -> None:
-    newer = world.stored.elect()
-    DecisionRuntime(newer, epoch=newer.epoch, clock=world.clock).run(take_ten)
-    answer = world.run(take_ten)
+    harness.store.faults.append(Fault(answer=Unknown(), parts=parts))
+    harness.run(two_parts)
+    assert harness.seen[-1] == ("answer", f"from {parts}")
+    assert ids(harness.stored.image) == parts + 2 == ids(harness.runtime.image)
+
+
+def test_a_fenced_controller_answers_queued_decisions_and_stops(harness: Harness) -> None:
+    harness.store.hold()
+    harness.store.faults.append(Fault(answer=Fenced()))
+    harness.run(take_ten)
+    harness.run(take_ten)
+    harness.store.release()
+    assert harness.seen == [("answer", "NOT_CONTROLLER")] * 2 + ["fenced"]
+    harness.run(take_ten)
+    assert harness.seen[-1] == ("answer", "NOT_CONTROLLER")
+    assert not harness.runtime.active
+    assert ids(harness.stored.image) == 0
+
+
+def test_kafka_1096_a_controller_that_was_paused_over_an_election_writes_nothing(
+    harness: Harness,
+) -> None:
+    newer = harness.stored.elect()
+    DecisionRuntime(newer, epoch=newer.epoch, clock=harness.clock).run(take_ten)
+    answer = harness.run(take_ten)
     assert answer.value.error is Error.NOT_CONTROLLER
-    assert "fenced" in world.seen
-    assert ids(world.stored.image) == 10
+    assert "fenced" in harness.seen
+    assert ids(harness.stored.image) == 10
 
 
-def test_a_pre_empted_queue_is_answered_at_once(world: World) -> None:
-    world.store.hold()
-    world.run(take_ten)
-    world.run(take_ten)
-    world.runtime.pre_empt()
-    assert world.seen == [("answer", "NOT_CONTROLLER")] * 2
-    world.store.release()  # What was under way became a fact; nobody is told that it did.
-    assert "effect" not in world.seen
-    world.runtime.pre_empt()
-    assert world.runtime.idle
+def test_the_queue_is_answered_at_once_on_resign(harness: Harness) -> None:
+    harness.store.hold()
+    harness.run(take_ten)
+    harness.run(take_ten)
+    harness.runtime.resign()
+    assert harness.seen == [("answer", "NOT_CONTROLLER")] * 2
+    harness.store.release()  # The append under way is committed; its caller does not learn of it.
+    assert "effect" not in harness.seen
+    harness.runtime.resign()
+    assert harness.runtime.idle
 
 
-def test_a_deadline_counts_when_the_turn_comes(world: World) -> None:
-    world.store.hold()
-    world.run(take_ten)
-    late = world.run(take_ten, deadline_ms=5)
-    in_time = world.run(take_ten, deadline_ms=11)
-    world.clock.now = 10
-    world.store.release()
+def test_a_deadline_counts_when_the_turn_comes(harness: Harness) -> None:
+    harness.store.hold()
+    harness.run(take_ten)
+    late = harness.run(take_ten, deadline_ms=5)
+    in_time = harness.run(take_ten, deadline_ms=11)
+    harness.clock.now = 10
+    harness.store.release()
     assert late.value.error is Error.REQUEST_TIMED_OUT
     assert in_time.value == 10
 
 
-def test_who_gave_up_waits_in_the_queue_no_more(world: World) -> None:
+def test_a_caller_that_gave_up_is_removed_from_the_queue(harness: Harness) -> None:
     """Clients that ask again and again while nothing can be written would fill the memory."""
-    world.store.hold()
-    world.run(take_ten)
-    given_up = [world.run(take_ten, deadline_ms=5) for _ in range(3)]
-    stays = world.run(take_ten)
+    harness.store.hold()
+    harness.run(take_ten)
+    given_up = [harness.run(take_ten, deadline_ms=5) for _ in range(3)]
+    stays = harness.run(take_ten)
     for each in given_up:
         each.complete(ApiError(Error.REQUEST_TIMED_OUT))
-    assert world.runtime.queue_size == 1
-    world.store.release()
+    assert harness.runtime.queue_size == 1
+    harness.store.release()
     assert stays.value == 10
-    assert ids(world.stored.image) == 20
+    assert ids(harness.stored.image) == 20
 
 
-def test_who_gave_up_on_a_write_of_unknown_outcome_is_not_decided_for_again(world: World) -> None:
-    world.store.faults.append(Fault(answer=Unknown()))
-    world.store.hold()
-    given_up = world.run(take_ten, deadline_ms=5)
+def test_a_write_of_unknown_outcome_is_not_retried_for_a_caller_that_gave_up(
+    harness: Harness,
+) -> None:
+    harness.store.faults.append(Fault(answer=Unknown()))
+    harness.store.hold()
+    given_up = harness.run(take_ten, deadline_ms=5)
     given_up.complete(ApiError(Error.REQUEST_TIMED_OUT))
-    world.clock.now = 5
-    world.store.release()
-    assert world.runtime.idle
-    assert len(world.store.steps) == 1
-    assert world.run(take_ten).value == ids(world.stored.image) - 10
+    harness.clock.now = 5
+    harness.store.release()
+    assert harness.runtime.idle
+    assert len(harness.store.steps) == 1
+    assert harness.run(take_ten).value == ids(harness.stored.image) - 10
 
 
-def test_what_a_listener_asks_for_is_decided_once_all_have_heard(world: World) -> None:
-    heard: list[tuple[str, int]] = []
+def test_a_listeners_decision_is_made_once_all_listeners_were_called(harness: Harness) -> None:
+    calls: list[tuple[str, int]] = []
 
     def first(delta: ClusterDelta) -> None:
-        heard.append(("first", ids(delta.image)))
+        calls.append(("first", ids(delta.image)))
         if ids(delta.image) < 30:
-            world.runtime.run(take_ten)
+            harness.runtime.run(take_ten)
 
-    world.runtime.subscribe(first)
-    world.runtime.subscribe(lambda delta: heard.append(("second", ids(delta.image))))
-    world.run(take_ten)
-    assert heard == [(who, count) for count in (10, 20, 30) for who in ("first", "second")]
+    harness.runtime.subscribe(first)
+    harness.runtime.subscribe(lambda delta: calls.append(("second", ids(delta.image))))
+    harness.run(take_ten)
+    assert calls == [(who, count) for count in (10, 20, 30) for who in ("first", "second")]
 
 
-def test_what_others_wrote_is_heard_and_decided_on(world: World) -> None:
-    def follow(delta: ClusterDelta) -> None:
+def test_changes_of_others_are_published_and_decided_on(harness: Harness) -> None:
+    def drive(delta: ClusterDelta) -> None:
         if delta.changed_configs:
-            world.run(take_ten)
+            harness.run(take_ten)
 
-    world.runtime.subscribe(follow)
+    harness.runtime.subscribe(drive)
     topic_config = ConfigRecord(resource_type=2, resource_name="t", name="a", value="b")
-    world.stored.observe(topic_config)
-    assert world.seen == [0, 10, "effect", ("answer", 0)]
+    harness.stored.observe(topic_config)
+    assert harness.seen == [0, 10, "effect", ("answer", 0)]
 
 
-def test_a_listeners_mistake_harms_nobody_else(world: World) -> None:
-    world.runtime.subscribe(lambda delta: 1 // 0)
-    heard: list[ClusterDelta] = []
-    world.runtime.subscribe(heard.append)
-    assert world.run(take_ten).value == 0
-    assert len(heard) == 1
-    world.runtime.unsubscribe(heard.append)
-    world.run(take_ten)
-    assert len(heard) == 1
+def test_an_exception_of_a_listener_does_not_affect_others(harness: Harness) -> None:
+    harness.runtime.subscribe(lambda delta: 1 // 0)
+    calls: list[ClusterDelta] = []
+    harness.runtime.subscribe(calls.append)
+    assert harness.run(take_ten).value == 0
+    assert len(calls) == 1
+    harness.runtime.unsubscribe(calls.append)
+    harness.run(take_ten)
+    assert len(calls) == 1
 
 
-def test_run_step_answers_none(world: World) -> None:
-    assert world.runtime.run_step(lambda image: take_ten(image).step).value is None
+def test_run_step_answers_none(harness: Harness) -> None:
+    assert harness.runtime.run_step(lambda image: take_ten(image).step).value is None
 
 
-def test_a_step_that_nobody_asked_for_and_that_fails_is_told_to_the_log(
-    world: World, caplog: pytest.LogCaptureFixture
+def test_a_failed_background_step_is_logged(
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(image: ClusterImage) -> Step:
         raise ApiError(Error.POLICY_VIOLATION, "too large")
 
-    assert text(world.runtime.run_step(fail).value) == "POLICY_VIOLATION"
+    assert text(harness.runtime.run_step(fail).value) == "POLICY_VIOLATION"
     assert "too large" in caplog.text
     caplog.clear()
-    world.runtime.pre_empt()
-    assert text(world.runtime.run_step(fail).value) == "NOT_CONTROLLER"
+    harness.runtime.resign()
+    assert text(harness.runtime.run_step(fail).value) == "NOT_CONTROLLER"
     assert caplog.text == ""
 
 
-def test_the_wait_for_the_turn_is_measured_once_a_decision(world: World) -> None:
-    world.store.hold()
-    world.store.faults.append(Fault(answer=Unknown(), parts=0))
+def test_the_wait_for_the_turn_is_measured_once_a_decision(harness: Harness) -> None:
+    harness.store.hold()
+    harness.store.faults.append(Fault(answer=Unknown(), parts=0))
     for _ in range(3):
-        world.run(take_ten)
-    assert world.runtime.queue_size == 2
-    world.clock.now = 40
-    world.store.release()
-    waited = world.runtime.metrics.queue_time
+        harness.run(take_ten)
+    assert harness.runtime.queue_size == 2
+    harness.clock.now = 40
+    harness.store.release()
+    waited = harness.runtime.metrics.queue_time
     assert (waited.count, waited.total) == (3, 80)
-    assert world.runtime.queue_size == 0
+    assert harness.runtime.queue_size == 0

@@ -1,6 +1,6 @@
-"""A session that is over does not pass for a living one for longer than its timeout.
+"""A session that has expired is detected within its timeout.
 
-Method: a loop that is made up, whose timers end when the test says.
+Method: a fake loop, whose timers the test fires.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.handles: list[Handle] = []
-        self.asked: list[Pending[None]] = []
+        self.probes: list[Pending[None]] = []
         loop = cast(asyncio.AbstractEventLoop, self)
         self.probe = SessionProbe(loop, self.ask, TIMEOUT)
 
@@ -37,8 +37,8 @@ class Scene:
         return self.handles[-1]
 
     def ask(self) -> Pending[None]:
-        self.asked.append(Pending())
-        return self.asked[-1]
+        self.probes.append(Pending())
+        return self.probes[-1]
 
     def pauses(self) -> list[float]:
         """Return how long the timers have yet to run, all of them that do."""
@@ -51,17 +51,17 @@ class Scene:
         handle.callback()
 
 
-def test_it_asks_once_in_a_timeout() -> None:
+def test_it_probes_once_per_session_timeout() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     for count in range(1, 4):
         assert scene.pauses() == [TIMEOUT]
         scene.pass_pause()
-        assert (len(scene.asked), scene.pauses()) == (count, [])
-        scene.asked[-1].complete(None)
+        assert (len(scene.probes), scene.pauses()) == (count, [])
+        scene.probes[-1].complete(None)
 
 
-def test_it_asks_soon_where_the_session_has_moved() -> None:
+def test_it_probes_soon_after_the_session_has_moved() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     scene.probe.stop()
@@ -69,24 +69,24 @@ def test_it_asks_soon_where_the_session_has_moved() -> None:
     scene.probe.connected(is_first=False)
     assert scene.pauses() == [SOON_SECONDS]
     scene.pass_pause()
-    scene.asked[0].complete(None)
+    scene.probes[0].complete(None)
     assert scene.pauses() == [TIMEOUT]
 
 
-def test_what_was_asked_over_a_former_connection_changes_nothing() -> None:
+def test_a_response_over_a_previous_connection_changes_nothing() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     scene.pass_pause()
     scene.probe.stop()
     scene.probe.connected(is_first=False)
-    scene.asked[0].complete(None)
+    scene.probes[0].complete(None)
     assert scene.pauses() == [SOON_SECONDS]
 
 
-def test_it_asks_no_more_once_the_session_is_over() -> None:
+def test_it_stops_once_the_session_is_over() -> None:
     scene = Scene()
     scene.probe.connected(is_first=True)
     scene.pass_pause()
     scene.probe.stop()
-    scene.asked[0].complete(None)
+    scene.probes[0].complete(None)
     assert scene.pauses() == []

@@ -1,4 +1,4 @@
-"""The first look into ZooKeeper: one id for the cluster, and an image without this broker.
+"""The first read from ZooKeeper: one id for the cluster, and an image without this broker.
 
 Method: the simulator's model of ZooKeeper in virtual time.
 """
@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ottla.base.ids import Uuid
 from ottla.broker.zk_metadata import without_own_leadership
-from ottla.host.folders import verdict_on
-from ottla.host.steps import follow
+from ottla.host.node_dirs import verdict_on
+from ottla.host.steps import drive
 from ottla.host.zookeeper.start_reading import (
     cluster_id_of,
-    read_gone,
+    read_deleted,
     read_image,
     without_deleted,
 )
@@ -24,10 +24,10 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.partition_state import StateZnode
 
-from .world import Client, ZooKeeperWorld
+from .harness import Client, ZooKeeperHarness
 
 TOPIC_ID = Uuid(b"t" * 16)
-GONE_ID = Uuid(b"g" * 16)
+DELETED_ID = Uuid(b"g" * 16)
 
 
 class Dice:
@@ -46,13 +46,13 @@ class Dice:
 
 def ids_found(seed: int) -> list[object]:
     """Return what three brokers find that start at once, while connections break."""
-    sim = ZooKeeperWorld(seed)
+    sim = ZooKeeperHarness(seed)
     sim.make_cluster()
     sessions = [Client(sim, f"broker {number}").start() for number in (1, 2, 3)]
     sim.model.faults.broken = 0.2
     ended: list[object] = []
     for number, session in enumerate(sessions):
-        follow(cluster_id_of(session, Dice(10 * number)), ended.append)
+        drive(cluster_id_of(session, Dice(10 * number)), ended.append)
     sim.until(lambda: len(ended) == 3)
     return ended
 
@@ -64,8 +64,8 @@ def test_brokers_that_start_at_once_agree_on_the_cluster_s_id() -> None:
         assert isinstance(found[0], str)
 
 
-def stored() -> ZooKeeperWorld:
-    sim = ZooKeeperWorld()
+def stored() -> ZooKeeperHarness:
+    sim = ZooKeeperHarness()
     sim.make_cluster()
     sim.register(1)
     sim.register(2)
@@ -80,7 +80,7 @@ def stored() -> ZooKeeperWorld:
 
 def test_what_is_stored_is_what_a_broker_starts_from_but_for_itself() -> None:
     sim = stored()
-    image = sim.follow(read_image(sim.tool, 1))
+    image = sim.drive(read_image(sim.tool, 1))
     assert image.broker_ids() == [2]
     topic = image.topics.by_id(TOPIC_ID)
     assert topic is not None
@@ -92,9 +92,9 @@ def test_what_is_stored_is_what_a_broker_starts_from_but_for_itself() -> None:
 
 
 def test_nothing_is_led_before_the_controller_has_spoken() -> None:
-    """Its word may be the epoch that is stored, which must count as a newer one then."""
+    """Its request may have the stored epoch, which must count as a newer one then."""
     sim = stored()
-    image = sim.follow(read_image(sim.tool, 1))
+    image = sim.drive(read_image(sim.tool, 1))
     begun = replay(image, without_own_leadership(image, 1), offset=1, epoch=-1).image
     topic = begun.topics.by_id(TOPIC_ID)
     assert topic is not None
@@ -106,27 +106,27 @@ def test_nothing_is_led_before_the_controller_has_spoken() -> None:
     assert others == before.partitions[1]
 
 
-def with_receipts(*, garbage: bool) -> ZooKeeperWorld:
+def with_receipts(*, garbage: bool) -> ZooKeeperHarness:
     """Return a cluster whose ledger has a topic that is there, one that is gone, and rubbish."""
     sim = stored()
     if not garbage:
         sim.delete("/brokers/topics/garbage")
-    for topic_id in (TOPIC_ID, GONE_ID):
+    for topic_id in (TOPIC_ID, DELETED_ID):
         entry = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5)
         sim.put(paths.deletion(topic_id), encode_deletion(entry))
     sim.put(f"{paths.DELETIONS}/rubbish", b"")
     return sim
 
 
-def read_by_1(sim: ZooKeeperWorld) -> ClusterImage:
-    image: ClusterImage = sim.follow(read_image(sim.tool, 1))
+def read_by_1(sim: ZooKeeperHarness) -> ClusterImage:
+    image: ClusterImage = sim.drive(read_image(sim.tool, 1))
     return image
 
 
-def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> None:
+def test_partition_directories_of_deleted_topics_are_deleted_at_the_start() -> None:
     """Whatever the entry says: a topic with an entry that is not there any more does not return."""
     image = read_by_1(with_receipts(garbage=False))
-    assert verdict_on(image, 1, GONE_ID, 0) is Verdict.DELETE
+    assert verdict_on(image, 1, DELETED_ID, 0) is Verdict.DELETE
     assert verdict_on(image, 1, Uuid(b"u" * 16), 0) is Verdict.STRAY
     kept = image.deletions.of(TOPIC_ID)
     assert kept is not None
@@ -135,24 +135,24 @@ def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> No
     assert len(without_deleted(image).deletions) == 0
 
 
-def test_of_topics_in_doubt_those_are_gone_whose_deletion_has_begun() -> None:
+def test_of_unknown_topics_those_are_deleted_whose_deletion_has_begun() -> None:
     """One that waits for its deletion is served, and its mark may yet be taken away."""
     sim = with_receipts(garbage=False)
-    suspects = frozenset({TOPIC_ID, GONE_ID, Uuid(b"u" * 16)})
-    assert sim.follow(read_gone(sim.tool, suspects)) == frozenset()
-    entry = DeletionImage(topic_id=GONE_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
+    suspects = frozenset({TOPIC_ID, DELETED_ID, Uuid(b"u" * 16)})
+    assert sim.drive(read_deleted(sim.tool, suspects)) == frozenset()
+    entry = DeletionImage(topic_id=DELETED_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
     begun = entry.with_status(1, ReplicaStatus(DeletionState.STARTED), (0,))
     for each in (begun, replace(entry, finished_ms=6)):
-        sim.delete(paths.deletion(GONE_ID))
-        sim.put(paths.deletion(GONE_ID), encode_deletion(each))
-        assert sim.follow(read_gone(sim.tool, suspects)) == {GONE_ID}
-        assert sim.follow(read_gone(sim.tool, frozenset({TOPIC_ID}))) == frozenset()
-    sim.delete(paths.deletion(GONE_ID))
-    sim.put(paths.deletion(GONE_ID), b"[")
-    assert sim.follow(read_gone(sim.tool, suspects)) == frozenset()
+        sim.delete(paths.deletion(DELETED_ID))
+        sim.put(paths.deletion(DELETED_ID), encode_deletion(each))
+        assert sim.drive(read_deleted(sim.tool, suspects)) == {DELETED_ID}
+        assert sim.drive(read_deleted(sim.tool, frozenset({TOPIC_ID}))) == frozenset()
+    sim.delete(paths.deletion(DELETED_ID))
+    sim.put(paths.deletion(DELETED_ID), b"[")
+    assert sim.drive(read_deleted(sim.tool, suspects)) == frozenset()
 
 
 def test_a_topic_that_cannot_be_read_may_be_the_one_that_looks_deleted() -> None:
     image = read_by_1(with_receipts(garbage=True))
-    assert verdict_on(image, 1, GONE_ID, 0) is Verdict.STRAY
+    assert verdict_on(image, 1, DELETED_ID, 0) is Verdict.STRAY
     assert image.deletions.of(TOPIC_ID) is not None

@@ -1,4 +1,4 @@
-"""What is stored becomes the image, what is decided is stored, and what others write is seen.
+"""What is stored becomes the image, decisions are stored, and what others write is seen.
 
 Method: the store over a simulated ZooKeeper in virtual time; tools write znodes beside it. After
 most things a second store loads from nothing: its image must be the first one's.
@@ -25,7 +25,8 @@ from ottla.metadata.records import (
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.partition_state import StateZnode
 
-from .store_world import (
+from .harness import Controller, ZooKeeperHarness
+from .store_harness import (
     CONTEXT,
     CREATE,
     GROW,
@@ -36,23 +37,22 @@ from .store_world import (
     ruled,
     three_brokers,
 )
-from .world import Controller, ZooKeeperWorld
 
 
 @pytest.fixture
-def sim() -> ZooKeeperWorld:
+def sim() -> ZooKeeperHarness:
     return three_brokers()
 
 
 @pytest.fixture
-def controller(sim: ZooKeeperWorld) -> Controller:
+def controller(sim: ZooKeeperHarness) -> Controller:
     return ruled(sim)
 
 
 # -- loading -----------------------------------------------------------------------------------
 
 
-def test_everything_is_loaded(sim: ZooKeeperWorld) -> None:
+def test_everything_is_loaded(sim: ZooKeeperHarness) -> None:
     sim.put_topic("t", [(1, 2), (2, 3)], TOPIC_ID)
     sim.put_state("t", 0, StateZnode(leader=2, leader_epoch=4, controller_epoch=1, isr=(2,)))
     sim.put("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
@@ -74,7 +74,7 @@ def test_everything_is_loaded(sim: ZooKeeperWorld) -> None:
 
 
 def test_kafka_12835_a_topic_gets_an_id_and_loses_no_unknown_field(
-    sim: ZooKeeperWorld,
+    sim: ZooKeeperHarness,
 ) -> None:
     sim.put("/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]},"future":"kept"}')
     first = sim.elect(sim.client("controller")).load()
@@ -87,13 +87,13 @@ def test_kafka_12835_a_topic_gets_an_id_and_loses_no_unknown_field(
     assert second.store.image.topics.id_of("old") == given
 
 
-def test_features_are_enabled_where_nobody_has_done_it(sim: ZooKeeperWorld) -> None:
+def test_features_are_enabled_where_they_are_missing(sim: ZooKeeperHarness) -> None:
     """As Kafka's controller does: no znode would be a cluster from before there were any."""
     sim.elect(sim.client("controller")).load()
     assert sim.data("/feature") == b'{"version":2,"status":1,"features":{}}'
 
 
-def test_features_that_are_there_stay_as_they_are(sim: ZooKeeperWorld) -> None:
+def test_features_that_are_there_stay_as_they_are(sim: ZooKeeperHarness) -> None:
     feature = b'{"version":2,"status":1,"features":{"f":{"max_version_level":3}},"later":7}'
     sim.put("/feature", feature)
     controller = sim.elect(sim.client("controller")).load()
@@ -101,14 +101,16 @@ def test_features_that_are_there_stay_as_they_are(sim: ZooKeeperWorld) -> None:
     assert sim.data("/feature") == feature
 
 
-def test_notifications_of_the_time_before_are_purged(sim: ZooKeeperWorld) -> None:
+def test_notifications_of_the_time_before_are_purged(sim: ZooKeeperHarness) -> None:
     sim.put("/isr_change_notification/isr_change_0000000001", b"{}")
     sim.put("/log_dir_event_notification/log_dir_event_0000000001", b"{}")
     sim.elect(sim.client("controller")).load()
     assert sim.names(paths.ISR_CHANGES) == sim.names(paths.LOG_DIR_EVENTS) == []
 
 
-def test_garbage_harms_nothing_else(sim: ZooKeeperWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_znodes_do_not_affect_others(
+    sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     sim.put_topic("good", [(1,)], TOPIC_ID)
     sim.put("/brokers/topics/bad", b"{")
     sim.put("/config/topics/good", b"[]")
@@ -119,7 +121,7 @@ def test_garbage_harms_nothing_else(sim: ZooKeeperWorld, caplog: pytest.LogCaptu
     assert controller.store.image.topics.names() == ["another", "good"]
 
 
-def test_loading_as_a_deposed_controller_fails(sim: ZooKeeperWorld) -> None:
+def test_loading_as_a_fenced_controller_fails(sim: ZooKeeperHarness) -> None:
     sim.put("/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]}}')
     old = sim.elect(sim.client("old"))
     sim.elect(sim.client("new"))
@@ -130,7 +132,9 @@ def test_loading_as_a_deposed_controller_fails(sim: ZooKeeperWorld) -> None:
 # -- appending ---------------------------------------------------------------------------------
 
 
-def test_a_topic_is_created_grown_and_led(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_a_topic_is_created_with_leaders_and_gets_partitions(
+    sim: ZooKeeperHarness, controller: Controller
+) -> None:
     create(controller, "t")
     grown = NewPartitions(name="t", count=5)
     controller.run(lambda image: GROW(image, [grown]))
@@ -144,13 +148,15 @@ def test_a_topic_is_created_grown_and_led(sim: ZooKeeperWorld, controller: Contr
     check_stored(controller)
 
 
-def test_a_large_step_is_written_in_parts(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_a_large_step_is_written_in_parts(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "large", partitions=2_500)
     assert len(controller.deltas) > 1
     check_stored(controller)
 
 
-def test_configs_and_producer_ids_are_written(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_configs_and_producer_ids_are_written(
+    sim: ZooKeeperHarness, controller: Controller
+) -> None:
     create(controller, "t")
     config = ConfigRecord(
         resource_type=ResourceType.TOPIC, resource_name="t", name="retention.ms", value="9"
@@ -161,8 +167,8 @@ def test_configs_and_producer_ids_are_written(sim: ZooKeeperWorld, controller: C
     check_stored(controller)
 
 
-def test_kafka_1096_a_deposed_controller_writes_nothing(
-    sim: ZooKeeperWorld, controller: Controller
+def test_kafka_1096_a_fenced_controller_writes_nothing(
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t")
     before = dict(sim.model.tree.nodes)
@@ -176,28 +182,28 @@ def test_kafka_1096_a_deposed_controller_writes_nothing(
     assert after.keys() == before.keys()
     create(newer, "rightful")
     assert newer.store.image.topics.names() == ["rightful", "t"]
-    assert controller.store.image.topics.names() == ["t"]  # It is told of nothing any more.
+    assert controller.store.image.topics.names() == ["t"]  # It gets no more changes.
 
 
 def test_kafka_6082_the_epoch_is_the_elections_and_never_read_again(
-    sim: ZooKeeperWorld, controller: Controller
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     controller.client.process.paused = True
     sim.elect(sim.client("newer")).load()
-    sim.world.resume(controller.client.process)
+    sim.scheduler.resume(controller.client.process)
     sim.settle()
     assert isinstance(controller.append(NEXT_IDS), Fenced)
     assert sim.data("/latest_producer_id_block") == b""
 
 
-def test_an_expired_session_fences(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_an_expired_session_fences(sim: ZooKeeperHarness, controller: Controller) -> None:
     sim.model.expire(controller.session.id)
     assert isinstance(controller.append(NEXT_IDS), Fenced)
     assert controller.store.dead
 
 
-def test_another_epoch_is_fenced_without_asking(
-    sim: ZooKeeperWorld, controller: Controller
+def test_another_epoch_is_fenced_without_a_write(
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     zxid = sim.model.zxid
     step = Step((NEXT_IDS,))
@@ -208,10 +214,12 @@ def test_another_epoch_is_fenced_without_asking(
 # -- conflicts ---------------------------------------------------------------------------------
 
 
-def test_a_conflict_is_read_and_decided_again(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_a_conflict_is_read_and_decided_again(
+    sim: ZooKeeperHarness, controller: Controller
+) -> None:
     create(controller, "t")
     state = paths.state("t", 0)
-    # A tool has written the state, of which nobody is told.
+    # A tool has written the state, which no watch reports.
     by_hand = b'{"version":1,"leader":-1,"leader_epoch":7,"controller_epoch":1,"isr":[1]}'
     sim.write(SetData(state, by_hand))
     topic = controller.store.image.topics.by_name("t")
@@ -227,8 +235,8 @@ def test_a_conflict_is_read_and_decided_again(sim: ZooKeeperWorld, controller: C
     check_stored(controller)
 
 
-def test_a_topic_that_a_tool_made_first_is_a_conflict(
-    sim: ZooKeeperWorld, controller: Controller
+def test_a_topic_that_a_tool_created_first_is_a_conflict(
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     seen: list[ClusterImage] = []
 
@@ -239,7 +247,7 @@ def test_a_topic_that_a_tool_made_first_is_a_conflict(
     controller.client.process.paused = True
     sim.put_topic("t", [(1, 2)], TOPIC_ID)
     pending = controller.runtime.run(decide)  # type: ignore[arg-type]
-    sim.world.resume(controller.client.process)
+    sim.scheduler.resume(controller.client.process)
     (created,) = sim.wait(pending)  # type: ignore[misc]
     assert created.error is Error.TOPIC_ALREADY_EXISTS
     assert len(seen) == 2
@@ -247,7 +255,7 @@ def test_a_topic_that_a_tool_made_first_is_a_conflict(
     check_stored(controller)
 
 
-def test_a_vanished_topic_is_a_conflict(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_a_vanished_topic_is_a_conflict(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
     topic = controller.store.image.topics.by_name("t")
     assert topic is not None
@@ -255,16 +263,16 @@ def test_a_vanished_topic_is_a_conflict(sim: ZooKeeperWorld, controller: Control
     sim.delete("/brokers/topics/t")
     change = PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=NO_LEADER)
     pending = controller.store.append(Step((change,)), controller.epoch)
-    sim.world.resume(controller.client.process)
+    sim.scheduler.resume(controller.client.process)
     assert isinstance(sim.wait(pending), Conflict)
     assert "t" not in controller.store.image.topics
     check_stored(controller)
 
 
 def test_new_partition_to_online_partition_transition_error_from_create_states(
-    sim: ZooKeeperWorld, controller: Controller
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
-    """Somebody made the first state meanwhile: it stands, and the other partition proceeds."""
+    """A tool created the first state meanwhile: it is kept, and the other partition proceeds."""
     sim.put_topic("t", [(1, 2), (2, 1)], TOPIC_ID)
     sim.settle()
     first = bring_online(controller.store.image, CONTEXT.config)
@@ -282,9 +290,9 @@ def test_new_partition_to_online_partition_transition_error_from_create_states(
 
 
 def test_offline_partition_to_online_partition_transition_error_from_state_lookup(
-    sim: ZooKeeperWorld, controller: Controller
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
-    """Somebody took the state away: no election is held on what is not known."""
+    """A tool deleted the state: there is no election without it."""
     create(controller, "t")
     topic = controller.store.image.topics.by_name("t")
     assert topic is not None
@@ -300,8 +308,8 @@ def test_offline_partition_to_online_partition_transition_error_from_state_looku
 # -- deletes -----------------------------------------------------------------------------------
 
 
-def test_kafka_6650_what_is_left_of_a_topic_goes_and_what_nobody_knew_of(
-    sim: ZooKeeperWorld, controller: Controller
+def test_kafka_6650_unknown_znodes_of_a_deleted_topic_are_deleted(
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t", partitions=3)
     sim.put(paths.marker("t"), b"")

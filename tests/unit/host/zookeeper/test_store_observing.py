@@ -1,7 +1,8 @@
-"""What others write is seen, told once and in order, and never undoes what the controller wrote.
+"""What others write is published once and in order, and never undoes the controller's writes.
 
 Method: the store over a simulated ZooKeeper in virtual time; tools write znodes beside it, brokers
-come and go. After most things a second store loads from nothing: its image must be the first one's.
+start and stop. After most things a second store loads from nothing: its image must be the first
+one's.
 """
 
 from dataclasses import replace
@@ -25,7 +26,8 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.notifications import encode_config_change
 from ottla.metadata.znodes.partition_state import StateZnode
 
-from .store_world import (
+from .harness import Controller, ZooKeeperHarness
+from .store_harness import (
     GROW,
     NEXT_IDS,
     TOPIC_ID,
@@ -34,20 +36,21 @@ from .store_world import (
     ruled,
     three_brokers,
 )
-from .world import Controller, ZooKeeperWorld
 
 
 @pytest.fixture
-def sim() -> ZooKeeperWorld:
+def sim() -> ZooKeeperHarness:
     return three_brokers()
 
 
 @pytest.fixture
-def controller(sim: ZooKeeperWorld) -> Controller:
+def controller(sim: ZooKeeperHarness) -> Controller:
     return ruled(sim)
 
 
-def test_brokers_come_go_and_come_again(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_brokers_register_unregister_and_register_again(
+    sim: ZooKeeperHarness, controller: Controller
+) -> None:
     session = sim.register(4)
     sim.settle()
     first = controller.store.image.brokers[4].epoch
@@ -61,13 +64,13 @@ def test_brokers_come_go_and_come_again(sim: ZooKeeperWorld, controller: Control
 
 
 def test_kafka_7235_a_fast_bounce_is_a_new_broker(
-    sim: ZooKeeperWorld, controller: Controller
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     before = controller.store.image.brokers[2].epoch
     controller.client.process.paused = True
     sim.delete("/brokers/ids/2")
     sim.register(2)
-    sim.world.resume(controller.client.process)
+    sim.scheduler.resume(controller.client.process)
     sim.settle()
     assert controller.store.image.brokers[2].epoch > before
     (delta,) = controller.deltas  # One change, in which it went and came.
@@ -75,7 +78,7 @@ def test_kafka_7235_a_fast_bounce_is_a_new_broker(
 
 
 def test_topics_that_tools_make_change_and_delete_are_seen(
-    sim: ZooKeeperWorld, controller: Controller
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     sim.put("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
     sim.put_topic("t", [(1, 2)], TOPIC_ID)
@@ -95,7 +98,7 @@ def test_topics_that_tools_make_change_and_delete_are_seen(
     check_stored(controller)
 
 
-def test_a_topic_of_its_own_is_watched_too(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_a_topic_of_its_own_is_watched_too(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t", partitions=1)
     sim.settle()
     before = controller.store.image.topics.by_name("t")
@@ -111,7 +114,7 @@ def test_a_topic_of_its_own_is_watched_too(sim: ZooKeeperWorld, controller: Cont
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["made", "grown"])
 def test_kafka_12835_an_id_that_a_tool_did_not_write_is_written(
-    sim: ZooKeeperWorld, controller: Controller, is_new: bool
+    sim: ZooKeeperHarness, controller: Controller, is_new: bool
 ) -> None:
     """The next controller, or a broker that starts, would find another one."""
     if not is_new:
@@ -129,7 +132,7 @@ def test_kafka_12835_an_id_that_a_tool_did_not_write_is_written(
 
 
 def test_replicas_that_a_tool_changes_past_the_controller_are_put_back(
-    sim: ZooKeeperWorld, controller: Controller, caplog: pytest.LogCaptureFixture
+    sim: ZooKeeperHarness, controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(controller, "t", partitions=1)
     sim.settle()
@@ -142,16 +145,14 @@ def test_replicas_that_a_tool_changes_past_the_controller_are_put_back(
     check_stored(controller)
 
 
-def test_a_topic_that_was_made_anew_is_another_topic(
-    sim: ZooKeeperWorld, controller: Controller
-) -> None:
+def test_a_re_created_topic_is_another_topic(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
     sim.settle()
     first = controller.store.image.topics.id_of("t")
     controller.client.process.paused = True
     sim.delete("/brokers/topics/t")
     sim.put_topic("t", [(3,)], TOPIC_ID)
-    sim.world.resume(controller.client.process)
+    sim.scheduler.resume(controller.client.process)
     sim.settle()
     topic = controller.store.image.topics.by_name("t")
     assert topic is not None
@@ -160,7 +161,7 @@ def test_a_topic_that_was_made_anew_is_another_topic(
     check_stored(controller)
 
 
-def test_configs_that_tools_change_are_seen(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_configs_that_tools_change_are_seen(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
     sim.put("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
     resource = (int(ResourceType.TOPIC), "t")
@@ -174,7 +175,7 @@ def test_configs_that_tools_change_are_seen(sim: ZooKeeperWorld, controller: Con
     check_stored(controller)
 
 
-def test_features_that_appear_are_seen(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_features_that_appear_are_seen(sim: ZooKeeperHarness, controller: Controller) -> None:
     feature = b'{"version":2,"status":1,"features":{"f":{"max_version_level":%d}}}'
     sim.put("/feature", feature % 1)
     sim.settle()
@@ -184,9 +185,7 @@ def test_features_that_appear_are_seen(sim: ZooKeeperWorld, controller: Controll
     assert dict(controller.store.image.features) == {"f": 2}
 
 
-def test_producer_ids_that_somebody_mends_are_seen(
-    sim: ZooKeeperWorld, controller: Controller
-) -> None:
+def test_repaired_producer_ids_are_seen(sim: ZooKeeperHarness, controller: Controller) -> None:
     path = "/latest_producer_id_block"
     sim.put(path, b"?")
     sim.settle()
@@ -199,25 +198,25 @@ def test_producer_ids_that_somebody_mends_are_seen(
     assert isinstance(controller.append(NEXT_IDS), Committed)
 
 
-def test_own_writes_are_told_once(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_own_writes_are_published_once(sim: ZooKeeperHarness, controller: Controller) -> None:
     create(controller, "t")
-    told = len(controller.deltas)
+    published = len(controller.deltas)
     sim.settle()  # Watches fire for them, and what is read differs in nothing.
-    assert len(controller.deltas) == told
+    assert len(controller.deltas) == published
 
 
-def test_many_changes_are_one_reading(sim: ZooKeeperWorld, controller: Controller) -> None:
+def test_many_changes_are_one_reading(sim: ZooKeeperHarness, controller: Controller) -> None:
     controller.client.process.paused = True
     for number in range(50):
         sim.put_topic(f"t{number}", [(1, 2)])
-    sim.world.resume(controller.client.process)
+    sim.scheduler.resume(controller.client.process)
     sim.settle()
     assert len(controller.store.image.topics) == 50
     assert len(controller.deltas) <= 3
 
 
-def test_a_reading_that_an_append_overtook_does_not_go_back(
-    sim: ZooKeeperWorld, controller: Controller
+def test_a_read_that_an_append_overtook_does_not_undo_it(
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     create(controller, "t", partitions=1)
     sim.settle()
@@ -241,8 +240,8 @@ def test_a_reading_that_an_append_overtook_does_not_go_back(
     check_stored(controller)
 
 
-def test_a_broker_that_starts_anew_has_its_folders_back(
-    sim: ZooKeeperWorld, controller: Controller
+def test_the_log_directories_of_a_restarted_broker_are_online_again(
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     session = sim.register(4)
     sim.put_topic("t", [(4, 1)], TOPIC_ID)
@@ -262,38 +261,38 @@ def test_a_broker_that_starts_anew_has_its_folders_back(
 
 
 def test_an_append_ends_on_the_image_on_which_it_was_decided(
-    sim: ZooKeeperWorld, controller: Controller
+    sim: ZooKeeperHarness, controller: Controller
 ) -> None:
     session = sim.register(4)
     sim.settle()
     store = controller.store
     epoch = store.image.brokers[4].epoch
-    leaving = BrokerRegistrationChangeRecord(
+    change = BrokerRegistrationChangeRecord(
         broker_id=4, broker_epoch=epoch, in_controlled_shutdown=1
     )
-    looked = store._looked
+    on_read = store._on_read
     answers: list[Pending[Any]] = []
 
     def append_first(*read: Any) -> None:
         """Begin to append in the moment in which what was read has arrived."""
-        store._looked = looked  # type: ignore[method-assign]
-        answers.append(store.append(Step((leaving, NEXT_IDS)), controller.epoch))
-        looked(*read)
+        store._on_read = on_read  # type: ignore[method-assign]
+        answers.append(store.append(Step((change, NEXT_IDS)), controller.epoch))
+        on_read(*read)
 
-    store._looked = append_first  # type: ignore[assignment]
+    store._on_read = append_first  # type: ignore[assignment]
     sim.wait(session.close())
     sim.settle()
     assert isinstance(answers[0].value, Committed)
-    shutting_down, gone = controller.deltas[-2:]
-    assert shutting_down.image.brokers[4].in_controlled_shutdown
-    assert 4 not in gone.image.brokers
+    changed, removed = controller.deltas[-2:]
+    assert changed.image.brokers[4].in_controlled_shutdown
+    assert 4 not in removed.image.brokers
     check_stored(controller)
 
 
-def test_a_reading_that_failed_on_its_way_is_made_again_whole(
-    sim: ZooKeeperWorld, controller: Controller, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_read_is_repeated_completely(
+    sim: ZooKeeperHarness, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had read and watched already is not taken for known: nobody was told of it."""
+    """What the failed read had read and watched is not known: it was not published."""
     create(controller, "t")
     get, failing = controller.session.get, {paths.state("u", 0), "/config/topics/t"}
 

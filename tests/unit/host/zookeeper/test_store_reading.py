@@ -1,4 +1,4 @@
-"""Many reads go out bounded and come back in order; a node is watched once at a time.
+"""Many reads are sent, a bounded number at a time; a node has one watch at a time.
 
 Method: promises that the test keeps by hand; a simulated ZooKeeper for the watches.
 """
@@ -13,7 +13,7 @@ from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.store_reading import Watched, read_each
 from ottla.metadata.znodes.paths import PERSISTENT
 
-from .world import ZooKeeperWorld
+from .harness import ZooKeeperHarness
 
 
 def test_reads_are_bounded_and_their_order_is_that_of_the_keys() -> None:
@@ -57,11 +57,11 @@ def test_a_failure_ends_the_reading() -> None:
 
 
 @pytest.fixture
-def sim() -> ZooKeeperWorld:
-    return ZooKeeperWorld()
+def sim() -> ZooKeeperHarness:
+    return ZooKeeperHarness()
 
 
-def test_a_node_is_watched_once_until_its_watch_has_fired(sim: ZooKeeperWorld) -> None:
+def test_a_node_is_watched_once_until_its_watch_has_fired(sim: ZooKeeperHarness) -> None:
     events: list[Event] = []
     watched = Watched(sim.tool, events.append)
     sim.put("/a", b"1")
@@ -83,7 +83,7 @@ def test_a_node_is_watched_once_until_its_watch_has_fired(sim: ZooKeeperWorld) -
     assert len(events) == 3
 
 
-def test_a_node_that_is_not_there_is_watched_only_by_exists(sim: ZooKeeperWorld) -> None:
+def test_a_node_that_is_not_there_is_watched_only_by_exists(sim: ZooKeeperHarness) -> None:
     events: list[Event] = []
     watched = Watched(sim.tool, events.append)
     sim.wait(watched.get("/a"))
@@ -95,18 +95,18 @@ def test_a_node_that_is_not_there_is_watched_only_by_exists(sim: ZooKeeperWorld)
     assert events == [Event(EventKind.CREATED, "/a")]
 
 
-def test_what_must_be_there_is_made_once_by_whoever_comes_first(sim: ZooKeeperWorld) -> None:
+def test_persistent_znodes_are_created_once(sim: ZooKeeperHarness) -> None:
     sim.put("/brokers", b"")
     sim.make_cluster()
     assert all(sim.data(path) == b"" for path in PERSISTENT)
     zxid = sim.model.zxid
-    sim.follow(make_persistent(sim.tool))
+    sim.drive(make_persistent(sim.tool))
     assert sim.model.zxid == zxid  # Nothing was missing, so nothing was written.
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_must_be_there_is_made_over_a_bad_network(seed: int) -> None:
-    sim = ZooKeeperWorld(seed)
+def test_persistent_znodes_are_created_over_a_bad_network(seed: int) -> None:
+    sim = ZooKeeperHarness(seed)
     sim.model.faults.broken = 0.05
-    sim.follow(make_persistent(sim.client("a").session()))
+    sim.drive(make_persistent(sim.client("a").session()))
     assert all(sim.data(path) == b"" for path in PERSISTENT)

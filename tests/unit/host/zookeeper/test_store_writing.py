@@ -1,7 +1,7 @@
-"""A multi whose answer is lost is done once, however often it is tried, and never wrongly believed.
+"""A multi whose response is lost is done once, however often it is tried, with the right outcome.
 
 Method: a scripted session over a real tree of znodes: each multi can be lost before it is done or
-after, with somebody else's writes in between; the writer's answer is compared with the tree.
+after, with other writes in between; the writer's outcome is compared with the tree.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,14 @@ from ottla.base.zookeeper import (
     ZkError,
     ZnodeData,
 )
-from ottla.host.steps import follow
-from ottla.host.zookeeper.store_writing import Changed, Deposed, Done, Untold, Writer
+from ottla.host.steps import drive
+from ottla.host.zookeeper.store_writing import (
+    Changed,
+    ControllerMoved,
+    Done,
+    UnknownOutcome,
+    Writer,
+)
 from ottla.metadata.znodes.paths import CONTROLLER_EPOCH
 from ottla.testing.sim.zookeeper_tree import Author, Tree
 
@@ -48,7 +54,7 @@ class ScriptedSession:
         self.multis = 0
 
     def others(self, *operations: Operation) -> None:
-        """Write as somebody else."""
+        """Write as another client."""
         self.zxid += 1
         done = self.tree.apply(operations, Author(2, self.zxid, 0))
         assert not isinstance(done, ZkError), done
@@ -93,7 +99,7 @@ class Clock:
         return self.now
 
 
-class World:
+class Harness:
     def __init__(self) -> None:
         self.session = ScriptedSession()
         self.session.others(Create(CONTROLLER_EPOCH, b"1"), Create("/a", b"old"))
@@ -106,7 +112,7 @@ class World:
 
     def drive(self, steps: Any) -> Any:
         outcomes: list[Any] = []
-        follow(steps, outcomes.append)
+        drive(steps, outcomes.append)
         while not outcomes:
             self.clock.now += 100
             assert self.timers.run_due(self.clock.now) or outcomes, "it waits for nothing"
@@ -126,16 +132,16 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def harness() -> Harness:
+    return Harness()
 
 
 SET = SetData("/a", b"new", 0)
 MAKE = Create("/b", b"made")
 
 
-def test_results_are_those_of_the_operations_without_the_check(world: World) -> None:
-    written = world.write(SET, MAKE, Check("/a", 1))
+def test_results_are_those_of_the_operations_without_the_check(harness: Harness) -> None:
+    written = harness.write(SET, MAKE, Check("/a", 1))
     assert isinstance(written, Done)
     stat, path, checked = written.results
     assert isinstance(stat, Stat)
@@ -145,133 +151,135 @@ def test_results_are_those_of_the_operations_without_the_check(world: World) -> 
 @pytest.mark.parametrize("losses", [["lost"], ["done"], ["lost", "lost"], ["lost", "done"]])
 @pytest.mark.parametrize("operations", [(SET,), (MAKE,), (SET, MAKE), (Delete("/a"), MAKE)])
 def test_a_lost_multi_is_done_once(
-    world: World, losses: list[str], operations: tuple[Operation, ...]
+    harness: Harness, losses: list[str], operations: tuple[Operation, ...]
 ) -> None:
-    world.session.script = list(losses)
-    written = world.write(*operations)
+    harness.session.script = list(losses)
+    written = harness.write(*operations)
     assert isinstance(written, Done)
     if SET in operations:
-        assert world.version("/a") == 1
+        assert harness.version("/a") == 1
         stat = written.results[0]
         assert isinstance(stat, Stat)
         assert stat.version == 1
     if MAKE in operations:
-        assert (world.data("/b"), world.version("/b")) == (b"made", 0)
+        assert (harness.data("/b"), harness.version("/b")) == (b"made", 0)
 
 
 @pytest.mark.parametrize("fate", ["lost", "done"])
-def test_sequential_nodes_come_once_with_what_they_tell_of(world: World, fate: str) -> None:
-    world.session.others(Create("/changes"))
-    world.session.script = [fate]
-    written = world.write(SET, Create("/changes/c_", b"told", sequential=True))
+def test_sequential_nodes_come_once_with_what_they_tell_of(harness: Harness, fate: str) -> None:
+    harness.session.others(Create("/changes"))
+    harness.session.script = [fate]
+    written = harness.write(SET, Create("/changes/c_", b"told", sequential=True))
     assert isinstance(written, Done)
-    assert len(world.session.tree.nodes["/changes"].children) == 1
+    assert len(harness.session.tree.nodes["/changes"].children) == 1
 
 
-def test_others_were_first(world: World) -> None:
-    world.session.others(SetData("/a", b"theirs"))
-    written = world.write(SET, MAKE)
+def test_others_were_first(harness: Harness) -> None:
+    harness.session.others(SetData("/a", b"theirs"))
+    written = harness.write(SET, MAKE)
     assert written == Changed(frozenset({"/a", "/b"}))
-    assert world.data("/b") is None
+    assert harness.data("/b") is None
 
 
-def test_lost_and_then_others_were_first(world: World) -> None:
+def test_lost_and_then_others_were_first(harness: Harness) -> None:
     """/b still is not there and /a is at a version that this multi never made."""
-    world.session.script = ["lost", lambda: world.session.others(SetData("/a", b"theirs"))]
-    written = world.write(SET, SetData("/controller_epoch", b"x", 0))
+    harness.session.script = ["lost", lambda: harness.session.others(SetData("/a", b"theirs"))]
+    written = harness.write(SET, SetData("/controller_epoch", b"x", 0))
     assert isinstance(written, Changed)  # /controller_epoch is at the version before: not done.
-    assert world.data("/a") == b"theirs"
+    assert harness.data("/a") == b"theirs"
 
 
-def test_done_and_then_others_wrote_one_of_its_nodes(world: World) -> None:
-    world.session.script = ["done", lambda: world.session.others(SetData("/a", b"theirs"))]
-    written = world.write(SET, MAKE)
+def test_done_and_then_others_wrote_one_of_its_nodes(harness: Harness) -> None:
+    harness.session.script = ["done", lambda: harness.session.others(SetData("/a", b"theirs"))]
+    written = harness.write(SET, MAKE)
     assert isinstance(written, Done)  # /b has its data, and a multi is done whole.
-    assert world.data("/a") == b"theirs"
+    assert harness.data("/a") == b"theirs"
     stat = written.results[0]
     assert isinstance(stat, Stat)
     assert stat.version == 1  # What this multi made: writing at that version must fail again.
-    assert isinstance(world.write(SetData("/a", b"newer", stat.version)), Changed)
+    assert isinstance(harness.write(SetData("/a", b"newer", stat.version)), Changed)
 
 
 @pytest.mark.parametrize("fate", ["lost", "done"])
-def test_nobody_can_tell_where_others_have_written_it_all_since(world: World, fate: str) -> None:
+def test_nobody_can_tell_where_others_have_written_it_all_since(
+    harness: Harness, fate: str
+) -> None:
     def others() -> None:
         if fate == "lost":
-            world.session.others(SetData("/a", b"first"))
-        world.session.others(SetData("/a", b"theirs"))
+            harness.session.others(SetData("/a", b"first"))
+        harness.session.others(SetData("/a", b"theirs"))
 
-    world.session.script = [fate, others]
-    written = world.write(SET)
-    assert isinstance(written, Untold | Changed)
+    harness.session.script = [fate, others]
+    written = harness.write(SET)
+    assert isinstance(written, UnknownOutcome | Changed)
     assert written.paths == {"/a"}
-    assert isinstance(written, Untold)
-    assert world.data("/a") == b"theirs"
+    assert isinstance(written, UnknownOutcome)
+    assert harness.data("/a") == b"theirs"
 
 
 @pytest.mark.parametrize("fate", ["lost", "done", None])
 def test_kafka_1096_nothing_is_written_once_the_epoch_has_moved(
-    world: World, fate: str | None
+    harness: Harness, fate: str | None
 ) -> None:
     elected = SetData(CONTROLLER_EPOCH, b"2")
-    world.session.script = [fate, lambda: world.session.others(elected)] if fate else []
+    harness.session.script = [fate, lambda: harness.session.others(elected)] if fate else []
     if fate is None:
-        world.session.others(elected)
-    assert world.write(SET) == Deposed()
-    assert world.data("/a") == (b"new" if fate == "done" else b"old")
+        harness.session.others(elected)
+    assert harness.write(SET) == ControllerMoved()
+    assert harness.data("/a") == (b"new" if fate == "done" else b"old")
 
 
-def test_an_epoch_that_is_gone_deposes_too(world: World) -> None:
-    world.session.others(Delete(CONTROLLER_EPOCH))
-    assert world.write(SET) == Deposed()
+def test_an_epoch_that_is_gone_deposes_too(harness: Harness) -> None:
+    harness.session.others(Delete(CONTROLLER_EPOCH))
+    assert harness.write(SET) == ControllerMoved()
 
 
-def test_an_expired_session_deposes(world: World) -> None:
-    world.session.script = ["lost", ZkCode.SESSION_EXPIRED]
-    assert world.write(SET) == Deposed()
+def test_an_expired_session_deposes(harness: Harness) -> None:
+    harness.session.script = ["lost", ZkCode.SESSION_EXPIRED]
+    assert harness.write(SET) == ControllerMoved()
 
 
 @pytest.mark.parametrize("code", [ZkCode.NO_AUTH, ZkCode.BAD_ARGUMENTS, ZkCode.SYSTEM_ERROR])
-def test_other_refusals_are_exceptions(world: World, code: ZkCode) -> None:
-    world.session.script = [code]
+def test_other_refusals_are_exceptions(harness: Harness, code: ZkCode) -> None:
+    harness.session.script = [code]
     with pytest.raises(ZkError):
-        world.write(SET)
+        harness.write(SET)
 
 
-def test_what_is_gone_needs_no_delete(world: World) -> None:
+def test_what_is_gone_needs_no_delete(harness: Harness) -> None:
     operations = [Delete(f"/gone{number}") for number in range(50)]
-    written = world.write(*operations[:25], Delete("/a"), *operations[25:])
+    written = harness.write(*operations[:25], Delete("/a"), *operations[25:])
     assert isinstance(written, Done)
-    assert world.data("/a") is None
-    assert world.session.multis == 2  # All that were gone are found in one look.
+    assert harness.data("/a") is None
+    assert harness.session.multis == 2  # All that were gone are found in one look.
 
 
-def test_parents_that_are_there_need_no_create(world: World) -> None:
-    world.session.others(Create("/p"), Create("/p/1"), Create("/p/2"))
-    written = world.write(
+def test_parents_that_are_there_need_no_create(harness: Harness) -> None:
+    harness.session.others(Create("/p"), Create("/p/1"), Create("/p/2"))
+    written = harness.write(
         Create("/p"), Create("/p/1"), Create("/p/1/s", b"x"), Create("/p/2"), Create("/p/3")
     )
     assert isinstance(written, Done)
     assert written.results == ("/p", "/p/1", "/p/1/s", "/p/2", "/p/3")
-    assert world.session.multis == 2
+    assert harness.session.multis == 2
 
 
-def test_a_node_with_data_that_is_there_is_somebody_elses(world: World) -> None:
-    assert isinstance(world.write(Create("/a", b"mine")), Changed)
+def test_a_node_with_data_that_is_there_is_somebody_elses(harness: Harness) -> None:
+    assert isinstance(harness.write(Create("/a", b"mine")), Changed)
 
 
-def test_what_is_below_a_topic_goes_with_it(world: World) -> None:
+def test_what_is_below_a_topic_goes_with_it(harness: Harness) -> None:
     make: Callable[[str], Create] = Create
     for path in ("", "/partitions", "/partitions/0", "/partitions/0/state", "/odd", "/odd/x"):
-        world.session.others(make(f"/brokers/topics/t{path}"))
-    written = world.write(
+        harness.session.others(make(f"/brokers/topics/t{path}"))
+    written = harness.write(
         Delete("/brokers/topics/t/partitions/0/state"), Delete("/brokers/topics/t")
     )
     assert isinstance(written, Done)
-    assert world.data("/brokers/topics/t") is None
+    assert harness.data("/brokers/topics/t") is None
 
 
-def test_what_is_below_other_nodes_stays(world: World) -> None:
-    world.session.others(Create("/a/child"))
-    assert isinstance(world.write(Delete("/a")), Changed)
-    assert world.data("/a/child") == b""
+def test_what_is_below_other_nodes_stays(harness: Harness) -> None:
+    harness.session.others(Create("/a/child"))
+    assert isinstance(harness.write(Delete("/a")), Changed)
+    assert harness.data("/a/child") == b""

@@ -144,7 +144,7 @@ class Loading:
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
-        self._folders = self
+        self._node_dirs = self
 
     def load_logs(self, image: ClusterImage, config: object) -> Iterator[None]:
         yield

@@ -1,11 +1,11 @@
-"""A broker's folders in ZooKeeper mode: they need no formatting, the first start names their owner.
+"""A broker's log directories in ZooKeeper mode: the first start formats them.
 
-`meta.properties` is of version 0: cluster.id and broker.id. A folder without one is this broker's
-from its first start on; one of another cluster or broker is refused, and so is one that was
-formatted for KRaft mode, whose topics ZooKeeper does not know.
+`meta.properties` is of version 0: cluster.id and broker.id. A directory without one becomes this
+broker's at the first start; one of another cluster or broker is refused, and so is one that was
+formatted for KRaft mode, whose topics ZooKeeper does not have.
 
-Beside it lies `.ottla_zookeeper_session`, with the id of the last session that this broker began:
-see `ottla.host.zookeeper.registration`.
+Beside it is `.ottla_zookeeper_session`, with the id of this broker's last session: see
+`ottla.host.zookeeper.registration`.
 
 Source: KafkaServer (InconsistentClusterIdException, MetaPropertiesEnsemble), Kafka 3.9.
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
-from ottla.host.folders import Folders, StartError, log_dirs_of
+from ottla.host.node_dirs import NodeDirs, StartError, make_log_dirs
 from ottla.host.node_ports import NodePorts
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log.log_dirs import DirectoryRefused, LogDirs
@@ -31,22 +31,22 @@ VERSION: Final = 0
 SESSION: Final = ".ottla_zookeeper_session"
 
 
-class ZooKeeperFolders(Folders):
-    """See the module, and `Folders`."""
+class ZooKeeperNodeDirs(NodeDirs):
+    """See the module, and `NodeDirs`."""
 
     def __init__(self, ports: NodePorts, config: NodeConfig, log_dirs: LogDirs) -> None:
         super().__init__(cluster_id="", quorum=None, log_dirs=log_dirs)
         self._ports = ports
         self._config = config
-        self.former_sessions: tuple[int, ...] = tuple(
-            noted
+        self.previous_sessions: tuple[int, ...] = tuple(
+            stored
             for directory in log_dirs.online_dirs
-            if (noted := _noted_session(ports.disk, directory.path))
+            if (stored := _stored_session(ports.disk, directory.path))
         )
-        """The sessions that this broker began in former lives, as far as they were noted."""
+        """The sessions of previous processes of this broker, as far as they were stored."""
 
     def adopt(self, cluster_id: str) -> None:
-        """Make the folders those of a cluster. Blocks. Raises: StartError."""
+        """Write the cluster id into the log directories. Blocks. Raises: StartError."""
         for directory in self.log_dirs.online_dirs:
             self._adopt(directory.path, cluster_id)
         self.cluster_id = cluster_id
@@ -59,7 +59,7 @@ class ZooKeeperFolders(Folders):
             if found.version != VERSION:
                 raise StartError(
                     f"{path} was formatted for KRaft mode, and zookeeper.connect is set: remove"
-                    " zookeeper.connect, or give other folders (log.dirs)"
+                    " zookeeper.connect, or set other log.dirs"
                 )
             if found.cluster_id not in (None, cluster_id):
                 raise StartError(
@@ -73,9 +73,9 @@ class ZooKeeperFolders(Folders):
         except (StorageError, OSError) as error:
             raise StartError(f"{path}: {error}") from None
 
-    def note_session(self, session_id: int) -> Pending[None]:
-        """Write a session's id into each folder that works, in a worker."""
-        noted: Pending[None] = Pending()
+    def store_session(self, session_id: int) -> Pending[None]:
+        """Write a session's id into each online log directory, in a worker."""
+        stored: Pending[None] = Pending()
         paths = [each.path for each in self.log_dirs.online_dirs]
 
         def write() -> None:
@@ -85,17 +85,20 @@ class ZooKeeperFolders(Folders):
 
         def written(result: BaseException | None) -> None:
             if result is not None:
-                # Then a restart after a kill waits for the session's end.
-                log.warning("the ZooKeeper session is not noted: %s", result)
-            noted.complete(None)
+                log.warning(
+                    "writing the ZooKeeper session id failed: %s; a restart after a kill "
+                    "waits for the session to expire",
+                    result,
+                )
+            stored.complete(None)
 
         self._ports.workers.submit(write, written)
-        return noted
+        return stored
 
 
-def open_zookeeper_folders(config: NodeConfig, ports: NodePorts) -> ZooKeeperFolders:
-    """Lock the folders, and check that they are this broker's. Blocks. Raises: StartError."""
-    log_dirs = log_dirs_of(
+def open_zookeeper_node_dirs(config: NodeConfig, ports: NodePorts) -> ZooKeeperNodeDirs:
+    """Lock and check the log directories. Blocks. Raises: StartError."""
+    log_dirs = make_log_dirs(
         ports.disk,
         config,
         [os.path.abspath(path) for path in config.log_dirs],
@@ -111,11 +114,11 @@ def open_zookeeper_folders(config: NodeConfig, ports: NodePorts) -> ZooKeeperFol
     except OSError as error:
         where = error.filename or config.log_dirs[0]
         raise StartError(f"{where}: {error.strerror or error}") from None
-    return ZooKeeperFolders(ports, config, log_dirs)
+    return ZooKeeperNodeDirs(ports, config, log_dirs)
 
 
-def _noted_session(disk: Disk, path: str) -> int:
-    """Return the session that was noted; 0 = none."""
+def _stored_session(disk: Disk, path: str) -> int:
+    """Return the stored session id; 0 = none."""
     try:
         return int(disk.read_bytes(posixpath.join(path, SESSION)))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Threads hand their results to the loop, timers wake it, and neither does so after the end.
+"""Threads pass their results to the loop, timers wake it, and neither does so after the end.
 
 Method: a real loop and real threads, waited for with a deadline; a clock for timers by hand.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
+from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -31,27 +31,27 @@ def test_results_and_failures_come_back_on_the_loop() -> None:
     async def test() -> None:
         loop_thread = threading.get_ident()
         workers = ThreadWorkers(asyncio.get_running_loop(), 2)
-        heard: list[tuple[Any, bool]] = []
+        outcomes: list[tuple[Any, bool]] = []
 
-        def hear(outcome: Any) -> None:
-            heard.append((outcome, threading.get_ident() == loop_thread))
+        def on_outcome(outcome: Any) -> None:
+            outcomes.append((outcome, threading.get_ident() == loop_thread))
 
         def fail() -> int:
             raise OSError(5, "a test")
 
-        workers.submit(threading.get_ident, hear)
-        await eventually(lambda: len(heard) == 1)
-        assert heard[0][0] != loop_thread
-        workers.submit(fail, hear)
-        await eventually(lambda: len(heard) == 2)
-        assert isinstance(heard[1][0], OSError)
-        assert all(on_loop for _, on_loop in heard)
+        workers.submit(threading.get_ident, on_outcome)
+        await eventually(lambda: len(outcomes) == 1)
+        assert outcomes[0][0] != loop_thread
+        workers.submit(fail, on_outcome)
+        await eventually(lambda: len(outcomes) == 2)
+        assert isinstance(outcomes[1][0], OSError)
+        assert all(on_loop for _, on_loop in outcomes)
         workers.close()
 
     run(test)
 
 
-def test_a_failure_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_without_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         workers = ThreadWorkers(asyncio.get_running_loop(), 1)
 
@@ -63,22 +63,22 @@ def test_a_failure_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixtur
 
     with caplog.at_level(logging.ERROR):
         run(test)
-    assert "work in a thread failed" in caplog.text
+    assert "a task of a worker thread failed" in caplog.text
 
 
-def test_work_that_ends_after_the_loop_hurts_nobody() -> None:
+def test_work_that_ends_after_the_loop_is_dropped() -> None:
     gate = threading.Event()
     workers: list[ThreadWorkers] = []
-    heard: list[object] = []
+    outcomes: list[object] = []
 
     async def test() -> None:
         workers.append(ThreadWorkers(asyncio.get_running_loop(), 1))
-        workers[0].submit(gate.wait, heard.append)
+        workers[0].submit(gate.wait, outcomes.append)
 
     run(test)
     gate.set()
     workers[0].close()
-    assert heard == []
+    assert outcomes == []
 
 
 def test_a_timer_runs_and_arms_the_next_though_one_fails() -> None:

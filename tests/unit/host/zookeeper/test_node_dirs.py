@@ -1,4 +1,4 @@
-"""A folder is the first broker's that starts in it, and nobody else's after that.
+"""A log directory belongs to the first broker that starts with it.
 
 Method: a disk in memory.
 """
@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.timers import Timers
-from ottla.host.folders import StartError
-from ottla.host.zookeeper.folders import ZooKeeperFolders, open_zookeeper_folders
+from ottla.host.node_dirs import StartError
+from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs, open_zookeeper_node_dirs
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.disk import MemoryDisk
 
@@ -29,29 +29,29 @@ class Clock:
         return 0
 
 
-def opened(disk: MemoryDisk, broker_id: int = 1, folders: str = "/a,/b") -> ZooKeeperFolders:
+def opened(disk: MemoryDisk, broker_id: int = 1, node_dirs: str = "/a,/b") -> ZooKeeperNodeDirs:
     config = NodeConfig.parse(
-        {"broker.id": str(broker_id), "zookeeper.connect": "zk:1", "log.dirs": folders}
+        {"broker.id": str(broker_id), "zookeeper.connect": "zk:1", "log.dirs": node_dirs}
     )
     ports = SimpleNamespace(
         disk=disk, workers=FakeWorkers(), clock=Clock(), timers=Timers(), dice=None
     )
-    return open_zookeeper_folders(config, cast(Any, ports))
+    return open_zookeeper_node_dirs(config, cast(Any, ports))
 
 
-def test_the_first_start_names_the_owner_in_every_folder() -> None:
+def test_the_first_start_writes_the_owner_into_every_log_directory() -> None:
     disk = MemoryDisk()
-    folders = opened(disk)
-    folders.adopt(CLUSTER)
-    assert folders.cluster_id == CLUSTER
+    node_dirs = opened(disk)
+    node_dirs.adopt(CLUSTER)
+    assert node_dirs.cluster_id == CLUSTER
     for path in ("/a", "/b"):
-        said = disk.read_bytes(f"{path}/meta.properties")
-        assert said == f"#\nbroker.id=1\ncluster.id={CLUSTER}\nversion=0\n".encode()
+        message = disk.read_bytes(f"{path}/meta.properties")
+        assert message == f"#\nbroker.id=1\ncluster.id={CLUSTER}\nversion=0\n".encode()
 
 
-def test_the_next_start_finds_it_its_own_and_a_new_folder_is_taken_too() -> None:
+def test_the_next_start_finds_its_directories_and_adopts_a_new_one() -> None:
     disk = MemoryDisk()
-    first = opened(disk, folders="/a")
+    first = opened(disk, node_dirs="/a")
     first.adopt(CLUSTER)
     first.close()
     opened(disk).adopt(CLUSTER)
@@ -65,15 +65,15 @@ def test_the_next_start_finds_it_its_own_and_a_new_folder_is_taken_too() -> None
         (b"version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n", "formatted for KRaft mode"),
     ],
 )
-def test_what_is_another_s_is_refused(content: bytes, reason: str) -> None:
+def test_a_directory_of_another_cluster_is_refused(content: bytes, reason: str) -> None:
     disk = MemoryDisk()
     disk.mkdir("/a")
     disk.write_atomic("/a/meta.properties", content)
     with pytest.raises(StartError, match=reason):
-        opened(disk, folders="/a").adopt(CLUSTER)
+        opened(disk, node_dirs="/a").adopt(CLUSTER)
 
 
-def test_another_broker_s_folder_is_refused() -> None:
+def test_a_directory_of_another_broker_is_refused() -> None:
     disk = MemoryDisk()
     first = opened(disk)
     first.adopt(CLUSTER)
@@ -82,18 +82,18 @@ def test_another_broker_s_folder_is_refused() -> None:
         opened(disk, broker_id=2)
 
 
-def test_the_last_session_is_remembered_over_a_kill() -> None:
+def test_the_last_session_is_stored_over_a_kill() -> None:
     disk = MemoryDisk()
     first = opened(disk)
-    assert first.former_sessions == ()
-    assert first.note_session(-0x1000_0000_0001).done
+    assert first.previous_sessions == ()
+    assert first.store_session(-0x1000_0000_0001).done
     first.close()
     disk.crash()
-    assert set(opened(disk).former_sessions) == {-0x1000_0000_0001}
+    assert set(opened(disk).previous_sessions) == {-0x1000_0000_0001}
 
 
-def test_a_note_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_session_file_is_ignored() -> None:
     disk = MemoryDisk()
     disk.mkdir("/a")
     disk.write_atomic("/a/.ottla_zookeeper_session", b"what?")
-    assert opened(disk).former_sessions == ()
+    assert opened(disk).previous_sessions == ()

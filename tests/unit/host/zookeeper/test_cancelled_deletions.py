@@ -1,7 +1,7 @@
-"""Who takes a marker away before the deletion has begun calls it off, whoever rules, and for good.
+"""Removing a marker before the deletion has begun cancels it, also over controller changes.
 
-Method: real controllers on a simulated ZooKeeper; a tool's session writes markers and takes them
-away. What is true with one controller is true when another one takes over in between.
+Method: real controllers on a simulated ZooKeeper; a tool's session writes and removes markers. What
+is true with one controller is true when another one takes over in between.
 """
 
 from collections.abc import Callable
@@ -19,38 +19,38 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 
-from .controller_world import ControllerWorld, Node
+from .controller_harness import ControllerHarness, Node
 from .test_controller_requests import set_isr
 
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def sim() -> ControllerWorld:
-    made = ControllerWorld()
+def sim() -> ControllerHarness:
+    made = ControllerHarness()
     made.start(1, 2, 3)
     return made
 
 
-def kill_all(sim: ControllerWorld) -> None:
-    """Have nobody rule."""
+def kill_all(sim: ControllerHarness) -> None:
+    """Have no controller."""
     for broker_id in (1, 2, 3):
         sim.nodes[broker_id].kill()
     sim.until(lambda: not sim.names(paths.BROKER_IDS))
 
 
-def revive_all(sim: ControllerWorld) -> None:
+def revive_all(sim: ControllerHarness) -> None:
     """Have all brokers up again, and one of them rule."""
     for broker_id in (1, 2, 3):
         sim.revive(broker_id)
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.run(5_000)
 
 
-def fail_over(sim: ControllerWorld) -> None:
+def fail_over(sim: ControllerHarness) -> None:
     """Have another controller rule."""
     sim.wait(sim.controller.controller.stop())
-    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: bool(sim.active_controllers()))
     sim.settle()
 
 
@@ -63,18 +63,18 @@ def asking(node: Node) -> Callable[[ClusterImage], Decision[Any]]:
     return lambda image: delete_topics(image, wanted, context=context, wall_ms=5, queue=True)
 
 
-def lives(sim: ControllerWorld, name: str = "t") -> bool:
-    """Tell whether a topic is there, is not to go, and no broker was told to delete it."""
+def is_kept(sim: ControllerHarness, name: str = "t") -> bool:
+    """Tell whether a topic exists, is not queued, and no broker was sent its deletion."""
     is_there = sim.data(paths.topic(name)) is not None and sim.data(paths.marker(name)) is None
-    told = [sim.nodes[each].stopped(name) for each in (1, 2, 3)]
-    is_ordered = any(each is not None and each.delete_partition for each in told)
+    requests = [sim.nodes[each].stopped(name) for each in (1, 2, 3)]
+    is_ordered = any(each is not None and each.delete_partition for each in requests)
     return is_there and not sim.image.is_queued_for_deletion(name) and not is_ordered
 
 
 # -- called off --------------------------------------------------------------------------------
 
 
-def halt(sim: ControllerWorld) -> None:
+def halt_deletion(sim: ControllerHarness) -> None:
     """Have a deletion wait for a reassignment."""
     sim.create("t", (2, 3))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (2, 1)}))
@@ -85,8 +85,8 @@ def halt(sim: ControllerWorld) -> None:
 
 
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_a_halted_deletion_is_called_off_at_once(sim: ControllerWorld, fails_over: bool) -> None:
-    halt(sim)
+def test_a_halted_deletion_is_cancelled_at_once(sim: ControllerHarness, fails_over: bool) -> None:
+    halt_deletion(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
     assert len(sim.image.deletions) == 0
@@ -99,33 +99,33 @@ def test_a_halted_deletion_is_called_off_at_once(sim: ControllerWorld, fails_ove
     assert not sim.image.is_queued_for_deletion("t")
 
 
-def test_a_halted_deletion_keeps_others_markers(sim: ControllerWorld) -> None:
-    halt(sim)
+def test_a_halted_deletion_keeps_others_markers(sim: ControllerHarness) -> None:
+    halt_deletion(sim)
     sim.create("other", (1, 2))
     sim.write_marker("other")
     sim.until(lambda: sim.data(paths.topic("other")) is None)
     assert sim.image.is_queued_for_deletion("t")
 
 
-def test_a_marker_taken_away_just_before_the_deletion_begins_calls_it_off(
-    sim: ControllerWorld,
+def test_removing_a_marker_just_before_the_deletion_begins_cancels_it(
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
     sim.write_marker("t")
     while not sim.names(paths.DELETIONS):
-        sim.world.run_until(sim.world.now_us + 100)
-    # It is queued, which the controller hears before it hears of the marker.
+        sim.scheduler.run_until(sim.scheduler.now_us + 100)
+    # It is queued, which the controller sees before the removal of the marker.
     process = sim.controller.client.process
     process.paused = True
     sim.delete(paths.marker("t"))
-    sim.world.resume(process)
+    sim.scheduler.resume(process)
     sim.settle()
-    assert lives(sim)
+    assert is_kept(sim)
     assert len(sim.image.deletions) == 0
 
 
-def test_what_was_called_off_can_be_asked_for_again(sim: ControllerWorld) -> None:
-    halt(sim)
+def test_a_cancelled_deletion_can_be_requested_again(sim: ControllerHarness) -> None:
+    halt_deletion(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
     sim.write_marker("t")
@@ -135,7 +135,7 @@ def test_what_was_called_off_can_be_asked_for_again(sim: ControllerWorld) -> Non
     sim.until(lambda: sim.data(paths.topic("t")) is None)
 
 
-def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerWorld) -> None:
+def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
     sim.until(lambda: sim.partition("t").isr == (2,))
@@ -147,26 +147,26 @@ def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerWor
     sim.until(lambda: sim.data(paths.topic("t")) is None)
 
 
-def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
-    sim: ControllerWorld,
+def test_removing_a_marker_while_there_is_no_controller_cancels_the_deletion(
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
 
     sim.controller.controller.run(asking(sim.controller))
     # The controller dies between its first write and its second.
     while sim.data(paths.marker("t")) is None:
-        sim.world.run_until(sim.world.now_us + 100)
+        sim.scheduler.run_until(sim.scheduler.now_us + 100)
     kill_all(sim)
     sim.delete(paths.marker("t"))
     revive_all(sim)
-    assert lives(sim)
+    assert is_kept(sim)
     assert len(sim.image.deletions) == 0
 
 
-def test_a_deletion_that_is_struck_from_the_ledger_leaves_no_partition_without_a_leader(
-    sim: ControllerWorld,
+def test_a_deletion_that_is_removed_from_the_ledger_leaves_no_partition_without_a_leader(
+    sim: ControllerHarness,
 ) -> None:
-    """Nobody leads what a tool adds to a topic that goes; no broker has to come or go for it."""
+    """Partitions that a tool adds to a deleted topic get no leader until it is removed."""
     sim.create("t", (2, 3))
     sim.nodes[3].deletion_errors["t", 0] = Error.FENCED_LEADER_EPOCH
     sim.write_marker("t")
@@ -190,7 +190,7 @@ def test_a_deletion_that_is_struck_from_the_ledger_leaves_no_partition_without_a
 # -- other topics of the name ------------------------------------------------------------------
 
 
-def make_anew(sim: ControllerWorld, name: str) -> None:
+def create_again(sim: ControllerHarness, name: str) -> None:
     """Remove a topic's znodes by hand and make another one of its name in the same moment."""
     below = (paths.state(name, 0), paths.partition(name, 0), paths.partitions(name))
     sim.write(
@@ -200,7 +200,7 @@ def make_anew(sim: ControllerWorld, name: str) -> None:
     sim.settle()
 
 
-def half_deleted(sim: ControllerWorld) -> None:
+def half_deleted(sim: ControllerHarness) -> None:
     """Have a deletion wait for a broker that is down."""
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
@@ -210,8 +210,8 @@ def half_deleted(sim: ControllerWorld) -> None:
 
 
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_a_marker_does_not_hit_a_topic_that_is_made_later(
-    sim: ControllerWorld, fails_over: bool
+def test_a_marker_does_not_delete_a_topic_that_is_created_later(
+    sim: ControllerHarness, fails_over: bool
 ) -> None:
     sim.create("other", (1, 2))
     half_deleted(sim)
@@ -219,7 +219,7 @@ def test_a_marker_does_not_hit_a_topic_that_is_made_later(
         sim.nodes[1].kill()
         sim.nodes[2].kill()
         sim.until(lambda: not sim.names(paths.BROKER_IDS))
-    make_anew(sim, "t")
+    create_again(sim, "t")
     if fails_over:
         revive_all(sim)
     assert sim.data(paths.marker("t")) is None
@@ -233,9 +233,9 @@ def test_a_marker_does_not_hit_a_topic_that_is_made_later(
     assert not sim.image.is_queued_for_deletion("t")
 
 
-def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerWorld) -> None:
+def test_the_topic_that_was_created_later_can_be_deleted(sim: ControllerHarness) -> None:
     half_deleted(sim)
-    make_anew(sim, "t")
+    create_again(sim, "t")
     sim.write_marker("t")
     sim.until(lambda: sim.data(paths.topic("t")) is None)
     sim.settle()
@@ -243,8 +243,8 @@ def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerWorld) -> N
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_a_topic_that_the_controller_has_not_heard_of_yet_is_safe(
-    sim: ControllerWorld, has_begun: bool
+def test_a_topic_that_is_not_in_the_image_yet_is_not_deleted(
+    sim: ControllerHarness, has_begun: bool
 ) -> None:
     sim.create("t", (1, 2))
     node = sim.controller
@@ -253,13 +253,13 @@ def test_a_topic_that_the_controller_has_not_heard_of_yet_is_safe(
         sim.write_marker("t")
         sim.settle()
     node.client.process.paused = True
-    make_anew(sim, "t")
-    # The first that it does is to end the deletion, or to write that it is asked for.
+    create_again(sim, "t")
+    # Its first write ends the deletion, or queues it.
     if has_begun:
         sim.net.cut.clear()
     else:
         node.controller.run(asking(node))
-    sim.world.resume(node.client.process)
+    sim.scheduler.resume(node.client.process)
     sim.run(30_000)
     assert sim.data(paths.topic("t")) is not None
     assert sim.data(paths.marker("t")) is None

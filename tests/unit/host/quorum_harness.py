@@ -16,7 +16,7 @@ from ottla.wire.codec import decode, encode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
-from .world import CLUSTER_ID, Sender, World, a_connection
+from .harness import CLUSTER_ID, Harness, Sender, a_connection
 
 CONTROLLER_DIR = "/controller"
 BROKER_DIR = "/broker"
@@ -28,25 +28,25 @@ class Controller:
 
     def __init__(
         self,
-        world: World,
+        harness: Harness,
         *,
         limits: SnapshotLimits = NEVER,
         idle_interval_ms: int = 0,
         segment_bytes: int = 1 << 30,
         start: bool = True,
     ) -> None:
-        self.world = world
+        self.harness = harness
         self.failures: list[str] = []
         self.activations = 0
         self.effects: list[Any] = []
-        world.disk.mkdir(CONTROLLER_DIR)
-        world.disk.sync_dir("/")
+        harness.disk.mkdir(CONTROLLER_DIR)
+        harness.disk.sync_dir("/")
         self.storage = open_quorum_storage(
-            world.disk,
+            harness.disk,
             CONTROLLER_DIR,
-            clock=world.clock,
-            timers=world.timers,
-            workers=world.workers,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
             segment_bytes=segment_bytes,
         )
         self.runtime = ControllerRuntime(
@@ -55,9 +55,9 @@ class Controller:
             voters=(1,),
             storage=self.storage,
             bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
-            clock=world.clock,
-            timers=world.timers,
-            workers=world.workers,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
             on_failure=self.failures.append,
             on_active=self._activated,
             on_effect=self.effects.append,
@@ -76,7 +76,7 @@ class Controller:
 
     def serve(self, request: object, version: int, connection: Any = None) -> Any:
         """Answer a follower, through the codec."""
-        ctx = self.world.context(version=version, connection=connection or a_connection())
+        ctx = self.harness.context(version=version, connection=connection or a_connection())
         if isinstance(request, FetchRequest):
             request = decode(FetchRequest, encode(request, version), version)
             answer = self.runtime.quorum.fetch(ctx, request)
@@ -98,7 +98,7 @@ class Broker:
 
     def __init__(
         self,
-        world: World,
+        harness: Harness,
         serve: Any,
         *,
         limits: SnapshotLimits = NEVER,
@@ -109,10 +109,14 @@ class Broker:
         self.deltas: list[ClusterDelta] = []
         self.failures: list[str] = []
         self.sender = Sender(serve)
-        world.disk.mkdir(directory)
-        world.disk.sync_dir("/")
+        harness.disk.mkdir(directory)
+        harness.disk.sync_dir("/")
         self.storage = open_quorum_storage(
-            world.disk, directory, clock=world.clock, timers=world.timers, workers=world.workers
+            harness.disk,
+            directory,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
         )
         self.follower = MetadataFollower(
             lambda _voter: self.sender,
@@ -120,9 +124,9 @@ class Broker:
             cluster_id=CLUSTER_ID,
             voters=(1,),
             storage=self.storage,
-            clock=world.clock,
-            timers=world.timers,
-            workers=world.workers,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
             on_image=self.deltas.append,
             on_failure=self.failures.append,
             snapshot_limits=limits,

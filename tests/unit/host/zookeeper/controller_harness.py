@@ -1,7 +1,7 @@
 """A ZooKeeper cluster whose brokers are fakes and whose controllers are real, in virtual time.
 
-Every `Node` is a broker with the controller part of a real one: a session, a registration, an
-election, an office. What it is told as a broker it notes, and answers as it is bidden.
+Every `Node` is a broker with a real controller: a session, a registration, an election, a term. As
+a broker it records the requests that it receives, and answers as the test sets.
 """
 
 from collections.abc import Callable
@@ -25,17 +25,17 @@ from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as update
 
+from .harness import Client, ZooKeeperHarness
 from .leader_epochs import LeaderEpochs
-from .world import Client, ZooKeeperWorld
 
 LATENCY_US = 1_000
 PORT = 9_000
 
 
 class Net:
-    """Links between nodes, by port. `cut`: who reaches nobody and is reached by nobody."""
+    """Links between nodes, by port. `cut`: nodes without connections."""
 
-    def __init__(self, sim: "ControllerWorld") -> None:
+    def __init__(self, sim: "ControllerHarness") -> None:
         self.sim = sim
         self.cut: set[int] = set()
 
@@ -55,7 +55,7 @@ class FakeLink:
 
     def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
         answer: Pending[Any] = Pending()
-        world, source = self._net.sim.world, self._source
+        world, source = self._net.sim.scheduler, self._source
         address = self._choose()
         node = None if address is None else self._net.sim.nodes.get(address[1] - PORT)
 
@@ -72,7 +72,7 @@ class FakeLink:
 
             def answered() -> None:
                 if node.alive:
-                    response = node.hear(request)
+                    response = node.receive(request)
                     world.after(LATENCY_US, lambda: give(response), source.client.process)
 
             world.after(0, answered, node.client.process)
@@ -88,20 +88,22 @@ class FakeLink:
 
 
 class Node:
-    """One life of a broker's process.
+    """One process of a broker.
 
-    Fields: `told`: all requests, in order. `storage_errors`, `deletion_errors`: partitions that
-            it answers an error for. `controller_epoch`: the largest that it was told.
+    Fields: `requests`: all requests, in order. `storage_errors`, `deletion_errors`: partitions that
+            it answers an error for. `controller_epoch`: the largest that it received.
     """
 
-    def __init__(self, sim: "ControllerWorld", broker_id: int, properties: dict[str, str]) -> None:
+    def __init__(
+        self, sim: "ControllerHarness", broker_id: int, properties: dict[str, str]
+    ) -> None:
         self.sim = sim
         self.id = broker_id
         self.alive = True
         self.client = Client(sim, f"node {broker_id}")
         self.epoch = -1
         self.controller_epoch = -1
-        self.told: list[Any] = []
+        self.requests: list[Any] = []
         self.storage_errors: set[tuple[str, int]] = set()
         self.deletion_errors: dict[tuple[str, int], Error] = {}
         self.failures: list[str] = []
@@ -126,7 +128,7 @@ class Node:
             ticks_ns=lambda: 0,
         )
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- process -------------------------------------------------------------------------------
 
     def start(self) -> "Node":
         """Connect, register, stand for election."""
@@ -162,7 +164,7 @@ class Node:
         self.sim.model.expire(session.id)
 
     def bounce(self) -> None:
-        """Be another process, so quickly that nobody sees a moment without a registration."""
+        """Register again in one multi, as a quick restart does."""
         session = self.client.keeper.session
         assert session is not None
         path = paths.broker(self.id)
@@ -172,8 +174,8 @@ class Node:
 
     # -- the broker ----------------------------------------------------------------------------
 
-    def hear(self, request: Any) -> Any:
-        """Note and answer a controller's request, checks first."""
+    def receive(self, request: Any) -> Any:
+        """Check, record and answer a controller's request."""
         error = Error.NONE
         if -1 != request.broker_epoch < self.epoch:
             error = Error.STALE_BROKER_EPOCH
@@ -181,8 +183,8 @@ class Node:
             error = Error.STALE_CONTROLLER_EPOCH
         else:
             self.controller_epoch = request.controller_epoch
-            self.told.append(request)
-            self.sim.leader_epochs.heard(self.id, request)
+            self.requests.append(request)
+            self.sim.leader_epochs.received(self.id, request)
         if isinstance(request, lai.LeaderAndIsrRequest):
             topics = () if error else tuple(map(self._led, request.topic_states))
             return lai.LeaderAndIsrResponse(error_code=error, topics=topics)
@@ -192,17 +194,17 @@ class Node:
         errors = () if error else tuple(self._stopped(request))
         return stop.StopReplicaResponse(error_code=error, partition_errors=errors)
 
-    def _led(self, told: lai.LeaderAndIsrTopicState) -> lai.LeaderAndIsrTopicError:
+    def _led(self, requests: lai.LeaderAndIsrTopicState) -> lai.LeaderAndIsrTopicError:
         return lai.LeaderAndIsrTopicError(
-            topic_id=told.topic_id,
+            topic_id=requests.topic_id,
             partition_errors=tuple(
                 lai.LeaderAndIsrPartitionError(
                     partition_index=each.partition_index,
                     error_code=Error.KAFKA_STORAGE_ERROR
-                    if (told.topic_name, each.partition_index) in self.storage_errors
+                    if (requests.topic_name, each.partition_index) in self.storage_errors
                     else Error.NONE,
                 )
-                for each in told.partition_states
+                for each in requests.partition_states
             ),
         )
 
@@ -216,14 +218,14 @@ class Node:
                     error_code=self.deletion_errors.get(key, Error.NONE),
                 )
 
-    # -- what it was told ----------------------------------------------------------------------
+    # -- received requests ---------------------------------------------------------------------
 
     def led(self, topic: str, number: int = 0) -> Any:
-        """Return the last word that came by LeaderAndIsr, or None."""
+        """Return the last state by LeaderAndIsr, or None."""
         return self._last(lai.LeaderAndIsrRequest, topic, number)
 
     def knows(self, topic: str, number: int = 0) -> Any:
-        """Return the last word that came by UpdateMetadata, or None."""
+        """Return the last state by UpdateMetadata, or None."""
         return self._last(update.UpdateMetadataRequest, topic, number)
 
     def stopped(self, topic: str, number: int = 0) -> Any:
@@ -232,7 +234,7 @@ class Node:
 
     def _last(self, kind: type, topic: str, number: int) -> Any:
         last = None
-        for request in self.told:
+        for request in self.requests:
             for states in request.topic_states if isinstance(request, kind) else ():
                 for each in states.partition_states:
                     if (states.topic_name, each.partition_index) == (topic, number):
@@ -240,9 +242,11 @@ class Node:
         return last
 
     def knows_brokers(self) -> list[int]:
-        """Return the brokers that it was told of last."""
-        told = [each for each in self.told if isinstance(each, update.UpdateMetadataRequest)]
-        return [each.id for each in told[-1].live_brokers] if told else []
+        """Return the live brokers of the last UpdateMetadata."""
+        requests = [
+            each for each in self.requests if isinstance(each, update.UpdateMetadataRequest)
+        ]
+        return [each.id for each in requests[-1].live_brokers] if requests else []
 
 
 def a_config(broker_id: int, properties: dict[str, str]) -> NodeConfig:
@@ -258,8 +262,8 @@ def a_config(broker_id: int, properties: dict[str, str]) -> NodeConfig:
     )
 
 
-class ControllerWorld(ZooKeeperWorld):
-    """The cluster. `nodes`: the newest life of each broker."""
+class ControllerHarness(ZooKeeperHarness):
+    """The cluster. `nodes`: the newest process of each broker."""
 
     def __init__(self, seed: int = 0, **properties: str) -> None:
         super().__init__(seed)
@@ -274,22 +278,22 @@ class ControllerWorld(ZooKeeperWorld):
         """Start brokers one after another, so that the first one is the first controller."""
         for broker_id in broker_ids:
             self.revive(broker_id)
-            self.until(lambda: bool(self.ruling()))
+            self.until(lambda: bool(self.active_controllers()))
         self.settle()
 
     def revive(self, broker_id: int) -> None:
-        """Start a broker, or one of that id anew; its way to ZooKeeper is open."""
+        """Start or restart a broker; it can connect to ZooKeeper."""
         self.model.heal(f"node {broker_id}")
         self.nodes[broker_id] = Node(self, broker_id, self._properties).start()
 
-    def ruling(self) -> list[Node]:
-        """Return the nodes that rule, as they see it."""
+    def active_controllers(self) -> list[Node]:
+        """Return the nodes that are active controllers in their own view."""
         return [each for each in self.nodes.values() if each.alive and each.controller.is_active]
 
     @property
     def controller(self) -> Node:
-        """Return the node that rules."""
-        (node,) = self.ruling()
+        """Return the node that is the controller."""
+        (node,) = self.active_controllers()
         return node
 
     @property

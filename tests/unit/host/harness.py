@@ -1,6 +1,6 @@
-"""A node's surroundings for tests: time by hand, one disk in memory, threads that run when told.
+"""The ports of a node for tests: manual time, one disk in memory, threads that run on request.
 
-`Workers.run` runs what is waiting, one piece after another; until then it is "in a thread".
+`Workers.run` runs queued work, one piece after another; until then it is "in a thread".
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ CLUSTER_ID = "bW9vbiBhbmQgc3RhcnMhIQ"
 
 
 class FakeClock:
-    """Both clocks; they move together, when told."""
+    """Both clocks; they move together, by hand."""
 
     def __init__(self) -> None:
         self.elapsed_ms = 0
@@ -71,8 +71,8 @@ class Workers:
 
 
 @dataclass(slots=True)
-class World:
-    """One machine room: time, threads and a disk that outlive the processes."""
+class Harness:
+    """Time, threads and a disk that outlive the processes of a test."""
 
     clock: FakeClock = field(default_factory=FakeClock)
     timers: Timers = field(default_factory=Timers)
@@ -103,7 +103,7 @@ class World:
         connection: Connection | None = None,
         **parts: Any,
     ) -> Context:
-        """Return the surroundings of a request on the controller's listener."""
+        """Return the context of a request on the controller's listener."""
         return Context(
             header=RequestHeader(key, version, 1, "test"),
             connection=connection or a_connection(),

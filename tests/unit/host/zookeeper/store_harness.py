@@ -9,28 +9,28 @@ from ottla.metadata.records import ProducerIdsRecord
 from tests.metadata_port_checks import facts
 
 from ...controller.builders import context
-from .world import Controller, ZooKeeperWorld
+from .harness import Controller, ZooKeeperHarness
 
 TOPIC_ID = Uuid(bytes(range(1, 17)))
 CONTEXT = context()
 
 
-def three_brokers() -> ZooKeeperWorld:
+def three_brokers() -> ZooKeeperHarness:
     """Return a cluster of three brokers without a controller."""
-    sim = ZooKeeperWorld()
+    sim = ZooKeeperHarness()
     sim.make_cluster()
     for broker_id in (1, 2, 3):
         sim.register(broker_id)
     return sim
 
 
-def ruled(sim: ZooKeeperWorld) -> Controller:
+def ruled(sim: ZooKeeperHarness) -> Controller:
     """Return a cluster's controller, loaded."""
     return sim.elect(sim.client("controller")).load()
 
 
 def check_stored(controller: Controller) -> None:
-    """The image is what is stored, and everybody who listened was told of all of it."""
+    """The image is what is stored, and listeners got all of it."""
     assert facts(controller.reloaded().image) == facts(controller.store.image)
     if controller.deltas:
         assert controller.deltas[-1].image is controller.store.image

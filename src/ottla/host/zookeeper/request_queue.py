@@ -1,16 +1,18 @@
-"""The requests of one session, in the order in which they were made and are answered.
+"""The requests of one session, in the order in which they are made and answered.
 
-The line is open while there is a connection. Whoever owns it gives it what the connection's end did
-to each request (`arrived`) and says when a connection ended (`broken`) and came (`connected`).
+The queue is open while there is a connection. Its owner reports the outcome of each request
+(`arrived`), and when a connection ended (`broken`) and was made (`connected`).
 
-A connection lost and found again, step by step:
-1. Each request that was sent comes back undone. Those that only read are to be sent again; the
-   others are answered so, in their turn.
-2. What was sent just then may not come back: it stays with the sender, which sends it once there is
-   a connection again. What only reads is sent a second time all the same, and the answer to the
-   first is ignored; the others keep their one chance.
-3. With the next connection, its owner's own requests go first (they set watches anew).
-4. No answer is given before the last of these came, so watches fire before answers that show why.
+A connection is lost and made again, step by step:
+1. Each request that was sent fails. Reads are to be sent again; the others are answered with the
+   failure, in order.
+2. A request that was sent just then may not fail: kazoo keeps it and sends it with the next
+   connection. A read is sent a second time all the same, and the first response is ignored; the
+   others are not sent again.
+3. With the next connection, the owner's own requests go first (they set watches again).
+4. No response is delivered before the last of these, so that watches fire before responses that
+show
+   their changes.
 """
 
 import logging
@@ -23,11 +25,11 @@ from typing import Any, Final
 log = logging.getLogger(__name__)
 
 SENT_MAX: Final = 100
-"""Requests with kazoo at a time; see `kazoo_handler.WakeUp` for why there is a bound."""
+"""The most requests passed to kazoo at a time; see `kazoo_handler.WakeUp` for the reason."""
 
 
 class Stage(Enum):
-    """Where a request is."""
+    """The stage of a request."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -36,11 +38,11 @@ class Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request until its answer is given.
+    """One request until its response is delivered.
 
-    Fields: `send`: gives it to whoever knows the connection. `finish`: takes its answer in turn.
-            `repeats`: whether it is sent again where its connection broke. `attempt`: counts
-            sendings: an answer to an earlier one is ignored.
+    Fields: `send`: sends it. `finish`: called with its response in turn. `repeats`: whether it is
+            sent again after its connection broke. `attempt`: counts attempts: a response to an
+            earlier one is ignored.
     """
 
     send: Callable[[], object]
@@ -51,7 +53,7 @@ class Request:
     answer: Any = None
 
 
-class RequestLine:
+class RequestQueue:
     """See the module. `send` is called with a request that is to be sent now."""
 
     def __init__(self, send: Callable[[Request], None]) -> None:
@@ -63,7 +65,7 @@ class RequestLine:
         self._first_to_send: deque[Request] = deque()
         self._sent = 0
 
-    def ask(self, request: Request) -> None:
+    def add(self, request: Request) -> None:
         """Add a request; one that is answered already only waits for its turn."""
         self._requests.append(request)
         if request.stage is Stage.WAITING:
@@ -71,14 +73,14 @@ class RequestLine:
             self._pump()
 
     def connected(self, first: Sequence[Request]) -> None:
-        """Send what waits, `first` before all others. These are forgotten where they break."""
+        """Send queued requests, `first` before all others. These are dropped if they break."""
         self._is_open = True
         self._first.extend(first)
         self._first_to_send.extend(first)
         self._pump()
 
     def arrived(self, request: Request, attempt: int, answer: Any, *, undone: bool) -> None:
-        """Take what became of a request: its answer, or that it came back perhaps undone."""
+        """Process a request's response, or its failure after which it may have been processed."""
         self._sent -= 1
         if attempt == request.attempt and request.stage is Stage.SENT:
             if undone and request.repeats:
@@ -89,7 +91,7 @@ class RequestLine:
         self._pump()
 
     def broken(self) -> None:
-        """Send nothing until there is a connection again."""
+        """Stop sending until there is a connection again."""
         self._is_open = False
         for request in self._requests:
             if request.stage is Stage.SENT and request.repeats:
@@ -97,21 +99,21 @@ class RequestLine:
                 request.attempt += 1
         self._to_send = deque(each for each in self._requests if each.stage is Stage.WAITING)
         for request in self._first:
-            request.attempt += 1  # Whatever comes of it is of a connection that is gone.
+            request.attempt += 1  # A response would be of the old connection.
         self._first.clear()
         self._first_to_send.clear()
         self.deliver()
 
     def end(self) -> list[Request]:
-        """Forget all requests and return those that have no answer, in order."""
+        """Remove all requests and return the unanswered ones, in order."""
         self._is_open = False
-        left = list(self._requests)
+        unanswered = list(self._requests)
         for queue in (self._requests, self._to_send, self._first, self._first_to_send):
             queue.clear()
-        return left
+        return unanswered
 
     def deliver(self) -> None:
-        """Give the answers whose turn it is."""
+        """Deliver the responses whose turn it is."""
         for queue in (self._first, self._requests):
             while queue and queue[0].stage is Stage.ANSWERED:
                 request = queue.popleft()
@@ -132,8 +134,8 @@ class RequestLine:
 
 
 def safely(function: Callable[..., None], *arguments: Any) -> None:
-    """Call a listener; what it raises is a bug of its own, and others are still to be told."""
+    """Call a listener; log its exception, which is a bug."""
     try:
         function(*arguments)
     except Exception:
-        log.exception("a listener of the ZooKeeper session failed")
+        log.exception("a ZooKeeper session listener failed")

@@ -1,4 +1,4 @@
-"""The ports over the real world: clocks, chance, worker threads, timers on the loop."""
+"""The ports over the operating system: clocks, randomness, worker threads, timers on the loop."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 
 
 def boot_id() -> str:
-    """Return what tells this boot of the machine from all others; "" where nothing does."""
+    """Return the id of this boot of the machine; "" where there is none."""
     try:
         with open(BOOT_ID_PATH) as file:
             return file.read().strip()
@@ -73,13 +73,13 @@ class ThreadWorkers:
         error = ended.exception()
         if done is None:
             if error is not None:
-                log.error("work in a thread failed", exc_info=error)
+                log.error("a task of a worker thread failed", exc_info=error)
             return
         outcome = error if error is not None else ended.result()
         try:
             self._loop.call_soon_threadsafe(done, outcome)
-        except RuntimeError:  # The loop has closed: nobody waits any more.
-            log.debug("work ended after the loop")
+        except RuntimeError:  # The loop has closed.
+            log.debug("a worker thread's task ended after the event loop")
 
     def close(self) -> None:
         """Wait for what runs; drop what has not begun."""
@@ -98,8 +98,8 @@ class LoopTimers:
     def _arm(self, at_ms: int) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        # One millisecond more than asked: the clock is cut to whole milliseconds, and waking
-        # a little early would spin until the deadline has come.
+        # One millisecond more: the clock is truncated to whole milliseconds, and waking a little
+        # early would spin until the deadline.
         delay_ms = max(0, at_ms - self._clock.monotonic_ms()) + 1
         self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
 
@@ -108,7 +108,7 @@ class LoopTimers:
         try:
             self.timers.run_due(self._clock.monotonic_ms())
         except Exception:
-            log.exception("a timer failed")
+            log.exception("a timer callback failed")
         next_ms = self.timers.next_ms()
         if next_ms is not None and self._handle is None:
             self._arm(next_ms)

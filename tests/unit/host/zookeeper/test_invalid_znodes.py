@@ -1,6 +1,6 @@
-"""One znode that holds what nobody could have written must not end the control of a cluster.
+"""One invalid znode must not stop the controller of a cluster.
 
-Method: controllers over a simulated ZooKeeper; the znode is there before, or comes while one rules.
+Method: controllers over a simulated ZooKeeper; the znode exists before, or is written later.
 """
 
 import pytest
@@ -12,14 +12,14 @@ from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 ID = Uuid(b"spoiledspoiled12")
 NESTED = b"[" * 100_000
 ENTRY = DeletionImage(topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=1_700)
 ENDLESS = encode_deletion(ENTRY).replace(b"1700", b"1e400")
 
-SPOILED = [
+INVALID = [
     (paths.topic("junk"), NESTED),
     (paths.broker(9), NESTED),
     (paths.config((2, "junk")), NESTED),
@@ -29,42 +29,42 @@ SPOILED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "data"), SPOILED)
-def test_a_controller_begins_beside_it(path: str, data: bytes) -> None:
-    sim = ControllerWorld()
+@pytest.mark.parametrize(("path", "data"), INVALID)
+def test_a_controller_starts_with_an_invalid_znode(path: str, data: bytes) -> None:
+    sim = ControllerHarness()
     sim.put(path, data)
     sim.start(1, 2)
     assert sorted(sim.image.brokers) == [1, 2]
 
 
-@pytest.mark.parametrize(("path", "data"), SPOILED)
-def test_a_controller_that_rules_goes_on_beside_it_and_so_does_the_next(
+@pytest.mark.parametrize(("path", "data"), INVALID)
+def test_a_controller_continues_with_an_invalid_znode_and_so_does_the_next(
     path: str, data: bytes
 ) -> None:
-    sim = ControllerWorld()
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
     sim.put(path, data)
     sim.nodes[2].kill()
     sim.until(lambda: sim.partition("t").leader == 3)
     sim.nodes[1].kill()
-    sim.until(lambda: [node.id for node in sim.ruling()] == [3])
+    sim.until(lambda: [node.id for node in sim.active_controllers()] == [3])
     sim.until(lambda: sorted(sim.image.brokers) == [3])
 
 
-def waiting(sim: ControllerWorld, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was said of the marker of `t`, after an hour."""
+def waiting(sim: ControllerHarness, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the log lines of the marker of `t`, after an hour."""
     sim.run(3_600_000)
-    said = [each.getMessage() for each in caplog.records]
-    return [each for each in said if paths.marker("t") in each and "waits" in each]
+    messages = [each.getMessage() for each in caplog.records]
+    return [each for each in messages if paths.marker("t") in each and "waits" in each]
 
 
 @pytest.mark.parametrize("comes_first", ["topic", "marker", "neither"])
-def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
+def test_a_marker_of_an_unreadable_topic_waits_and_is_logged_once(
     comes_first: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody is deleted on a guess; whoever wrote the marker finds out why nothing happens."""
-    sim = ControllerWorld()
+    """No topic is deleted on a guess; the log says why the marker waits."""
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     process = sim.controller.client.process
     process.paused = comes_first == "neither"
@@ -76,7 +76,7 @@ def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
         if comes_first == "topic":
             sim.settle()
         sim.write_marker("t")
-    sim.world.resume(process)
+    sim.scheduler.resume(process)
     assert len(waiting(sim, caplog)) == 1
     sim.create("other", (1, 2))
     sim.write_marker("other")
@@ -86,8 +86,10 @@ def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
 
 
 @pytest.mark.parametrize("is_mended", [False, True])
-def test_a_marker_that_waited_ends_when_its_topic_is_mended_or_removed(is_mended: bool) -> None:
-    sim = ControllerWorld()
+def test_a_waiting_marker_is_processed_when_its_topic_is_repaired_or_removed(
+    is_mended: bool,
+) -> None:
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.put(paths.topic("t"), NESTED)
     sim.write_marker("t")

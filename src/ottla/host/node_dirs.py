@@ -1,21 +1,21 @@
-"""A node's folders at start: locked, checked to be this node's, and its logs loaded.
+"""A node's log directories at start: locked, checked to be this node's, and its logs loaded.
 
-A partition's folder is kept where the metadata says that this broker hosts that topic id. Where
-there are records it is deleted only on positive evidence, from committed metadata:
+A partition directory is kept where the metadata has this broker as a replica of that topic id. If
+it has records it is deleted only on positive evidence, from committed metadata:
 
-| the topic id of a folder is                          | then the folder, or an older stray,  |
+| the topic id of a partition directory is             | the directory, or an older stray,    |
 |------------------------------------------------------|--------------------------------------|
 | known, and the assignment names this broker          | is kept                              |
 | known, and the assignment does not name this broker  | is deleted                           |
-| known, but the topic has no such partition           | is set aside as a stray and kept     |
-| in the ledger of deletions, pending or a receipt     | is deleted                           |
-| unknown: its receipt has passed, or it is foreign    | is set aside as a stray and kept     |
-| missing or damaged, and there is no record in it     | is set aside, then deleted           |
-| missing or damaged                                   | is set aside as a stray and kept     |
-| not for this user to read, or to move away           | is left alone                        |
-| none, for the folder is a link to no log             | is left alone                        |
+| known, but the topic has no such partition           | is renamed to a stray and kept       |
+| in the deletion ledger, pending or a receipt         | is deleted                           |
+| unknown: its receipt has expired, or it is foreign   | is renamed to a stray and kept       |
+| missing or damaged, and there is no record in it     | is renamed, then deleted             |
+| missing or damaged                                   | is renamed to a stray and kept       |
+| not readable, or cannot be renamed                   | is left as it is                     |
+| none: the directory is a link to no log              | is left as it is                     |
 
-Strays, and what is left alone, are told in the log at each start.
+Strays, and directories that are left as they are, are logged at each start.
 """
 
 import contextlib
@@ -45,11 +45,11 @@ log = logging.getLogger(__name__)
 
 
 class StartError(Exception):
-    """The node cannot start; the message is one line for people."""
+    """The node cannot start; the message is one line for the operator."""
 
 
-class Folders:
-    """What the node holds on disk. `close` gives the locks back."""
+class NodeDirs:
+    """A node's log directories and metadata log. `close` releases the locks."""
 
     def __init__(
         self,
@@ -63,23 +63,23 @@ class Folders:
         self._quorum = quorum
         self.log_dirs = log_dirs
         self.previous_broker_epoch = previous_epoch
-        """The broker's epoch since which it lost nothing that it wrote: it stopped cleanly then, or
-        the machine has been up ever since. It may have been registered again and have died before
-        it could note that. -1 = it may have lost something."""
+        """The broker epoch since which the log directories lost nothing: the broker was shut down
+        cleanly, or the machine has been up ever since. It may have registered again and died before
+        it stored the new epoch. -1 = they may have lost something."""
 
     @property
     def quorum(self) -> QuorumStorage:
-        """Return the metadata log; only nodes of KRaft mode ask."""
+        """Return the metadata log, which nodes of KRaft mode have."""
         assert self._quorum is not None
         return self._quorum
 
     @property
     def directory_ids(self) -> tuple[Uuid, ...]:
-        """Return the ids of the log folders that work."""
+        """Return the ids of the online log directories."""
         return self.log_dirs.directory_ids
 
     def load_logs(self, image: ClusterImage, config: NodeConfig) -> Steps[None]:
-        """Load every log that `image` says is this broker's. Raises: StartError."""
+        """Load every log that is this broker's by `image`. Raises: StartError."""
 
         def decide(_topic: str, partition: int, topic_id: Uuid) -> Verdict:
             return verdict_on(image, config.node_id, topic_id, partition)
@@ -91,46 +91,50 @@ class Folders:
         if found.problem is not None:
             raise StartError(found.problem)
         for stray in found.strays:
-            log.warning("%s belongs to no partition that is known: kept, not used", stray)
+            log.warning(
+                "stray partition directory %s: its partition is not in the metadata; "
+                "kept and not used",
+                stray,
+            )
         for error in found.unusable:
             if isinstance(error, DamagedMetadata):
                 log.error(
-                    "%s is damaged (%s): whose records lie beside it is not known; the partition "
-                    "is offline on this broker. Restore the file, or move its directory away, and "
-                    "restart the broker",
+                    "%s is damaged (%s): the topic id of the log in this directory is unknown; "
+                    "the partition is offline on this broker. Restore the file, or move its "
+                    "directory away, and restart the broker",
                     error.filename,
                     error.strerror,
                 )
                 continue
             log.warning(
-                "%s cannot be read or moved (%s): left alone, and until a start that can do it no "
-                "log of that name is used",
+                "cannot read or move %s (%s): it is left as it is, and no log of that name is "
+                "used until a start can read it",
                 error.filename,
                 error.strerror,
             )
-        log.info("%d logs are loaded", len(found.logs))
+        log.info("loaded %d logs", len(found.logs))
 
     def close(self) -> None:
-        """Close the metadata log and give the locks back."""
+        """Close the metadata log and release the locks."""
         if self._quorum is not None:
             self._quorum.close()
         self.log_dirs.release()
 
 
 def verdict_on(image: ClusterImage, node_id: int, topic_id: Uuid, partition: int) -> Verdict:
-    """Return what becomes of a replica's folder: see the module's table."""
+    """Return what is done with a partition directory: see the module's table."""
     known = image.topics.by_id(topic_id)
     if known is None:
-        # Any entry will do, whatever it says of this broker's replica: that topic is no more.
+        # Any entry is evidence, whatever the state of this broker's replica: the topic is deleted.
         return Verdict.STRAY if image.deletions.of(topic_id) is None else Verdict.DELETE
     state = known.partitions.get(partition)
     if state is None:
-        # Topics do not shrink: these metadata are older than the folder, as after a restore.
+        # Topics do not shrink: the metadata is older than the directory, as after a restore.
         return Verdict.STRAY
     return Verdict.KEEP if node_id in state.replicas else Verdict.DELETE
 
 
-def log_dirs_of(
+def make_log_dirs(
     disk: Disk,
     config: NodeConfig,
     paths: list[str],
@@ -140,7 +144,7 @@ def log_dirs_of(
     timers: Timers,
     workers: Workers,
 ) -> LogDirs:
-    """Return a node's log folders, neither locked nor looked at yet."""
+    """Return a node's log directories, not locked or read yet."""
     return LogDirs(
         disk,
         workers,
@@ -154,7 +158,7 @@ def log_dirs_of(
     )
 
 
-def open_folders(
+def open_node_dirs(
     disk: Disk,
     config: NodeConfig,
     *,
@@ -163,15 +167,15 @@ def open_folders(
     timers: Timers,
     workers: Workers,
     boot_id: str = "",
-) -> Folders:
-    """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
+) -> NodeDirs:
+    """Lock and check the log directories, open the metadata log. Blocks. Raises: StartError."""
     paths = [os.path.abspath(path) for path in config.log_dirs]
     metadata_path = os.path.abspath(config.metadata_log_dir)
     cluster_id = _cluster_id(disk, metadata_path)
     clean = [_clean_epoch(disk, path) for path in paths]
     running = [_running_epoch(disk, path, boot_id) for path in paths]
-    # A metadata folder of its own is locked and checked like a log folder; it hosts no logs.
-    log_dirs = log_dirs_of(
+    # A separate metadata log directory is locked and checked like a log directory, without logs.
+    log_dirs = make_log_dirs(
         disk,
         config,
         paths if config.is_broker else [metadata_path],
@@ -204,7 +208,7 @@ def open_folders(
     if boot_id and min(running, default=-1) < left:
         for path in paths:
             _note_what_is_left(disk, path, left, boot_id)
-    return Folders(
+    return NodeDirs(
         cluster_id=cluster_id,
         quorum=quorum,
         log_dirs=log_dirs,
@@ -213,7 +217,7 @@ def open_folders(
 
 
 def _remedy(config: NodeConfig) -> str:
-    """Return what people are to do where the metadata log is damaged."""
+    """Return what the operator has to do where the metadata log is damaged."""
     if not config.is_controller:
         return "remove the directory to have the broker fetch the metadata again"
     if len(config.quorum_voters) <= 1:
@@ -231,14 +235,14 @@ def _cluster_id(disk: Disk, path: str) -> str:
         raise StartError(str(error)) from None
     if properties is None or properties.cluster_id is None:
         raise StartError(
-            f"No readable meta.properties file found in {path}: expected a formatted folder; "
+            f"No readable meta.properties file found in {path}: expected a formatted directory; "
             "run `ottla storage format` first"
         )
     return properties.cluster_id
 
 
 def _clean_epoch(disk: Disk, path: str) -> int:
-    """Return the epoch of a clean stop; -1 where the last one was not."""
+    """Return the broker epoch of a clean shutdown; -1 where the last one was not clean."""
     try:
         return decode_clean_shutdown(disk.read_bytes(posixpath.join(path, names.CLEAN_SHUTDOWN)))
     except OSError:
@@ -246,7 +250,7 @@ def _clean_epoch(disk: Disk, path: str) -> int:
 
 
 def _running_epoch(disk: Disk, path: str, boot_id: str) -> int:
-    """Return the epoch since which nothing was lost in this boot; -1 where that is not known."""
+    """Return the broker epoch since which nothing was lost in this boot; -1 = unknown."""
     try:
         return decode_running(disk.read_bytes(posixpath.join(path, names.RUNNING)), boot_id)
     except OSError:
@@ -254,7 +258,7 @@ def _running_epoch(disk: Disk, path: str, boot_id: str) -> int:
 
 
 def _note_what_is_left(disk: Disk, path: str, epoch: int, boot_id: str) -> None:
-    """Let what a clean stop left count as unspoilt for as long as the machine is up."""
+    """Store the epoch of a clean shutdown, valid for as long as the machine is up."""
     note = encode_running(epoch, boot_id)
     with contextlib.suppress(OSError):
         disk.write_atomic(posixpath.join(path, names.RUNNING), note)

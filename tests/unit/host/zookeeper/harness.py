@@ -9,7 +9,7 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Delete, Operation, Session, SessionState, SetData, ZkError
 from ottla.controller.metadata_port import Appended
 from ottla.controller.step import Decision, Step
-from ottla.host.steps import follow
+from ottla.host.steps import drive
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.session_keeper import SessionKeeper
@@ -34,12 +34,12 @@ SESSION_MS = 6_000
 class Client:
     """One process and its sessions."""
 
-    def __init__(self, sim: "ZooKeeperWorld", name: str) -> None:
+    def __init__(self, sim: "ZooKeeperHarness", name: str) -> None:
         self.sim = sim
         self.name = name
         self.process = Process(name)
-        self.clock = SimClock(sim.world)
-        self.timers = SimTimers(sim.world, self.clock, self.process)
+        self.clock = SimClock(sim.scheduler)
+        self.timers = SimTimers(sim.scheduler, self.clock, self.process)
         self.open_session = sim.model.opener(name, self.process, session_timeout_ms=SESSION_MS)
         self.keeper = SessionKeeper(self.open_session, clock=self.clock, timers=self.timers)
 
@@ -56,13 +56,13 @@ class Client:
         return self.keeper.session
 
 
-class ZooKeeperWorld:
-    """The ensemble, and the passing of time. `tool`: a session of somebody who is no node."""
+class ZooKeeperHarness:
+    """The ensemble, and the passing of time. `tool`: a session of an operator's tool."""
 
     def __init__(self, seed: int = 0) -> None:
         self.failures: list[BaseException] = []
-        self.world = Scheduler(lambda name, error: self.failures.append(error))
-        self.model = ZooKeeperModel(self.world, Random(seed))
+        self.scheduler = Scheduler(lambda name, error: self.failures.append(error))
+        self.model = ZooKeeperModel(self.scheduler, Random(seed))
         self.tool = Client(self, "tool").session()
 
     def client(self, name: str) -> Client:
@@ -73,15 +73,15 @@ class ZooKeeperWorld:
 
     def run(self, ms: int) -> None:
         """Let time pass."""
-        self.world.run_until(self.world.now_us + ms * MS)
+        self.scheduler.run_until(self.scheduler.now_us + ms * MS)
         if self.failures:
             raise self.failures[0]
 
     def until(self, condition: Callable[[], bool], limit_ms: int = 60_000) -> None:
         """Let time pass until something is so."""
-        end_us = self.world.now_us + limit_ms * MS
+        end_us = self.scheduler.now_us + limit_ms * MS
         while not condition():
-            assert self.world.now_us < end_us, "it does not come"
+            assert self.scheduler.now_us < end_us, "it does not come"
             self.run(1)
 
     def wait(self, pending: Pending[T]) -> T:
@@ -93,10 +93,10 @@ class ZooKeeperWorld:
         """Let all that is under way arrive, and what follows from it."""
         self.run(1_000)
 
-    def follow(self, steps: Any) -> Any:
-        """Let a dialogue end; return its result."""
+    def drive(self, steps: Any) -> Any:
+        """Run steps to their end; return the result."""
         ended: Pending[Any] = Pending()
-        follow(steps, lambda outcome: _unused(ended.complete(outcome)))
+        drive(steps, lambda outcome: _unused(ended.complete(outcome)))
         outcome = self.wait(ended)
         if isinstance(outcome, Exception):
             raise outcome
@@ -106,7 +106,7 @@ class ZooKeeperWorld:
 
     def make_cluster(self) -> None:
         """Make the znodes that are always there."""
-        self.follow(make_persistent(self.tool))
+        self.drive(make_persistent(self.tool))
 
     def write(self, *operations: Operation) -> None:
         """Write as a tool."""
@@ -164,8 +164,8 @@ class ZooKeeperWorld:
     # -- controllers ---------------------------------------------------------------------------
 
     def elect(self, client: Client, *, rules: bool = True) -> "Controller":
-        """Let a client's controller rule, without an election; `rules` False = only look, with
-        the powers of whoever rules."""
+        """Make a client's controller active, without an election; `rules` False = only read, with
+        the epoch of the active one."""
         if self.data(paths.CONTROLLER_EPOCH) is None:
             self.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(0))
         stored = self.data(paths.CONTROLLER_EPOCH)
@@ -177,9 +177,9 @@ class ZooKeeperWorld:
 
 
 class Controller:
-    """A store and its runtime in one term of office."""
+    """A store and its runtime in one term."""
 
-    def __init__(self, sim: ZooKeeperWorld, client: Client, epoch: int, version: int) -> None:
+    def __init__(self, sim: ZooKeeperHarness, client: Client, epoch: int, version: int) -> None:
         self.sim = sim
         self.client = client
         self.epoch = epoch
@@ -224,4 +224,4 @@ class Controller:
 
 
 def _unused(_value: object) -> None:
-    """Drop a value that nobody needs."""
+    """Drop an unused value."""

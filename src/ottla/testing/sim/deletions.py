@@ -126,8 +126,8 @@ class KnownMetadata:
     def opened(self, core: NodeCore) -> None:
         """Watch a process that has opened its log directories."""
         self._read_at_start, self._core = EMPTY, None
-        folders: Any = core._node_dirs
-        load_logs = folders.load_logs
+        node_dirs: Any = core._node_dirs
+        load_logs = node_dirs.load_logs
 
         def watched(image: ClusterImage, config: NodeConfig) -> Steps[None]:
             self._read_at_start = image
@@ -135,7 +135,7 @@ class KnownMetadata:
             self._core = core
 
         # Wrapped from outside: the product has no hook for it.
-        folders.load_logs = watched
+        node_dirs.load_logs = watched
 
 
 def deletions_left(sim: "Sim") -> list[str]:

@@ -219,11 +219,11 @@ class SimNode:
     def _boot(self, process: Process, core: NodeCore, watch: Watch) -> None:
         try:
             core.open()
-            folders = core._node_dirs
-            assert folders is not None
+            node_dirs = core._node_dirs
+            assert node_dirs is not None
             self.known.opened(core)
             if self._sim.zookeeper is None:
-                watch.opened(folders.quorum)
+                watch.opened(node_dirs.quorum)
         except (StartError, OSError, MetadataDamaged) as error:
             self._refused(error)
             core.close()

@@ -44,8 +44,7 @@ log = logging.getLogger(__name__)
 
 SESSION_EXPIRY_SLACK_MS = 2_000
 """How much longer than a session the znode of another broker with this id may exist: ZooKeeper
-expires
-sessions in ticks."""
+expires sessions in ticks."""
 
 
 class SessionHolder(Protocol):

@@ -41,16 +41,14 @@ RETRY_MS = 100
 
 REGISTRATION_RETRY_MAX_MS = 1_000
 """The longest backoff of registrations. Kafka's is up to the session timeout; but a restarted
-broker
-waits for the session of its killed process already, and should not wait much longer."""
+broker waits for the session of its killed process already, and should not wait much longer."""
 
 STARTUP_HEARTBEAT_MS = 10
 """The heartbeat interval while the start depends on the next response."""
 
 SHUTDOWN_POLL_MS = 50
 """The wait after the first heartbeat of a controlled shutdown; it doubles up to the interval. A
-broker
-that leads few partitions is let go at once, one with many when the new leaders are known."""
+broker that leads few partitions is let go at once, one with many when the new leaders are known."""
 
 NO_BROKER_EPOCH = -1
 

@@ -37,8 +37,7 @@ REQUEST_TIMEOUT_MS = 2_000
 
 EXPECTED = frozenset({Error.NONE, Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER})
 """Errors of a fetch in normal operation. UNKNOWN_LEADER_EPOCH is not among them: a controller with
-an
-older epoch than its followers has lost its disk."""
+an older epoch than its followers has lost its disk."""
 
 Address = tuple[str, int]
 

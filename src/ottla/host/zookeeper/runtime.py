@@ -157,8 +157,7 @@ class DecisionRuntime:
 
     def _decide_next(self) -> None:
         """Decide what is queued. Not while listeners are called, nor recursively: they would get
-        the
-        next change before this one, and effects before both."""
+        the next change before this one, and effects before both."""
         if self._hold_count:
             return
         self._hold_count += 1

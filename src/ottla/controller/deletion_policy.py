@@ -210,9 +210,8 @@ class _Evaluation:
         return halt_reason is HaltReason.NONE
 
     def _halt_reason(self, topic: TopicImage) -> HaltReason:
-        if topic.name in self._work.reassignments or any(
-            map(is_reassigned, topic.partitions.values())
-        ):
+        is_reassigned = any(each.is_reassigned for each in topic.partitions.values())
+        if is_reassigned or topic.name in self._work.reassignments:
             return HaltReason.REASSIGNMENT
         if topic.name in self._work.preferred_elections:
             return HaltReason.PREFERRED_ELECTION
@@ -398,11 +397,6 @@ def _failed_status(error: Error) -> ReplicaStatus:
     is_disk = error is Error.KAFKA_STORAGE_ERROR
     reason = Reason.FOLDER_FAILED if is_disk else Reason.REFUSED
     return ReplicaStatus(DeletionState.INELIGIBLE, reason, error)
-
-
-def is_reassigned(partition: PartitionImage) -> bool:
-    """Tell whether a reassignment of a partition is under way."""
-    return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def is_lost(partition: PartitionImage | None, broker_id: int) -> bool:

@@ -131,7 +131,7 @@ def list_reassignments(
             found += [
                 Ongoing(topic.name, partition_id, partition)
                 for partition_id, partition in topic.in_order()
-                if is_reassigned(partition)
+                if partition.is_reassigned
             ]
         return tuple(found)
     for name, partition_ids in wanted:
@@ -140,14 +140,9 @@ def list_reassignments(
             continue
         for partition_id in partition_ids:
             partition_or_none = named.partitions.get(partition_id)
-            if partition_or_none is not None and is_reassigned(partition_or_none):
+            if partition_or_none is not None and partition_or_none.is_reassigned:
                 found.append(Ongoing(name, partition_id, partition_or_none))
     return tuple(found)
-
-
-def is_reassigned(partition: PartitionImage) -> bool:
-    """Tell whether a reassignment is under way."""
-    return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def target_of(partition: PartitionImage) -> tuple[int, ...]:
@@ -164,7 +159,7 @@ def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
     for topic, partition_id, partition in partitions(image):
-        if is_reassigned(partition) and set(target_of(partition)) <= set(partition.isr):
+        if partition.is_reassigned and set(target_of(partition)) <= set(partition.isr):
             context = rules.change_context(topic.name)
             record = build_change(topic.id, partition_id, partition, PartitionTarget(), context)
             if record is not None:
@@ -231,7 +226,7 @@ def _cancelled(
     topic: TopicImage, partition_id: int, partition: PartitionImage, rules: Rules
 ) -> PartitionTarget:
     """Return the target with the replicas and the ISR without the adding ones."""
-    if not is_reassigned(partition):
+    if not partition.is_reassigned:
         raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
     adding = partition.adding_replicas
     replicas = tuple(each for each in partition.replicas if each not in adding)

@@ -45,6 +45,11 @@ class PartitionImage:
     leader_epoch: int = 0
     partition_epoch: int = 0
 
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
     def directory(self, broker_id: int) -> Uuid:
         """Return the log directory of a broker's replica; the broker must have one."""
         return self.directories[self.replicas.index(broker_id)]

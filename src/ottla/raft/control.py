@@ -32,10 +32,8 @@ def leader_change_batch(
     value = LeaderChangeMessage(
         version=VERSION,
         leader_id=leader_id,
-        voters=tuple(LeaderChangeMessageVoter(voter_id=voter) for voter in voters),
-        granting_voters=tuple(
-            LeaderChangeMessageVoter(voter_id=voter) for voter in granting_voters
-        ),
+        voters=_named(voters),
+        granting_voters=_named(granting_voters),
     )
     return build_control(
         ControlType.LEADER_CHANGE,

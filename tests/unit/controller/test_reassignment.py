@@ -18,7 +18,6 @@ from ottla.controller.reassignment import (
     Ongoing,
     Target,
     alter_reassignments,
-    is_reassigned,
     list_reassignments,
 )
 from ottla.metadata.features import ELR_VERSION
@@ -226,7 +225,7 @@ def test_cancelling_loses_no_records_where_who_stays_is_eligible() -> None:
 def test_a_target_replica_dies_and_the_move_waits_for_it() -> None:
     image = dead(reassign(cluster_image((1, 2)), (3, 4)), 4)
     image = synced(image, 1, 2, 3)
-    assert is_reassigned(of(image))
+    assert of(image).is_reassigned
     image = synced(alive(image, 4), 1, 2, 3, 4)
     assert state(of(image)) == ((3, 4), (), (), (3, 4), 3)
 

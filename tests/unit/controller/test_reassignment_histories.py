@@ -11,7 +11,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.reassignment import Target, alter_reassignments, is_reassigned
+from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import FeatureLevelRecord
@@ -29,7 +29,7 @@ def check(partition: PartitionImage, original: set[int]) -> None:
     assert set(partition.elr) <= replicas
     assert set(partition.adding_replicas) | set(partition.removing_replicas) <= replicas
     assert partition.leader in (NO_LEADER, *partition.isr)
-    if is_reassigned(partition):
+    if partition.is_reassigned:
         target = replicas - set(partition.removing_replicas)
         assert target
         assert not target <= set(partition.isr), "it should have ended"
@@ -60,7 +60,7 @@ def test_histories(seed: int) -> None:
         act = dice.randrange(5)
         if act == 0:
             image = reassign(image, any_replicas(dice))
-        elif act == 1 and is_reassigned(before):
+        elif act == 1 and before.is_reassigned:
             decided = alter_reassignments(
                 image, [Target("t", 0, None)], may_change_factor=True, context=CONTEXT
             )
@@ -75,7 +75,7 @@ def test_histories(seed: int) -> None:
             image = dead(image, dice.randint(1, 6))
         elif act == 4:
             image = alive(image, dice.randint(1, 6))
-        if not is_reassigned(of(image)):
+        if not of(image).is_reassigned:
             original = set(of(image).replicas)
         check(of(image), original)
         assert of(image).leader_epoch >= before.leader_epoch

@@ -1,7 +1,7 @@
 """Adds up the results of many seeds: how many count, their medians, and the marks.
 
 A seed counts if it kept its promises through at least 120 virtual seconds of faults and at least
-300 acknowledged writes. Seeds without faults are counted apart: they show what fails by itself.
+500 acknowledged writes. Seeds without faults are counted apart: they show what fails by itself.
 """
 
 from collections import Counter

@@ -76,7 +76,6 @@ BESIDE = frozenset(
         "test_deletion_hazards",
         "test_deletion_offsets",
         "test_describe_deletions",
-        "test_descriptors",
         "test_disk_full",
         "test_faults",
         "test_features",

@@ -5,7 +5,7 @@ All of them would take hours; `make soak` plays them all.
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -19,15 +19,18 @@ FAULT_ROUNDS = "OTTLA_FAULT_ROUNDS"
 """Failures that real clusters go through under load."""
 
 
-def plays_all(variable: str) -> bool:
-    """Tell whether a variable of the environment asks for every case: it is `all`."""
-    return os.environ.get(variable) == "all"
+def drawn(
+    cases: Sequence[T], count: int, variable: str, *, suits: Callable[[T], bool] | None = None
+) -> list[T]:
+    """Return so many of the cases, in their order; all where the environment's variable is `all`.
 
-
-def drawn(cases: Sequence[T], count: int, variable: str) -> list[T]:
-    """Return so many of the cases, in their order; all where the environment's variable says so."""
-    if plays_all(variable) or count >= len(cases):
+    `suits`: what may be drawn, None = any.
+    """
+    if os.environ.get(variable) == "all":
         return list(cases)
+    cases = list(filter(suits, cases)) if suits else list(cases)
+    if count >= len(cases):
+        return cases
     chosen = Random(_commit()).sample(range(len(cases)), count)
     return [cases[each] for each in sorted(chosen)]
 

@@ -13,15 +13,19 @@ from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.scenarios.standard import draw_scenario
 
-from ..drawn import SIM_VARIANTS, drawn, plays_all
+from ..drawn import SIM_VARIANTS, drawn
 from .group_variants import GROUP_VARIANTS, GroupVariant
 
 SEEDS_MAX = 200
 FEW = 3
 """A variant that its first so many seeds have shown may be played in any run."""
 
-SHOWN = [each for each in GROUP_VARIANTS if each.seeds is not None and each.seeds <= FEW]
-PLAYED = drawn(GROUP_VARIANTS if plays_all(SIM_VARIANTS) else SHOWN, 4, SIM_VARIANTS)
+PLAYED = drawn(
+    GROUP_VARIANTS,
+    4,
+    SIM_VARIANTS,
+    suits=lambda each: each.seeds is not None and each.seeds <= FEW,
+)
 
 
 def found_by(report: Report, variant: GroupVariant) -> list[str]:

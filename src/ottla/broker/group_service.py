@@ -167,7 +167,9 @@ class GroupService:
             del self._loads[partition]
             logger.error(
                 "loading groups from %s-%d failed: %s; its groups are unavailable",
-                *(OFFSETS_TOPIC, partition, error),
+                OFFSETS_TOPIC,
+                partition,
+                error,
             )
             return
         zk_metadata = self._broker.zk_metadata

@@ -144,7 +144,8 @@ class Maintenance:
                 except ApiError as refusal:
                     logger.warning(
                         "%s: log maintenance failed: %s; retrying at the next interval",
-                        *(log.name, refusal),
+                        log.name,
+                        refusal,
                     )
                 except OSError as error:
                     self._replicas.storage_failed(partition, error)

@@ -134,7 +134,8 @@ class ReplicaFetchers:
             if follower_rules.prepare(log):
                 logger.info(
                     "%s: log has no leader epochs; truncated to the high watermark %d",
-                    *(log.name, log.log_end_offset),
+                    log.name,
+                    log.log_end_offset,
                 )
         except OSError as error:
             self._replica_manager.storage_failed(partition, error)

@@ -210,8 +210,8 @@ class _Evaluation:
         return halt_reason is HaltReason.NONE
 
     def _halt_reason(self, topic: TopicImage) -> HaltReason:
-        is_reassigned = any(each.is_reassigned for each in topic.partitions.values())
-        if is_reassigned or topic.name in self._work.reassignments:
+        is_reassigning = any(each.is_reassigning for each in topic.partitions.values())
+        if is_reassigning or topic.name in self._work.reassignments:
             return HaltReason.REASSIGNMENT
         if topic.name in self._work.preferred_elections:
             return HaltReason.PREFERRED_ELECTION

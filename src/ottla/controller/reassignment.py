@@ -131,7 +131,7 @@ def list_reassignments(
             found += [
                 Ongoing(topic.name, partition_id, partition)
                 for partition_id, partition in topic.in_order()
-                if partition.is_reassigned
+                if partition.is_reassigning
             ]
         return tuple(found)
     for name, partition_ids in wanted:
@@ -140,7 +140,7 @@ def list_reassignments(
             continue
         for partition_id in partition_ids:
             partition_or_none = named.partitions.get(partition_id)
-            if partition_or_none is not None and partition_or_none.is_reassigned:
+            if partition_or_none is not None and partition_or_none.is_reassigning:
                 found.append(Ongoing(name, partition_id, partition_or_none))
     return tuple(found)
 
@@ -159,7 +159,7 @@ def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
     for topic, partition_id, partition in partitions(image):
-        if partition.is_reassigned and set(target_of(partition)) <= set(partition.isr):
+        if partition.is_reassigning and set(target_of(partition)) <= set(partition.isr):
             context = rules.change_context(topic.name)
             record = build_change(topic.id, partition_id, partition, PartitionTarget(), context)
             if record is not None:
@@ -226,7 +226,7 @@ def _cancelled(
     topic: TopicImage, partition_id: int, partition: PartitionImage, rules: Rules
 ) -> PartitionTarget:
     """Return the target with the replicas and the ISR without the adding ones."""
-    if not partition.is_reassigned:
+    if not partition.is_reassigning:
         raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
     adding = partition.adding_replicas
     replicas = tuple(each for each in partition.replicas if each not in adding)

@@ -46,7 +46,7 @@ class PartitionImage:
     partition_epoch: int = 0
 
     @property
-    def is_reassigned(self) -> bool:
+    def is_reassigning(self) -> bool:
         """Whether a reassignment is under way."""
         return bool(self.adding_replicas or self.removing_replicas)
 

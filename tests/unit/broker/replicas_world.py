@@ -289,9 +289,9 @@ class ReplicasWorld:
         state = self.state
         if node_id in state.isr and self.image.brokers[node_id].active and state.leader != node_id:
             others = [each for each in state.replicas if each != node_id]
-            wish = PartitionTarget(replicas=(node_id, *others), election=Election.PREFERRED)
-            around = Rules(self.image, self.context.config).change_context("t")
-            record = build_change(TOPIC_ID, 0, state, wish, around)
+            target = PartitionTarget(replicas=(node_id, *others), election=Election.PREFERRED)
+            change_context = Rules(self.image, self.context.config).change_context("t")
+            record = build_change(TOPIC_ID, 0, state, target, change_context)
             self.commit(*(() if record is None else (record,)))
 
     @property

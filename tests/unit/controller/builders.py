@@ -1,4 +1,4 @@
-"""A controller's surroundings for tests: images made from records, dice that are counted."""
+"""A controller's context for tests: images made from records, dice that are counted."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -46,7 +46,7 @@ class CountingDice:
 def context(
     given: dict[str, str] | None = None, dice: CountingDice | None = None
 ) -> DecisionContext:
-    """Return surroundings with `given` properties over the usual ones."""
+    """Return a context with `given` properties over the usual ones."""
     return DecisionContext(
         config=NodeConfig.parse({**PROPERTIES, **(given or {})}),
         cluster_id=CLUSTER,

@@ -43,7 +43,7 @@ PROPERTIES = {
 
 
 def context(given: Mapping[str, str] | None = None) -> DecisionContext:
-    """Return a controller's surroundings with `given` properties over the usual ones."""
+    """Return a controller's context with `given` properties over the usual ones."""
     config = NodeConfig.parse({**PROPERTIES, **(given or {})})
     return replace(any_mode.context(), config=config)
 

@@ -49,7 +49,7 @@ def topic_events(harness: DeletionHarness, name: str) -> list[Event]:
     if harness.policy is Policy.AT_ONCE:
         return [(f"delete {name}", lambda w: w.delete(name))]
     found: list[Event] = [(f"mark {name}", lambda w: _mark(w, name))]
-    if topic.partitions[0].is_reassigned:
+    if topic.partitions[0].is_reassigning:
         found.append((f"end move of {name}", lambda w: w.end_reassignment(topic.id)))
     elif not harness.image.is_queued_for_deletion(name):
         found.append((f"move {name}", lambda w: w.reassign(topic.id, (1, 3))))
@@ -83,7 +83,7 @@ def events_of(harness: DeletionHarness) -> list[Event]:
 def end_moves(harness: DeletionHarness) -> None:
     """End all reassignments."""
     for topic in harness.image.topics:
-        if topic.partitions[0].is_reassigned:
+        if topic.partitions[0].is_reassigning:
             harness.end_reassignment(topic.id)
 
 

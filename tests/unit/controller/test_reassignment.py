@@ -225,7 +225,7 @@ def test_cancelling_loses_no_records_where_who_stays_is_eligible() -> None:
 def test_a_target_replica_dies_and_the_move_waits_for_it() -> None:
     image = dead(reassign(cluster_image((1, 2)), (3, 4)), 4)
     image = synced(image, 1, 2, 3)
-    assert of(image).is_reassigned
+    assert of(image).is_reassigning
     image = synced(alive(image, 4), 1, 2, 3, 4)
     assert state(of(image)) == ((3, 4), (), (), (3, 4), 3)
 

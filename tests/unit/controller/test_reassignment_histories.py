@@ -29,7 +29,7 @@ def check(partition: PartitionImage, original: set[int]) -> None:
     assert set(partition.elr) <= replicas
     assert set(partition.adding_replicas) | set(partition.removing_replicas) <= replicas
     assert partition.leader in (NO_LEADER, *partition.isr)
-    if partition.is_reassigned:
+    if partition.is_reassigning:
         target = replicas - set(partition.removing_replicas)
         assert target
         assert not target <= set(partition.isr), "it should have ended"
@@ -60,7 +60,7 @@ def test_histories(seed: int) -> None:
         act = dice.randrange(5)
         if act == 0:
             image = reassign(image, any_replicas(dice))
-        elif act == 1 and before.is_reassigned:
+        elif act == 1 and before.is_reassigning:
             decided = alter_reassignments(
                 image, [Target("t", 0, None)], may_change_factor=True, context=CONTEXT
             )
@@ -75,7 +75,7 @@ def test_histories(seed: int) -> None:
             image = dead(image, dice.randint(1, 6))
         elif act == 4:
             image = alive(image, dice.randint(1, 6))
-        if not of(image).is_reassigned:
+        if not of(image).is_reassigning:
             original = set(of(image).replicas)
         check(of(image), original)
         assert of(image).leader_epoch >= before.leader_epoch

@@ -225,7 +225,7 @@ def _moves_to(image: ClusterImage, key: Partition, target: tuple[int, ...]) -> b
     name, partition_id = key
     topic = image.topics.by_name(name)
     partition = None if topic is None else topic.partitions.get(partition_id)
-    return partition is not None and partition.is_reassigned and target_of(partition) == target
+    return partition is not None and partition.is_reassigning and target_of(partition) == target
 
 
 def _parts(items: Iterable[T], size: int) -> Iterator[list[T]]:

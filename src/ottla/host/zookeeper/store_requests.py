@@ -25,15 +25,13 @@ from ottla.base.timers import Timers
 from ottla.base.zookeeper import Delete, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.store_reading import Watched, read_each, reading, reading_or_none
-from ottla.host.zookeeper.store_writing import RETRY_MS, ControllerMoved, Writer
+from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, RETRY_MS, ControllerMoved, Writer
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import Partition, decode_preferred_election, decode_reassignment
 from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.notifications import decode_isr_change, decode_log_dir_event
 
 log = logging.getLogger(__name__)
-
-DELETES_PER_MULTI = 500
 
 
 def _ignore(_value: Any) -> None:

@@ -40,7 +40,7 @@ def unsettled(sim: Sim) -> list[str]:
                 found.append(f"{name} has no leader: in sync {state.isr}, eligible {state.elr}")
             if set(state.isr) != set(state.replicas):
                 found.append(f"{name} has replicas {state.replicas}, in sync {state.isr}")
-            if state.is_reassigned:
+            if state.is_reassigning:
                 found.append(f"{name} is being reassigned")
             found += _apart(name, (topic.id, number), state.replicas, brokers)
     return found

@@ -24,9 +24,9 @@ def marks_of_change(old: PartitionImage, new: PartitionImage) -> list[str]:
         marks.append("isr-expanded")
     if new.elr and not old.elr:
         marks.append("elr-begun")
-    if new.is_reassigned:
+    if new.is_reassigning:
         marks.append("reassignment-step")
-    elif old.is_reassigned:
+    elif old.is_reassigning:
         marks.append("reassignment-done")
     if old.leader != new.leader:
         marks.append(_mark_of_election(old, new))

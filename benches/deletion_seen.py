@@ -17,7 +17,7 @@ from rich.table import Table
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.client.connection import Connection
-from ottla.host.quorum_replay import records_of
+from ottla.host.kraft.quorum_replay import records_of
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import encode_record

@@ -40,12 +40,13 @@ In both modes one controller decides on the metadata. The state of a partition o
 derived from the metadata at any time (`partition_state_of`, `replica_state_of`). Decisions do not
 step through these tables: a decision is one change, even if it takes several steps here, as when a
 topic is created with its leaders. In KRaft mode brokers receive a change with the metadata log and
-act on it; in ZooKeeper mode the controller sends them requests (`controller/broker_requests.py`).
+act on it; in ZooKeeper mode the controller sends them requests
+(`controller/zookeeper/broker_requests.py`).
 
-Deletions do step through the replicas' table (`controller/deletion_policy.py`), and the deletion
-ledger stores the state of each replica. A transition that is not drawn is refused for that replica
-only, and logged; all others proceed. These states are visible in ZooKeeper mode, where a topic
-stays until all its replicas are deleted. In KRaft mode the topic and its replicas leave the
+Deletions do step through the replicas' table (`controller/deletion/deletion_policy.py`), and the
+deletion ledger stores the state of each replica. A transition that is not drawn is refused for that
+replica only, and logged; all others proceed. These states are visible in ZooKeeper mode, where a
+topic stays until all its replicas are deleted. In KRaft mode the topic and its replicas leave the
 metadata at once.
 """
 

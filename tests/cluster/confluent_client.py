@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ottla.cli.closing import is_closed
+from ottla.cli.console.closing import is_closed
 
 from .clients import TIMEOUT_SECONDS, Message, Record, Refused, TopicPartition
 

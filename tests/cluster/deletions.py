@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
-from ottla.cli.deletions_client import deletion_image
+from ottla.cli.topics.deletions_client import deletion_image
 from ottla.client.connection import Connection
 from ottla.metadata.deletions import (
     DeletionImage,

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from ottla.cli.closing import CLOSE_SECONDS, is_closed
+from ottla.cli.console.closing import CLOSE_SECONDS, is_closed
 
 STILL_SECONDS = 30.0
 """How long a partition may bring nothing while it has acknowledged records to be read. A client

@@ -254,7 +254,7 @@ def test_a_group_goes_on_with_another_coordinator(three: Cluster, topic: str) ->
 
 def coordinator(cluster: Cluster, group: str) -> int:
     """Return who leads the group's partition of the offsets topic."""
-    from ottla.broker.group_service import positive_hash
+    from ottla.broker.groups.group_service import positive_hash
 
     found = cluster.partitions("__consumer_offsets")
     return found[positive_hash(group) % len(found)].leader

@@ -7,15 +7,15 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
-from ottla.broker import zk_metadata
 from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
-from ottla.broker.zk_metadata import ZkMetadata
-from ottla.controller import deletion_policy
+from ottla.broker.zookeeper import zk_metadata
+from ottla.broker.zookeeper.zk_metadata import ZkMetadata
+from ottla.controller.deletion import deletion_policy
 from ottla.host import node_dirs
-from ottla.log.async_delete import AsyncDelete
-from ottla.log.dir_loading import Verdict
-from ottla.log.log_dirs import LogDirs
-from ottla.log.replica_deletion import Removed
+from ottla.log.dirs.async_delete import AsyncDelete
+from ottla.log.dirs.dir_loading import Verdict
+from ottla.log.dirs.log_dirs import LogDirs
+from ottla.log.dirs.replica_deletion import Removed
 from ottla.metadata.deletions import SUCCESSFUL, ReplicaStatus
 from ottla.metadata.image import ClusterImage
 

@@ -13,29 +13,24 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
 from ottla.base.zookeeper import ANY_VERSION, Check, SetData
-from ottla.broker import (
-    follower_rules,
-    isr_proposals,
-    partition,
-    replica_fetcher,
-    replica_manager,
-)
+from ottla.broker import partition, replica_manager
 from ottla.broker.api import k63_broker_heartbeat
-from ottla.broker.followers import FollowerState
-from ottla.broker.isr_manager import IsrManager
 from ottla.broker.partition import Partition
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.zk_metadata import ZkMetadata
+from ottla.broker.replication import follower_rules, isr_proposals, replica_fetcher
+from ottla.broker.replication.followers import FollowerState
+from ottla.broker.replication.isr_manager import IsrManager
+from ottla.broker.zookeeper.zk_metadata import ZkMetadata
 from ottla.controller import brokers
 from ottla.controller import isr as isr_module
-from ottla.host.quorum_storage import QuorumStorage
-from ottla.host.zookeeper import store_writing
-from ottla.host.zookeeper.store_writing import Done, Writer
+from ottla.host.kraft.quorum_storage import QuorumStorage
+from ottla.host.zookeeper.store import store_writing
+from ottla.host.zookeeper.store.store_writing import Done, Writer
 from ottla.log import truncation
+from ottla.log.dirs.replica_deletion import _ReplicaDeletion
 from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher
 from ottla.log.partition_log import PartitionLog
-from ottla.log.replica_deletion import _ReplicaDeletion
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import multis, write_topics
@@ -45,7 +40,7 @@ from ottla.raft.election import ElectionState, encode_election
 from ottla.raft.flushing import Flushing
 from ottla.raft.snapshots import PART_SUFFIX, StoredSnapshot, inspect_snapshot
 from ottla.raft.values import OffsetAndEpoch
-from ottla.testing.checkers_verdict import CHECKERS
+from ottla.testing.checkers.verdict import CHECKERS
 
 from .replaced import replaced
 

@@ -13,8 +13,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.base.pending import Pending, completed
 from ottla.broker.api import k08_offset_commit
-from ottla.broker.group_journal import GroupJournal, GroupLoad
-from ottla.broker.group_service import GroupService
+from ottla.broker.groups.group_journal import GroupJournal, GroupLoad
+from ottla.broker.groups.group_service import GroupService
 from ottla.broker.partition import Partition
 from ottla.coordinator import groups, loading, offsets, syncing
 from ottla.coordinator.group import Group

@@ -9,17 +9,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.broker import follower_rules
 from ottla.broker.partition import Partition
-from ottla.log import cleaner, cleaner_rewrite, maintenance, truncation
-from ottla.log.cleaner_filter import BatchFilter
-from ottla.log.cleaner_swap import Swap
+from ottla.broker.replication import follower_rules
+from ottla.log import maintenance, truncation
+from ottla.log.cleaner import cleaner_rewrite
+from ottla.log.cleaner import log_cleaner as cleaner
+from ottla.log.cleaner.cleaner_filter import BatchFilter
+from ottla.log.cleaner.cleaner_swap import Swap
 from ottla.log.config import INT64_MAX, LogConfig
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerState
-from ottla.log.recovery import _Loader
+from ottla.log.recovery.log_loader import _Loader
 from ottla.log.segment import Segment
 from ottla.log.time_index import TimeIndex
 

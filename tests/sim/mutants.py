@@ -221,7 +221,11 @@ CONTROLLER = (
             "broker_epoch not in (ANY_EPOCH, broker.epoch)",
             "broker_epoch is None",
         ),
-        ("broker.followers:may_join", "broker_epoch in (NO_EPOCH, broker.epoch)", "True"),
+        (
+            "broker.replication.followers:may_join",
+            "broker_epoch in (NO_EPOCH, broker.epoch)",
+            "True",
+        ),
     ),
     mutant(
         "takes_old_partition_epochs",
@@ -241,7 +245,7 @@ CONTROLLER = (
         "unclean_leaves_only_isr",
         "a registration after an unclean stop leaves the eligible replicas of others alone",
         (
-            "controller.elections:remove_from_isrs",
+            "controller.elections.elections:remove_from_isrs",
             "broker_id in partition.isr or (unclean and broker_id in partition.elr)",
             "broker_id in partition.isr",
         ),
@@ -285,7 +289,7 @@ REPLICATION = (
         "joins_below_epoch_start",
         "a follower joins at the high watermark, which may lag behind what was committed",
         (
-            "broker.isr_proposals:propose_expansion",
+            "broker.replication.isr_proposals:propose_expansion",
             "max(log.high_watermark, partition.epoch_start_offset)",
             "log.high_watermark",
         ),
@@ -294,12 +298,12 @@ REPLICATION = (
     mutant(
         "shrinks_before_the_answer",
         "a leader counts the smaller in-sync set before the controller has answered",
-        ("broker.isr:reduction", "maximal=isr", "maximal=left"),
+        ("broker.replication.isr:reduction", "maximal=isr", "maximal=left"),
     ),
     mutant(
         "expands_after_the_answer",
         "a leader does not count newcomers before the controller has answered (KIP-497)",
-        ("broker.isr:expansion", "maximal=proposed", "maximal=isr"),
+        ("broker.replication.isr:expansion", "maximal=proposed", "maximal=isr"),
         (
             f"{PARTITION}.advance_high_watermark",
             "node in maximal or self.is_joining(node, follower, leader_end)",
@@ -343,7 +347,7 @@ REPLICATION = (
     mutant(
         "counts_previous_broker_epochs",
         "a fetch of a broker's former life counts",
-        ("broker.followers:check_broker_epoch", "broker_epoch < broker.epoch", "False"),
+        ("broker.replication.followers:check_broker_epoch", "broker_epoch < broker.epoch", "False"),
     ),
     mutant(
         "reads_past_the_watermark",
@@ -358,7 +362,7 @@ REPLICATION = (
         "compares_ends_of_epochs_only",
         "a leader that lacks the follower's epoch compares the offset alone (KIP-279)",
         (
-            "broker.reading:divergence",
+            "broker.fetch.reading:divergence",
             "epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset",
             "end_offset < requested.fetch_offset",
         ),
@@ -367,7 +371,7 @@ REPLICATION = (
         "cuts_by_its_own_epoch_end",
         "a follower cuts where its own epoch ends, not where the leader's does",
         (
-            "broker.follower_rules:truncation_offset",
+            "broker.replication.follower_rules:truncation_offset",
             "min(own.end_offset, end_offset, log.log_end_offset)",
             "min(own.end_offset, log.log_end_offset)",
         ),
@@ -375,7 +379,7 @@ REPLICATION = (
     mutant(
         "truncates_to_the_watermark",
         "a follower cuts to its own high watermark when it begins to follow (KIP-101)",
-        ("broker.follower_rules:prepare", "log.latest_epoch != NO_EPOCH", "False"),
+        ("broker.replication.follower_rules:prepare", "log.latest_epoch != NO_EPOCH", "False"),
     ),
     mutant(
         "appends_later_epochs",
@@ -402,14 +406,18 @@ ZOOKEEPER = (
     mutant(
         "follows_older_leader_epochs",
         "LeaderAndIsr and UpdateMetadata of an older leader epoch are taken",
-        ("broker.zk_metadata:_is_older", "return (leader_epoch, partition_epoch) <", "return () >"),
+        (
+            "broker.zookeeper.zk_metadata:_is_older",
+            "return (leader_epoch, partition_epoch) <",
+            "return () >",
+        ),
         zookeeper=True,
     ),
     mutant(
         "compares_partition_epochs_only",
         "a broker compares partition epochs only where an older controller may have spoken",
         (
-            "broker.zk_metadata:ZkMetadata.check_sender",
+            "broker.zookeeper.zk_metadata:ZkMetadata.check_sender",
             "controller_epoch < self.controller_epoch",
             "controller_epoch < 0",
         ),
@@ -419,7 +427,7 @@ ZOOKEEPER = (
         "hears_orders_to_previous_broker_epochs",
         "a broker obeys what was sent to its former registration",
         (
-            "broker.zk_metadata:ZkMetadata.check_sender",
+            "broker.zookeeper.zk_metadata:ZkMetadata.check_sender",
             "NO_EPOCH != broker_epoch < max(self.broker_epoch, self.newest_broker_epoch)",
             "False",
         ),
@@ -428,14 +436,18 @@ ZOOKEEPER = (
     mutant(
         "leads_on_after_a_start",
         "a broker leads at its start what the znodes say, before the controller has spoken",
-        ("broker.zk_metadata:without_own_leadership", "if state.leader == node_id", "if False"),
+        (
+            "broker.zookeeper.zk_metadata:without_own_leadership",
+            "if state.leader == node_id",
+            "if False",
+        ),
         zookeeper=True,
     ),
     mutant(
         "stops_by_any_epoch",
         "StopReplica of an older leader epoch counts",
         (
-            "broker.zk_metadata:ZkMetadata.may_stop",
+            "broker.zookeeper.zk_metadata:ZkMetadata.may_stop",
             "leader_epoch >= state.leader_epoch",
             "True",
         ),

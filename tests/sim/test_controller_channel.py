@@ -16,14 +16,14 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.api import k1002_delete_replicas
-from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host import node_dirs
 from ottla.host.controller_channel import Answered, ChannelEvent, ControllerChannels
 from ottla.host.node_dirs import verdict_on
-from ottla.log.dir_loading import Verdict, find_partition_dirs
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.dir_loading import Verdict, find_partition_dirs
+from ottla.log.dirs.log_dirs import LogDirs
+from ottla.log.dirs.replica_deletion import Removed
 from ottla.log.names import PartitionDirKind
-from ottla.log.replica_deletion import Removed
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Faults, Sim
 from ottla.wire.messages import create_topics as create_wire

@@ -15,7 +15,7 @@ from itertools import count
 
 import pytest
 
-from ottla.controller.deletion_manager import DeletionManager
+from ottla.controller.deletion.deletion_manager import DeletionManager
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.metadata.topic_config import TTL
-from ottla.testing.checkers_verdict import Tolerance
+from ottla.testing.checkers.verdict import Tolerance
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults

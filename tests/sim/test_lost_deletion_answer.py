@@ -8,7 +8,7 @@ those that the next controller does not know any more; the ledger has them all.
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller import deletion
+from ottla.controller.deletion import delete_topics as deletion
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import controller_of
 from ottla.wire.messages import create_topics as create_wire

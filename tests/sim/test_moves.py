@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.controller import partition_change
+from ottla.controller.elections import partition_change
 from ottla.metadata.image import PartitionImage
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario

@@ -1,7 +1,7 @@
 """Clusters under every fault keep what they acknowledged, and work again once the faults end.
 
 Method: the product's own nodes in simulated worlds, a seed each, played in as many processes as
-there are cores; the judgement is that of `ottla.testing.checkers_verdict`. Seeds that once failed
+there are cores; the judgement is that of `ottla.testing.checkers.verdict`. Seeds that once failed
 (`tests/seeds.txt`, lines "sim <seed> <its story>", and "zookeeper <seed> <its story>" for clusters
 over ZooKeeper) are played first. Most seeds count: one in twenty has no faults, and in some too
 little is written. OTTLA_SIM_SEEDS=2300 plays more of them; `make soak` plays thousands.

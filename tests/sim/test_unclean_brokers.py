@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.host.broker_node import BrokerNode
+from ottla.host.kraft.broker_node import BrokerNode
 from ottla.log import names
 from ottla.metadata.topics import PartitionImage
 from ottla.testing.sim import Sim

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 from ottla.base.errors import Error
-from ottla.broker import delayed_fetch
+from ottla.broker.fetch import delayed_fetch
 from ottla.broker.partition import Partition
 from ottla.controller import brokers as brokers_module
 from ottla.controller import isr as isr_module
-from ottla.controller import partition_change
-from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.quorum_storage import QuorumStorage
+from ottla.controller.elections import partition_change
+from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.log import appending
 from ottla.metadata.image import PartitionImage
 from ottla.raft.candidate import Candidate

@@ -14,26 +14,26 @@ from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
-from ottla.broker.auto_create import AutoCreate
-from ottla.broker.deletion_failures import DeletionFailures
-from ottla.broker.directory_assignments import DirectoryAssignments
-from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.fetch.fetch_sessions import FetchSessions
+from ottla.broker.fetch.read_replica import same_rack
+from ottla.broker.forwarding.auto_create import AutoCreate
 from ottla.broker.idle import IdleTopics
-from ottla.broker.isr import IsrChange, PartitionEnvironment
-from ottla.broker.isr_manager import IsrManager
-from ottla.broker.maintenance import Maintenance
+from ottla.broker.logs.deletion_failures import DeletionFailures
+from ottla.broker.logs.directory_assignments import DirectoryAssignments
+from ottla.broker.logs.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
 from ottla.broker.nodes import client_controller_id
 from ottla.broker.partition import Partition
-from ottla.broker.peers import Peers
-from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.read_replica import same_rack
-from ottla.broker.replica_fetchers import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
+from ottla.broker.replication.isr import IsrChange, PartitionEnvironment
+from ottla.broker.replication.isr_manager import IsrManager
+from ottla.broker.replication.peers import Peers
+from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.saved_idle_times import read_idle_times, write_idle_times
 from ottla.log.config import LogConfig
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -41,8 +41,8 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import effective_topic_config
 
 if TYPE_CHECKING:
-    from ottla.broker.group_service import GroupService
-    from ottla.broker.zk_metadata import ZkMetadataPort
+    from ottla.broker.groups.group_service import GroupService
+    from ottla.broker.zookeeper.zk_metadata import ZkMetadataPort
 
 logger = logging.getLogger(__name__)
 
@@ -278,6 +278,6 @@ class Broker:
 
 def _group_service(broker: Broker) -> "GroupService":
     # The service's own module imports this one for its types.
-    from ottla.broker.group_service import GroupService
+    from ottla.broker.groups.group_service import GroupService
 
     return GroupService(broker)

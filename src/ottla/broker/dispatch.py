@@ -30,8 +30,8 @@ from ottla.broker.api.base import (
     Message,
     RunsOn,
 )
-from ottla.broker.controller_limits import within_limit
-from ottla.broker.controller_unavailable import ControllerUnavailable, is_absent
+from ottla.broker.forwarding.controller_limits import within_limit
+from ottla.broker.forwarding.controller_unavailable import ControllerUnavailable, is_absent
 from ottla.broker.metrics import ApiMetrics, Find, error_finder
 from ottla.wire.codec import decode, decode_in_steps, holds_records
 from ottla.wire.errors import UnsupportedVersionError, WireError
@@ -135,7 +135,7 @@ def _errors_of(key: int) -> Find | None:
 class Dispatcher:
     """Routes one node's requests. `zookeeper`: of a cluster whose metadata is in ZooKeeper.
 
-    `timers` end the wait for a controller's decision; see `ottla.broker.controller_limits`.
+    `timers` end the wait for a controller's decision (`ottla.broker.forwarding.controller_limits`).
     `turns` are those of the node's loop.
     """
 

@@ -12,10 +12,10 @@ from ottla.base.metrics import Family, Sample, counter, gauge, histogram
 from ottla.coordinator.group_states import NAMES, State
 
 if TYPE_CHECKING:
-    from ottla.broker.batch_work import BatchWork
     from ottla.broker.core import Broker
     from ottla.broker.metrics import ApiMetrics, TopicMetrics
     from ottla.broker.partition import Partition
+    from ottla.broker.produce.batch_work import BatchWork
     from ottla.log.partition_log import PartitionLog
 
 

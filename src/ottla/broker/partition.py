@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Literal
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
-from ottla.broker.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
-from ottla.broker.isr import IsrChange, PartitionEnvironment
-from ottla.broker.isr_proposals import propose_expansion
+from ottla.broker.fetch.reading import NO_REPLICA, PartitionRead, divergence
 from ottla.broker.metrics import TopicMetrics
-from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
-from ottla.broker.refused_batches import RefusedBatches
+from ottla.broker.produce.refused_batches import RefusedBatches
+from ottla.broker.replication.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
+from ottla.broker.replication.isr import IsrChange, PartitionEnvironment
+from ottla.broker.replication.isr_proposals import propose_expansion
 from ottla.log.validation import Allowance, Examined
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
-    from ottla.broker.fetch_sessions import FetchPartition, FetchSession
+    from ottla.broker.fetch.fetch_sessions import FetchPartition, FetchSession
     from ottla.log.partition_log import PartitionLog
     from ottla.log.results import AppendInfo
     from ottla.metadata.image import PartitionImage
@@ -273,7 +273,7 @@ class Partition:
         1. The leader of epoch 5 returns a high watermark of 100 to consumers. Its process restarts:
            the checkpoint has 80, or the log directory has been replaced.
         2. Over ZooKeeper it receives by UpdateMetadata that there is no leader, in epoch 5: the
-           controller has yet to elect (see `ottla.controller.broker_requests`).
+           controller has yet to elect (see `ottla.controller.zookeeper.broker_requests`).
         3. A consumer of epoch 5 still uses it as the leader. Served as by a follower, it would see
            the high watermark fall to 80, or get OFFSET_OUT_OF_RANGE and restart at the log's end
            or start: it would miss records, or read them twice.

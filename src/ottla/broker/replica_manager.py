@@ -20,15 +20,10 @@ from ottla.base.ports import Buffer, Clock, Workers
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps
 from ottla.broker.api.base import CloseConnection
-from ottla.broker.batch_work import BatchWork
-from ottla.broker.damaged_logs import DamagedLogs, may_copy_again
-from ottla.broker.delayed_fetch import FetchReader
-from ottla.broker.delayed_produce import AppendResult, Wait, delay_produce, refused
-from ottla.broker.fetch_sessions import FetchPartition, Key
-from ottla.broker.heavy_batches import HeavyBatches, Outcome
-from ottla.broker.isr import PartitionEnvironment
-from ottla.broker.isr_proposals import propose_expansion, propose_reduction
-from ottla.broker.log_creation import (
+from ottla.broker.fetch.delayed_fetch import FetchReader
+from ottla.broker.fetch.fetch_sessions import FetchPartition, Key
+from ottla.broker.fetch.read_replica import Selector
+from ottla.broker.logs.log_creation import (
     LOGS_AT_ONCE_MAX,
     create_logs,
     get_or_create_log,
@@ -36,18 +31,23 @@ from ottla.broker.log_creation import (
 )
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
+from ottla.broker.produce.batch_work import BatchWork
+from ottla.broker.produce.delayed_produce import AppendResult, Wait, delay_produce, refused
+from ottla.broker.produce.heavy_batches import HeavyBatches, Outcome
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.read_replica import Selector
+from ottla.broker.replication.damaged_logs import DamagedLogs, may_copy_again
+from ottla.broker.replication.isr import PartitionEnvironment
+from ottla.broker.replication.isr_proposals import propose_expansion, propose_reduction
 from ottla.broker.summary import Summary
-from ottla.log.undeletable_dirs import UndeletableDir
+from ottla.log.dirs.undeletable_dirs import UndeletableDir
 from ottla.log.validation import Allowance, Examined, TooHeavy
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
+    from ottla.log.dirs.log_dir import LogDir
+    from ottla.log.dirs.log_dirs import LogDirs
     from ottla.log.flushing import Flushed
-    from ottla.log.log_dir import LogDir
-    from ottla.log.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
     from ottla.log.results import DamagedLog
     from ottla.metadata.delta import ClusterDelta

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ottla.base.ids import NO_EPOCH, Uuid, parse_uuid, uuid_text
 from ottla.base.pending import Pending
 from ottla.broker.idle import SavedIdleTime
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.log_dirs import LogDirs
 
 log = logging.getLogger(__name__)
 

@@ -36,56 +36,74 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "A cluster on this machine",
         (
-            Command("up", "local_up", "Start a cluster and wait until it is ready."),
-            Command("down", "local_nodes", "Stop it."),
-            Command("status", "local_nodes", "Show its nodes and their states."),
-            Command("kill", "local_nodes", "Kill a node (SIGKILL)."),
-            Command("start", "local_nodes", "Start a stopped node."),
-            Command("pause", "local_nodes", "Pause a node (SIGSTOP)."),
-            Command("resume", "local_nodes", "Resume a paused node (SIGCONT)."),
+            Command("up", "local.local_up", "Start a cluster and wait until it is ready."),
+            Command("down", "local.local_nodes", "Stop it."),
+            Command("status", "local.local_nodes", "Show its nodes and their states."),
+            Command("kill", "local.local_nodes", "Kill a node (SIGKILL)."),
+            Command("start", "local.local_nodes", "Start a stopped node."),
+            Command("pause", "local.local_nodes", "Pause a node (SIGSTOP)."),
+            Command("resume", "local.local_nodes", "Resume a paused node (SIGCONT)."),
         ),
     ),
     (
         "Demo and simulator",
         (
             Command(
-                "demo", "demo_app", "Run a cluster, real records and Spark; check every result."
+                "demo",
+                "local.demo_app",
+                "Run a cluster, real records and Spark; check every result.",
             ),
-            Command("sim", "sim", "Simulate clusters in virtual time and check their histories."),
+            Command(
+                "sim", "local.sim", "Simulate clusters in virtual time and check their histories."
+            ),
         ),
     ),
     (
         "One node",
         (
-            Command("server", "server", "Run a node from a property file."),
-            Command("storage", "storage", "Format a node's log directories, or show them."),
-            Command("dump-log", "dump_log", "Print segments, indexes and snapshots."),
+            Command("server", "local.server", "Run a node from a property file."),
+            Command("storage", "local.storage", "Format a node's log directories, or show them."),
+            Command("dump-log", "dump.dump_log", "Print segments, indexes and snapshots."),
         ),
     ),
     (
         "Kafka's tools",
         (
-            Command("topics", "topics", "Create, delete, describe, list or alter topics."),
-            Command("configs", "configs", "Describe or alter dynamic configuration."),
-            Command("console-producer", "console_producer", "Send lines of standard input."),
-            Command("console-consumer", "console_consumer", "Print records."),
-            Command("consumer-groups", "consumer_groups", "Show groups, or reset their offsets."),
-            Command("groups", "groups", "List groups of all types."),
-            Command("get-offsets", "get_offsets", "Print the offsets of partitions."),
-            Command("delete-records", "delete_records", "Delete records up to an offset."),
-            Command("log-dirs", "log_dirs", "Show the disk usage of replicas."),
-            Command("reassign-partitions", "reassign_partitions", "Move partitions to brokers."),
-            Command("leader-election", "leader_election", "Elect preferred or unclean leaders."),
-            Command("cluster", "cluster", "Show id and endpoints; unregister a broker."),
-            Command("metadata-quorum", "metadata_quorum", "Show the metadata quorum."),
-            Command("features", "features", "Show or change the cluster's feature levels."),
+            Command("topics", "topics.topics", "Create, delete, describe, list or alter topics."),
+            Command("configs", "configs.configs", "Describe or alter dynamic configuration."),
+            Command(
+                "console-producer", "console.console_producer", "Send lines of standard input."
+            ),
+            Command("console-consumer", "console.console_consumer", "Print records."),
+            Command(
+                "consumer-groups", "groups.consumer_groups", "Show groups, or reset their offsets."
+            ),
+            Command("groups", "groups.groups", "List groups of all types."),
+            Command("get-offsets", "partitions.get_offsets", "Print the offsets of partitions."),
+            Command(
+                "delete-records", "partitions.delete_records", "Delete records up to an offset."
+            ),
+            Command("log-dirs", "partitions.log_dirs", "Show the disk usage of replicas."),
+            Command(
+                "reassign-partitions",
+                "partitions.reassign_partitions",
+                "Move partitions to brokers.",
+            ),
+            Command(
+                "leader-election",
+                "partitions.leader_election",
+                "Elect preferred or unclean leaders.",
+            ),
+            Command("cluster", "cluster.cluster", "Show id and endpoints; unregister a broker."),
+            Command("metadata-quorum", "cluster.metadata_quorum", "Show the metadata quorum."),
+            Command("features", "cluster.features", "Show or change the cluster's feature levels."),
             Command(
                 "broker-api-versions",
-                "broker_api_versions",
+                "cluster.broker_api_versions",
                 "Show which versions of which APIs each broker serves.",
             ),
-            Command("producer-perf-test", "producer_perf", "Measure a producer."),
-            Command("consumer-perf-test", "consumer_perf", "Measure a consumer."),
+            Command("producer-perf-test", "perf.producer_perf", "Measure a producer."),
+            Command("consumer-perf-test", "perf.consumer_perf", "Measure a consumer."),
         ),
     ),
 )

@@ -176,7 +176,7 @@ def read_property_file(path: str | None) -> dict[str, str]:
     """Return the properties of a file; none for None."""
     if path is None:
         return {}
-    from ottla.cli.server import read_file
+    from ottla.cli.local.server import read_file
 
     return read_file(path)
 

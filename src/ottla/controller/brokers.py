@@ -29,7 +29,7 @@ from enum import Enum
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import (
+from ottla.controller.elections.elections import (
     elect_after_unfencing,
     leads_anything,
     remove_from_isrs,

@@ -22,7 +22,7 @@ from enum import IntEnum
 from ottla.base.errors import ApiError, Error
 from ottla.controller.activation import MIN_ISR
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import ElectUncleanly, clear_elr
+from ottla.controller.elections.elections import ElectUncleanly, clear_elr
 from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_def import (

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_EPOCH, OFFSETS_TOPIC, Uuid
-from ottla.controller.deletion_policy import is_reachable
+from ottla.controller.deletion.deletion_policy import is_reachable
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.node_config import NodeConfig

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules, RulesByLeader
-from ottla.controller.partition_change import PartitionTarget, build_change
+from ottla.controller.elections.elections import Rules, RulesByLeader
+from ottla.controller.elections.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord

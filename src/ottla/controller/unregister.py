@@ -7,7 +7,7 @@ reassigned or a broker of that id registers again. Source: KIP-631, UnregisterBr
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import remove_from_isrs
+from ottla.controller.elections.elections import remove_from_isrs
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import UnregisterBrokerRecord

@@ -18,9 +18,9 @@ from typing import Any
 
 from ottla.base.ports import Dice
 from ottla.host.node_ports import CleaningRunner
-from ottla.log.cleaner import CleanerSettings, LogCleaner, Result
-from ottla.log.cleaner_job import CleaningEnd, CleaningJob
-from ottla.log.log_dirs import LogDirs
+from ottla.log.cleaner.cleaner_job import CleaningEnd, CleaningJob
+from ottla.log.cleaner.log_cleaner import CleanerSettings, LogCleaner, Result
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.metadata.node_config import NodeConfig
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ProcessRunner:
         self._threads: set[threading.Thread] = set()
 
     def run(self, job: CleaningJob, on_result: Callable[[Result], None]) -> Callable[[], None]:
-        """Begin a cleaning; return what kills it. See `ottla.log.cleaner.Runner`."""
+        """Begin a cleaning; return what kills it. See `ottla.log.cleaner.log_cleaner.Runner`."""
         child = _Child(job, lambda result: self._hand_over(on_result, result))
         thread = threading.Thread(target=child.run, name="ottla-cleaner", daemon=True)
         self._threads = {each for each in self._threads if each.is_alive()} | {thread}

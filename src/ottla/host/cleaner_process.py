@@ -14,8 +14,8 @@ import time
 from typing import IO
 
 from ottla.host.disk import OsDisk
-from ottla.log.cleaner_job import CleaningFailed, CleaningJob
-from ottla.log.cleaner_rewrite import clean
+from ottla.log.cleaner.cleaner_job import CleaningFailed, CleaningJob
+from ottla.log.cleaner.cleaner_rewrite import clean
 
 LONGEST_SLEEP_S = 1.0
 

@@ -22,7 +22,7 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
-from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel_queue import (
     Answered,
     BrokerQueue,

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.base.errors import Error
 from ottla.base.metrics import Histogram, latency_ms
-from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.zookeeper.request_batch import BrokerRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 The manager says what to decide, and what to order from brokers once that is committed; the driver
 makes the decisions, one at a time, so that all events meanwhile are decided together. Both modes
 share it; how orders reach brokers, and how responses are handled, is in
-`ottla.host.deletion_channel` (KRaft) and `ottla.host.zookeeper.controller_term`.
+`ottla.host.kraft.deletion_channel` (KRaft) and `ottla.host.zookeeper.controller_term`.
 """
 
 import logging
@@ -15,9 +15,14 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
-from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import DeletionWork, IllegalTransition, Replica, decide
+from ottla.controller.deletion.deletion_manager import DeletionManager
+from ottla.controller.deletion.deletion_orders import DeletionOrder
+from ottla.controller.deletion.deletion_policy import (
+    DeletionWork,
+    IllegalTransition,
+    Replica,
+    decide,
+)
 from ottla.controller.step import Decision
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage

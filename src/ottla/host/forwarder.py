@@ -3,10 +3,10 @@
 A request that reached a node which is not the controller is retried until it times out: after its
 own timeout_ms, and when its client's connection closes. So is a request whose connection broke, as
 in Kafka, although it may have been processed; requests that must not be repeated are the exception,
-see `ottla.broker.forwarding`: their clients get REQUEST_TIMED_OUT or, for deletions, the result for
-the topics of the request. The same holds for a request that times out while the controller has not
-responded (see `ottla.broker.controller_limits`); its connection stays open, because to close it
-would fail the requests behind it.
+see `ottla.broker.forwarding.forwarded_requests`: their clients get REQUEST_TIMED_OUT or, for
+deletions, the result for the topics of the request. The same holds for a request that times out
+while the controller has not responded (see `ottla.broker.forwarding.controller_limits`); its
+connection stays open, because to close it would fail the requests behind it.
 
 Clients' requests are sent one at a time: the controller handles the requests of a connection one
 after the other anyway (decision 2), and a request that waits there cannot be cancelled when it
@@ -31,8 +31,8 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Forwarded
-from ottla.broker.forwarding import Forwarding, is_at_most_once, look_at
-from ottla.broker.peers import Sender
+from ottla.broker.forwarding.forwarded_requests import Forwarding, is_at_most_once, look_at
+from ottla.broker.replication.peers import Sender
 from ottla.wire.codec import encode
 from ottla.wire.errors import WireError
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData

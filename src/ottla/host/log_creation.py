@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class LogCreation:
-    """See `ottla.broker.log_creation`. `broker`: None until its logs are loaded."""
+    """See `ottla.broker.logs.log_creation`. `broker`: None until its logs are loaded."""
 
     def __init__(self, turns: Turns, broker: Callable[[], Broker | None]) -> None:
         self._turns = turns

@@ -15,11 +15,11 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
-from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
+from ottla.host.kraft.controller_runtime import ControllerRuntime
 from ottla.host.metadata_publication import MetadataErrors
-from ottla.host.refusals import Refusal
-from ottla.host.server import Server
+from ottla.host.net.refusals import Refusal
+from ottla.host.net.server import Server
 from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage, TopicsImage

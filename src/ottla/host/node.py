@@ -17,26 +17,26 @@ from typing import Any
 
 from ottla.base.zookeeper import OpenSession
 from ottla.broker.api.base import Listener
-from ottla.host.channel import Channel
 from ottla.host.cleaner import ProcessRunner
 from ottla.host.descriptors import check_limit, descriptor_limit, plan
-from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
 from ottla.host.gc_pauses import limit_gc_pauses
-from ottla.host.node_core import Endpoints, NodeCore
-from ottla.host.node_dirs import StartError
-from ottla.host.node_metrics import NodeMetrics
-from ottla.host.node_ports import NodePorts
-from ottla.host.quorum_storage import MetadataDamaged
-from ottla.host.refusals import LOG_SECONDS
-from ottla.host.rotating_output import RotatingOutput
-from ottla.host.server import (
+from ottla.host.kraft.quorum_storage import MetadataDamaged
+from ottla.host.net.channel import Channel
+from ottla.host.net.dialer import AsyncioDialer
+from ottla.host.net.refusals import LOG_SECONDS
+from ottla.host.net.server import (
     ConnectionLimits,
     Server,
     SocketOptions,
     describe_listen_error,
     reachable,
 )
+from ottla.host.node_core import Endpoints, NodeCore
+from ottla.host.node_dirs import StartError
+from ottla.host.node_metrics import NodeMetrics
+from ottla.host.node_ports import NodePorts
+from ottla.host.rotating_output import RotatingOutput
 from ottla.host.steps import drive_async
 from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
 from ottla.metadata.configs import ConfigsImage
@@ -182,7 +182,7 @@ def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> Open
     if connect is None:
         return None
     # Imported here: no other node needs the client, and its import is slow.
-    from ottla.host.zookeeper.kazoo_session import open_kazoo_session
+    from ottla.host.zookeeper.kazoo.kazoo_session import open_kazoo_session
 
     return open_kazoo_session(
         connect,

@@ -27,14 +27,14 @@ from ottla.broker.dispatch import (
     read_header,
 )
 from ottla.broker.metrics import ApiMetrics
-from ottla.host.broker_node import BrokerNode
-from ottla.host.controller_node import ControllerNode
-from ottla.host.controller_shutdown import others_shut_down
+from ottla.host.kraft.broker_node import BrokerNode
+from ottla.host.kraft.controller_node import ControllerNode
+from ottla.host.kraft.controller_shutdown import others_shut_down
+from ottla.host.kraft.voter_links import VoterLinks
 from ottla.host.node_dirs import NodeDirs, open_node_dirs
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps
 from ottla.host.storage import read_bootstrap
-from ottla.host.voter_links import VoterLinks
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage

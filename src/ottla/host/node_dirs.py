@@ -27,15 +27,15 @@ from ottla.base.ids import Uuid
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.host.descriptors import descriptor_limit, plan
-from ottla.host.quorum_log import open_quorum_storage
-from ottla.host.quorum_storage import FROM_BACKUP, QuorumStorage
+from ottla.host.kraft.quorum_log import open_quorum_storage
+from ottla.host.kraft.quorum_storage import FROM_BACKUP, QuorumStorage
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log import names
-from ottla.log.checkpoints import decode_clean_shutdown, decode_running, encode_running
 from ottla.log.config import LogConfig
-from ottla.log.dir_loading import DamagedMetadata, Verdict
-from ottla.log.log_dirs import DirectoryRefused, LogDirs
+from ottla.log.dirs.checkpoints import decode_clean_shutdown, decode_running, encode_running
+from ottla.log.dirs.dir_loading import DamagedMetadata, Verdict
+from ottla.log.dirs.log_dirs import DirectoryRefused, LogDirs
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import effective_topic_config

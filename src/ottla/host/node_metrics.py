@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.base.metrics import Family, Histogram
 from ottla.broker.metric_families import broker_families, request_families
 from ottla.broker.metrics import ApiMetrics
-from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_channel_metrics import channel_families
-from ottla.host.controller_node import ControllerNode
+from ottla.host.kraft.broker_node import BrokerNode
+from ottla.host.kraft.controller_node import ControllerNode
 from ottla.host.loop_lag import LoopLag
 from ottla.host.metric_families import (
     ControllerFamilies,
@@ -25,9 +25,9 @@ from ottla.host.metric_families import (
     raft_families,
     server_families,
 )
-from ottla.host.metrics_server import MetricsServer
+from ottla.host.net.metrics_server import MetricsServer
+from ottla.host.net.server import Server, describe_listen_error
 from ottla.host.node_dirs import StartError
-from ottla.host.server import Server, describe_listen_error
 from ottla.metadata.node_config import NodeConfig
 
 if TYPE_CHECKING:

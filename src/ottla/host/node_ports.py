@@ -10,8 +10,8 @@ from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.base.turns import CallNextTurn
 from ottla.base.zookeeper import OpenSession
-from ottla.host.dialer import Address
-from ottla.log.cleaner import Runner
+from ottla.host.net.dialer import Address
+from ottla.log.cleaner.log_cleaner import Runner
 
 __all__ = ["Address", "ChooseEndpoint", "CleaningRunner", "Connect", "Link", "NodePorts"]
 
@@ -19,7 +19,7 @@ ChooseEndpoint = Callable[[], Address | None]
 
 
 class Link(Protocol):
-    """A channel to one other node at a time. See `ottla.host.channel.Channel`."""
+    """A channel to one other node at a time. See `ottla.host.net.channel.Channel`."""
 
     @property
     def connected(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ottla.base.ids import NO_UUID, Uuid, parse_uuid, uuid_text
 from ottla.base.ports import Clock, Dice, Disk
-from ottla.log.meta_properties import (
+from ottla.log.dirs.meta_properties import (
     MetaProperties,
     check_meta_properties,
     decode_meta_properties,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.log.producer_state import Origin
+from ottla.log.recovery.scan import marker_of
 from ottla.log.results import AppendInfo, UnexpectedOffset
-from ottla.log.scan import marker_of
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import NewBatch, Writable, api_error

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
-from ottla.log.checkpoints import MalformedFile, decode_checkpoint, encode_checkpoint
+from ottla.log.dirs.checkpoints import MalformedFile, decode_checkpoint, encode_checkpoint
 
 
 class EpochEntry(NamedTuple):

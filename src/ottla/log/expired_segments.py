@@ -20,7 +20,7 @@ from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
-from ottla.log.log_dir import LogDir
+from ottla.log.dirs.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
 
 STEP_PAUSE_MS = 1

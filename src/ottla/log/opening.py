@@ -3,10 +3,10 @@
 from ottla.base.ids import Uuid
 from ottla.log import names
 from ottla.log.config import LogConfig
+from ottla.log.dirs.partition_metadata import encode_partition_metadata
 from ottla.log.log_ports import LogPorts
 from ottla.log.partition_log import PartitionLog
-from ottla.log.partition_metadata import encode_partition_metadata
-from ottla.log.recovery import load_log
+from ottla.log.recovery.log_loader import load_log
 
 
 def open_log(

@@ -15,15 +15,15 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
 from ottla.base.pending import Pending
 from ottla.log import appending, maintenance, names, truncation
-from ottla.log.checkpoint_limits import CheckpointLimits, lowest, remove_limits
 from ottla.log.config import LogConfig
+from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest, remove_limits
 from ottla.log.epoch_cache import EpochCache, EpochEnd
 from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher, FlushJob
 from ottla.log.log_ports import LogPorts
-from ottla.log.producer_replay import write_snapshot
 from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
-from ottla.log.recovery import LoadedLog, LoadedSegment
+from ottla.log.recovery.log_loader import LoadedLog, LoadedSegment
+from ottla.log.recovery.producer_replay import write_snapshot
 from ottla.log.results import NOTHING, AppendInfo, ReadResult, UnexpectedOffset
 from ottla.log.segment import Segment, new_segment
 from ottla.log.segment_list import SegmentList
@@ -44,7 +44,7 @@ from ottla.records.batch import HEADER_SIZE
 from ottla.records.errors import RecordsError
 
 if TYPE_CHECKING:
-    from ottla.log.cleaner_swap import Swap
+    from ottla.log.cleaner.cleaner_swap import Swap
 
 __all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from ottla.log.checkpoints import MalformedFile
+from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.producer_state import BatchMetadata, ProducerEntry
 
 VERSION: Final = 1

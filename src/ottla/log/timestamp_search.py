@@ -11,7 +11,7 @@ Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
 from typing import NamedTuple
 
 from ottla.log.file_cache import Handle
-from ottla.log.scan import scan_headers
+from ottla.log.recovery.scan import scan_headers
 from ottla.log.slices import FileSlice
 from ottla.log.validation import api_error
 from ottla.records.errors import RecordsError

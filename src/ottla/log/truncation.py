@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
-from ottla.log.checkpoint_limits import CheckpointLimits, lowest, write_limits
+from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest, write_limits
 from ottla.log.maintenance import delete_segments
-from ottla.log.producer_replay import Extent, prune_snapshots, rebuild_producers
 from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.recovery.producer_replay import Extent, prune_snapshots, rebuild_producers
 from ottla.log.results import DamagedLog
 from ottla.log.segment import DamagedBatch, new_segment
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import INT64_MAX, LogConfig
 from ottla.log.producer_state import Origin
-from ottla.log.scan import marker_of
+from ottla.log.recovery.scan import marker_of
 from ottla.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,

@@ -21,7 +21,7 @@ from ottla.base.zookeeper import (
     ZkError,
 )
 from ottla.host.waiting import outcome_of
-from ottla.host.zookeeper.kazoo_session import open_kazoo_session
+from ottla.host.zookeeper.kazoo.kazoo_session import open_kazoo_session
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from ottla.base.zookeeper import Session, SessionState
-from ottla.host.zookeeper.kazoo_session import KazooSession, open_kazoo_session
+from ottla.host.zookeeper.kazoo.kazoo_session import KazooSession, open_kazoo_session
 from ottla.testing.zookeeper_server import ZooKeeperServer
 from tests.cluster.zookeeper.conftest import SESSION_TIMEOUT_MS
 from tests.cluster.zookeeper.gate import Gate

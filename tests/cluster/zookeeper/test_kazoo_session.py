@@ -23,7 +23,7 @@ from ottla.base.zookeeper import (
     ZnodeData,
 )
 from ottla.host.waiting import outcome_of
-from ottla.host.zookeeper.kazoo_session import open_kazoo_session
+from ottla.host.zookeeper.kazoo.kazoo_session import open_kazoo_session
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
 from .conftest import answer, do, make, refusal, session_with, until

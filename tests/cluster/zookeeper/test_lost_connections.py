@@ -26,7 +26,7 @@ from ottla.base.zookeeper import (
 )
 from ottla.host.system_ports import LoopTimers, SystemClock
 from ottla.host.waiting import outcome_of
-from ottla.host.zookeeper.kazoo_session import KazooSession, open_kazoo_session
+from ottla.host.zookeeper.kazoo.kazoo_session import KazooSession, open_kazoo_session
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.testing.zookeeper_server import ZooKeeperServer
 

@@ -16,10 +16,10 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Operation, Session, SessionState, SetData, ZkError
 from ottla.host.steps import Steps, drive_async
 from ottla.host.system_ports import LoopTimers, SystemClock
-from ottla.host.zookeeper.kazoo_session import open_kazoo_session
+from ottla.host.zookeeper.kazoo.kazoo_session import open_kazoo_session
 from ottla.host.zookeeper.persistent import make_persistent
-from ottla.host.zookeeper.store import ZooKeeperStore
-from ottla.host.zookeeper.store_reading import reading
+from ottla.host.zookeeper.store.store import ZooKeeperStore
+from ottla.host.zookeeper.store.store_reading import reading
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.base.pending import Pending
-from ottla.broker.group_service import GroupService
+from ottla.broker.groups.group_service import GroupService
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.testing.disk import MemoryDisk
 from ottla.wire.messages import (

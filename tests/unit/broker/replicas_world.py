@@ -23,13 +23,13 @@ from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.controller.brokers import UNFENCE, fencing_records, register_broker
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules, elect_after_unfencing
+from ottla.controller.elections.elections import Rules, elect_after_unfencing
+from ottla.controller.elections.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.liveness import BrokerLiveness
-from ottla.controller.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision
 from ottla.log.config import LogConfig
-from ottla.log.dir_loading import Verdict
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.dir_loading import Verdict
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.delta import delta_between, replay

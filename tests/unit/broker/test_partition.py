@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET, NO_UUID, Uuid
-from ottla.broker.fetch_sessions import FetchPartition
+from ottla.broker.fetch.fetch_sessions import FetchPartition
 from ottla.broker.partition import Partition
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage
 

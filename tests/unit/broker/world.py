@@ -27,8 +27,8 @@ from ottla.broker.api.base import (
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.log.config import LogConfig
-from ottla.log.dir_loading import Verdict
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.dir_loading import Verdict
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.slices import FileSlice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay

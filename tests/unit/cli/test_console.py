@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.console_consumer import check, consumer_settings, one_group, parse_offset
-from ottla.cli.console_producer import producer_settings
+from ottla.cli.console.console_consumer import check, consumer_settings, one_group, parse_offset
+from ottla.cli.console.console_producer import producer_settings
+from ottla.cli.console.librdkafka import given_properties, make, translate
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.librdkafka import given_properties, make, translate
 
 from .conftest import Run
 

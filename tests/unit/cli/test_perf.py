@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.perf_text import (
+from ottla.cli.perf.perf_text import (
     BYTES_PER_MB,
     DateFormat,
     Sent,
@@ -16,7 +16,7 @@ from ottla.cli.perf_text import (
     consumed_columns,
     consumer_heading,
 )
-from ottla.cli.producer_perf import of_file, of_letters
+from ottla.cli.perf.producer_perf import of_file, of_letters
 from ottla.cli.typing_app import spread_values
 
 from .conftest import Run

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli import topics_zookeeper
 from ottla.cli.errors import CommandError
-from ottla.cli.topic_options import TopicOptions
+from ottla.cli.topics import topics_zookeeper
+from ottla.cli.topics.topic_options import TopicOptions
 from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import ZooKeeperClient, parse_connect
 from ottla.metadata.znodes.topic import Assignment, TopicZnode

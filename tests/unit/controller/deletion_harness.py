@@ -12,10 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.deletion_markers import mark_topics
-from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalTransition, Replica, at_once_records, decide
+from ottla.controller.deletion.deletion_manager import DeletionManager
+from ottla.controller.deletion.deletion_markers import mark_topics
+from ottla.controller.deletion.deletion_orders import DeletionOrder
+from ottla.controller.deletion.deletion_policy import (
+    IllegalTransition,
+    Replica,
+    at_once_records,
+    decide,
+)
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy

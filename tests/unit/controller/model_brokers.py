@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.broker_changes import reset_lost_directories
-from ottla.controller.broker_requests import delta_batch
 from ottla.controller.context import DecisionContext
-from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
-from ottla.controller.request_batch import BrokerRequest, RequestBatch
+from ottla.controller.zookeeper.broker_changes import reset_lost_directories
+from ottla.controller.zookeeper.broker_requests import delta_batch
+from ottla.controller.zookeeper.controller_view import ControllerView
+from ottla.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.image import EMPTY, ClusterImage

@@ -1,7 +1,7 @@
 """One topic whose partitions move: the steps of its life, made by the real deciders."""
 
 from ottla.base.errors import Error
-from ottla.controller.elections import elect_after_unfencing, remove_from_isrs
+from ottla.controller.elections.elections import elect_after_unfencing, remove_from_isrs
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.metadata.configs import ResourceType

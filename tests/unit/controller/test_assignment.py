@@ -10,7 +10,7 @@ from immutables import Map
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.assignment import RegistrationCheck, assign, assign_manually
-from ottla.controller.new_partitions import bring_online
+from ottla.controller.elections.new_partitions import bring_online
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import NOT_FINISHED, DeletionImage, Policy
 from ottla.metadata.topics import TopicImage, topic_records

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.configs import Alteration, AlteredResource, Operation, alter_configs
-from ottla.controller.elections import ElectUncleanly
+from ottla.controller.elections.elections import ElectUncleanly
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.features import ELR_VERSION

@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.features import (
     NOT_SERVED,
     FeatureUpdate,

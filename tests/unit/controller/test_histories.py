@@ -13,7 +13,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.create_partitions import NewPartitions, create_partitions
-from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker

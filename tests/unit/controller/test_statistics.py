@@ -6,7 +6,7 @@ Method: a topic's partition goes through hand-written records; the counts are co
 from dataclasses import replace
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
-from ottla.controller.partition_change import RECOVERY_UNCHANGED
+from ottla.controller.elections.partition_change import RECOVERY_UNCHANGED
 from ottla.controller.statistics import ElectionStatistics
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY

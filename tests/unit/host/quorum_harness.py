@@ -3,10 +3,10 @@
 from typing import Any
 
 from ottla.controller.step import Decision, Step
-from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.metadata_follower import MetadataFollower
-from ottla.host.quorum_log import open_quorum_storage
-from ottla.host.quorum_snapshots import SnapshotLimits
+from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.kraft.metadata_follower import MetadataFollower
+from ottla.host.kraft.quorum_log import open_quorum_storage
+from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.storage import bootstrap_records
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION

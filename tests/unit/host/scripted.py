@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.broker.dispatch import LongOutcome
-from ottla.host.server import Server
+from ottla.host.net.server import Server
 
 ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD, HUGE = (
     bytes([value]) for value in range(11)

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from ottla.host.cleaner import COMMAND, ProcessRunner, cleaner_settings
-from ottla.log.cleaner import Result
-from ottla.log.cleaner_job import (
+from ottla.log.cleaner.cleaner_job import (
     CleanedSegment,
     CleaningEnd,
     CleaningFailed,
     CleaningJob,
     SegmentPlan,
 )
+from ottla.log.cleaner.log_cleaner import Result
 from ottla.metadata.node_config import NodeConfig
 from ottla.records.builder import concatenate, encode_batch
 from ottla.records.record import iter_records

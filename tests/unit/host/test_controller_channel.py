@@ -17,7 +17,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.metrics import render
 from ottla.base.pending import Pending
-from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel import (
     REQUEST_TIMEOUT_MS,
     RETRY_MS,

@@ -14,8 +14,7 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Connection, Context, Listener
 from ottla.broker.dispatch import Dispatcher, load_apis, read_header
-from ottla.controller.request_batch import BrokerRequest
-from ottla.host.channel import Channel
+from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel import (
     Answered,
     ChannelEvent,
@@ -23,8 +22,9 @@ from ottla.host.controller_channel import (
     Dropped,
     links_of_image,
 )
-from ottla.host.dialer import AsyncioDialer
-from ottla.host.server import Server
+from ottla.host.net.channel import Channel
+from ottla.host.net.dialer import AsyncioDialer
+from ottla.host.net.server import Server
 from ottla.host.system_ports import LoopTimers, SystemClock
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.deletions import DeletionImage, Policy, header_record

@@ -24,8 +24,7 @@ from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import PartitionRecord, Record, RemoveTopicRecord, TopicRecord
 from tests.exposition import Scrape
-
-from .test_deletion_channel import Cluster
+from tests.unit.host.kraft.test_deletion_channel import Cluster
 
 PREFIX = "kafka_controller_kafka_controller"
 NAMES = (

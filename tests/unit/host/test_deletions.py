@@ -13,9 +13,9 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.controller.deletion_manager import FULL_CHECK_MS, DeletionManager
-from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import Replica
+from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS, DeletionManager
+from ottla.controller.deletion.deletion_orders import DeletionOrder
+from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
 from ottla.controller.step import Decision
 from ottla.host.deletions import RETRY_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered

@@ -13,16 +13,16 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api import k20_delete_topics as k20
-from ottla.controller import deletion
+from ottla.controller.deletion import delete_topics as deletion
 from ottla.controller.step import Decision, Step
-from ottla.host import controller_runtime
-from ottla.host.controller_node import ControllerNode
+from ottla.host.kraft import controller_runtime
+from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.records import PartitionRecord, Record, TopicRecord
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.unit.host.kraft.test_controller_node import add_broker, running
 
 from .harness import Harness
-from .test_controller_node import add_broker, running
 
 BROKERS = (11, 12)
 TOPICS = 25

@@ -26,10 +26,10 @@ from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.exposition import Scrape
+from tests.unit.host.kraft.test_controller_node import SESSION_MS, add_broker, running
 
 from .harness import Harness
 from .quorum_harness import Broker, Controller
-from .test_controller_node import SESSION_MS, add_broker, running
 
 
 def scrape(families: Iterable[Family]) -> Scrape:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.host.channel import Channel
-from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
+from ottla.host.net.channel import Channel
+from ottla.host.net.dialer import AsyncioDialer
 from ottla.host.node import Node, _run, socket_options
 from ottla.host.node_dirs import StartError
 from ottla.host.storage import format_storage

@@ -14,8 +14,8 @@ from ottla.host.node_dirs import NodeDirs, StartError, open_node_dirs
 from ottla.host.steps import drive_async
 from ottla.host.storage import format_storage
 from ottla.log import names
-from ottla.log.checkpoints import encode_clean_shutdown
-from ottla.log.partition_metadata import encode_partition_metadata
+from ottla.log.dirs.checkpoints import encode_clean_shutdown
+from ottla.log.dirs.partition_metadata import encode_partition_metadata
 from ottla.metadata.deletions import (
     NOT_FINISHED,
     DeletionRecord,

@@ -4,7 +4,7 @@ Method: a publisher, changed by records that tests make.
 """
 
 from ottla.base.timers import Timers
-from ottla.host.metadata_follower import Publisher
+from ottla.host.kraft.metadata_follower import Publisher
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 

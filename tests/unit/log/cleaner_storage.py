@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ottla.log.cleaner import CleanerSettings, LogCleaner, Result
-from ottla.log.cleaner_job import CleanedSegment, CleaningEnd, CleaningJob
-from ottla.log.cleaner_rewrite import clean
+from ottla.log.cleaner.cleaner_job import CleanedSegment, CleaningEnd, CleaningJob
+from ottla.log.cleaner.cleaner_rewrite import clean
+from ottla.log.cleaner.log_cleaner import CleanerSettings, LogCleaner, Result
 from ottla.log.config import LogConfig
-from ottla.log.dir_loading import Verdict
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.dir_loading import Verdict
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers
 from ottla.records.record import Record, iter_records

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.log.config import LogConfig
-from ottla.log.dir_loading import Verdict
-from ottla.log.log_dirs import OPEN_FILES_DEFAULT, LoadResult, LogDirs
-from ottla.log.meta_properties import MetaProperties, encode_meta_properties
+from ottla.log.dirs.dir_loading import Verdict
+from ottla.log.dirs.log_dirs import OPEN_FILES_DEFAULT, LoadResult, LogDirs
+from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.partition_log import PartitionLog
 from tests.unit.log.support import TOPIC_ID, Environment, InlineWorkers, QueuedWorkers
 

@@ -7,7 +7,7 @@ bytes are flipped in a log between two lives.
 import errno
 
 from ottla.log import names
-from ottla.log.checkpoints import decode_running
+from ottla.log.dirs.checkpoints import decode_running
 from tests.unit.log.node import Node, create
 from tests.unit.log.support import QueuedWorkers, append, produced
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from ottla.base.ids import NO_EPOCH
-from ottla.log.checkpoint_limits import CheckpointLimits
 from ottla.log.config import LogConfig
+from ottla.log.dirs.checkpoint_limits import CheckpointLimits
 from ottla.log.flushing import Flushed
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import restamp
@@ -413,6 +413,6 @@ def test_power_losses_leave_what_the_log_was(part: int) -> None:
 
 def test_the_limits_of_a_truncation_are_all_four_checkpoints() -> None:
     """A new checkpoint needs a rule for truncations."""
-    from ottla.log.log_dir import CHECKPOINTS
+    from ottla.log.dirs.log_dir import CHECKPOINTS
 
     assert len(CheckpointLimits._fields) == len(CHECKPOINTS)

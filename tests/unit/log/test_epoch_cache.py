@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.checkpoints import MalformedFile
+from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache, EpochEntry
 
 CONTENT = b"0\n3\n1 0\n3 10\n7 25\n"

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from ottla.log import names
-from ottla.log.checkpoints import read_offsets
 from ottla.log.config import LogConfig
-from ottla.log.log_dirs import LogDirs
+from ottla.log.dirs.checkpoints import read_offsets
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.node import Node, create

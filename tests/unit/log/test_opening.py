@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.log.partition_metadata import decode_partition_metadata
+from ottla.log.dirs.partition_metadata import decode_partition_metadata
 from tests.unit.log.support import DIRECTORY, TOPIC_ID, Environment, append, batch
 
 

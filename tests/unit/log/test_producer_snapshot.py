@@ -11,7 +11,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.checkpoints import MalformedFile
+from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.log.producer_state import BatchMetadata, ProducerEntry
 

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.log.checkpoint_limits import limits_number, lowest
 from ottla.log.config import LogConfig
+from ottla.log.dirs.checkpoint_limits import limits_number, lowest
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import restamp
 from ottla.testing.disk import MemoryDisk

@@ -17,10 +17,10 @@ from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps, at_once
 from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, InSteps, Listener
-from ottla.broker.delayed_fetch import FetchLimits, Reads
-from ottla.broker.fetch_sessions import Fetching, FetchPartition, Key
+from ottla.broker.fetch.delayed_fetch import FetchLimits, Reads
+from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, Key
+from ottla.broker.fetch.reading import NO_REPLICA, PartitionRead
 from ottla.broker.nodes import node_of, partition_state
-from ottla.broker.reading import NO_REPLICA, PartitionRead
 from ottla.records.compression import Codec
 from ottla.wire.messages import fetch as wire
 

@@ -20,8 +20,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
+from ottla.broker.fetch.timestamp_lookups import look_up
 from ottla.broker.partition import Partition
-from ottla.broker.timestamp_lookups import look_up
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import list_offsets as wire
 

@@ -16,7 +16,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
-from ottla.broker.zk_metadata import PartitionName, ZkMetadataPort, unknown_topics
+from ottla.broker.zookeeper.zk_metadata import PartitionName, ZkMetadataPort, unknown_topics
 from ottla.wire.messages import leader_and_isr as wire
 
 API = Api(

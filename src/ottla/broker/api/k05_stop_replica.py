@@ -3,7 +3,7 @@
 Behaviour: stopped replicas are fetched again after the next LeaderAndIsr that names them. A
            deletion is answered once the replica's directory is durably renamed and the checkpoints
            are rewritten; where the latter fails, the rename is enough (see
-           `ottla.log.replica_deletion`). The files are removed after file.delete.delay.ms. A
+           `ottla.log.dirs.replica_deletion`). The files are removed after file.delete.delay.ms. A
            replica that is not here counts as deleted; one on the disk that the metadata does not
            have is deleted, too (KAFKA-1397).
            KAFKA_STORAGE_ERROR where a log directory that may hold the replica is offline
@@ -27,11 +27,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
-from ottla.broker.deletion_failures import Failure
+from ottla.broker.logs.deletion_failures import Failure
 from ottla.broker.partition import Partition
-from ottla.broker.zk_metadata import PartitionName, ZkMetadataPort, is_late
-from ottla.broker.zk_replica_drops import drop_replicas
-from ottla.log.replica_deletion import Removed, Replica, remove_replicas
+from ottla.broker.zookeeper.zk_metadata import PartitionName, ZkMetadataPort, is_late
+from ottla.broker.zookeeper.zk_replica_drops import drop_replicas
+from ottla.log.dirs.replica_deletion import Removed, Replica, remove_replicas
 from ottla.wire.messages import stop_replica as wire
 
 API = Api(

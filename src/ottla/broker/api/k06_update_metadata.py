@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
-from ottla.broker.zk_metadata import PartitionName
-from ottla.broker.zk_replica_drops import drop_replicas
+from ottla.broker.zookeeper.zk_metadata import PartitionName
+from ottla.broker.zookeeper.zk_replica_drops import drop_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import RemoveTopicRecord, TopicRecord
 from ottla.wire.messages import update_metadata as wire

@@ -12,8 +12,8 @@ Not done:  authorization.
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context, RunsOn
-from ottla.controller.controlled_shutdown import controlled_shutdown
 from ottla.controller.keys import PartitionKey
+from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown
 from ottla.wire.messages import controlled_shutdown as wire
 
 API = Api(

@@ -11,7 +11,7 @@ Behaviour: only partition directories with that topic id are deleted, in any log
            until it is back or given up; this is logged, but not each time
            (`broker.deletion_failures`). Answered once the directories are durably renamed and the
            checkpoints are rewritten; where the latter fails, the rename is enough (see
-           `ottla.log.replica_deletion`). The files are removed after file.delete.delay.ms.
+           `ottla.log.dirs.replica_deletion`). The files are removed after file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
            accepted, -1 = any; an older controller epoch than the known one is
            STALE_CONTROLLER_EPOCH.
@@ -37,8 +37,8 @@ from ottla.broker.api.base import (
     Message,
 )
 from ottla.broker.core import Broker
-from ottla.broker.deletion_failures import Failure
-from ottla.log.replica_deletion import Removed, Replica, remove_replicas
+from ottla.broker.logs.deletion_failures import Failure
+from ottla.log.dirs.replica_deletion import Removed, Replica, remove_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
 

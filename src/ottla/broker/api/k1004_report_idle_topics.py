@@ -11,7 +11,7 @@ import logging
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, CONTROLLERS, NOBODY, Answer, Api, Context, RunsOn
-from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
+from ottla.controller.deletion.delete_topics import DeletedTopic, TopicReference, delete_topics
 from ottla.controller.idle import IdleReport, IdleRow, IdleStatus, due_topics
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage

@@ -12,7 +12,7 @@ Behaviour: KRaft: the name is free with the response; brokers delete the logs wh
            and the earlier ones are deleted.
            Where a controller fails before it responds, the broker that forwarded the request
            retries it by ids, for the topics that had these names when the request came; see
-           `ottla.broker.delete_topics_retry`.
+           `ottla.broker.forwarding.delete_topics_retry`.
            More than DELETED_TOPICS_PER_REQUEST_MAX topics are refused (INVALID_REQUEST).
            A topic named twice, or by name and by id, is refused and kept. Internal topics are
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
@@ -30,7 +30,7 @@ from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
-from ottla.controller.deletion import (
+from ottla.controller.deletion.delete_topics import (
     DeletedTopic,
     TopicReference,
     delete_first,

@@ -12,7 +12,7 @@ Not done:  v6 (two-phase commit, KIP-939), which is unstable in Kafka; transacti
 
 from ottla.base.errors import Error
 from ottla.broker.api.base import Answer, Api, Context
-from ottla.broker.producer_ids import Granted
+from ottla.broker.produce.producer_ids import Granted
 from ottla.wire.messages import init_producer_id as wire
 
 API = Api(key=22, versions=range(6), acl="cluster:idempotent-write")

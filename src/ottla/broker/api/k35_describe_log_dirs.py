@@ -13,7 +13,7 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.broker.api.base import Answer, Api, Context
-from ottla.log.log_dir import LogDir
+from ottla.log.dirs.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import describe_log_dirs as wire
 

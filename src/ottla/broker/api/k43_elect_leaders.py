@@ -10,7 +10,7 @@ from itertools import groupby
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.controller.leader_rebalance import Elected, elect_leaders
+from ottla.controller.elections.leader_rebalance import Elected, elect_leaders
 from ottla.wire.messages import elect_leaders as wire
 
 API = Api(

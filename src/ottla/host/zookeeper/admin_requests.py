@@ -25,8 +25,8 @@ from ottla.base.pending import Pending, gather
 from ottla.base.zookeeper import Delete, Operation, SetData, ZkError
 from ottla.controller.assignment import RegistrationCheck
 from ottla.controller.context import DecisionContext
-from ottla.controller.leader_rebalance import Elected, elect_leaders
-from ottla.controller.partition_change import Election
+from ottla.controller.elections.leader_rebalance import Elected, elect_leaders
+from ottla.controller.elections.partition_change import Election
 from ottla.controller.reassignment import (
     Reassigned,
     Target,
@@ -35,8 +35,8 @@ from ottla.controller.reassignment import (
 )
 from ottla.controller.step import Decision, Step
 from ottla.host.zookeeper.runtime import DecisionRuntime
-from ottla.host.zookeeper.store_requests import StoreHooks
-from ottla.host.zookeeper.store_writing import Written
+from ottla.host.zookeeper.store.store_requests import StoreHooks
+from ottla.host.zookeeper.store.store_writing import Written
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths

@@ -17,11 +17,15 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
-from ottla.broker.zk_metadata import without_own_leadership
-from ottla.broker.zk_replica_drops import drop_topics, note_unconfirmed, unconfirmed_at_start
-from ottla.host.broker_lifecycle import BrokerState
+from ottla.broker.zookeeper.zk_metadata import without_own_leadership
+from ottla.broker.zookeeper.zk_replica_drops import (
+    drop_topics,
+    note_unconfirmed,
+    unconfirmed_at_start,
+)
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
+from ottla.host.kraft.broker_lifecycle import BrokerState
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts

@@ -1,27 +1,28 @@
 """Sends the controller's requests to the brokers of a ZooKeeper cluster, in one term.
 
-The requests follow from the deltas (`ottla.controller.broker_requests`); here they are queued in
-the brokers' channels, at once and in the order of the deltas. There is a channel for each
+The requests follow from the deltas (`ottla.controller.zookeeper.broker_requests`); here they are
+queued in the brokers' channels, at once and in the order of the deltas. There is a channel for each
 registration: a broker that registers has an empty one, and the requests to its previous
 registration are dropped.
 
-A restarted broker is not told to lead a partition that its previous process led until a leader was
-elected again: `ottla.controller.previous_broker_epochs` tracks where that has not happened yet.
+A restarted broker is not asked to lead a partition that its previous process led until a leader was
+elected again: `ottla.controller.zookeeper.previous_broker_epochs` tracks where that has not
+happened yet.
 """
 
 from collections.abc import Iterable
 
-from ottla.controller.broker_requests import (
+from ottla.controller.deletion.deletion_orders import DeletionOrder, add_to_batch
+from ottla.controller.zookeeper.broker_requests import (
     delta_batch,
     full_batch,
     live_brokers_batch,
     resend_batch,
 )
-from ottla.controller.controller_view import ControllerView
-from ottla.controller.deletion_orders import DeletionOrder, add_to_batch
-from ottla.controller.inter_broker_protocol import parse_level
-from ottla.controller.previous_broker_epochs import PreviousEpochs, previous_epochs_after
-from ottla.controller.request_batch import RequestBatch
+from ottla.controller.zookeeper.controller_view import ControllerView
+from ottla.controller.zookeeper.inter_broker_protocol import parse_level
+from ottla.controller.zookeeper.previous_broker_epochs import PreviousEpochs, previous_epochs_after
+from ottla.controller.zookeeper.request_batch import RequestBatch
 from ottla.host.controller_channel import ControllerChannels
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage

@@ -25,8 +25,8 @@ from ottla.base.ports import Clock
 from ottla.base.zookeeper import Delete, Event, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.start_reading import topic_resource
-from ottla.host.zookeeper.store_gathering import Wanted, read_once
-from ottla.host.zookeeper.store_reading import read_each, reading
+from ottla.host.zookeeper.store.store_gathering import Wanted, read_once
+from ottla.host.zookeeper.store.store_reading import read_each, reading
 from ottla.metadata.configs import Resource, config_records
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord

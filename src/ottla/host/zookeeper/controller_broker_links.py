@@ -15,7 +15,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Forwarded, Message
-from ottla.broker.controller_limits import default_limit_ms
+from ottla.broker.forwarding.controller_limits import default_limit_ms
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.node_ports import Address, Connect
 from ottla.metadata.image import ClusterImage

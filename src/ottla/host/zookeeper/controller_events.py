@@ -13,11 +13,15 @@ from dataclasses import dataclass, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import uuid_text
-from ottla.controller.broker_responses import error_of, failed_replicas, replica_deletion_results
-from ottla.controller.deletion_orders import stop_replica_results
-from ottla.controller.deletion_policy import Replica
+from ottla.controller.deletion.deletion_orders import stop_replica_results
+from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.keys import PartitionKey
-from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.zookeeper.broker_responses import (
+    error_of,
+    failed_replicas,
+    replica_deletion_results,
+)
+from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel import ChannelEvent, Dropped
 from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.metadata.image import ClusterImage

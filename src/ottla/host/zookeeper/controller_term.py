@@ -29,16 +29,20 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Session, ZkCode, ZkError
-from ottla.controller.broker_changes import process_broker_change, process_missed_restarts
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.elections import ElectUncleanly, elect_after_failover, elect_uncleanly
-from ottla.controller.leader_rebalance import balance
-from ottla.controller.new_partitions import bring_online
-from ottla.controller.offline_log_dirs import take_replicas_offline
-from ottla.controller.previous_broker_epochs import previous_epochs_at_start
+from ottla.controller.deletion.deletion_manager import DeletionManager
+from ottla.controller.elections.elections import (
+    ElectUncleanly,
+    elect_after_failover,
+    elect_uncleanly,
+)
+from ottla.controller.elections.leader_rebalance import balance
+from ottla.controller.elections.new_partitions import bring_online
 from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
+from ottla.controller.zookeeper.broker_changes import process_broker_change, process_missed_restarts
+from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
+from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at_start
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
 from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
 from ottla.host.periodic import Periodic
@@ -52,7 +56,7 @@ from ottla.host.zookeeper.controller_events import (
 from ottla.host.zookeeper.election import Term
 from ottla.host.zookeeper.marker_requests import MarkerRequests
 from ottla.host.zookeeper.runtime import DecisionMetrics, DecisionRuntime
-from ottla.host.zookeeper.store import ZooKeeperStore
+from ottla.host.zookeeper.store.store import ZooKeeperStore
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage

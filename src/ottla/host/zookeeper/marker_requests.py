@@ -29,12 +29,17 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion_markers import mark_topics
+from ottla.controller.deletion.deletion_markers import mark_topics
 from ottla.controller.retry_queue import RetryQueue
 from ottla.host.steps import Steps, drive, wait
 from ottla.host.zookeeper.runtime import DecisionRuntime
-from ottla.host.zookeeper.store_reading import read_each, reading
-from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, ControllerMoved, Done, Written
+from ottla.host.zookeeper.store.store_reading import read_each, reading
+from ottla.host.zookeeper.store.store_writing import (
+    DELETES_PER_MULTI,
+    ControllerMoved,
+    Done,
+    Written,
+)
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.znodes import paths
 

@@ -20,8 +20,8 @@ from ottla.base.ports import Disk
 from ottla.host.node_dirs import NodeDirs, StartError, make_log_dirs
 from ottla.host.node_ports import NodePorts
 from ottla.host.storage import StorageError, read_meta_properties
-from ottla.log.log_dirs import DirectoryRefused, LogDirs
-from ottla.log.meta_properties import MetaProperties, encode_meta_properties
+from ottla.log.dirs.log_dirs import DirectoryRefused, LogDirs
+from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.names import META_PROPERTIES
 from ottla.metadata.node_config import NodeConfig
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.host.steps import Steps, wait
-from ottla.host.zookeeper.store_reading import read_each, reading
+from ottla.host.zookeeper.store.store_reading import read_each, reading
 from ottla.metadata.znodes.paths import PERSISTENT
 
 

@@ -16,8 +16,8 @@ from ottla.base.zookeeper import Create, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import random_uuid
 from ottla.host.zookeeper.persistent import make_persistent
-from ottla.host.zookeeper.store_gathering import Wanted, read_once
-from ottla.host.zookeeper.store_reading import reading_or_none
+from ottla.host.zookeeper.store.store_gathering import Wanted, read_once
+from ottla.host.zookeeper.store.store_reading import reading_or_none
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, Policy, header_record
 from ottla.metadata.deletions_json import decode_deletion

@@ -13,8 +13,8 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker.zk_metadata import ZkMetadata
-from ottla.host.metadata_follower import Publisher
+from ottla.broker.zookeeper.zk_metadata import ZkMetadata
+from ottla.host.kraft.metadata_follower import Publisher
 from ottla.host.metadata_publication import OnImage
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
@@ -22,7 +22,7 @@ from ottla.metadata.records import Record
 
 
 class ZkMetadataImage(Publisher):
-    """See `ottla.broker.zk_metadata.ZkMetadataPort`.
+    """See `ottla.broker.zookeeper.zk_metadata.ZkMetadataPort`.
 
     Fields: `listed_as_live`: kept once a controller has listed this broker among the live ones.
     """

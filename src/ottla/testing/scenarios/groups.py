@@ -13,8 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.base.ids import OFFSETS_TOPIC
-from ottla.broker.group_service import positive_hash
-from ottla.testing.history import History, Outcome
+from ottla.broker.groups.group_service import positive_hash
+from ottla.testing.history.history import History, Outcome
 from ottla.testing.sim.layout import rack_of
 from ottla.testing.sim_clients import Dialogue, TopicSpec
 from ottla.testing.sim_clients.group_member import (

@@ -10,7 +10,7 @@ from typing import Any
 from ottla.broker.core import Broker
 from ottla.host.controller_channel import ControllerChannels
 from ottla.host.node_core import NodeCore
-from ottla.testing.history_nodes import LeftOver
+from ottla.testing.history.nodes import LeftOver
 from ottla.testing.sim import Sim
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.node import SimNode

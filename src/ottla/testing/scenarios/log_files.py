@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from ottla.base.ids import Uuid
 from ottla.log import names, offset_index, time_index
-from ottla.log.checkpoints import MalformedFile
+from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.records.batch import BatchHeader, check_crc, parse_header
 from ottla.records.errors import RecordsError
 from ottla.records.record import read_records
-from ottla.testing.history_log import (
+from ottla.testing.history.log import (
     BatchSeen,
     ProducerSeen,
     RecordSeen,

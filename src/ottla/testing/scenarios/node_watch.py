@@ -11,14 +11,14 @@ from dataclasses import fields
 
 from ottla.base.ids import Uuid
 from ottla.broker.partition import Partition
-from ottla.host.quorum_replay import load_image, records_of
-from ottla.host.quorum_storage import MetadataDamaged
+from ottla.host.kraft.quorum_replay import load_image, records_of
+from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.raft.batches import LogBatch
-from ottla.testing.history import History, TopicPartition
-from ottla.testing.history_nodes import (
+from ottla.testing.history.history import History, TopicPartition
+from ottla.testing.history.nodes import (
     EpochSeen,
     MemberSeen,
     ReplayCompared,

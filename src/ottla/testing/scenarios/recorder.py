@@ -18,7 +18,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import TopicImage, changed_partition, partition_of
 from ottla.raft.batches import LogBatch
-from ottla.testing.history import (
+from ottla.testing.history.history import (
     Acknowledgement,
     Committed,
     History,

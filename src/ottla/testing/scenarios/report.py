@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.testing.checkers import Witness
-from ottla.testing.checkers_verdict import Judgement, Verdict
+from ottla.testing.checkers.records import Witness
+from ottla.testing.checkers.verdict import Judgement, Verdict
 
 WITNESSES_SHOWN = 3
 

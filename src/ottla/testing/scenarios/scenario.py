@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.records.compression import Codec
-from ottla.testing.checkers_verdict import CHECKERS, Tolerance
-from ottla.testing.history import ACKS_ALL, History
+from ottla.testing.checkers.verdict import CHECKERS, Tolerance
+from ottla.testing.history.history import ACKS_ALL, History
 from ottla.testing.scenarios.groups import Groups
 from ottla.testing.sim import Faults
 from ottla.testing.sim.scheduler import SimDice

@@ -7,7 +7,7 @@ behind another one of its connection has not begun.
 from collections.abc import Callable
 
 from ottla.host.forwarder import METADATA_WAIT_MS
-from ottla.testing.history_nodes import RequestHeld
+from ottla.testing.history.nodes import RequestHeld
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.pipes import Pipe
 from ottla.wire.codec import decode
@@ -32,7 +32,7 @@ LOCAL_KEYS = frozenset({PRODUCE, 1})
 whose response waits until the broker's own metadata has caught up: see `ottla.host.forwarder`."""
 
 DEFAULT_LIMIT_MS = 27_000
-"""Of requests without one: see `ottla.broker.controller_limits`."""
+"""Of requests without one: see `ottla.broker.forwarding.controller_limits`."""
 
 
 class AnswerWatch:

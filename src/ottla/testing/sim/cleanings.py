@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from ottla.log.cleaner import Result
-from ottla.log.cleaner_job import CleanedSegment, CleaningJob
-from ottla.log.cleaner_rewrite import clean
+from ottla.log.cleaner.cleaner_job import CleanedSegment, CleaningJob
+from ottla.log.cleaner.cleaner_rewrite import clean
+from ottla.log.cleaner.log_cleaner import Result
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.scheduler import SimWorkers
 

@@ -11,10 +11,10 @@ from functools import lru_cache
 from random import Random
 
 from ottla.base.ids import METADATA_TOPIC, Uuid
-from ottla.log.checkpoints import MalformedFile
-from ottla.log.dir_loading import PartitionDir
+from ottla.log.dirs.checkpoints import MalformedFile
+from ottla.log.dirs.dir_loading import PartitionDir
+from ottla.log.dirs.partition_metadata import decode_partition_metadata
 from ottla.log.names import PARTITION_METADATA, parse_partition_dir_name
-from ottla.log.partition_metadata import decode_partition_metadata
 from ottla.testing.disk import MemoryDisk, MemoryFile, _Directory, _FileNode
 
 PAGE_BYTES = 512

@@ -14,7 +14,7 @@ from ottla.log import names
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.records.batch import BatchHeader, iter_headers, parse_header
-from ottla.testing.history_log import (
+from ottla.testing.history.log import (
     BatchTwice,
     LogCut,
     LogEvent,

@@ -15,11 +15,11 @@ from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Connection, Context, Listener
 from ottla.broker.core import Broker
 from ottla.broker.dispatch import Outcome
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts
-from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.steps import drive
 from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig

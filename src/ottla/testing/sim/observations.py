@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ottla.base.ids import Uuid
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
+from ottla.host.kraft.quorum_replay import read_log
+from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.node_core import NodeCore
-from ottla.host.quorum_replay import read_log
-from ottla.host.quorum_storage import QuorumStorage
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.delta import ClusterDelta

@@ -378,7 +378,7 @@ class SimClientPort:
     def send(
         self, to: int | Address, request: object, version: int, timeout_ms: int
     ) -> Pending[Any | ApiError]:
-        """Send a request to a node's id or to an address; see `ottla.host.channel.Channel`."""
+        """Send a request to a node's id or to an address; see `ottla.host.net.channel.Channel`."""
         address = self._sim.nodes[to].address if isinstance(to, int) else to
         link = self._links.get(address)
         if link is None:

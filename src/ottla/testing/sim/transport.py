@@ -1,17 +1,17 @@
 """Simulated sockets beneath the product's own channel.
 
-A node's, or a client's, connections are `ottla.host.channel.Channel` and `ClientProtocol`, as in a
-process; here is what they stand on: delays in virtual time, connections over the simulated network,
-and a transport that delivers bytes as a socket does, a response now and then in pieces.
+A node's, or a client's, connections are `ottla.host.net.channel.Channel` and `ClientProtocol`, as
+in a process; here is what they stand on: delays in virtual time, connections over the simulated
+network, and a transport that delivers bytes as a socket does, a response now and then in pieces.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ottla.host.channel import Channel
-from ottla.host.client_protocol import ClientProtocol
-from ottla.host.dialer import Dialed
+from ottla.host.net.channel import Channel
+from ottla.host.net.client_protocol import ClientProtocol
+from ottla.host.net.dialer import Dialed
 from ottla.host.node_ports import Address, ChooseEndpoint
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.pipes import Pipe
@@ -84,7 +84,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimDialer:
-    """See `ottla.host.dialer.Dialer`. `answered` is called before an answer is handed over."""
+    """See `ottla.host.net.dialer.Dialer`. `answered` is called before an answer is handed over."""
 
     def __init__(
         self,

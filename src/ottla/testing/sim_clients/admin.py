@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.testing.history import Progress, TopicAcknowledged
+from ottla.testing.history.history import Progress, TopicAcknowledged
 from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.topic import TopicSpec

@@ -6,7 +6,7 @@ Source: ConsumerProtocol{Subscription,Assignment}.json; Kafka's RangeAssignor.
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.testing.history_groups import NamedPartition
+from ottla.testing.history.groups import NamedPartition
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

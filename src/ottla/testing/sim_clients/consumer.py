@@ -11,11 +11,11 @@ from collections import defaultdict
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.broker.group_journal import whole_batches
+from ottla.broker.groups.group_journal import whole_batches
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
-from ottla.testing.history import Progress, Read, Skipped, TopicPartition, Watermark
-from ottla.testing.identity import identity
+from ottla.testing.history.history import Progress, Read, Skipped, TopicPartition, Watermark
+from ottla.testing.history.identity import identity
 from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.wire.codec import records_view

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.testing.history import Outcome, Progress, TopicPartition
-from ottla.testing.history_groups import (
+from ottla.testing.history.groups import (
     AssignmentReceived,
     AssignmentSent,
     MemberJoined,
     NamedPartition,
     OffsetCommit,
 )
+from ottla.testing.history.history import Outcome, Progress, TopicPartition
 from ottla.testing.sim_clients import assigning
 from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ottla.testing.history_topics import KEEPS_ALL, Promise
+from ottla.testing.history.topics import KEEPS_ALL, Promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.broker.delayed_fetch import WATERMARK_DELAY_MS
+from ottla.broker.fetch.delayed_fetch import WATERMARK_DELAY_MS
 from ottla.broker.partition import Partition
 from ottla.metadata.records import (
     PartitionChangeRecord,

@@ -11,10 +11,10 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.broker.zk_replica_drops import note_unconfirmed, unconfirmed_at_start
+from ottla.broker.zookeeper.zk_replica_drops import note_unconfirmed, unconfirmed_at_start
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.config import LogConfig
-from ottla.log.log_dir import CHECKPOINTS
+from ottla.log.dirs.log_dir import CHECKPOINTS
 
 from ..world import TOPIC_ID
 from .zk_metadata_world import CONTROLLER_EPOCH, DYING, ZkMetadataWorld, known, partition_state

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid, uuid_text
-from ottla.broker.zk_replica_drops import drop_topics
+from ottla.broker.zookeeper.zk_replica_drops import drop_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, PartitionImage
 from ottla.wire.messages.update_metadata import (

@@ -15,7 +15,7 @@ from ottla.broker.api.base import CloseConnection, Listener
 from ottla.broker.api.k1002_delete_replicas import METADATA_WAIT_MS
 from ottla.broker.dispatch import advertised, load_apis
 from ottla.controller.retry_queue import RETRY_MS_MAX
-from ottla.log.log_dir import CHECKPOINTS
+from ottla.log.dirs.log_dir import CHECKPOINTS
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.records import (
     DeletionRecord,

@@ -8,7 +8,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
-from ottla.controller import deletion
+from ottla.controller.deletion import delete_topics as deletion
 from ottla.metadata.records import Record, TopicRecord
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 

@@ -6,7 +6,7 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
-from ottla.broker.zk_metadata import ZkMetadata
+from ottla.broker.zookeeper.zk_metadata import ZkMetadata
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
@@ -22,7 +22,7 @@ DYING = -2
 
 
 class ZkMetadataWorld(World):
-    """Broker 1; its controller is broker 3. See `ottla.broker.zk_metadata.ZkMetadataPort`."""
+    """Broker 1; its controller is broker 3. See `ZkMetadataPort`."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)

@@ -13,7 +13,7 @@ from ottla.host.steps import drive
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.session_keeper import SessionKeeper
-from ottla.host.zookeeper.store import ZooKeeperStore
+from ottla.host.zookeeper.store.store import ZooKeeperStore
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.records import Record

@@ -11,8 +11,8 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Session
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
 from ottla.controller.step import Decision, Step
-from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.quorum_replay import load_image
+from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.kraft.quorum_replay import load_image
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionChangeRecord

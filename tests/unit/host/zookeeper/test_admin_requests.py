@@ -14,7 +14,7 @@ from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.runtime import DecisionRuntime
-from ottla.host.zookeeper.store_writing import Done
+from ottla.host.zookeeper.store.store_writing import Done
 from ottla.metadata.znodes import paths
 from ottla.testing.memory_store import MemoryMetadata
 

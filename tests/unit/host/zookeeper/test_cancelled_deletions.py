@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
 from ottla.base.zookeeper import Create, Delete
-from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths

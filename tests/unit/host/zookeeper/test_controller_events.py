@@ -7,10 +7,10 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid, uuid_text
-from ottla.controller.controller_view import ControllerView
-from ottla.controller.deletion_orders import DeletionOrder, OrderedTopic, add_to_batch
-from ottla.controller.deletion_policy import Replica
-from ottla.controller.request_batch import BrokerRequest, RequestBatch
+from ottla.controller.deletion.deletion_orders import DeletionOrder, OrderedTopic, add_to_batch
+from ottla.controller.deletion.deletion_policy import Replica
+from ottla.controller.zookeeper.controller_view import ControllerView
+from ottla.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from ottla.host.controller_channel import Answered, Dropped
 from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.host.zookeeper.controller_events import event_of

@@ -14,8 +14,8 @@ import pytest
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.base.zookeeper import Check
-from ottla.controller.elections import Rules, partitions
-from ottla.controller.partition_change import PartitionTarget, build_change
+from ottla.controller.elections.elections import Rules, partitions
+from ottla.controller.elections.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig

@@ -7,8 +7,8 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.controlled_shutdown import controlled_shutdown
 from ottla.controller.step import Decision, Step
+from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.elections import Rules
-from ottla.controller.partition_change import PartitionTarget, build_change
+from ottla.controller.elections.elections import Rules
+from ottla.controller.elections.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionChangeRecord

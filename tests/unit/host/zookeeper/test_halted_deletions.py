@@ -11,7 +11,7 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, SetData
-from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.step import Decision, Step
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, HaltReason

@@ -9,7 +9,7 @@ import pytest
 from kazoo.exceptions import NoNodeError, RolledBackError, SessionExpiredError
 
 from ottla.base.zookeeper import SessionState, ZkCode, ZkError
-from ottla.host.zookeeper.kazoo_session import KazooSession
+from ottla.host.zookeeper.kazoo.kazoo_session import KazooSession
 from ottla.host.zookeeper.request_queue import Request
 
 EXPIRED, GOES_ON = SessionState.EXPIRED, SessionState.CONNECTED

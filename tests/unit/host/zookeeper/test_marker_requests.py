@@ -17,7 +17,7 @@ from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.host.zookeeper.marker_requests import MarkerRequests
 from ottla.host.zookeeper.runtime import DecisionRuntime
-from ottla.host.zookeeper.store_writing import Changed, Done, Written
+from ottla.host.zookeeper.store.store_writing import Changed, Done, Written
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.records import ForgetDeletionRecord, RemoveTopicRecord, TopicRecord
 from ottla.metadata.znodes import paths

@@ -6,7 +6,7 @@ Method: the simulator's model of ZooKeeper in virtual time.
 from dataclasses import replace
 
 from ottla.base.ids import Uuid
-from ottla.broker.zk_metadata import without_own_leadership
+from ottla.broker.zookeeper.zk_metadata import without_own_leadership
 from ottla.host.node_dirs import verdict_on
 from ottla.host.steps import drive
 from ottla.host.zookeeper.start_reading import (
@@ -15,7 +15,7 @@ from ottla.host.zookeeper.start_reading import (
     read_image,
     without_deleted,
 )
-from ottla.log.dir_loading import Verdict
+from ottla.log.dirs.dir_loading import Verdict
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy, ReplicaStatus
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.delta import replay

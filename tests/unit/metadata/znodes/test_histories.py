@@ -17,9 +17,13 @@ from hypothesis import strategies as st
 from ottla.base.ids import NO_EPOCH
 from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.create_partitions import NewPartitions, create_partitions
-from ottla.controller.elections import elect_after_unfencing, elect_uncleanly, remove_from_isrs
+from ottla.controller.elections.elections import (
+    elect_after_unfencing,
+    elect_uncleanly,
+    remove_from_isrs,
+)
+from ottla.controller.elections.new_partitions import bring_online
 from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.new_partitions import bring_online
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step

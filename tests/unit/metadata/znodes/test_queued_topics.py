@@ -6,7 +6,7 @@ Method: more topics than one step takes, with the longest names there are, marke
 import pytest
 
 from ottla.base.limits import DELETIONS_QUEUED_PER_STEP_MAX
-from ottla.controller.deletion import TopicReference, delete_first, find_topics
+from ottla.controller.deletion.delete_topics import TopicReference, delete_first, find_topics
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.deletions import SUCCESSFUL, DeletionImage, Policy
 from ottla.metadata.deletions_json import encode_deletion

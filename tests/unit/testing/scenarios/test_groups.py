@@ -4,7 +4,7 @@ Method: many draws; they are played in tests/sim.
 """
 
 from ottla.metadata.node_config import NodeConfig
-from ottla.testing.history import History
+from ottla.testing.history.history import History
 from ottla.testing.scenarios.groups import NO_GROUPS, draw_groups, figures_of
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim.layout import layout, rack_of, zookeeper_layout

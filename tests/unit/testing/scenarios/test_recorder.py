@@ -15,8 +15,8 @@ from ottla.metadata.records import (
     encode_record,
 )
 from ottla.raft.batches import LogBatch
-from ottla.testing.checkers_metadata import images_that_differ, metadata_lost_or_reordered
-from ottla.testing.history import (
+from ottla.testing.checkers.metadata import images_that_differ, metadata_lost_or_reordered
+from ottla.testing.history.history import (
     History,
     PartitionDirAppeared,
     ReplicaConfirmed,

@@ -5,8 +5,8 @@ Method: reports made by hand.
 
 from dataclasses import replace
 
-from ottla.testing.checkers import Witness
-from ottla.testing.checkers_verdict import Finding, Judgement, Verdict
+from ottla.testing.checkers.records import Witness
+from ottla.testing.checkers.verdict import Finding, Judgement, Verdict
 from ottla.testing.scenarios.report import Report
 
 KEPT = Report(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing.checkers_verdict import Verdict
+from ottla.testing.checkers.verdict import Verdict
 from ottla.testing.scenarios import Dialogue, Scenario, ScenarioFailed, Story, TopicSpec
 from ottla.testing.scenarios.runner import PlayOptions, play_all, play_scenario
 from ottla.testing.scenarios.settling import unsettled

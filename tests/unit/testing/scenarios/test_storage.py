@@ -5,7 +5,7 @@ Method: many draws; they are played in tests/sim.
 
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import parse_overrides
-from ottla.testing.history_topics import KEEPS_ALL
+from ottla.testing.history.topics import KEEPS_ALL
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.storage import KINDS, NO_STORAGE, draw_storage
 from ottla.testing.sim.layout import layout

@@ -5,7 +5,7 @@ Method: reports made by hand.
 
 from dataclasses import replace
 
-from ottla.testing.checkers_verdict import Judgement, Verdict
+from ottla.testing.checkers.verdict import Judgement, Verdict
 from ottla.testing.scenarios.summary import Summary, counts
 
 from .test_report import BROKEN, KEPT

@@ -8,7 +8,7 @@ from random import Random
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Chunks, Outcome
-from ottla.testing.history_nodes import RequestHeld
+from ottla.testing.history.nodes import RequestHeld
 from ottla.testing.sim.answer_watch import AnswerWatch, limit_of
 from ottla.testing.sim.net import MS, Network, SimListener
 from ottla.testing.sim.scheduler import Process, Scheduler

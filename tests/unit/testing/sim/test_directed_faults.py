@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ottla.testing.history_topics import Promise
+from ottla.testing.history.topics import Promise
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import Run
 from ottla.testing.sim import Faults, Sim

@@ -6,7 +6,7 @@ Method: clusters without drawn faults, to which each test does what its name say
 import json
 from typing import Any
 
-from ottla.host.broker_node import BrokerNode
+from ottla.host.kraft.broker_node import BrokerNode
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.faults import FaultInjector

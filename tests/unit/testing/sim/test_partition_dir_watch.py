@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.log.dirs.partition_metadata import encode_partition_metadata
 from ottla.log.names import PartitionDirKind, partition_dir_name_with_suffix
-from ottla.log.partition_metadata import encode_partition_metadata
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.partition_dir_watch import PartitionDirWatch, Replica
 

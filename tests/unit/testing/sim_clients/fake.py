@@ -14,7 +14,7 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.record import iter_records
-from ottla.testing.history import History
+from ottla.testing.history.history import History
 from ottla.testing.sim_clients.client import SimClient
 from ottla.wire.messages import create_topics, delete_topics, init_producer_id, list_offsets
 from ottla.wire.messages import fetch as fetch_wire

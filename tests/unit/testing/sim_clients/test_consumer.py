@@ -4,7 +4,7 @@ Method: a fake broker, in virtual time.
 """
 
 from ottla.base.errors import Error
-from ottla.testing.checkers import reads_lost, watermarks_that_fell
+from ottla.testing.checkers.records import reads_lost, watermarks_that_fell
 from ottla.testing.sim_clients.consumer import Consumer
 
 from .fake import FETCH, LOST_BEFORE, NODE, TOPIC, FakeCluster

@@ -7,9 +7,9 @@ from ottla.base.errors import Error
 from ottla.records.batch import iter_headers
 from ottla.records.compression import Codec
 from ottla.records.record import iter_records
-from ottla.testing.checkers import idempotent_writes_twice
-from ottla.testing.history import History, LogSeen, Outcome
-from ottla.testing.identity import identity
+from ottla.testing.checkers.records import idempotent_writes_twice
+from ottla.testing.history.history import History, LogSeen, Outcome
+from ottla.testing.history.identity import identity
 from ottla.testing.sim_clients.producer import DELIVERY_TIMEOUT_MS, Producer
 from ottla.wire.messages.produce import ProduceRequest
 

@@ -1,0 +1,204 @@
+"""A follower's requests to its leader, and the leader's fetch session as the follower knows it.
+
+Source: Kafka's FetchSessionHandler and RemoteLeaderEndPoint; KIP-227, KIP-903 (replica epoch).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending, gather
+from ottla.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
+from ottla.broker.partition import Partition
+from ottla.broker.replication import follower_rules
+from ottla.broker.replication.follower_rules import Position
+from ottla.broker.replication.peers import Sender
+from ottla.wire.messages import fetch as wire
+from ottla.wire.messages import list_offsets as offsets_wire
+
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 9
+
+LATEST, EARLIEST = -1, -2
+
+TopicIdPartition = tuple[Uuid, int]
+"""(topic id, partition)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """A fetcher's settings, from the properties replica.fetch.* and replica.socket.timeout.ms."""
+
+    max_wait_ms: int
+    min_bytes: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    backoff_ms: int
+    timeout_ms: int
+
+
+class FollowedPartition:
+    """A partition as follower in one leader epoch. `requested`: its position in the last fetch."""
+
+    __slots__ = (
+        "failures",
+        "fetched",
+        "key",
+        "lag",
+        "leader_epoch",
+        "partition",
+        "paused",
+        "requested",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key: TopicIdPartition = (partition.topic_id, partition.partition_id)
+        self.leader_epoch = partition.leader_epoch
+        self.requested: Position | None = None
+        self.failures = 0
+        self.lag = 0
+        """Records that are committed, by the leader's high watermark, and not fetched yet."""
+        self.paused = False
+        """Whether it is left out of fetches: it backs off, or waits for the leader's log bounds."""
+        self.fetched = False
+        """Whether the leader may have accepted a fetch in this epoch, and count this replica."""
+
+    @property
+    def name(self) -> str:
+        """Return the partition's name for log lines."""
+        return f"{self.partition.topic}-{self.partition.partition_id}"
+
+    @property
+    def is_ready_for_fetch(self) -> bool:
+        """Tell whether it is not paused, and its log directory has not failed."""
+        log = self.partition.log
+        return not self.paused and log is not None and not log.failed
+
+    def fetch_partition(self, bytes_max: int) -> wire.FetchPartition:
+        """Return its entry in the next fetch, and remember the position."""
+        log = self.partition.log
+        assert log is not None
+        self.requested = position = follower_rules.position_of(log)
+        return wire.FetchPartition(
+            partition=self.key[1],
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=position.fetch_offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=bytes_max,
+        )
+
+
+class LeaderSession:
+    """The session that a leader keeps for this follower. `members`: its partitions there."""
+
+    __slots__ = ("epoch", "id", "members")
+
+    def __init__(self) -> None:
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.members: dict[TopicIdPartition, None] = {}
+
+    @property
+    def begins(self) -> bool:
+        """Tell whether the next request is a full fetch that opens a session."""
+        return self.epoch == INITIAL_EPOCH
+
+    def restart(self) -> None:
+        """Let the next request open a new session, which closes this one."""
+        self.epoch = INITIAL_EPOCH
+
+    def answered(self, session_id: int) -> None:
+        """Note a response without an error; a leader may have no room for a session."""
+        if self.epoch == INITIAL_EPOCH:
+            self.id = session_id
+        if self.id != NO_SESSION:
+            self.epoch = next_epoch(self.epoch)
+
+    def failed(self, error: Error) -> None:
+        """Note a request that failed as a whole."""
+        if error is Error.FETCH_SESSION_ID_NOT_FOUND:
+            self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+
+
+class FetchRequestData(NamedTuple):
+    """The partitions of a fetch request: those to fetch, and those to forget."""
+
+    requested: list[tuple[TopicIdPartition, wire.FetchPartition]]
+    forgotten: list[TopicIdPartition]
+
+
+def fetch_request(
+    data: FetchRequestData,
+    settings: FetchSettings,
+    *,
+    replica: wire.ReplicaState,
+    max_wait_ms: int,
+    session: LeaderSession | None,
+) -> wire.FetchRequest:
+    """Return a fetch request. `session`: None = without one."""
+    topics: list[tuple[Uuid, list[wire.FetchPartition]]] = []
+    for (topic_id, _), named in data.requested:
+        # Neighbours of one topic share an entry; the order of partitions stays.
+        if not topics or topics[-1][0] != topic_id:
+            topics.append((topic_id, []))
+        topics[-1][1].append(named)
+    return wire.FetchRequest(
+        replica_state=replica,
+        max_wait_ms=max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.response_bytes_max,
+        session_id=NO_SESSION if session is None else session.id,
+        session_epoch=FINAL_EPOCH if session is None else session.epoch,
+        topics=tuple(
+            wire.FetchTopic(topic_id=topic_id, partitions=tuple(partitions))
+            for topic_id, partitions in topics
+        ),
+        forgotten_topics_data=_forgotten(data.forgotten),
+    )
+
+
+def _forgotten(keys: Iterable[TopicIdPartition]) -> tuple[wire.ForgottenTopic, ...]:
+    by_topic: dict[Uuid, list[int]] = {}
+    for topic_id, partition_id in keys:
+        by_topic.setdefault(topic_id, []).append(partition_id)
+    return tuple(
+        wire.ForgottenTopic(topic_id=topic_id, partitions=tuple(partition_ids))
+        for topic_id, partition_ids in by_topic.items()
+    )
+
+
+def request_log_bounds(
+    sender: Sender, followed: FollowedPartition, *, node_id: int, timeout_ms: int
+) -> Pending[tuple[int, int] | None]:
+    """Request the leader's log start and log end (ListOffsets); None where that fails."""
+
+    def fetch_partition(which: int) -> Pending[int | None]:
+        wanted = offsets_wire.ListOffsetsPartition(
+            partition_index=followed.key[1],
+            current_leader_epoch=followed.leader_epoch,
+            timestamp=which,
+        )
+        topic = offsets_wire.ListOffsetsTopic(name=followed.partition.topic, partitions=(wanted,))
+        request = offsets_wire.ListOffsetsRequest(replica_id=node_id, topics=(topic,))
+        return sender.send(request, LIST_OFFSETS_VERSION, timeout_ms=timeout_ms).map(_listed_offset)
+
+    def bounds(found: list[int | None]) -> tuple[int, int] | None:
+        start, end = found
+        return None if start is None or end is None else (start, end)
+
+    return gather([fetch_partition(EARLIEST), fetch_partition(LATEST)]).map(bounds)
+
+
+def _listed_offset(response: offsets_wire.ListOffsetsResponse | ApiError) -> int | None:
+    """Return the single offset of a response, or None where it has none."""
+    if isinstance(response, ApiError) or len(response.topics) != 1:
+        return None
+    partitions = response.topics[0].partitions
+    if len(partitions) != 1 or partitions[0].error_code or partitions[0].offset < 0:
+        return None
+    return partitions[0].offset

@@ -1,0 +1,151 @@
+"""Rebuilding the producer state of a log from the newest sound snapshot and the batches since.
+
+Source: UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.base.ports import Disk, File
+from ottla.log import names
+from ottla.log.dirs.checkpoints import MalformedFile
+from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.recovery.scan import marker_of, scan_headers
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import RecordsError
+
+
+class Extent(NamedTuple):
+    """A segment as replay sees it: where it starts, and its sound bytes."""
+
+    base_offset: int
+    size: int
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[int]:
+    """Return the offsets of a log's snapshots, ascending."""
+    parsed = map(names.parse_segment_name, disk.listdir(directory))
+    return sorted(item[0] for item in parsed if item and item[1] == names.SNAPSHOT)
+
+
+def prune_snapshots(disk: Disk, directory: str, end: int) -> list[int]:
+    """Remove the snapshots above the log's end; return the others."""
+    kept: list[int] = []
+    for offset in list_snapshots(disk, directory):
+        if offset <= end:
+            kept.append(offset)
+        else:
+            disk.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")
+    return kept
+
+
+def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerState) -> str:
+    """Write the snapshot of `offset` without a sync; return its path. Raises: OSError."""
+    path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append([encode_snapshot(producers.entries.values())])
+    finally:
+        file.close()
+    return path
+
+
+def rebuild_producers(
+    disk: Disk, directory: str, log_name: str, segments: Sequence[Extent], end: int
+) -> ProducerState:
+    """Return the state at offset `end`; damaged snapshots are removed.
+
+    A damaged batch ends the replay. Raises: OSError.
+    """
+    start, entries = _newest_snapshot(disk, directory, end)
+    producers = ProducerState(log_name, entries)
+    for index, segment in enumerate(segments):
+        next_index = index + 1
+        segment_end = segments[next_index].base_offset if next_index < len(segments) else end
+        if segment_end > start:
+            _replay_segment(disk, directory, producers, segment, start, end)
+    return producers
+
+
+def estimate_append_times(
+    disk: Disk, directory: str, segments: Sequence[Extent], producers: ProducerState, now_ms: int
+) -> None:
+    """Set the append times of producers that were read from files. Raises: OSError.
+
+    No file has the time of an append. Its upper bound is the modification time of the segment's
+    file, or of the first segment's if that one is deleted. So no producer expires too early, and
+    none is kept for ever by a broker that restarts every day.
+    """
+    bases = [segment.base_offset for segment in segments]
+    known: dict[int, int] = {}
+
+    def appended_ms(entry: ProducerEntry) -> int:
+        if not bases:
+            return now_ms
+        # Of one that has written a marker only, the offset is not known.
+        found = bisect_right(bases, entry.last_offset) - 1 if entry.last_offset >= 0 else -1
+        base = bases[0 if found < 0 <= entry.last_offset else found]
+        if base not in known:
+            path = f"{directory}/{names.segment_name(base, names.LOG)}"
+            known[base] = min(disk.modified_ms(path), now_ms)
+        return known[base]
+
+    producers.fill_append_times(appended_ms)
+
+
+def replay_batch(
+    producers: ProducerState, header: BatchHeader, buffer: bytes, start: int
+) -> AbortedTransaction | None:
+    """Apply a batch with a producer id; return the aborted transaction that it ends, if any."""
+    if not header.is_control:
+        producers.appended(header)
+        return None
+    found = marker_of(buffer, start, header)
+    if found is None:
+        return None
+    completed = producers.marker_appended(header, *found)
+    if completed is None or not completed.aborted:
+        return None
+    return AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        producers.stable_after(completed),
+    )
+
+
+def _newest_snapshot(disk: Disk, directory: str, end: int) -> tuple[int, list[ProducerEntry]]:
+    for offset in reversed(list_snapshots(disk, directory)):
+        if offset > end:
+            continue
+        path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
+        try:
+            return offset, decode_snapshot(disk.read_bytes(path))
+        except MalformedFile:
+            disk.remove(path)
+    return 0, []
+
+
+def _replay_segment(
+    disk: Disk, directory: str, producers: ProducerState, segment: Extent, start: int, end: int
+) -> None:
+    file = disk.open(f"{directory}/{names.segment_name(segment.base_offset, names.LOG)}")
+    try:
+        for position, header in scan_headers(file, 0, segment.size):
+            if header.base_offset >= end:
+                return
+            if header.last_offset >= start and header.producer_id >= 0:
+                replay_batch(producers, header, _body(file, position, header), 0)
+    except RecordsError:
+        return
+    finally:
+        file.close()
+
+
+def _body(file: File, position: int, header: BatchHeader) -> bytes:
+    # Of data batches the header is enough.
+    return file.read_at(position, header.size_in_bytes) if header.is_control else b""

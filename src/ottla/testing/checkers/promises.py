@@ -1,0 +1,111 @@
+"""Applies the promise of each topic (see `Promise`) to what checkers look for.
+
+Acknowledged records may be lost where a topic allows unclean elections and one was held, or where
+one copy is enough and a broker lost unflushed data; compaction may remove single records whose key
+has a newer one.
+"""
+
+from collections import defaultdict
+from itertools import chain
+
+from ottla.base.ids import Uuid
+from ottla.testing.history.history import History, LogSeen, Outcome, PartitionSeen, TopicPartition
+from ottla.testing.history.topics import KEEPS_ALL, Promise
+
+NEVER_MS = 1 << 62
+
+
+class Promises:
+    """What a history's topics promise. Built once for each checker, from the whole history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._unclean = unclean_elections(history)
+        self._keys: dict[bytes, bytes] | None = None
+        self._tombstones: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._newest: dict[tuple[int, TopicPartition], dict[bytes, int]] = {}
+
+    def of(self, topic_id: Uuid) -> Promise:
+        """Return what a topic promises."""
+        return self._history.promises.get(topic_id, KEEPS_ALL)
+
+    def stands(self, partition: TopicPartition, since_ms: int) -> bool:
+        """Tell whether a record that existed at `since_ms` must exist in the end.
+
+        A loss of power may come between a response and its arrival.
+        """
+        history, promise = self._history, self.of(partition[0])
+        if promise.unclean and partition in self._unclean:
+            return False
+        if promise.weak and (history.disks_failed or max(history.losses, default=-1) >= since_ms):
+            return False
+        return partition[0] not in history.deleted
+
+    def stood(self, partition: TopicPartition, at_ms: int) -> bool:
+        """Tell whether no acknowledged record could have been lost until then."""
+        history, promise = self._history, self.of(partition[0])
+        if promise.unclean and self._unclean.get(partition, NEVER_MS) <= at_ms:
+            return False
+        lost = history.disks_failed or min(history.losses, default=NEVER_MS) <= at_ms
+        return not (promise.weak and lost)
+
+    def keeps(self, log: LogSeen, offset: int, value: bytes) -> bool:
+        """Tell whether a log has a record, or need not have it."""
+        held = log.values.get(offset)
+        if held == value or offset < log.start:
+            return True
+        promise = self.of(log.partition[0])
+        return held is None and promise.compacted and self._is_replaced(log, offset, value)
+
+    # -- compaction ----------------------------------------------------------------------------
+
+    def _is_replaced(self, log: LogSeen, offset: int, value: bytes) -> bool:
+        keys = self._known_keys()
+        key = keys.get(value)
+        if key is None:
+            return False
+        place = log.node, log.partition
+        newest = self._newest.get(place)
+        if newest is None:
+            newest = self._newest[place] = {
+                keys[held]: where for where, held in sorted(log.values.items()) if held in keys
+            }
+        return newest.get(key, -1) > offset or self.is_deleted(log.partition[0], key, offset)
+
+    def is_deleted(self, topic_id: Uuid, key: bytes, offset: int) -> bool:
+        """Tell whether a key has a tombstone at or after an offset that may be removed, and with it
+        the record that it deletes. A replica that fetches neither keeps the record
+        (`delete.retention.ms`).
+        """
+        if self.of(topic_id).keeps_tombstones:
+            return False
+        self._known_keys()
+        return any(where < 0 or where >= offset for where in self._tombstones.get(key, ()))
+
+    def _known_keys(self) -> dict[bytes, bytes]:
+        """Return the key of each value; note where tombstones are, -1 = unknown."""
+        if self._keys is None:
+            self._keys = {}
+            for write in self._history.writes:
+                if not write.keys or write.outcome is Outcome.FAILED:
+                    continue
+                for index, (value, key) in enumerate(zip(write.values, write.keys, strict=True)):
+                    self._keys[value] = key
+                    if write.tombstones[index]:
+                        where = -1 if write.offset < 0 else write.offset + index
+                        self._tombstones[key].append(where)
+        return self._keys
+
+
+def unclean_elections(history: History) -> dict[TopicPartition, int]:
+    """Return when each partition was first led by a replica that may lack committed records."""
+    found: dict[TopicPartition, int] = {}
+    last: dict[TopicPartition, PartitionSeen] = {}
+    for state in history.partitions:
+        before = last.get(state.partition)
+        last[state.partition] = state
+        if before is None or state.leader < 0 or state.leader == before.leader:
+            continue
+        if state.leader not in chain(before.isr, before.elr):
+            found.setdefault(state.partition, state.at_ms)
+    return found

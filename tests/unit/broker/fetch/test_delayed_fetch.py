@@ -1,0 +1,221 @@
+"""The fetch reader reads what fits, waits for min_bytes, and leaves no file slice pinned.
+
+Method: real logs; the count of open files after all logs are closed tells what is still pinned.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
+from ottla.base.pending import Pending
+from ottla.broker.fetch.delayed_fetch import FetchLimits, FetchReader, Reads
+from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, IncrementalFetching
+from ottla.broker.partition import Partition
+from tests.unit.broker.world import World, batch, reach
+
+SIZE = len(batch("a"))
+
+
+@pytest.fixture
+def world() -> World:
+    return make()
+
+
+def make(partitions: int = 3) -> World:
+    world = World()
+    world.add_broker()
+    world.add_topic(partitions=partitions)
+    return world
+
+
+def append(world: World, index: int, count: int = 1) -> None:
+    for _ in range(count):
+        world.broker.replicas.append("t", index, batch("a"))
+
+
+def fetching(*offsets: int, max_bytes: int = 10_000) -> Fetching:
+    parts = [
+        FetchPartition("t", NO_UUID, index, offset, max_bytes)
+        for index, offset in enumerate(offsets)
+    ]
+    return Fetching({part.key: part for part in parts})
+
+
+def limits(*, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 10_000) -> FetchLimits:
+    return FetchLimits(wait_ms, min_bytes, max_bytes, False)
+
+
+def fetch(world: World, fetching: Fetching, wanted: FetchLimits) -> Reads | Pending[Reads]:
+    return world.broker.replicas.fetch_reader.fetch(fetching, wanted, Pending())
+
+
+def release(reads: Reads) -> None:
+    for _, found in reads:
+        found.release()
+
+
+def pinned(world: World) -> int:
+    """Return how many files stay open though their logs are closed."""
+    for partition in world.broker.replicas.hosted():
+        if partition.log is not None:
+            partition.log.close()
+    return len(world.log_dirs.ports.files)
+
+
+@given(
+    counts=st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    room=st.integers(0, 8 * SIZE),
+    per_partition=st.integers(0, 4 * SIZE),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_limit_is_exceeded_but_for_the_first_batch(
+    counts: list[int], room: int, per_partition: int
+) -> None:
+    world = make()
+    for index, count in enumerate(counts):
+        append(world, index, count)
+    wanted = fetching(0, 0, 0, max_bytes=per_partition)
+    reads, total, urgent = world.broker.replicas.fetch_reader.read(wanted, limits(max_bytes=room))
+    sizes = [found.size for _, found in reads]
+    first = next((size for size in sizes if size), 0)
+    assert not urgent
+    assert total == sum(sizes)
+    assert total <= max(room, SIZE)
+    assert bool(total) == any(counts)
+    for size, count in zip(sizes, counts, strict=True):
+        assert size <= max(per_partition, SIZE if size == first else 0)
+        assert size <= count * SIZE
+    release(reads)
+    assert pinned(world) == 0
+
+
+def test_a_fetch_that_waits_pins_nothing(world: World) -> None:
+    append(world, 0)
+    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
+    assert isinstance(waiting, Pending)
+    append(world, 1)  # Not enough: read again, and let go again.
+    assert not waiting.done
+    assert pinned(world) == 0
+
+
+def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(world: World) -> None:
+    fetch_reader = world.broker.replicas.fetch_reader
+    timers = len(world.timers)
+    gone: Pending[None] = Pending()
+    weeks_ms = 2**31 - 1
+    waiting = fetch_reader.fetch(fetching(0, 0), limits(wait_ms=weeks_ms), gone)
+    assert isinstance(waiting, Pending)
+    assert fetch_reader.consumer_purgatory.count == 1
+    gone.complete(None)
+    assert fetch_reader.consumer_purgatory.count == 0
+    assert len(world.timers) == timers
+    append(world, 0)
+    assert not waiting.done
+
+
+def test_a_connection_does_not_gather_its_fetches(world: World) -> None:
+    fetch_reader = world.broker.replicas.fetch_reader
+    gone: Pending[None] = Pending()
+    for offset in range(5):
+        fetch_reader.fetch(fetching(offset), limits(wait_ms=10), gone)
+        append(world, 0)
+    for _ in range(5):
+        fetch_reader.fetch(fetching(5), limits(wait_ms=10), gone)
+        world.clock.advance(10)
+    assert fetch_reader.consumer_purgatory.count == 0
+    assert gone._listeners == []
+
+
+def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
+    append(world, 0)
+    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
+    assert isinstance(waiting, Pending)
+    append(world, 1)
+    assert [found.size for _, found in waiting.value] == [SIZE, SIZE]
+    release(waiting.value)
+
+
+def test_appends_elsewhere_do_not_wake(world: World) -> None:
+    waiting = fetch(world, fetching(0), limits(wait_ms=100))
+    assert isinstance(waiting, Pending)
+    append(world, 2)
+    assert not waiting.done
+
+
+def test_bytes_that_cannot_be_read_do_not_end_the_wait(world: World) -> None:
+    """Records that are not committed wake the fetch, which then finds nothing."""
+    world.add_topic("r", bytes(15) + b"r", replicas=(1, 2), isr=(1, 2))  # type: ignore[arg-type]
+    part = FetchPartition("r", NO_UUID, 0, 0, 10_000)
+    waiting = fetch(world, Fetching({part.key: part}), limits(wait_ms=100))
+    assert isinstance(waiting, Pending)
+    world.broker.replicas.append("r", 0, batch("a"), acks=1)
+    assert not waiting.done
+    partition = world.broker.replicas.partition("r", 0)
+    assert reach(partition, {2: 1})
+    world.broker.replicas.high_watermark_moved(partition)
+    assert [found.size for _, found in waiting.value] == [SIZE]
+    release(waiting.value)
+
+
+class BuggyHosts:
+    """Finds the first partition and then falls over its own feet."""
+
+    def __init__(self, first: Partition) -> None:
+        self._first = first
+
+    def partition_for(self, asked: FetchPartition) -> Partition:
+        assert asked.partition_id == 0, "a bug"
+        return self._first
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        raise AssertionError("not asked for here")
+
+    def follower_moved(self, partition: Partition) -> None:
+        raise AssertionError("not asked for here")
+
+
+def test_a_failure_of_ours_lets_go_of_what_was_read(world: World) -> None:
+    append(world, 0)
+    hosts = BuggyHosts(world.broker.replicas.partition("t", 0))
+    with pytest.raises(AssertionError, match="a bug"):
+        FetchReader(hosts, world.clock, world.timers).fetch(fetching(0, 0), limits(), Pending())
+    assert pinned(world) == 0
+
+
+class TestIdleInASession:
+    """Partitions without news cost a session's fetch nothing, but news are never missed."""
+
+    def reads(self, world: World, part: FetchPartition) -> list[Error]:
+        class Session(IncrementalFetching):
+            def __init__(self) -> None:
+                Fetching.__init__(self, {part.key: part})
+
+        reads, _, _ = world.broker.replicas.fetch_reader.read(Session(), limits())
+        release(reads)
+        return [found.error for _, found in reads]
+
+    def part(self, **how: int) -> FetchPartition:
+        part = FetchPartition("t", NO_UUID, 0, how.get("offset", 1), 10_000, how.get("epoch", -1))
+        part.sent_high_watermark = how.get("told", 1)
+        part.sent_log_start = how.get("start", 0)
+        return part
+
+    def test_nothing_new(self, world: World) -> None:
+        append(world, 0)
+        assert self.reads(world, self.part()) == []
+
+    @pytest.mark.parametrize("how", [{"offset": 0}, {"told": 0}, {"start": 5}])
+    def test_changes(self, world: World, how: dict[str, int]) -> None:
+        append(world, 0)
+        assert self.reads(world, self.part(**how)) == [Error.NONE]
+
+    def test_another_leader_epoch_is_no_idleness(self, world: World) -> None:
+        append(world, 0)
+        assert self.reads(world, self.part(epoch=7)) == [Error.UNKNOWN_LEADER_EPOCH]
+
+    def test_a_lost_log_is_no_idleness(self, world: World) -> None:
+        append(world, 0)
+        world.broker.replicas.partition("t", 0).log = None
+        assert self.reads(world, self.part()) == [Error.KAFKA_STORAGE_ERROR]

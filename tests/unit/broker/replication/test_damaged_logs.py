@@ -1,0 +1,234 @@
+"""Damaged logs: a follower's is truncated or goes offline; a leader's is reported.
+
+Method: broker 1 with real logs follows brokers 2 and 3, which the test plays; bytes of a batch in
+its log are overwritten. What a leader does is asked of the broker by fetches.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
+from ottla.base.pending import Pending
+from ottla.broker.fetch.delayed_fetch import FetchLimits
+from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition
+from ottla.broker.metric_families import broker_families
+from ottla.metadata.records import PartitionChangeRecord
+from ottla.metadata.topics import DIRECTORY_LOST
+from ottla.records.batch import iter_headers
+from ottla.wire.messages import fetch as wire
+from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from tests.unit.broker.replication.test_follower_rules import stamped
+from tests.unit.broker.replication.test_replica_fetcher import (
+    Following,
+    answer,
+    data,
+    locate,
+    positions,
+)
+from tests.unit.broker.world import LOG_DIR, TOPIC_ID, World, batch
+
+LENGTH_AT = 8
+
+
+def damage(world: World, *offsets: int) -> None:
+    """Overwrite the lengths of the batches that begin at these offsets."""
+    path = f"{LOG_DIR}/t-0/{0:020d}.log"
+    found = list(iter_headers(world.disk.read_bytes(path)))
+    for position, header in found:
+        if header.base_offset in offsets:
+            world.disk.corrupt(path, position + LENGTH_AT, b"\xff\xff\xff\xff")
+
+
+def diverging(end_offset: int) -> wire.FetchResponse:
+    return answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=end_offset)))
+
+
+def corruptions(world: World) -> int:
+    [family] = [
+        each for each in broker_families(world.broker) if each.name == "ottla_log_corruptions_total"
+    ]
+    [(_, value)] = family.samples
+    return int(value)
+
+
+@pytest.fixture
+def world() -> Following:
+    """Five batches of leader epoch 0 from broker 2; then broker 3 leads in epoch 1."""
+    world = Following()
+    records = b"".join(stamped(batch("x", "y"), offset, 0) for offset in range(0, 10, 2))
+    world.leader.answer(answer(data(records, high=4)))
+    return world
+
+
+def change_leader(world: Following, isr: tuple[int, ...], **how: Any) -> None:
+    world.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=3, isr=isr, **how))
+
+
+def assert_offline(world: Following, caplog: pytest.LogCaptureFixture) -> None:
+    partition = world.broker.replicas.partition("t", 0)
+    assert partition.log is None
+    assert world.disk.exists(f"{LOG_DIR}/t-0")
+    assert world.broker.log_dirs.online_dirs
+    assert corruptions(world) == 1
+    [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith("t-0: log is damaged after offset 4 (position ")
+    assert f"of {LOG_DIR}/t-0/{0:020d}.log" in line
+    assert "this replica is offline until the broker's next start" in line
+
+
+def test_an_in_sync_replica_that_would_lose_records_is_offline(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It asked the same again for ever. Cut at the damage, which lies above its high watermark, it
+    could be elected without what it had helped to commit."""
+    change_leader(world, (1, 2, 3))
+    damage(world, 4, 6, 8)
+    world.peers.to(3).answer(diverging(8))
+    world.clock.advance(0)
+    assert_offline(world, caplog)
+    [(request, _)] = world.controller.calls
+    assert isinstance(request, AssignReplicasToDirsRequest)
+    [told] = request.directories
+    assert told.id == DIRECTORY_LOST
+    assert [topic.topic_id for topic in told.topics] == [TOPIC_ID]
+    world.clock.advance(60_000)
+    assert world.peers.to(3).sent == [] or positions(world.peers.to(3).sent[0][0]) == {}
+    assert corruptions(world) == 1
+
+
+@pytest.mark.parametrize(
+    "counted", [{"eligible_leader_replicas": (1,)}, {"last_known_elr": (1,)}], ids=str
+)
+def test_a_replica_that_may_be_elected_is_offline(
+    world: Following, caplog: pytest.LogCaptureFixture, counted: Any
+) -> None:
+    change_leader(world, (3,), **counted)
+    damage(world, 4, 6, 8)
+    world.peers.to(3).answer(diverging(8))
+    assert_offline(world, caplog)
+
+
+def test_a_replica_whose_fetch_the_leader_has_accepted_is_offline(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader may be taking it in just now."""
+    change_leader(world, (3,))
+    damage(world, 4, 6, 8)
+    world.peers.to(3).answer(answer(data()))
+    world.peers.to(3).answer(diverging(8))
+    assert_offline(world, caplog)
+
+
+def test_every_damaged_replica_over_zookeeper_is_offline(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers have no epochs there, and a leader may count a previous process's fetch."""
+    calls: list[str] = []
+    world.broker.zk_metadata = object()  # type: ignore[assignment]
+    world.broker.replicas.on_log_dir_failed = lambda: calls.append("lost")
+    world.add_broker(epoch=-1)
+    change_leader(world, (3,))
+    damage(world, 4, 6, 8)
+    world.peers.to(3).answer(diverging(8))
+    assert_offline(world, caplog)
+    assert calls == ["lost"]
+    assert world.controller.calls == []
+
+
+def test_a_replica_that_is_not_needed_is_truncated_and_fetched_again(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    change_leader(world, (3,))
+    damage(world, 4, 6, 8)
+    leader = world.peers.to(3)
+    leader.answer(diverging(8))
+    world.clock.advance(0)
+    log = world.log()
+    assert log.log_end_offset == 4
+    [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith("t-0: log is damaged after offset 4 (position ")
+    assert line.endswith("truncating to that offset and fetching the rest from the leader again")
+    assert corruptions(world) == 1
+    (request, _, _), *_ = leader.sent
+    while positions(request) == {}:
+        leader.answer(answer())
+        (request, _, _), *_ = leader.sent
+    assert positions(request) == {0: (4, 0)}
+    leader.answer(answer(data(stamped(batch("new"), 4, 1), high=5)))
+    assert log.log_end_offset == 5
+    assert log.high_watermark == 5
+    assert world.controller.calls == []
+
+
+def test_damage_beyond_the_truncation_offset_does_not_matter(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    change_leader(world, (1, 2, 3))
+    damage(world, 8)
+    world.peers.to(3).answer(diverging(8))
+    assert world.log().log_end_offset == 8
+    assert corruptions(world) == 0
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def test_truncation_to_an_unclean_leaders_end_finds_damage(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was retried for ever, without a log line."""
+    change_leader(world, (3,))
+    damage(world, 4, 6, 8)
+    locate(world.peers.to(3), 0, 8)
+    world.clock.advance(0)
+    assert world.log().log_end_offset == 4
+    assert corruptions(world) == 1
+    assert any("fetching the rest from the leader again" in each.message for each in caplog.records)
+
+
+def test_the_next_start_finds_the_replica_and_its_checkpoints(
+    world: Following,
+) -> None:
+    change_leader(world, (1, 2, 3))
+    damage(world, 4, 6, 8)
+    log = world.log()
+    point = log.recovery_point
+    world.peers.to(3).answer(diverging(8))
+    world.broker.shutdown()
+    world.clock.advance(0)
+    [directory] = world.log_dirs.dirs
+    assert not world.disk.exists(f"{LOG_DIR}/.kafka_cleanshutdown")
+    assert directory.read_checkpoint("recovery-point-offset-checkpoint") == {("t", 0): point}
+    assert directory.read_checkpoint("replication-offset-checkpoint") == {("t", 0): 4}
+
+
+@pytest.mark.parametrize("replica_id", [-1, 2])
+def test_a_leader_logs_an_unreadable_log_once(
+    caplog: pytest.LogCaptureFixture, replica_id: int
+) -> None:
+    """The fetcher got CORRUPT_MESSAGE repeatedly, and nothing was logged."""
+    world = World()
+    for node in (1, 2):
+        world.add_broker(node)
+    world.broker.epoch = 1
+    world.add_topic(replicas=(1, 2), isr=(1, 2))
+    for _ in range(200):
+        world.broker.replicas.append("t", 0, batch("x"), acks=1)
+    partition = world.broker.replicas.partition("t", 0)
+    assert partition.log is not None
+    partition.log.advance_high_watermark(200)
+    damage(world, 3)
+    for _ in range(3):
+        fetched = FetchPartition("t", NO_UUID, 0, 5, 1_000, -1, -1, 0)
+        fetching = Fetching({fetched.key: fetched})
+        limits = FetchLimits(0, 1, 1_000, committed_only=False, replica_id=replica_id)
+        limits = limits._replace(replica_epoch=2 if replica_id > 0 else -1)
+        found = world.broker.replicas.fetch_reader.fetch(fetching, limits, Pending())
+        [(_, read)] = found  # type: ignore[misc]
+        assert read.error is Error.CORRUPT_MESSAGE
+    [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith(
+        f"t-0: log is damaged at or after offset 5 ({LOG_DIR}/t-0/{0:020d}.log: "
+    )
+    assert corruptions(world) == 1
+    assert partition.log is not None

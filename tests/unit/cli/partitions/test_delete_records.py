@@ -1,0 +1,93 @@
+"""`ottla delete-records`: its JSON, its requests to leaders and its output."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cli.errors import CommandError
+from ottla.cli.partitions.delete_records import parse_offsets
+from ottla.wire.messages import delete_records as wire
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_broker import FakeBroker, topic
+
+GOOD = '{"partitions": [{"topic": "t", "partition": 1, "offset": 5}, '
+GOOD += '{"topic": "t", "partition": 0, "offset": -1}], "version": 1}'
+
+
+def test_offsets() -> None:
+    assert parse_offsets(GOOD) == {("t", 1): 5, ("t", 0): -1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", 'expected an object with the field "partitions", a list'),
+        ('{"version": 1}', 'expected an object with the field "partitions", a list'),
+        ('{"partitions": [], "version": 2}', "version 2: expected 1"),
+        ('{"partitions": [{"topic": "t"}]}', "expected {"),
+        ('{"partitions": [7]}', '7: expected {"topic": text'),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": -2}]}', "number from -1"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": 1e99}]}', "expected {"),
+        (
+            f'{{"partitions": [{{"topic": "t", "partition": 0, "offset": {2**63}}}]}}',
+            "expected {",
+        ),
+        (
+            f'{{"partitions": [{{"topic": "t", "partition": {2**31}, "offset": 1}}]}}',
+            "expected {",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}, '
+            '{"topic": "t", "partition": 0, "offset": 2}]}',
+            "partition t-0 is listed twice: expected it once",
+        ),
+    ],
+)
+def test_bad_json(text: str, message: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_offsets(text)
+    assert message in str(caught.value)
+
+
+def test_watermarks_and_errors(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
+    def delete(request: wire.DeleteRecordsRequest) -> Any:
+        return wire.DeleteRecordsResponse(
+            topics=tuple(
+                wire.DeleteRecordsTopicResult(
+                    name=each.name,
+                    partitions=tuple(
+                        wire.DeleteRecordsPartitionResult(
+                            partition_index=partition.partition_index,
+                            low_watermark=5 if partition.partition_index else -1,
+                            error_code=0 if partition.partition_index else 1,
+                        )
+                        for partition in each.partitions
+                    ),
+                )
+                for each in request.topics
+            )
+        )
+
+    broker.topics = [topic("t", 2)]
+    broker.answer(wire.DeleteRecordsRequest, delete)
+    file = tmp_path / "cut.json"
+    file.write_text(GOOD)
+    ran = run(
+        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
+    )
+    assert ran == (
+        1,
+        "Executing records delete operation\n"
+        "Records delete operation completed:\n"
+        "partition: t-0\terror: The offset lies outside of the partition's log. "
+        "(OFFSET_OUT_OF_RANGE)\n"
+        "partition: t-1\tlow_watermark: 5\n",
+        "ottla delete-records: 1 of 2 partitions were refused: see above\n",
+    )
+
+
+def test_a_missing_file(run: Run) -> None:
+    ran = run("delete-records", "--bootstrap-server", "x:1", "--offset-json-file", "/no/file")
+    assert ran == (1, "", "ottla delete-records: /no/file: no such file or directory\n")

@@ -1,0 +1,290 @@
+"""Three controllers: elections on the wire, standbys, a leader that is cut off.
+
+Method: real runtimes, drivers, storages and codecs on fake disks and time; a request is answered
+at once, or not at all where the link is cut.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import METADATA_TOPIC
+from ottla.base.pending import Pending
+from ottla.controller.step import Decision, Step
+from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.kraft.metadata_follower import LocalFollower
+from ottla.host.kraft.quorum_driver import QuorumLinks
+from ottla.host.kraft.quorum_elections import VoterPeers
+from ottla.host.kraft.quorum_log import open_quorum_storage
+from ottla.host.storage import bootstrap_records
+from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
+from ottla.raft.values import ReplicaKey
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
+from tests.unit.host.harness import CLUSTER_ID, Dice, Harness, a_connection
+from tests.unit.host.quorum_harness import NEVER, a_topic
+
+VOTERS = (1, 2, 3)
+HANDLERS: dict[type, tuple[str, type]] = {
+    vote.VoteRequest: ("vote", vote.VoteResponse),
+    begin_quorum_epoch.BeginQuorumEpochRequest: (
+        "begin_epoch",
+        begin_quorum_epoch.BeginQuorumEpochResponse,
+    ),
+    end_quorum_epoch.EndQuorumEpochRequest: ("end_epoch", end_quorum_epoch.EndQuorumEpochResponse),
+    fetch.FetchRequest: ("fetch", fetch.FetchResponse),
+    fetch_snapshot.FetchSnapshotRequest: ("fetch_snapshot", fetch_snapshot.FetchSnapshotResponse),
+}
+
+
+class Room:
+    """The controllers and the links between them."""
+
+    def __init__(self) -> None:
+        self.harness = Harness()
+        self.cut: set[int] = set()
+        self.failures: list[str] = []
+        self.active: dict[int, int] = dict.fromkeys(VOTERS, 0)
+        self.runtimes: dict[int, ControllerRuntime] = {}
+        for node_id in VOTERS:
+            self.boot(node_id)
+
+    def boot(self, node_id: int) -> None:
+        harness, directory = self.harness, f"/controller-{node_id}"
+        harness.disk.mkdir(directory)
+        harness.disk.sync_dir("/")
+        storage = open_quorum_storage(
+            harness.disk,
+            directory,
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
+        )
+        peers = VoterPeers(
+            lambda voter: Line(self, node_id, voter),
+            lambda voter: Line(self, node_id, voter),
+            cluster_id=CLUSTER_ID,
+            replica=ReplicaKey(node_id),
+            clock=harness.clock,
+        )
+
+        def activated() -> None:
+            self.active[node_id] += 1
+
+        self.runtimes[node_id] = ControllerRuntime(
+            node_id=node_id,
+            cluster_id=CLUSTER_ID,
+            voters=VOTERS,
+            storage=storage,
+            bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
+            clock=harness.clock,
+            timers=harness.timers,
+            workers=harness.workers,
+            on_failure=self.failures.append,
+            on_active=activated,
+            idle_interval_ms=500,
+            snapshot_limits=NEVER,
+            links=QuorumLinks(peers=peers, dice=Dice(node_id)),
+        )
+        self.runtimes[node_id].start()
+
+    def leader(self) -> ControllerRuntime:
+        (found,) = [each for each in self.runtimes.values() if each.active]
+        return found
+
+    def elected(self) -> ControllerRuntime:
+        self.harness.advance(10_000)
+        return self.leader()
+
+    def serve(self, source: int, to: int, request: Any, version: int) -> Any:
+        if source in self.cut or to in self.cut or to not in self.runtimes:
+            return Pending[Any]()
+        name, response = HANDLERS[type(request)]
+        request = decode(type(request), encode(request, version), version)
+        ctx = self.harness.context(version=version, connection=a_connection(f"{source}-{to}"))
+        answer = getattr(self.runtimes[to].quorum, name)(ctx, request)
+        if isinstance(answer, Pending):
+            return answer.map(lambda value: decode(response, encode(value, version), version))
+        return decode(response, encode(answer, version), version)
+
+
+class Line:
+    """A channel from one controller to another; answers come as tasks of their own."""
+
+    def __init__(self, room: Room, source: int, to: int) -> None:
+        self.room, self.source, self.to = room, source, to
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any]:
+        harness, answer = self.room.harness, Pending[Any]()
+
+        def ask() -> None:
+            outcome = self.room.serve(self.source, self.to, request, version)
+            if isinstance(outcome, Pending):
+                outcome.then(later)
+            else:
+                later(outcome)
+
+        def later(value: Any) -> None:
+            harness.timers.at(harness.clock.monotonic_ms() + 1, lambda: arrive(value))
+
+        def arrive(value: Any) -> None:
+            if not self.room.cut & {self.source, self.to}:
+                answer.complete(value)
+
+        def give_up() -> None:
+            answer.complete(ApiError(Error.REQUEST_TIMED_OUT, "no answer"))
+
+        now_ms = harness.clock.monotonic_ms()
+        harness.timers.at(now_ms + 1, ask)
+        harness.timers.at(now_ms + timeout_ms, give_up)
+        return answer
+
+
+def write(runtime: ControllerRuntime, number: int) -> Pending[Any]:
+    return runtime.run(lambda image: Decision(Step((a_topic(number),)), "done"))
+
+
+def test_one_of_three_leads_and_all_publish_what_it_commits() -> None:
+    room = Room()
+    leader = room.elected()
+    answer = write(leader, 1)
+    assert not answer.done, "nobody else has it yet"
+    room.harness.advance(100)
+    assert answer.value == "done"
+    for runtime in room.runtimes.values():
+        assert runtime.committed_image.topics.by_name("topic-1") is not None
+        assert runtime.leader_id == leader.node_id
+    assert sum(room.active.values()) == 1
+    assert room.failures == []
+
+
+def test_a_standby_rejects_decisions_and_returns_the_leader() -> None:
+    room = Room()
+    leader = room.elected()
+    standby = next(each for each in room.runtimes.values() if each is not leader)
+    refused = write(standby, 1).value
+    assert isinstance(refused, ApiError)
+    assert refused.error is Error.NOT_CONTROLLER
+    assert standby.leader_id == leader.node_id
+
+
+def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> None:
+    room = Room()
+    old = room.elected()
+    kept = write(old, 1)
+    room.harness.advance(100)
+    assert kept.value == "done"
+    room.cut = {old.node_id}
+    alone = write(old, 2)
+    room.harness.advance(10_000)
+    refused = alone.value
+    assert isinstance(refused, ApiError)
+    assert refused.error is Error.NOT_CONTROLLER
+    assert not old.active
+    assert old.image.topics.by_name("topic-2") is None, "the committed image counts"
+    new = room.leader()
+    assert new is not old
+    after = write(new, 3)
+    room.harness.advance(100)
+    assert after.value == "done"
+    room.cut = set()
+    room.harness.advance(10_000)
+    for runtime in room.runtimes.values():
+        assert sorted(runtime.committed_image.topics.names()) == ["topic-1", "topic-3"]
+    assert room.failures == []
+
+
+def test_the_broker_beside_a_voter_follows_the_log_whoever_leads() -> None:
+    room = Room()
+    leader = room.elected()
+    standby = next(each for each in room.runtimes.values() if each is not leader)
+    leaders: list[int] = []
+    followers = []
+    for runtime in (leader, standby):
+        runtime.on_leader(lambda leader_id, _epoch: leaders.append(leader_id))
+        followers.append(
+            LocalFollower(
+                runtime,
+                on_image=lambda delta: None,
+                clock=room.harness.clock,
+                timers=room.harness.timers,
+            )
+        )
+        followers[-1].start()
+    write(leader, 1)
+    room.harness.advance(50)
+    leader.stop()
+    room.cut = {leader.node_id}
+    room.harness.advance(5_000)
+    write(room.leader(), 2)
+    room.harness.advance(50)
+    assert [sorted(each.image.topics.names()) for each in followers] == [
+        ["topic-1"],
+        ["topic-1", "topic-2"],
+    ]
+    assert leaders[:2] == [leader.node_id] * 2
+    assert leaders[-1] == room.leader().node_id
+
+
+def test_a_restarted_quorum_leads_a_later_epoch_and_has_kept_everything() -> None:
+    room = Room()
+    leader = room.elected()
+    write(leader, 1)
+    room.harness.advance(100)
+    epoch = leader.epoch
+    room.harness.crash()
+    room.runtimes = {}
+    for node_id in VOTERS:
+        room.boot(node_id)
+    again = room.elected()
+    assert again.epoch > epoch
+    assert again.committed_image.topics.by_name("topic-1") is not None
+
+
+# -- requests that make no sense ---------------------------------------------------------------
+
+
+def a_vote(**changes: Any) -> vote.VoteRequest:
+    partition = vote.RequestPartitionData(
+        partition_index=changes.get("partition", 0),
+        replica_epoch=99,
+        replica_id=2,
+        last_offset_epoch=98,
+        last_offset=1_000,
+    )
+    topic = vote.RequestTopicData(
+        topic_name=changes.get("topic", METADATA_TOPIC), partitions=(partition,)
+    )
+    return vote.VoteRequest(
+        cluster_id=changes.get("cluster_id", CLUSTER_ID),
+        voter_id=changes.get("voter_id", 1),
+        topics=changes.get("topics", (topic,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "another"}, Error.INCONSISTENT_CLUSTER_ID),
+        ({"topics": ()}, Error.INVALID_REQUEST),
+        ({"topic": "foo"}, Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 1}, Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"voter_id": 3}, Error.INVALID_VOTER_KEY),
+        ({}, Error.NONE),
+    ],
+)
+def test_a_vote_is_about_this_cluster_this_log_and_this_voter(
+    changes: dict[str, Any], error: Error
+) -> None:
+    room = Room()
+    response = room.serve(2, 1, a_vote(**changes), 2)
+    assert response.error_code == error
+    if error is Error.NONE:
+        assert response.topics[0].partitions[0].vote_granted
+
+
+def test_a_stopped_voter_votes_no_more() -> None:
+    room = Room()
+    room.runtimes[1].stop()
+    assert room.serve(2, 1, a_vote(), 2).error_code == Error.BROKER_NOT_AVAILABLE

@@ -1,0 +1,75 @@
+"""A snapshot that is completed after a newer one was fetched is deleted.
+
+Method: the real follower and controllers over one disk in memory; the thread that writes the
+snapshot runs when the test lets it.
+"""
+
+from ottla.host.kraft.quorum_snapshots import SnapshotLimits
+from ottla.raft.log_view import NeedsSnapshot, Valid
+from tests.unit.host.harness import Harness
+from tests.unit.host.quorum_harness import BROKER_DIR, Broker, Controller, a_topic
+
+SMALL = SnapshotLimits(bytes_between=300, interval_ms=0, retention_bytes=1_000)
+METADATA_DIR = f"{BROKER_DIR}/__cluster_metadata-0"
+
+
+def overtaken() -> tuple[Harness, Broker]:
+    """Return a broker whose snapshot of epoch 1 is done after it adopted one of epoch 2."""
+    harness = Harness()
+    controller = Controller(harness, limits=SMALL, segment_bytes=400)
+    harness.workers.run()
+    broker = Broker(harness, lambda request, version: controller.serve(request, version))
+    for number in (1, 2):
+        controller.write(a_topic(number))
+        harness.workers.run()
+    harness.advance(1_000)
+
+    broker.follower._snapshotter.take()
+    late = harness.workers.waiting.popleft()
+    broker.sender.down = True
+    harness.advance(600)
+    controller.runtime.stop()
+    controller = Controller(harness, limits=SMALL, segment_bytes=400)
+    harness.workers.run()
+    for number in range(3, 60):
+        controller.write(a_topic(number))
+        harness.workers.run()
+    broker.sender.down = False
+    harness.advance(3_000)
+    assert broker.follower.raft.log.latest_snapshot == controller.runtime.raft.log.latest_snapshot
+    assert broker.follower.raft.log.start_offset > 10
+
+    harness.workers.waiting.append(late)
+    harness.workers.run()
+    assert broker.failures == []
+    return harness, broker
+
+
+def test_a_snapshot_that_is_done_after_a_newer_one_was_adopted_is_removed() -> None:
+    harness, broker = overtaken()
+    log = broker.follower.raft.log
+    assert log.snapshots == [each.id for each in broker.storage.snapshots]
+    assert [each.offset for each in log.snapshots] == [log.start_offset]
+    files = [name for name in harness.disk.listdir(METADATA_DIR) if ".checkpoint" in name]
+    assert files == [f"{log.start_offset:020d}-{2:010d}.checkpoint"]
+
+
+def test_a_follower_that_has_adopted_the_snapshot_is_not_sent_it_again() -> None:
+    """It asks at the snapshot's end, in the snapshot's epoch, and is to get records from there."""
+    _, broker = overtaken()
+    log = broker.follower.raft.log
+    (newest,) = [each for each in log.snapshots if each.offset == log.start_offset]
+    assert log.validate_offset_and_epoch(0, 0) == NeedsSnapshot(newest)
+    assert log.validate_offset_and_epoch(newest.offset, newest.epoch) == Valid()
+
+
+def test_the_next_snapshot_is_taken_as_ever() -> None:
+    harness, broker = overtaken()
+    before = broker.follower.raft.log.latest_snapshot
+    broker.follower._snapshotter.take()
+    harness.workers.run()
+    latest = broker.follower.raft.log.latest_snapshot
+    assert before is not None
+    assert latest is not None
+    assert latest.rank > before.rank
+    assert broker.storage.snapshots[-1].id == latest

@@ -1,0 +1,159 @@
+"""A swap of cleaned segments under losses of power that keep any of the names that were not synced.
+
+Method: a log with all kinds of work for a cleaning, on the simulator's disk. Power goes before
+each single operation of the cleaning; or the log is truncated between two steps of a swap, with
+workers that wait, and power goes a little later.
+"""
+
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.log import names
+from ottla.testing.sim.disk import SimDisk
+from tests.unit.log.cleaner.test_cleaner_model import check, dies, history
+from tests.unit.log.cleaner_storage import Storage
+from tests.unit.log.support import Environment, QueuedWorkers, batch
+
+
+class Workers(QueuedWorkers):
+    """Work that waits, once `holds` is set."""
+
+    holds = False
+
+    def submit(self, work: Any, done: Any = None) -> None:
+        super().submit(work, done)
+        if not self.holds:
+            self.run()
+
+
+def new_storage(workers: Workers | None = None) -> Storage:
+    env = Environment() if workers is None else Environment(workers=workers)
+    env.disk = SimDisk(now_ms=env.clock.now_ms)
+    return Storage(env=env)
+
+
+def clean_and_wait(storage: Storage) -> None:
+    storage.cleaner.start_cleanings()
+    storage.env.pass_ms(2_000)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_loss_of_power_at_any_operation_loses_nothing(seed: int) -> None:
+    random = Random(seed)
+    operation, died = 0, True
+    while died:
+        storage = new_storage()
+        written = history(storage)
+        storage.log.flush()
+        storage.die_at(operation)
+        died = dies(partial(clean_and_wait, storage))
+        for again in range(3):
+            # Power may go during recovery, too.
+            storage.disk.on_operation = None
+            storage.disk.lose_power(random)
+            if again < 2:
+                storage.die_at(random.randrange(60))
+            if not dies(storage.start):
+                break
+        storage.disk.on_operation = None
+        check(storage, written)
+        operation += 1
+    assert operation > 60, "else the cleaning did not do what this test is about"
+
+
+class Swapping:
+    """A cleaning whose first swap waits for its syncs one by one."""
+
+    def __init__(self) -> None:
+        self.workers = Workers()
+        self.storage = new_storage(self.workers)
+        for number in range(20):
+            key = b"k%d" % (number % 3)
+            self.storage.append(batch([b"%d" % number + bytes(80)], key=key))
+        self.storage.roll()
+        for number in range(20, 26):
+            self.storage.append(batch([b"%d" % number + bytes(80)], key=b"k%d" % (number % 3)))
+        self.storage.log.flush()
+        self.workers.holds = True
+        self.storage.cleaner.start_cleanings()
+        assert self.storage.log.swap is not None
+
+
+STEPS = range(5)
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("offset", [23, 12, 7])
+def test_a_truncation_settles_it(steps: int, offset: int) -> None:
+    for seed in range(10):
+        swapping = Swapping()
+        storage, workers = swapping.storage, swapping.workers
+        workers.run(steps)
+        storage.log.truncate_to(offset)
+        assert storage.log.swap is None
+        end = storage.log.log_end_offset
+        assert end <= offset
+        for number in range(6):
+            storage.append(batch([b"new%d" % number + bytes(80)], key=b"n%d" % number))
+        storage.log.flush()
+        workers.run()
+        before = storage.rows()
+        assert [value for _, _, value in before][-6:] == [
+            b"new%d" % number + bytes(80) for number in range(6)
+        ]
+        storage.disk.lose_power(Random(seed))
+        workers.queue.clear()
+        workers.holds = False
+        storage.start()
+        assert storage.rows() == before
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_a_log_that_is_deleted_meanwhile_is_left_alone(steps: int) -> None:
+    swapping = Swapping()
+    swapping.workers.run(steps)
+    swapping.storage.dirs.delete("t", 0)
+    swapping.workers.run()
+    assert not swapping.storage.dirs.offline_dirs
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_a_stopped_broker_goes_on_where_it_was(steps: int) -> None:
+    swapping = Swapping()
+    storage, workers = swapping.storage, swapping.workers
+    workers.run(steps)
+    before = {key: (offset, value) for offset, key, value in storage.rows()}
+    storage.cleaner.stop()
+    workers.holds = False
+    workers.run()
+    assert storage.dirs.shutdown(5).done
+    storage.start()
+    assert {key: (offset, value) for offset, key, value in storage.rows()} == before
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_readers_notice_nothing_between_the_steps(steps: int) -> None:
+    swapping = Swapping()
+    storage, workers = swapping.storage, swapping.workers
+    newest = {key: (offset, value) for offset, key, value in storage.rows()}
+    workers.run(steps)
+    assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
+    workers.run()
+    assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
+    assert storage.log.swap is None
+    assert not [name for name in storage.names() if name.endswith((names.SWAP, names.CLEANED))]
+
+
+def test_segments_that_expire_meanwhile_leave_nothing_behind() -> None:
+    swapping = Swapping()
+    storage, workers = swapping.storage, swapping.workers
+    while not (storage.log.swap is not None and storage.log.swap.is_replaced):
+        workers.run(1)
+    storage.log.delete_records(20)
+    storage.log.delete_expired_segments(20)
+    workers.run()
+    assert storage.log.segments.first.base_offset > 0
+    assert not [name for name in storage.names() if name.endswith(names.SWAP)]

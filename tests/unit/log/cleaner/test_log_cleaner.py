@@ -1,0 +1,315 @@
+"""The cleaner chooses, swaps and gives up as it should; readers and lookups never notice.
+
+Method: a broker's storage on a disk in memory; the heavy work runs inline, or result by result
+while the test does something to the log in between.
+"""
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.log.cleaner.log_cleaner import CleanerSettings
+from ottla.log.dirs.checkpoints import read_offsets
+from ottla.records.control import build_marker
+from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
+from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp
+
+CHECKPOINT = "/d1/cleaner-offset-checkpoint"
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage()
+
+
+def fill(storage: Storage, count: int = 30, keys: int = 3, **fields: object) -> None:
+    for number in range(count):
+        storage.append(batch([b"%d" % number], key=b"k%d" % (number % keys), **fields))  # type: ignore[arg-type]
+
+
+def test_the_newest_record_of_each_key_stays_at_its_offset(storage: Storage) -> None:
+    fill(storage)
+    storage.roll()
+    before = storage.log.size_bytes
+    storage.clean()
+    assert storage.rows() == [(27, b"k0", b"27"), (28, b"k1", b"28"), (29, b"k2", b"29")]
+    assert storage.log.size_bytes < before / 4
+    assert storage.log.size_bytes == sum(each.size for each in storage.log.segments)
+    assert storage.log.clean_offset == 30
+    assert read_offsets(storage.disk, CHECKPOINT) == {("t", 0): 30}
+
+
+def test_only_sealed_durable_and_replicated_segments_are_cleaned(storage: Storage) -> None:
+    fill(storage)
+    active = storage.log.segments.active.base_offset
+    storage.cleaner.start_cleanings()
+    assert {offset for offset, _, _ in storage.rows()} >= set(range(active, 30))
+    assert storage.log.clean_offset == active
+
+
+def test_nothing_above_the_last_stable_offset_is_cleaned(storage: Storage) -> None:
+    fill(storage, 6)
+    storage.append(batch(1, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True))
+    fill(storage)
+    storage.clean()
+    assert storage.log.last_stable_offset == 6
+    assert [offset for offset, _, _ in storage.rows()][-31:] == list(range(6, 37))
+
+
+def test_min_compaction_lag_keeps_what_is_young() -> None:
+    storage = Storage(replace(COMPACT, min_compaction_lag_ms=1_000))
+    fill(storage)
+    storage.clean()
+    assert len(storage.rows()) == 30
+    storage.env.pass_ms(1_000)
+    assert len(storage.rows()) == 3
+
+
+def test_max_compaction_lag_cleans_what_is_old() -> None:
+    storage = Storage(replace(COMPACT, min_cleanable_ratio=1.0, max_compaction_lag_ms=5_000))
+    assert storage.config.segment_ms == 5_000
+    fill(storage)
+    storage.clean()
+    assert len(storage.rows()) == 30
+    storage.env.pass_ms(5_001)
+    assert len(storage.rows()) == 3
+
+
+def test_the_dirty_ratio_is_awaited() -> None:
+    storage = Storage(replace(COMPACT, min_cleanable_ratio=0.6))
+    fill(storage, 30, keys=30)
+    storage.clean()
+    fill(storage, 10, keys=5)
+    storage.clean()
+    assert len(storage.rows()) == 40
+    fill(storage, 40, keys=5)
+    storage.clean()
+    assert len(storage.rows()) == 30
+
+
+def test_a_disabled_cleaner_cleans_nothing() -> None:
+    storage = Storage(settings=CleanerSettings(enabled=False))
+    fill(storage)
+    storage.clean()
+    assert len(storage.rows()) == 30
+
+
+def test_a_tombstone_goes_after_delete_retention_and_not_before(storage: Storage) -> None:
+    fill(storage, 12)
+    storage.append(batch([None], key=b"k0"))  # type: ignore[list-item]
+    storage.clean()
+    assert (12, b"k0", None) in storage.rows()
+    storage.env.pass_ms(DELETE_RETENTION_MS - 1)
+    fill(storage, 1, keys=1, timestamp=1)
+    storage.append(batch([None], key=b"k0"))  # type: ignore[list-item]
+    storage.clean()
+    assert [row for row in storage.rows() if row[1] == b"k0"] == [(14, b"k0", None)]
+    storage.env.pass_ms(DELETE_RETENTION_MS)
+    storage.append(batch([b"x"], key=b"other"))
+    storage.clean()
+    assert not [row for row in storage.rows() if row[1] == b"k0"]
+
+
+def test_lookups_work_in_a_log_with_holes(storage: Storage) -> None:
+    for number in range(40):
+        key = b"k%d" % (number % 4 if number % 5 else number)
+        storage.append(batch([b"v" * 50], key=key, timestamp=1_000_000 + number))
+    storage.clean()
+    kept = storage.records()
+    for again in (False, True):
+        if again:
+            storage.stop()
+            storage.start()
+        for number in range(40):
+            match = offset_for_timestamp(storage.log, 1_000_000 + number)
+            expected = [each for each in kept if each.timestamp >= 1_000_000 + number]
+            assert (match.offset if match else None) == (expected[0].offset if expected else None)
+            found = storage.log.read(number, max_bytes=1 << 20, upper_bound=40, at_least_one=True)
+            assert found.size > 0
+            found.slices[0].release()
+        largest = max_timestamp_offset(storage.log)
+        assert largest is not None
+        assert largest.offset == 39
+
+
+def test_a_reader_of_an_old_segment_goes_on_reading(storage: Storage) -> None:
+    fill(storage)
+    found = storage.log.read(0, max_bytes=1 << 20, upper_bound=30)
+    before = found.slices[0].read()
+    storage.clean()
+    storage.env.pass_ms(10_000)
+    assert found.slices[0].read() == before
+    found.slices[0].release()
+    assert not [name for name in storage.names() if name.endswith(".deleted")]
+
+
+@pytest.mark.parametrize("what", ["truncated", "deleted", "reconfigured", "stopped", "failed"])
+def test_what_happens_meanwhile_ends_the_cleaning(storage: Storage, what: str) -> None:
+    fill(storage, 60, keys=60)
+    fill(storage, 30)
+    storage.runner.hold = True
+    storage.clean()
+    storage.runner.step()  # One group of segments is swapped, others are to come.
+    log = storage.log
+    before = len(log.segments)
+    if what == "truncated":
+        log.truncate_to(80)
+    elif what == "deleted":
+        storage.dirs.delete("t", 0)
+    elif what == "reconfigured":
+        storage.reconfigure(compacts=False, deletes=True)
+    elif what == "failed":
+        log.fail()
+    else:
+        storage.cleaner.stop()
+    while storage.runner.busy:
+        storage.runner.step()
+    assert storage.runner.cancelled == 1
+    assert log.clean_offset == 0
+    if what in ("reconfigured", "stopped"):
+        assert len(log.segments) == before
+    assert not [name for name in storage.disk.listdir(log.directory) if name.endswith(".tmp")]
+
+
+def test_a_deletion_aborts_the_cleaning_before_another_log_takes_the_name(storage: Storage) -> None:
+    """Its temporary files were written into the directory of the topic that took the name."""
+    fill(storage, 60, keys=60)
+    fill(storage, 30)
+    storage.runner.hold = True
+    storage.clean()
+    storage.runner.step()
+    storage.dirs.delete("t", 0)
+    assert (storage.runner.cancelled, storage.runner.busy) == (1, False)
+    log = storage.dirs.get_or_create("t", Uuid(bytes([7] * 16)), 0, COMPACT)
+    assert not [name for name in storage.disk.listdir(log.directory) if "cleaned" in name]
+    assert not [name for name in storage.disk.listdir(log.directory) if name.endswith(".tmp")]
+
+
+def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
+    fill(storage)
+    storage.roll()
+    storage.disk.fail("append", errno.ENOSPC, path=".tmp")
+    storage.cleaner.start_cleanings()
+    assert len(storage.rows()) == 30
+    assert not [name for name in storage.names() if name.endswith(".tmp")]
+    storage.env.pass_ms(1_000)
+    assert len(storage.rows()) == 3
+
+    fill(storage)
+    storage.roll()
+    victim = storage.log.segments[1]
+    storage.disk.corrupt(victim.path(".log"), 80, b"\0\1\2\3")
+    jobs = len(storage.runner.jobs)
+    storage.cleaner.start_cleanings()
+    storage.cleaner.start_cleanings()
+    assert len(storage.runner.jobs) == jobs + 1
+    assert not storage.log.failed
+
+
+def test_a_broken_disk_takes_the_directory_offline(storage: Storage) -> None:
+    fill(storage)
+    storage.roll()
+    storage.disk.fail("sync", errno.EIO, path=".tmp")
+    storage.cleaner.start_cleanings()
+    assert storage.log.failed
+    assert not storage.dirs.online_dirs
+
+
+def test_a_later_topic_of_the_same_name_starts_dirty(storage: Storage) -> None:
+    fill(storage)
+    storage.clean()
+    storage.dirs.delete("t", 0)
+    storage.env.pass_ms(1)
+    assert read_offsets(storage.disk, CHECKPOINT) == {}
+
+
+def test_a_checkpoint_of_a_log_that_is_gone_is_rewritten_at_load(storage: Storage) -> None:
+    storage.stop()
+    storage.disk.write_atomic(CHECKPOINT, b"0\n2\nt 0 99\ngone 3 5\n")
+    storage.start()
+    assert storage.log.clean_offset == 0
+    assert read_offsets(storage.disk, CHECKPOINT) == {}
+
+
+def transaction(storage: Storage, producer: int, key: bytes, value: bytes) -> None:
+    storage.append(
+        batch(
+            [value],
+            key=key,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+
+
+def end(storage: Storage, producer: int, *, committed: bool) -> None:
+    marker = build_marker(
+        committed=committed,
+        producer_id=producer,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=storage.env.clock.ms,
+    )
+    storage.append(bytearray(marker), origin="coordinator")
+
+
+def test_aborted_data_goes_and_hides_nothing(storage: Storage) -> None:
+    storage.append(batch([b"old"], key=b"a"))
+    transaction(storage, 1, b"a", b"aborted")
+    end(storage, 1, committed=False)
+    transaction(storage, 2, b"b", b"committed")
+    end(storage, 2, committed=True)
+    storage.log.producers.clear()  # Long ago: these producers have expired.
+    fill(storage, 3, keys=1)
+    storage.clean()
+    assert [row[:2] for row in storage.rows()] == [(0, b"a"), (3, b"b"), (7, b"k0")]
+    assert storage.batch_count() == 5  # With both markers.
+    assert [entry.producer_id for entry in storage.log.aborted_transactions(0, 8)] == [1]
+
+    for _ in range(2):
+        # Now nothing is left of the aborted one: its marker gets a horizon, then goes.
+        fill(storage, 3, keys=1)
+        storage.clean()
+        storage.env.pass_ms(DELETE_RETENTION_MS)
+    assert storage.batch_count() == 4
+    assert storage.log.aborted_transactions(0, 8) == []
+
+
+def test_an_active_producers_last_batch_stays_if_only_empty(storage: Storage) -> None:
+    first = batch([b"1"], key=b"a", producer_id=9, producer_epoch=0, base_sequence=0)
+    storage.append(bytearray(first))
+    fill(storage, 5, keys=1)
+    storage.append(batch([b"2"], key=b"a"))
+    storage.clean()
+    assert [row[0] for row in storage.rows()] == [5, 6]
+    assert storage.batch_count() == 2  # The empty one is passed over by readers,
+    log = storage.log
+    found = log.read(0, max_bytes=1000, upper_bound=7, at_least_one=True, with_empty=True)
+    assert found.size == log.segments[0].size  # but it is there,
+    found.slices[0].release()
+    storage.disk.kill()
+    storage.start()
+    assert storage.append(bytearray(first)) == 0  # and still detects a duplicate.
+
+
+def test_small_segments_become_one(storage: Storage) -> None:
+    for number in range(12):
+        storage.append(batch([b"v"], key=b"%d" % number))
+        storage.roll()
+    assert len(storage.log.segments) == 13
+    storage.clean()
+    assert len(storage.log.segments) < 6
+    assert [row[0] for row in storage.rows()] == list(range(12))
+    assert len([name for name in storage.names() if name.endswith(".snapshot")]) <= 6
+
+
+def test_a_log_larger_than_the_map_takes_several_cleanings() -> None:
+    storage = Storage(settings=CleanerSettings(map_bytes=24 * 40, write_bytes=1))
+    fill(storage, 400, keys=200)
+    storage.clean()
+    assert len(storage.runner.jobs) > 5
+    assert [row[0] for row in storage.rows()] == list(range(200, 400))

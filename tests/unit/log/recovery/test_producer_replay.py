@@ -1,0 +1,100 @@
+"""The producer state from files: which snapshot is taken, what is replayed after it.
+
+Method: snapshots that tell by their content that they were used.
+"""
+
+import pytest
+
+from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.recovery.producer_replay import (
+    Extent,
+    estimate_append_times,
+    list_snapshots,
+    prune_snapshots,
+    rebuild_producers,
+    replay_batch,
+    write_snapshot,
+)
+from ottla.records.batch import parse_header
+from ottla.records.control import ControlType, Marker, build_control
+from ottla.testing.disk import MemoryDisk
+from tests.unit.log.support import produced
+
+
+def prepared() -> tuple[MemoryDisk, list[Extent]]:
+    """Producer 1 writes offsets 0 to 9 in two segments; snapshot n knows producer 100 + n."""
+    disk = MemoryDisk()
+    disk.mkdir("/d")
+    extents: list[Extent] = []
+    for base in (0, 5):
+        data = b"".join(
+            bytes(produced(1, 0, offset, base_offset=offset)) for offset in range(base, base + 5)
+        )
+        disk.write_atomic(f"/d/{base:020d}.log", data)
+        extents.append(Extent(base, len(data)))
+    for offset in (2, 5, 8):
+        entry = ProducerEntry(100 + offset, 0)
+        write_snapshot(disk, "/d", offset, ProducerState("t-0", [entry]))
+    return disk, extents
+
+
+@pytest.mark.parametrize(
+    ("end", "marker", "last"),
+    [(1, None, 0), (2, 102, None), (4, 102, 3), (5, 105, None), (7, 105, 6), (10, 108, 9)],
+)
+def test_the_newest_snapshot_not_beyond_the_end(
+    end: int, marker: int | None, last: int | None
+) -> None:
+    disk, extents = prepared()
+    state = rebuild_producers(disk, "/d", "t-0", extents, end)
+    known = set(state.entries) - {1}
+    assert known == ({marker} if marker else set())
+    assert (state.entries[1].last_offset if 1 in state.entries else None) == last
+
+
+def test_a_damaged_snapshot_is_removed_and_an_older_one_taken() -> None:
+    disk, extents = prepared()
+    disk.corrupt(f"/d/{8:020d}.snapshot", 10, b"\xff")
+    disk.corrupt(f"/d/{5:020d}.snapshot", 10, b"\xff")
+    state = rebuild_producers(disk, "/d", "t-0", extents, 10)
+    assert set(state.entries) == {1, 102}
+    assert list_snapshots(disk, "/d") == [2]
+
+
+def test_snapshots_beyond_the_end_are_pruned() -> None:
+    disk, _ = prepared()
+    assert prune_snapshots(disk, "/d", 5) == [2, 5]
+    assert list_snapshots(disk, "/d") == [2, 5]
+
+
+def test_damaged_batches_end_the_replay() -> None:
+    disk, extents = prepared()
+    disk.corrupt(f"/d/{5:020d}.log", 16, b"\x09")
+    state = rebuild_producers(disk, "/d", "t-0", extents, 10)
+    assert set(state.entries) == {108}
+
+
+def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> None:
+    """For a deleted batch the first segment's time counts, for a marker alone the last one's."""
+    now = [10]
+    disk = MemoryDisk(now_ms=lambda: now[0])
+    disk.mkdir("/d")
+    for base in (5, 8, 20):
+        disk.write_atomic(f"/d/{base:020d}.log", b"x")
+        now[0] += 10
+    state = ProducerState("t-0")
+    for producer, offset in ((1, 3), (2, 7), (3, 8), (4, 19), (5, 20)):
+        state.appended(parse_header(produced(producer, 0, 0, base_offset=offset)))
+    state.appended(parse_header(produced(6, 0, 0, base_offset=9)), 7)
+    marker = parse_header(produced(7, 0, -1, base_offset=9))
+    state.marker_appended(marker, Marker(True, 0), 0)
+    estimate_append_times(disk, "/d", [Extent(base, 1) for base in (5, 8, 20)], state, 25)
+    dated = {producer: entry.appended_ms for producer, entry in state.entries.items()}
+    assert dated == {1: 10, 2: 10, 3: 20, 4: 20, 5: 25, 6: 7, 7: 25}
+
+
+def test_control_batches_that_are_no_markers_are_ignored() -> None:
+    state = ProducerState("t-0")
+    data = build_control(ControlType.LEADER_CHANGE, b"", timestamp=0)
+    assert replay_batch(state, parse_header(data)._replace(producer_id=5), data, 0) is None
+    assert not state.entries

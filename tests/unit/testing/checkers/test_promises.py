@@ -1,0 +1,206 @@
+"""Checkers demand of each topic what it promises, no more and no less.
+
+Method: histories of a few lines under each promise, one that keeps it and one that breaks it.
+"""
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.testing.checkers import delete_records as checkers_promises
+from ottla.testing.checkers import metadata as checkers_metadata
+from ottla.testing.checkers import records as checkers
+from ottla.testing.history.history import (
+    History,
+    LogSeen,
+    Outcome,
+    PartitionSeen,
+    Read,
+    Skipped,
+    Watermark,
+    Write,
+)
+from ottla.testing.history.topics import KEEPS_ALL, Promise, Trim
+
+TOPIC = Uuid(bytes(15) + b"\x09")
+PARTITION = (TOPIC, 0)
+COMPACTED = Promise(compacted=True)
+FORGETFUL = Promise(compacted=True, keeps_tombstones=False)
+TRIMMED = Promise(trimmed=True)
+WEAK = Promise(weak=True)
+UNCLEAN = Promise(unclean=True)
+
+
+def keyed(value: bytes, key: bytes, offset: int, *, tombstone: bool = False) -> Write:
+    outcome = Outcome.ACKNOWLEDGED if offset >= 0 else Outcome.UNKNOWN
+    return Write(
+        client="p",
+        partition=PARTITION,
+        values=(value,),
+        number=offset,
+        outcome=outcome,
+        offset=offset,
+        sent_ms=100,
+        ended_ms=110,
+        keys=(key,),
+        tombstones=(tombstone,),
+    )
+
+
+def log_of(values: dict[int, bytes], *, start: int = 0, node: int = 1) -> LogSeen:
+    return LogSeen(node, PARTITION, start, 10, values)
+
+
+def history_of(promise: Promise, **parts: object) -> History:
+    history = History(**parts)  # type: ignore[arg-type]
+    history.promises[TOPIC] = promise
+    return history
+
+
+# -- compaction --------------------------------------------------------------------------------
+
+WRITES = [keyed(b"old", b"k", 0), keyed(b"new", b"k", 1)]
+
+
+@pytest.mark.parametrize(
+    ("promise", "values", "lost"),
+    [
+        (COMPACTED, {1: b"new"}, 0),
+        (COMPACTED, {0: b"old"}, 1),
+        (COMPACTED, {}, 2),
+        (COMPACTED, {0: b"other", 1: b"new"}, 1),
+        (KEEPS_ALL, {1: b"new"}, 1),
+    ],
+)
+def test_a_record_may_go_once_a_newer_one_of_its_key_is_there(
+    promise: Promise, values: dict[int, bytes], lost: int
+) -> None:
+    history = history_of(promise, writes=WRITES, logs=[log_of(values)])
+    assert len(checkers.acknowledged_writes_lost(history)) == lost
+
+
+def test_another_keys_record_replaces_none() -> None:
+    writes = [keyed(b"old", b"k", 0), keyed(b"new", b"other", 1)]
+    history = history_of(COMPACTED, writes=writes, logs=[log_of({1: b"new"})])
+    assert len(checkers.acknowledged_writes_lost(history)) == 1
+
+
+@pytest.mark.parametrize("offset", [1, -1])
+def test_a_tombstone_and_what_it_deleted_go_where_tombstones_may(offset: int) -> None:
+    writes = [keyed(b"old", b"k", 0), keyed(b"gone", b"k", offset, tombstone=True)]
+    logs = [log_of({})]
+    kept = history_of(FORGETFUL, writes=writes, logs=logs)
+    assert checkers.acknowledged_writes_lost(kept) == []
+    lost = history_of(COMPACTED, writes=writes, logs=logs)
+    assert len(checkers.acknowledged_writes_lost(lost)) == (2 if offset >= 0 else 1)
+
+
+def test_a_tombstone_excuses_no_later_record() -> None:
+    writes = [keyed(b"gone", b"k", 0, tombstone=True), keyed(b"new", b"k", 1)]
+    history = history_of(FORGETFUL, writes=writes, logs=[log_of({})])
+    (witness,) = checkers.acknowledged_writes_lost(history)
+    assert "b'new'" in witness.text
+
+
+def test_a_read_record_may_be_cleaned_and_its_offset_be_skipped() -> None:
+    reads = [Read("c", PARTITION, 0, b"old", 200)]
+    skipped = [Skipped("c", PARTITION, 0, 1, 200)]
+    for promise, found in ((COMPACTED, 0), (KEEPS_ALL, 2)):
+        history = history_of(
+            promise, writes=WRITES, reads=reads, skipped=skipped, logs=[log_of({1: b"new"})]
+        )
+        assert len(checkers.reads_lost(history)) == found
+
+
+# -- records that go from the start on ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("promise", "skipped", "found"),
+    [
+        (TRIMMED, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 0),
+        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, was_reset=True, end=9), 0),
+        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, was_reset=True, end=8), 1),
+        (TRIMMED, Skipped("c", PARTITION, 3, 7, 200), 1),
+        (KEEPS_ALL, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 1),
+        (COMPACTED, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 1),
+    ],
+)
+def test_a_consumer_may_be_reset_to_the_log_start(
+    promise: Promise, skipped: Skipped, found: int
+) -> None:
+    assert len(checkers.reads_lost(history_of(promise, skipped=[skipped]))) == found
+
+
+def test_a_trim_is_done_by_all_replicas_in_sync_and_as_far_as_was_asked_for() -> None:
+    done = Trim(PARTITION, 5, 5, ((1, 5), (2, 7)))
+    to_the_end = Trim(PARTITION, -1, 9, ((1, 9),))
+    too_little = Trim(PARTITION, 5, 4, ((1, 5),))
+    too_soon = Trim(PARTITION, 5, 5, ((1, 5), (2, 4)))
+    assert checkers_promises.trims_that_are_wrong(History(trims=[done, to_the_end])) == []
+    for wrong in (too_little, too_soon):
+        assert len(checkers_promises.trims_that_are_wrong(History(trims=[wrong]))) == 1
+
+
+# -- weaker durability -------------------------------------------------------------------------
+
+WRITE = Write("p", PARTITION, (b"a",), 0, Outcome.ACKNOWLEDGED, 0, sent_ms=100, ended_ms=110)
+
+
+@pytest.mark.parametrize(
+    ("promise", "losses", "lost"),
+    [
+        (WEAK, [], 1),
+        (WEAK, [99], 1),
+        (WEAK, [105], 0),
+        (WEAK, [50, 500], 0),
+        (KEEPS_ALL, [500], 1),
+    ],
+)
+def test_a_weak_topic_may_lose_what_was_written_before_a_loss_of_power(
+    promise: Promise, losses: list[int], lost: int
+) -> None:
+    history = history_of(promise, writes=[WRITE], logs=[log_of({})], losses=losses)
+    assert len(checkers.acknowledged_writes_lost(history)) == lost
+
+
+def test_a_failed_disk_excuses_a_weak_topic_as_well() -> None:
+    for promise, lost in ((WEAK, 0), (KEEPS_ALL, 1)):
+        history = history_of(promise, writes=[WRITE], logs=[log_of({})], disks_failed=True)
+        assert len(checkers.acknowledged_writes_lost(history)) == lost
+
+
+def state(leader: int, epoch: int, at_ms: int, *, isr: tuple[int, ...] = (1,)) -> PartitionSeen:
+    return PartitionSeen(PARTITION, epoch, (1, 2), isr, leader, epoch, epoch, at_ms=at_ms)
+
+
+def test_an_unclean_election_may_take_records_where_the_topic_allows_it() -> None:
+    elections = [state(1, 0, 10), state(2, 1, 300, isr=(2,))]
+    for promise, lost, broken in ((UNCLEAN, 0, 0), (KEEPS_ALL, 1, 1)):
+        history = history_of(promise, writes=[WRITE], logs=[log_of({})], partitions=elections)
+        assert len(checkers.acknowledged_writes_lost(history)) == lost
+        assert len(checkers_metadata.partition_rules_broken(history)) == broken
+
+
+def test_without_an_unclean_election_such_a_topic_keeps_all() -> None:
+    clean = [state(1, 0, 10, isr=(1, 2)), state(2, 1, 300, isr=(2,))]
+    history = history_of(UNCLEAN, writes=[WRITE], logs=[log_of({})], partitions=clean)
+    assert len(checkers.acknowledged_writes_lost(history)) == 1
+
+
+def test_a_watermark_may_fall_only_after_something_was_lost() -> None:
+    watermarks = [
+        Watermark("c", PARTITION, offset, "list_offsets", at_ms=at_ms)
+        for offset, at_ms in ((9, 100), (5, 200))
+    ]
+    for losses, found in (([150], 0), ([250], 1)):
+        history = history_of(WEAK, watermarks=watermarks, losses=losses)
+        assert len(checkers.watermarks_that_fell(history)) == found
+
+
+# -- acks --------------------------------------------------------------------------------------
+
+
+def test_what_the_leader_alone_has_acknowledged_is_not_promised() -> None:
+    history = History(writes=[WRITE._replace(acks=1)], logs=[log_of({0: b"other"})])
+    assert checkers.acknowledged_writes_lost(history) == []
+    assert checkers.two_values_at_one_offset(history) == []

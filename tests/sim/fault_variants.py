@@ -236,7 +236,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
         return broker is not None and broker.active and broker_epoch is not None
 
     with (
-        replaced(partition, "check_broker_epoch", lambda broker, broker_epoch: None),
+        replaced(partition, "check_broker_epoch", lambda broker, follower, broker_epoch: None),
         replaced(partition, "may_join", may_join),
         replaced(isr_proposals, "may_join", may_join),
         replaced(isr_proposals, "_epochs", epochs),

@@ -23,8 +23,8 @@ class FollowerState:
     """One follower, as its leader knows it; times are monotonic.
 
     Fields: `log_end_offset`, `log_start_offset`: -1 = it has not fetched from this leader yet.
-            `leader_end_at_last_fetch`: the leader's log end then. `broker_epoch`: of its last
-            fetch; None = there was none, -1 = the fetch had no epoch.
+            `leader_end_at_last_fetch`: the leader's log end then.
+            `broker_epoch`: the newest of its fetches; None = there was none, -1 = they had none.
     """
 
     log_end_offset: int = NO_OFFSET
@@ -52,7 +52,12 @@ class FollowerState:
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
         self.last_fetch_ms = now_ms
-        self.broker_epoch = broker_epoch
+        if not self.has_newer_epoch(broker_epoch):
+            self.broker_epoch = broker_epoch
+
+    def has_newer_epoch(self, broker_epoch: int) -> bool:
+        """Tell whether it has fetched under a newer registration than that of `broker_epoch`."""
+        return self.broker_epoch is not None and self.broker_epoch > broker_epoch
 
     def begin_epoch(self, *, leader_end: int, now_ms: int) -> None:
         """Begin another epoch of the same leader, keeping what is known of an in-sync follower."""
@@ -66,16 +71,29 @@ class FollowerState:
         )
 
 
-def check_broker_epoch(broker: BrokerImage | None, broker_epoch: int) -> None:
+def check_broker_epoch(
+    broker: BrokerImage | None, follower: FollowerState, broker_epoch: int
+) -> None:
     """Raise ApiError unless a fetch carries the broker epoch that is registered.
 
     A fetch of an older epoch says nothing of what the broker has now. One of a newer epoch, which
     this leader's metadata does not have yet, must be retried, unlike in Kafka: with that
     registration the broker left the ISR, and until the leader knows it, records acknowledged with
-    this follower would be on fewer in-sync replicas than the leader believes. Where brokers have no
-    epochs (ZooKeeper) every fetch passes.
+    this follower would be on fewer in-sync replicas than the leader believes.
+
+    Where the metadata has no broker epochs (ZooKeeper), an epoch is older if the follower has
+    fetched under a newer one. Without this check no other replica could join the ISR:
+
+    1. A fetch of broker 3 is in flight when its process ends. The next process registers under
+       another broker epoch, fetches, and joins the ISR.
+    2. The fetch arrives. From now on the leader takes its epoch for that of broker 3.
+    3. Broker 1 is to join. The controller rejects the ISR, which has the wrong epoch of broker 3.
     """
-    if broker_epoch == NO_EPOCH or (broker is not None and broker.epoch == NO_EPOCH):
+    if broker_epoch == NO_EPOCH:
+        return
+    if follower.has_newer_epoch(broker_epoch):
+        raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+    if broker is not None and broker.epoch == NO_EPOCH:
         return
     if broker is None or broker_epoch > broker.epoch:
         raise ApiError(Error.UNKNOWN_LEADER_EPOCH)

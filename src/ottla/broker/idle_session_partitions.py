@@ -38,10 +38,11 @@ def activate(partition: Partition) -> "list[FetchSession]":
 def _note_skipped_fetches(
     partition: Partition, session: "FetchSession", requested: "FetchPartition"
 ) -> None:
-    """Note that a follower was caught up at its session's last fetch, unless its state is new."""
-    node = session.replica[0]
+    """Note that a follower was caught up at its session's last fetch, unless its state is new, or
+    the session is of a former registration."""
+    node, broker_epoch = session.replica
     follower = partition.followers.get(node)
-    if follower is None or node not in partition.isr:
+    if follower is None or node not in partition.isr or follower.has_newer_epoch(broker_epoch):
         return
     if follower.log_end_offset == requested.fetch_offset:
         follower.last_fetch_ms = max(follower.last_fetch_ms, session.fetched_ms)

@@ -411,7 +411,7 @@ class Partition:
             # With a leader epoch, it is a replica by newer or older metadata than this broker's.
             refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
             raise ApiError(refusal)
-        check_broker_epoch(self.environment.brokers.get(node), broker_epoch)
+        check_broker_epoch(self.environment.brokers.get(node), follower, broker_epoch)
         return follower
 
     def note_fetch(

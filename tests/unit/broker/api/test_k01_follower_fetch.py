@@ -204,6 +204,21 @@ class TestWhoMayFetch:
         assert errors(early.begin(at(offset=1, epoch=0), wait_ms=0)) == [Error.NONE]
         assert partition(world).high_watermark == 1
 
+    def test_without_registered_epochs_a_fetch_before_a_restart_moves_nothing(
+        self, world: World
+    ) -> None:
+        """Over ZooKeeper: the next ISR would have named the broker under its old epoch, and the
+        controller would have rejected it."""
+        world.add_broker(2, epoch=-1)
+        append(world, "a")
+        restarted = Follower(world, 2, epoch=7)
+        restarted.open(1)
+        assert errors(Follower(world, 2, epoch=5).begin(at(), wait_ms=0)) == [
+            Error.NOT_LEADER_OR_FOLLOWER
+        ]
+        found = partition(world).followers[2]
+        assert (found.log_end_offset, found.broker_epoch) == (1, 7)
+
     def test_an_added_replica_may_and_a_removed_one_may_not(self, world: World) -> None:
         world.add_broker(4)
         world.commit(
@@ -415,6 +430,20 @@ class TestResting:
         follower.broker_epoch = 7
         self.fetch(follower)
         assert [partition(world, index).followers[2].broker_epoch for index in (0, 1)] == [7, 7]
+
+    def test_a_late_fetch_of_a_former_process_does_not_hide_a_lag(
+        self, world: World, follower: Follower
+    ) -> None:
+        """In its session the partition is idle, so that the late fetch does not read it."""
+        world.add_broker(2, epoch=7)
+        restarted = Follower(world, 2, epoch=7)
+        restarted.open(0, 0)
+        restarted.begin()
+        died_ms = world.clock.monotonic_ms()
+        world.clock.advance(60_000)
+        follower.begin()
+        append(world, "a")
+        assert partition(world).followers[2].last_caught_up_ms == died_ms
 
     def test_sessions_that_are_gone_are_forgotten(self, world: World, follower: Follower) -> None:
         for _ in range(5):

@@ -14,6 +14,7 @@ from ottla.metadata.image import PartitionImage
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.observations import PartitionSet
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import produce as produce_wire
@@ -39,6 +40,12 @@ class Cluster:
         for _ in range(RECORDS):
             self.produce()
         sim.run(2_000)
+        self.states: list[PartitionImage] = []
+        sim.observe(self.observe)
+
+    def observe(self, observation: object) -> None:
+        if isinstance(observation, PartitionSet) and observation.topic == "t":
+            self.states.append(observation.state)
 
     def until(self, holds: Callable[[], bool], limit_ms: int = 30_000) -> None:
         self.sim.run_until(holds, limit_ms=limit_ms)
@@ -128,3 +135,14 @@ def test_a_fetch_of_a_former_process_does_not_keep_others_out_of_the_isr(zookeep
     cluster.until(lambda: in_sync(cluster) == everybody, limit_ms=10_000)
     assert found is Error.NOT_LEADER_OR_FOLLOWER
     assert cluster.state.leader == cluster.leader.id
+
+
+@pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
+def test_a_fetch_of_the_same_process_does_not_make_the_follower_lag(zookeeper: bool) -> None:
+    """Its offset is an old one, and the follower's next fetches skipped the partition."""
+    cluster = Cluster(zookeeper=zookeeper)
+    found = cluster.late_fetch(broker_epoch=cluster.epoch_of(cluster.follower), offset=1)
+    assert found is Error.NONE
+    cluster.sim.run(3 * LAG_MS)
+    assert cluster.states == []
+    assert in_sync(cluster) == set(cluster.state.replicas)

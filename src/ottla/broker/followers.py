@@ -9,10 +9,14 @@ Source: Kafka's Replica.scala; KIP-903 (broker epochs).
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
 from ottla.metadata.brokers import BrokerImage
+
+if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions import FetchSession
 
 NEVER_MS = -(2**62)
 """Monotonic; so long ago that it is beyond any lag limit."""
@@ -23,7 +27,7 @@ class FollowerState:
     """One follower, as its leader knows it; times are monotonic.
 
     Fields: `log_end_offset`, `log_start_offset`: -1 = it has not fetched from this leader yet.
-            `leader_end_at_last_fetch`: the leader's log end then.
+            `leader_end_at_last_fetch`: the leader's log end then. `session`: of its last fetch.
             `broker_epoch`: the newest of its fetches; None = there was none, -1 = they had none.
     """
 
@@ -33,6 +37,7 @@ class FollowerState:
     last_caught_up_ms: int = NEVER_MS
     leader_end_at_last_fetch: int = NO_OFFSET
     broker_epoch: int | None = None
+    session: "FetchSession | None" = None
 
     def fetched(
         self,

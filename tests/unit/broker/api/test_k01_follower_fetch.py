@@ -10,6 +10,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.delayed_fetch import WATERMARK_DELAY_MS
+from ottla.broker.fetch_sessions import FetchSession
 from ottla.broker.partition import Partition
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -108,6 +109,10 @@ def errors(answer: Any) -> list[int]:
 
 def partition(world: World, index: int = 0) -> Partition:
     return world.broker.replicas.partition("t", index)
+
+
+def follower_session(world: World, follower: Follower) -> FetchSession:
+    return world.broker.sessions._sessions[follower.session[0]]
 
 
 def append(world: World, *values: str, index: int = 0, acks: int = 1) -> Any:
@@ -430,6 +435,38 @@ class TestResting:
         follower.broker_epoch = 7
         self.fetch(follower)
         assert [partition(world, index).followers[2].broker_epoch for index in (0, 1)] == [7, 7]
+
+    def test_a_late_fetch_outside_the_session_is_corrected_by_the_next_in_it(
+        self, world: World, follower: Follower
+    ) -> None:
+        """The follower seemed to lag for as long as nothing was appended, and left the ISR."""
+        append(world, "a")
+        for node in (2, 3):
+            other = follower if node == 2 else Follower(world, 3)
+            other.begin(at(offset=1, epoch=0), wait_ms=0)
+        for _ in range(2):
+            self.fetch(follower)
+        assert follower_session(world, follower).active == {}
+        assert partition(world).followers[2].log_end_offset == 1
+        late = Follower(world, 2)
+        late.session = (0, -1)
+        late.begin(at(), wait_ms=0)
+        assert partition(world).followers[2].log_end_offset == 0
+        self.fetch(follower)
+        assert partition(world).followers[2].log_end_offset == 1
+
+    def test_a_late_fetch_outside_the_session_leaves_other_followers_idle(
+        self, world: World, follower: Follower
+    ) -> None:
+        other = Follower(world, 3)
+        other.open(0, 0)
+        other.begin()
+        self.fetch(follower)
+        late = Follower(world, 3)
+        late.session = (0, -1)
+        late.begin(at(), wait_ms=0)
+        assert follower_session(world, follower).active == {}
+        assert len(follower_session(world, other).active or ()) == 1
 
     def test_a_late_fetch_of_a_former_process_does_not_hide_a_lag(
         self, world: World, follower: Follower

@@ -29,6 +29,7 @@ class FollowerState:
     Fields: `log_end_offset`, `log_start_offset`: -1 = it has not fetched from this leader yet.
             `leader_end_at_last_fetch`: the leader's log end then. `session`: of its last fetch.
             `broker_epoch`: the newest of its fetches; None = there was none, -1 = they had none.
+            `refused`: the controller has rejected it in the ISR since its last fetch.
     """
 
     log_end_offset: int = NO_OFFSET
@@ -38,6 +39,7 @@ class FollowerState:
     leader_end_at_last_fetch: int = NO_OFFSET
     broker_epoch: int | None = None
     session: "FetchSession | None" = None
+    refused: bool = False
 
     def fetched(
         self,
@@ -59,6 +61,7 @@ class FollowerState:
         self.last_fetch_ms = now_ms
         if not self.has_newer_epoch(broker_epoch):
             self.broker_epoch = broker_epoch
+        self.refused = False
 
     def has_newer_epoch(self, broker_epoch: int) -> bool:
         """Tell whether it has fetched under a newer registration than that of `broker_epoch`."""
@@ -106,15 +109,19 @@ def check_broker_epoch(
         raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
 
 
-def may_join(broker: BrokerImage | None, broker_epoch: int | None) -> bool:
+def may_join(broker: BrokerImage | None, follower: FollowerState) -> bool:
     """Tell whether the controller would accept a broker in the ISR (KIP-841, KIP-903).
 
     Its last fetch must carry the registered broker epoch: a follower that restarted with less than
-    it had must fetch under its new registration first.
+    it had must fetch under its new registration first. One that was refused must fetch again, since
+    over ZooKeeper the leader does not know the registered epochs: proposed with each other
+    follower, it would keep all of them out of the ISR.
     """
+    broker_epoch = follower.broker_epoch
     return (
         broker is not None
         and broker.active
         and broker_epoch is not None
+        and not follower.refused
         and (broker.epoch == NO_EPOCH or broker_epoch in (NO_EPOCH, broker.epoch))
     )

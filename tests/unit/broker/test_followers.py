@@ -101,7 +101,13 @@ class TestJoining:
         ],
     )
     def test_who_may_join(self, image: BrokerImage | None, epoch: int | None, may: bool) -> None:
-        assert may_join(image, epoch) is may
+        assert may_join(image, FollowerState(broker_epoch=epoch)) is may
+
+    def test_one_that_was_refused_must_fetch_again(self) -> None:
+        follower = FollowerState(broker_epoch=1, refused=True)
+        assert not may_join(broker(epoch=1), follower)
+        fetched(follower, 0, 0, 100)
+        assert may_join(broker(epoch=1), follower)
 
     @pytest.mark.parametrize(
         ("image", "epoch"), [(broker(), 5), (broker(fenced=True), 5), (broker(), -1), (None, -1)]

@@ -23,6 +23,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
+from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
 from ottla.controller.deletion.deletion_manager import DeletionManager
 from ottla.controller.deletion.deletion_orders import (
     DeletionOrder,
@@ -40,7 +41,7 @@ from ottla.host.controller_channel import (
     endpoint_between_brokers,
     links_of_image,
 )
-from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
+from ottla.host.deletions import DeletionDriver
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ledger_enabled
@@ -195,11 +196,7 @@ class DeletionChannel:
     def _on_channel_event(self, event: ChannelEvent) -> None:
         if self._driver is None:
             return
-        result = event_of(event)
-        if isinstance(result, DeletionsAnswered):
-            self._driver.answered(result)
-        else:
-            self._driver.dropped(result)
+        self._driver.step(event_of(event))
 
 
 def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:

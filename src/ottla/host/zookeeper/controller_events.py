@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import uuid_text
+from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
 from ottla.controller.deletion.deletion_orders import stop_replica_results
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.keys import PartitionKey
@@ -23,7 +24,6 @@ from ottla.controller.zookeeper.broker_responses import (
 )
 from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel import ChannelEvent, Dropped
-from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrResponse

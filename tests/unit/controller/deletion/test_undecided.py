@@ -9,7 +9,7 @@ from types import FrameType
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion.deletion_events import DeletionEvents
+from ottla.controller.deletion.deletion_manager import Undecided
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX, Pause
 from tests.unit.controller.builders import uuid
@@ -17,9 +17,7 @@ from tests.unit.controller.builders import uuid
 TOPICS = sorted(uuid(f"t{number}") for number in range(64))
 
 
-def drain(
-    notes: DeletionEvents, *, bad: Collection[Uuid] = (), now_ms: int = 0
-) -> list[list[Uuid]]:
+def drain(notes: Undecided, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[list[Uuid]]:
     """Decide all that can be taken; what contains a bad topic is refused. Return what was taken."""
     rounds = []
     while notes.has_any:
@@ -33,7 +31,7 @@ def drain(
 
 
 def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS)
     rounds = drain(notes, bad=TOPICS[:1])
     assert rounds[0] == TOPICS
@@ -44,7 +42,7 @@ def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided(
 
 
 def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS[:2])
     drain(notes, bad=TOPICS[:1])
     now_ms, pauses = 0, []
@@ -66,7 +64,7 @@ def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> Non
 
 
 def test_events_before_and_after_a_refusal_are_decided_together() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     first, second = (Replica(broker_id, TOPICS[0], 0) for broker_id in (1, 2))
     notes.of(TOPICS[0]).results[first] = Error.NONE
     notes.of(TOPICS[0]).lost.add(second)
@@ -81,7 +79,7 @@ def test_events_before_and_after_a_refusal_are_decided_together() -> None:
 
 
 def test_events_during_a_decision_are_decided_after_it() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS[:1])
     notes.take()
     lost = Replica(1, TOPICS[0], 0)
@@ -92,7 +90,7 @@ def test_events_during_a_decision_are_decided_after_it() -> None:
 
 
 def test_events_during_a_decision_after_a_backoff_wait_for_no_other_backoff() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS[:1])
     drain(notes, bad=TOPICS[:1])
     notes.schedule(TOPICS[:1])
@@ -106,7 +104,7 @@ def test_events_during_a_decision_after_a_backoff_wait_for_no_other_backoff() ->
 
 
 def test_pauses_end_each_in_its_time() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     for now_ms, topic_id in enumerate(TOPICS[:3]):
         notes.schedule([topic_id])
         drain(notes, bad=[topic_id], now_ms=now_ms)
@@ -120,7 +118,7 @@ def test_pauses_end_each_in_its_time() -> None:
 
 def test_what_an_event_costs_does_not_grow_with_what_is_paused() -> None:
     def one_event(paused: int) -> int:
-        notes = DeletionEvents()
+        notes = Undecided()
         bad = [uuid(f"bad{number}") for number in range(paused)]
         notes.schedule(bad)
         drain(notes, bad=bad)
@@ -156,7 +154,7 @@ def calls_of(act: Callable[[], None]) -> int:
 
 
 def test_a_result_waits_until_it_is_taken() -> None:
-    notes, replica = DeletionEvents(), Replica(1, TOPICS[0], 0)
+    notes, replica = Undecided(), Replica(1, TOPICS[0], 0)
     assert not notes.has_result(replica)
     notes.of(TOPICS[0]).results[replica] = Error.NONE
     assert notes.has_result(replica)
@@ -168,7 +166,7 @@ def test_a_result_waits_until_it_is_taken() -> None:
 
 
 def test_a_decision_is_of_so_many_topics_at_most() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
     assert [len(each) for each in drain(notes)] == [TAKEN_MAX, 1]
 

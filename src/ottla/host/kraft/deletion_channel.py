@@ -29,8 +29,9 @@ from ottla.controller.deletion.deletion_orders import (
     DeletionOrder,
     delete_replicas_request,
     delete_replicas_results,
+    named_replicas,
 )
-from ottla.controller.deletion.deletion_policy import Replica, is_reachable
+from ottla.controller.deletion.deletion_policy import is_reachable
 from ottla.controller.step import Decision
 from ottla.controller.zookeeper.broker_responses import error_of
 from ottla.controller.zookeeper.request_batch import BrokerRequest
@@ -213,12 +214,7 @@ def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
 
 
 def _dropped(sent: BrokerRequest) -> OrdersDropped:
-    replicas = tuple(
-        Replica(sent.broker_id, topic.topic_id, partition)
-        for topic in sent.request.topics
-        for partition in topic.partitions
-    )
-    return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas)
+    return OrdersDropped(sent.broker_id, sent.broker_epoch, tuple(named_replicas(sent).values()))
 
 
 def _guarded(call: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.deletion.delete_topics import mark_topics
 from ottla.controller.deletion.deletion_events import (
     Committed,
     DeletionsAnswered,
@@ -23,7 +24,6 @@ from ottla.controller.deletion.deletion_events import (
     WorkDecided,
 )
 from ottla.controller.deletion.deletion_manager import DeletionManager
-from ottla.controller.deletion.deletion_markers import mark_topics
 from ottla.controller.deletion.deletion_orders import DeletionOrder
 from ottla.controller.deletion.deletion_policy import (
     IllegalTransition,

@@ -204,6 +204,16 @@ def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     assert TOPICS[0] not in controller.finished(), "its receipt was old enough to go"
 
 
+def test_orders_that_cannot_be_sent_hold_up_no_decision() -> None:
+    controller = Controller(*TOPICS[:1])
+    controller.broken = True
+    with pytest.raises(RuntimeError, match="broken"):
+        controller.driver.changed(controller.appended(*deletion_records(entry(TOPICS[1]))))
+    controller.answer(TOPICS[0])
+    controller.commit()
+    assert controller.finished() == {TOPICS[0]}
+
+
 def test_after_the_end_nothing_is_decided_or_due() -> None:
     controller = Controller(TOPICS[0])
     controller.driver.stop()

@@ -196,7 +196,7 @@ class DeletionManager:
 
     def _time_passed(self, event: TimePassed, now_ms: int) -> tuple[DeletionOrder, ...]:
         """End backoffs that are over; at intervals purge old receipts and check all deletions."""
-        self._undecided.end_pauses(now_ms)
+        self._undecided.queue.end_pauses(now_ms)
         retries = self._orders.end_backoffs(now_ms)
         if now_ms >= self._next_purge_ms:
             self._next_purge_ms = now_ms + self._purge_interval_ms
@@ -219,7 +219,7 @@ class DeletionManager:
     @property
     def has_work(self) -> bool:
         """Tell whether there is something to decide now."""
-        has_any = self._undecided.has_any or self._receipts_until_ms is not None
+        has_any = self._undecided.queue.has_any or self._receipts_until_ms is not None
         return has_any and not self._is_deciding
 
     def take_work(self) -> DeletionWork | None:
@@ -265,7 +265,7 @@ class DeletionManager:
     @property
     def next_due_ms(self) -> int:
         """Return when there is something to do without an event."""
-        due = (self._undecided.due_ms, self._orders.due_ms)
+        due = (self._undecided.queue.due_ms, self._orders.due_ms)
         always = (self._next_full_check_ms, self._next_purge_ms)
         return min(*always, *(each for each in due if each is not None))
 
@@ -318,12 +318,12 @@ class Undecided:
     """What happened and is not decided yet, by topic; nothing of it is lost.
 
     Topics are taken to be decided together, one taken set at a time. After `decided` they are done;
-    after `refused` they are kept and retried without delaying other topics (`retry_queue`).
+    after `refused` they are kept, and `queue` retries them without delaying other topics.
     """
 
     def __init__(self) -> None:
         self._noted: dict[Uuid, Noted] = {}
-        self._queue: RetryQueue[Uuid] = RetryQueue()
+        self.queue: RetryQueue[Uuid] = RetryQueue()
         self._taken: dict[Uuid, Noted] = {}
 
     def of(self, topic_id: Uuid) -> Noted:
@@ -331,7 +331,7 @@ class Undecided:
         noted = self._noted.get(topic_id)
         if noted is None:
             noted = self._noted[topic_id] = Noted()
-            self._queue.add((topic_id,))
+            self.queue.add((topic_id,))
         return noted
 
     def schedule(self, topic_ids: Iterable[Uuid]) -> None:
@@ -344,21 +344,16 @@ class Undecided:
         noted = self._noted.get(replica.topic_id)
         return noted is not None and replica in noted.results
 
-    @property
-    def has_any(self) -> bool:
-        """Tell whether there is something to take now."""
-        return self._queue.has_any
-
     def take(self) -> Mapping[Uuid, Noted]:
         """Return what to decide together; empty = nothing."""
         assert not self._taken, "what was taken was neither decided nor refused"
-        self._taken = {each: self._noted.pop(each) for each in self._queue.take()}
+        self._taken = {each: self._noted.pop(each) for each in self.queue.take()}
         return self._taken
 
     def decided(self) -> Mapping[Uuid, Noted]:
         """What was taken is committed; return it."""
         taken, self._taken = self._taken, {}
-        self._queue.done(taken)
+        self.queue.done(taken)
         return taken
 
     def refused(self, now_ms: int) -> None:
@@ -367,16 +362,7 @@ class Undecided:
         for topic_id, noted in taken.items():
             noted.add(self._noted.get(topic_id, Noted()))
             self._noted[topic_id] = noted
-        self._queue.failed(list(taken), now_ms)
-
-    @property
-    def due_ms(self) -> int | None:
-        """Return when the first topic that failed alone is retried, None = none did."""
-        return self._queue.due_ms
-
-    def end_pauses(self, now_ms: int) -> None:
-        """Schedule the topics whose backoff is over."""
-        self._queue.end_pauses(now_ms)
+        self.queue.failed(list(taken), now_ms)
 
 
 _HANDLERS: Final[Mapping[type, Callable[..., tuple[DeletionOrder, ...] | None]]] = {

@@ -20,7 +20,7 @@ TOPICS = sorted(uuid(f"t{number}") for number in range(64))
 def drain(notes: Undecided, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[list[Uuid]]:
     """Decide all that can be taken; what contains a bad topic is refused. Return what was taken."""
     rounds = []
-    while notes.has_any:
+    while notes.queue.has_any:
         taken = list(notes.take())
         rounds.append(taken)
         if set(taken).isdisjoint(bad):
@@ -38,7 +38,7 @@ def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided(
     assert len(rounds) == 1 + 2 * 6
     alone = [each for each in rounds if set(each).isdisjoint(TOPICS[:1])]
     assert sorted(topic for each in alone for topic in each) == TOPICS[1:]
-    assert notes.due_ms == RETRY_FIRST_MS
+    assert notes.queue.due_ms == RETRY_FIRST_MS
 
 
 def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> None:
@@ -47,20 +47,20 @@ def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> Non
     drain(notes, bad=TOPICS[:1])
     now_ms, pauses = 0, []
     for _ in range(9):
-        due_ms = notes.due_ms
+        due_ms = notes.queue.due_ms
         assert due_ms is not None
         pauses.append(due_ms - now_ms)
         notes.schedule(TOPICS)
         assert drain(notes) == [TOPICS[1:]], "it has its backoff, whatever events come"
         now_ms = due_ms
-        notes.end_pauses(now_ms)
+        notes.queue.end_pauses(now_ms)
         assert drain(notes, bad=TOPICS[:1], now_ms=now_ms) == [TOPICS[:1]]
     assert pauses[:3] == [RETRY_FIRST_MS, 2 * RETRY_FIRST_MS, 4 * RETRY_FIRST_MS]
     assert pauses[-1] == RETRY_MS_MAX
-    assert notes.due_ms is not None
-    notes.end_pauses(notes.due_ms)
+    assert notes.queue.due_ms is not None
+    notes.queue.end_pauses(notes.queue.due_ms)
     assert drain(notes) == [TOPICS[:1]]
-    assert notes.due_ms is None
+    assert notes.queue.due_ms is None
 
 
 def test_events_before_and_after_a_refusal_are_decided_together() -> None:
@@ -72,7 +72,7 @@ def test_events_before_and_after_a_refusal_are_decided_together() -> None:
     notes.of(TOPICS[0]).results[second] = Error.KAFKA_STORAGE_ERROR
     notes.of(TOPICS[0]).lost.add(first)
     notes.refused(0)
-    notes.end_pauses(RETRY_FIRST_MS)
+    notes.queue.end_pauses(RETRY_FIRST_MS)
     [note] = notes.take().values()
     assert note.results == {first: Error.NONE, second: Error.KAFKA_STORAGE_ERROR}
     assert note.lost == {first, second}
@@ -94,13 +94,13 @@ def test_events_during_a_decision_after_a_backoff_wait_for_no_other_backoff() ->
     notes.schedule(TOPICS[:1])
     drain(notes, bad=TOPICS[:1])
     notes.schedule(TOPICS[:1])
-    assert not notes.has_any
-    notes.end_pauses(RETRY_FIRST_MS)
+    assert not notes.queue.has_any
+    notes.queue.end_pauses(RETRY_FIRST_MS)
     assert list(notes.take()) == TOPICS[:1]
     notes.schedule(TOPICS[:2])
     notes.decided()
     assert drain(notes) == [TOPICS[:2]]
-    assert notes.due_ms is None
+    assert notes.queue.due_ms is None
 
 
 def test_pauses_end_each_in_its_time() -> None:
@@ -108,12 +108,12 @@ def test_pauses_end_each_in_its_time() -> None:
     for now_ms, topic_id in enumerate(TOPICS[:3]):
         notes.schedule([topic_id])
         drain(notes, bad=[topic_id], now_ms=now_ms)
-    assert notes.due_ms == RETRY_FIRST_MS
-    notes.end_pauses(RETRY_FIRST_MS + 1)
-    assert notes.due_ms == RETRY_FIRST_MS + 2
+    assert notes.queue.due_ms == RETRY_FIRST_MS
+    notes.queue.end_pauses(RETRY_FIRST_MS + 1)
+    assert notes.queue.due_ms == RETRY_FIRST_MS + 2
     assert sorted(drain(notes)) == [[each] for each in TOPICS[:2]]
-    notes.end_pauses(RETRY_FIRST_MS + 1)
-    assert not notes.has_any
+    notes.queue.end_pauses(RETRY_FIRST_MS + 1)
+    assert not notes.queue.has_any
 
 
 def test_what_an_event_costs_does_not_grow_with_what_is_paused() -> None:
@@ -125,11 +125,11 @@ def test_what_an_event_costs_does_not_grow_with_what_is_paused() -> None:
         notes.schedule(TOPICS[:1])
 
         def event() -> None:
-            notes.end_pauses(0)
-            assert (notes.has_any, notes.due_ms) == (True, RETRY_FIRST_MS)
+            notes.queue.end_pauses(0)
+            assert (notes.queue.has_any, notes.queue.due_ms) == (True, RETRY_FIRST_MS)
             assert list(notes.take()) == TOPICS[:1]
             notes.decided()
-            assert not notes.has_any
+            assert not notes.queue.has_any
 
         return calls_of(event)
 

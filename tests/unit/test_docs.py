@@ -1,4 +1,4 @@
-"""The documentation names files that exist: modules move, and a page that lists them must follow."""
+"""The documentation names files that exist: modules move, and pages that list them must follow."""
 
 import re
 from pathlib import Path

@@ -16,6 +16,7 @@ import pytest
 from ottla.testing import Cluster
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
+from ..drawn import FAULT_ROUNDS, drawn
 from . import clients
 from .clients import Client
 
@@ -102,13 +103,32 @@ BESIDE = frozenset(
 """Modules that run two at a time, as all about ZooKeeper do: they wait more than they work."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what bears a busy machine."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what bears a busy machine, and leave out what this run does not play."""
+    if not any("::" in argument for argument in config.args):
+        leave_out(config, items)
     for item in items:
         if item.path.parent == FOLDER / "zookeeper" or (
             item.path.parent == FOLDER and item.path.stem in BESIDE
         ):
             item.add_marker(pytest.mark.beside)
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep `count` of each file's functions that are marked `drawn(count)`, in all their forms."""
+    stories: dict[tuple[Path, int], list[str]] = {}
+    places = {}
+    for item in items:
+        marker = item.get_closest_marker("drawn")
+        if marker is not None and isinstance(item, pytest.Function):
+            places[item] = item.path, marker.args[0]
+            names = stories.setdefault(places[item], [])
+            if item.originalname not in names:
+                names.append(item.originalname)
+    played = {place: drawn(names, place[1], FAULT_ROUNDS) for place, names in stories.items()}
+    out = [item for item, place in places.items() if item.originalname not in played[place]]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
 
 
 class Reports:

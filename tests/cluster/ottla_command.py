@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from . import command_forks
 
-STARTED = frozenset({"up", "down", "status", "kill", "start", "pause", "resume", "server"})
-"""Commands that start processes or end them: each runs in an interpreter of its own."""
+STARTED = frozenset({"up", "start", "server"})
+"""Commands that start nodes: each runs in an interpreter of its own."""
 
 
 class Ran(NamedTuple):

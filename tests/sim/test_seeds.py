@@ -4,7 +4,8 @@ Method: the product's own nodes in simulated worlds, a seed each, played in as m
 there are cores; the judgement is that of `ottla.testing.checkers.verdict`. Seeds that once failed
 (`tests/seeds.txt`, lines "sim <seed> <its story>", and "zookeeper <seed> <its story>" for clusters
 over ZooKeeper) are played first. Most seeds count: one in twenty has no faults, and in some too
-little is written. OTTLA_SIM_SEEDS=2300 plays more of them; `make soak` plays thousands.
+little is written. They are the same for each commit, so that what they must have reached is no
+matter of luck. OTTLA_SIM_SEEDS=2300 plays more of them; `make soak` plays thousands.
 """
 
 import os
@@ -15,7 +16,7 @@ import pytest
 from ottla.testing.scenarios.runner import PlayOptions, play_all
 from ottla.testing.scenarios.summary import Summary
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "48"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "36"))
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))
 SECONDS_PER_SEED = 16
@@ -85,7 +86,7 @@ def test_no_history_breaks_a_promise() -> None:
     # Else the histories proved nothing.
     assert len(summary.counted) >= SEEDS * 5 // 6, summary.inconclusive
     assert summary.median("leader_changes") >= 5
-    if SEEDS >= 48:
+    if SEEDS >= 36:
         assert all(summary.groups[name] > SEEDS for name in GROUP_FIGURES), summary.groups
         assert [name for name in REACHED if not summary.marks[name]] == []
 

@@ -61,57 +61,10 @@ NewCluster = Callable[..., Cluster]
 _numbers = itertools.count(1)
 
 
-FOLDER = Path(__file__).parent
-BESIDE = frozenset(
-    {
-        "test_admin",
-        "test_admin_details",
-        "test_cli_local",
-        "test_cli_tools",
-        "test_compaction",
-        "test_controller_failover",
-        "test_data",
-        "test_deletion",
-        "test_deletion_cases",
-        "test_deletion_crashes",
-        "test_deletion_hazards",
-        "test_deletion_offsets",
-        "test_describe_deletions",
-        "test_disk_full",
-        "test_faults",
-        "test_features",
-        "test_frame_fuzzer",
-        "test_group_restarts",
-        "test_groups",
-        "test_idempotence",
-        "test_idle_topics",
-        "test_lost_disks",
-        "test_metadata_damage",
-        "test_metadata_quorum",
-        "test_metrics",
-        "test_protocol",
-        "test_quorum",
-        "test_reading",
-        "test_reassignment",
-        "test_replicated_compaction",
-        "test_replication",
-        "test_restarts",
-        "test_rolling_restart",
-        "test_testing_cluster",
-    }
-)
-"""Modules that run two at a time, as all about ZooKeeper do: they wait more than they work."""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what bears a busy machine, and leave out what this run does not play."""
+    """Leave out what this run does not play of several stories, unless a test was named."""
     if not any("::" in argument for argument in config.args):
         leave_out(config, items)
-    for item in items:
-        if item.path.parent == FOLDER / "zookeeper" or (
-            item.path.parent == FOLDER and item.path.stem in BESIDE
-        ):
-            item.add_marker(pytest.mark.beside)
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:

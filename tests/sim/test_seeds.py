@@ -16,6 +16,9 @@ import pytest
 from ottla.testing.scenarios.runner import PlayOptions, play_all
 from ottla.testing.scenarios.summary import Summary
 
+pytestmark = pytest.mark.alone
+"""They play in as many processes as there are cores."""
+
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "36"))
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))

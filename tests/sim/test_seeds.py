@@ -19,13 +19,13 @@ from ottla.testing.scenarios.summary import Summary
 pytestmark = pytest.mark.alone
 """They play in as many processes as there are cores."""
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "36"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "48"))
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))
 SECONDS_PER_SEED = 16
 """Several times what a seed takes, on a machine that has other things to do."""
 
-ZOOKEEPER_SEEDS = SEEDS // 3
+ZOOKEEPER_SEEDS = SEEDS // 4
 ZOOKEEPER_REACHED = (
     "controller-elected",
     "deletion-finished",
@@ -89,7 +89,7 @@ def test_no_history_breaks_a_promise() -> None:
     # Else the histories proved nothing.
     assert len(summary.counted) >= SEEDS * 5 // 6, summary.inconclusive
     assert summary.median("leader_changes") >= 5
-    if SEEDS >= 36:
+    if SEEDS >= 48:
         assert all(summary.groups[name] > SEEDS for name in GROUP_FIGURES), summary.groups
         assert [name for name in REACHED if not summary.marks[name]] == []
 

@@ -13,8 +13,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
-	@echo "make test    every test"
-	@echo "make soak    2,600 simulated clusters, a crash at each write of a deletion, fuzzing; hours"
+	@echo "make test    every test; of the longest a part, drawn by the commit"
+	@echo "make soak    what make test draws from, whole; 2,600 simulated clusters; fuzzing; hours"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
 	@echo "make clean   remove .venv and build output"
@@ -27,11 +27,12 @@ demo: $(STAMP)
 	@$(BIN)/ottla demo
 
 # Tests of clusters wait more than they work: two workers a core, eight at most. What judges
-# latencies, and the simulator's seeds, which take all cores, run alone.
+# latencies, and the simulator's seeds, which take all cores, run alone. The longest group, Spark's,
+# begins.
 WORKERS = $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 
 test: test-unit
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/cluster tests/sim tests/spark
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/spark tests/sim tests/cluster
 	@$(BIN)/python -m pytest -m alone tests/cluster tests/sim
 
 test-unit: $(STAMP)

@@ -27,13 +27,13 @@ demo: $(STAMP)
 	@$(BIN)/ottla demo
 
 # Tests of clusters wait more than they work: two workers a core, eight at most. What judges
-# latencies, and the simulator's seeds, which take all cores, run alone. The longest group, Spark's,
-# begins.
+# latencies, the simulator's seeds, which take all cores, and Spark run alone.
 WORKERS = $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 
 test: test-unit
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/spark tests/sim tests/cluster
-	@$(BIN)/python -m pytest -m alone tests/cluster tests/sim
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/sim tests/cluster
+	@$(BIN)/python -m pytest -m alone tests/sim tests/cluster
+	@$(BIN)/python -m pytest tests/spark
 
 test-unit: $(STAMP)
 	@$(BIN)/python -m pytest -n auto --dist loadfile tests/unit

@@ -13,8 +13,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
-	@echo "make test    every test"
-	@echo "make soak    2,600 simulated clusters, a crash at each write of a deletion, fuzzing; hours"
+	@echo "make test    every test; of the longest a part, drawn by the commit"
+	@echo "make soak    what make test draws from, whole; 2,600 simulated clusters; fuzzing; hours"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
 	@echo "make clean   remove .venv and build output"
@@ -26,10 +26,14 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo
 
-# What bears a busy machine shares it. Tests that judge latencies, and Spark, run alone.
+# Tests of clusters wait more than they work: two workers a core, eight at most. What judges
+# latencies, the simulator's seeds, which take all cores, and Spark run alone.
+WORKERS = $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
+
 test: test-unit
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m beside tests/cluster tests/sim
-	@$(BIN)/python -m pytest -m "not beside" tests/sim tests/cluster tests/spark
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/sim tests/cluster
+	@$(BIN)/python -m pytest -m alone tests/sim tests/cluster
+	@$(BIN)/python -m pytest tests/spark
 
 test-unit: $(STAMP)
 	@$(BIN)/python -m pytest -n auto --dist loadfile tests/unit
@@ -45,7 +49,9 @@ soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
+	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
 	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_faults.py tests/cluster/test_controller_failover.py
+	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_restarts.py tests/cluster/test_replication.py tests/cluster/test_reassignment.py
 	@OTTLA_FAULT_ROUNDS=all OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py
 	@OTTLA_FUZZ_FRAMES=$${OTTLA_FUZZ_FRAMES:-100000} $(BIN)/python -m pytest -s tests/cluster/test_frame_fuzzer.py

@@ -1,10 +1,21 @@
-"""Rules for all tests: nothing is skipped unseen in CI."""
+"""Rules for all tests: what shares a worker, and that nothing is skipped unseen in CI."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+FOLDER = Path(__file__).parent
+SPARK = FOLDER / "spark"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` a file stays in one worker, and all of Spark, which starts once."""
+    for item in items:
+        place = SPARK if item.path.is_relative_to(SPARK) else item.path
+        item.add_marker(pytest.mark.xdist_group(str(place.relative_to(FOLDER))))
 
 
 @pytest.hookimpl(hookwrapper=True)

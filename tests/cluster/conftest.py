@@ -16,6 +16,7 @@ import pytest
 from ottla.testing import Cluster
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
+from ..drawn import FAULT_ROUNDS, drawn
 from . import clients
 from .clients import Client
 
@@ -60,55 +61,27 @@ NewCluster = Callable[..., Cluster]
 _numbers = itertools.count(1)
 
 
-FOLDER = Path(__file__).parent
-BESIDE = frozenset(
-    {
-        "test_admin",
-        "test_admin_details",
-        "test_cli_local",
-        "test_cli_tools",
-        "test_compaction",
-        "test_controller_failover",
-        "test_data",
-        "test_deletion",
-        "test_deletion_cases",
-        "test_deletion_crashes",
-        "test_deletion_hazards",
-        "test_deletion_offsets",
-        "test_describe_deletions",
-        "test_disk_full",
-        "test_faults",
-        "test_features",
-        "test_frame_fuzzer",
-        "test_group_restarts",
-        "test_groups",
-        "test_idempotence",
-        "test_idle_topics",
-        "test_lost_disks",
-        "test_metadata_damage",
-        "test_metadata_quorum",
-        "test_metrics",
-        "test_protocol",
-        "test_quorum",
-        "test_reading",
-        "test_reassignment",
-        "test_replicated_compaction",
-        "test_replication",
-        "test_restarts",
-        "test_rolling_restart",
-        "test_testing_cluster",
-    }
-)
-"""Modules that run two at a time, as all about ZooKeeper do: they wait more than they work."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this run does not play of several stories, unless a test was named."""
+    if not any("::" in argument for argument in config.args):
+        leave_out(config, items)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what bears a busy machine."""
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep `count` of each file's functions that are marked `drawn(count)`, in all their forms."""
+    stories: dict[tuple[Path, int], list[str]] = {}
+    places = {}
     for item in items:
-        if item.path.parent == FOLDER / "zookeeper" or (
-            item.path.parent == FOLDER and item.path.stem in BESIDE
-        ):
-            item.add_marker(pytest.mark.beside)
+        marker = item.get_closest_marker("drawn")
+        if marker is not None and isinstance(item, pytest.Function):
+            places[item] = item.path, marker.args[0]
+            names = stories.setdefault(places[item], [])
+            if item.originalname not in names:
+                names.append(item.originalname)
+    played = {place: drawn(names, place[1], FAULT_ROUNDS) for place, names in stories.items()}
+    out = [item for item, place in places.items() if item.originalname not in played[place]]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
 
 
 class Reports:

@@ -30,6 +30,8 @@ from .conftest import new_topic
 from .paced import Paced, scrape, stalls
 from .raw import SECONDS, port_of, produce_bytes
 
+pytestmark = pytest.mark.alone
+
 ATTACK_SECONDS = 6.0
 ROUNDS = 3
 LAG_SECONDS = 0.25

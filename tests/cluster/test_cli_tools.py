@@ -31,7 +31,7 @@ Tool = Callable[..., Ran]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster() as started:
+    with Cluster(config={"group.initial.rebalance.delay.ms": "0"}) as started:
         yield started
 
 

@@ -64,7 +64,7 @@ def stopped(cluster: Cluster, controller: int, churn: Churn) -> None:
 
 
 FAILURES: tuple[Failure, ...] = (killed, frozen, stopped, killed_twice, frozen_and_woken_at_once)
-PLAYED = drawn(FAILURES, 3, FAULT_ROUNDS)
+PLAYED = drawn(FAILURES, 2, FAULT_ROUNDS)
 
 
 @kinds()

@@ -23,7 +23,7 @@ from .conftest import Kind, NewCluster, revived
 from .deletions import CONFIG, PATIENCE_SECONDS, Site, ineligible, site_of
 from .ottla_command import ottla
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 GAUGES = (
     "topics_to_delete",

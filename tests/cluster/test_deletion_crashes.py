@@ -2,8 +2,9 @@
 
 Method: three replicas of which one's broker is frozen, so that the deletion stays at the step that
 was reached; then somebody is killed, and all are given back. In the end there is a receipt, which
-the disks confirm, the name is free, and a topic beside it has lost nothing. Six cases are always
-run; OTTLA_DELETION_ROUNDS=N runs every step with every victim, N times.
+the disks confirm, the name is free, and a topic beside it has lost nothing. One of six cases, drawn
+by the commit, is run in each mode: tests/sim plays every step. OTTLA_DELETION_ROUNDS=N, which `make
+soak` sets, runs every step with every victim, N times.
 
 The steps are those that the simulator enumerates, as far as they can be seen from outside, by
 clients and on disks. Four cannot, and are played by the simulator only: that the controller has got
@@ -23,6 +24,7 @@ from ottla.metadata.deletions import DeletionState
 from ottla.metadata.znodes import paths
 from ottla.testing.sim.deletion_steps import STEPS, Step
 
+from ..drawn import FAULT_ROUNDS, drawn
 from .clients import eventually
 from .conftest import NewCluster, revived
 from .deletions import MODES, PATIENCE_SECONDS, Made, Site, site_of
@@ -105,7 +107,7 @@ TO_THE_END = (gone, finished)
 """No broker is frozen, or a ZooKeeper cluster would not come there."""
 
 VICTIMS = ("controller", "broker", "both", "frozen")
-ALWAYS = (
+LIKELY = (
     (acknowledged, "controller"),
     (begun, "frozen"),
     (renamed, "broker"),
@@ -114,7 +116,9 @@ ALWAYS = (
     (removed, "broker"),
 )
 ROUNDS = int(os.environ.get("OTTLA_DELETION_ROUNDS", "0"))
-CASES = tuple(itertools.product((*SEEN.values(), all_but_one), VICTIMS)) * ROUNDS or ALWAYS
+CASES = tuple(itertools.product((*SEEN.values(), all_but_one), VICTIMS)) * ROUNDS or drawn(
+    LIKELY, 1, FAULT_ROUNDS
+)
 
 _numbers = itertools.count(1)
 

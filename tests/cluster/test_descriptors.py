@@ -22,6 +22,9 @@ from .clients import Message, client_of, eventually, produce
 from .conftest import QUICK, new_topic
 from .raw import answered, connect, encoded
 
+pytestmark = pytest.mark.alone
+"""The limit is the process's own: it may have no files of other tests open."""
+
 LIMIT = 256
 CONNECTIONS = 400
 VERSIONS = encoded(ApiVersionsRequest(), 0)

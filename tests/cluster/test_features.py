@@ -17,7 +17,7 @@ from .conftest import BROKERS, QUICK_FENCING, new_replicated_topic, revived
 from .ottla_command import Ran, ottla
 from .test_deletion import format_without_ledger
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 LEDGER, ELR = "ottla.version", "eligible.leader.replicas.version"
 LATER = 2

@@ -29,7 +29,7 @@ from .deletion_requests import fetch
 from .deletions import MODES, PATIENCE_SECONDS, Made, Site, site_of
 from .ottla_command import ottla
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 TTL_MS = 5_000
 INTERVAL = {"ottla_topic_idle_check_interval_ms": "250"}

@@ -39,6 +39,8 @@ from .bystander import Bystander
 from .large_requests import large_requests
 from .raw import answer_to, answered, connect, encoded, framed, header
 
+pytestmark = pytest.mark.alone
+
 MANY = REQUEST_ELEMENTS_MAX - 10
 HONEST = 10_000
 """Topics or partitions that a client may well ask for at once."""

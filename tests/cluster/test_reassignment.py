@@ -3,7 +3,8 @@
 Method: four brokers in either mode, idempotent producers with acks=all on a topic that the
 `ottla` command moves, grows, shrinks and cancels the moving of; brokers and the controller die in
 the middle. Then all that was acknowledged is read, each message once, and the replicas' .log
-files are compared byte for byte. A move is held in its middle by a target that does not run.
+files are compared byte for byte. A move is held in its middle by a target that does not run. Some
+of the moves are played, drawn by the commit; `make soak` plays them all.
 """
 
 import json
@@ -41,6 +42,9 @@ from .ottla_command import ottla
 from .workload import Workload
 
 pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+
+story = pytest.mark.drawn(2)
+"""What one run plays a part of; the simulator plays such moves at every moment."""
 
 PARTITIONS = 3
 NODES = (1, 2, 3, 4)
@@ -213,6 +217,7 @@ def test_a_loaded_topic_moves_to_other_brokers(four: Cluster, tmp_path: Path) ->
     check_places(four, topic, there)
 
 
+@story
 def test_it_moves_to_and_fro_without_a_pause(four: Cluster, tmp_path: Path) -> None:
     topic = assigned(four, "to-and-fro", (1, 2), (2, 3), (3, 4))
     places: dict[int, Ids] = {}
@@ -228,6 +233,7 @@ def test_it_moves_to_and_fro_without_a_pause(four: Cluster, tmp_path: Path) -> N
     check_places(four, topic, places)
 
 
+@story
 def test_more_replicas_and_fewer(four: Cluster, tmp_path: Path) -> None:
     topic = assigned(four, "grows", (1,), (2,), (3,), min_insync_replicas="2")
     grown: dict[int, Ids] = {0: (1, 2, 3), 1: (2, 3, 4), 2: (3, 4, 1)}
@@ -272,6 +278,7 @@ def test_a_move_is_cancelled_in_its_middle(four: Cluster, tmp_path: Path) -> Non
     check_places(four, topic, {0: (1, 2)})
 
 
+@story
 def test_a_target_dies_and_comes_back(four: Cluster, tmp_path: Path) -> None:
     topic = assigned(four, "target-dies", (1, 2), (2, 1), (1, 2))
     there: dict[int, Ids] = {0: (3, 4), 1: (4, 3), 2: (3, 1)}
@@ -288,6 +295,7 @@ def test_a_target_dies_and_comes_back(four: Cluster, tmp_path: Path) -> None:
     check_places(four, topic, there)
 
 
+@story
 def test_the_leader_dies_in_the_middle(four: Cluster, tmp_path: Path) -> None:
     topic = assigned(four, "leader-dies", (1, 2, 3), min_insync_replicas="2")
     load = load_of(four, topic, 1)
@@ -303,6 +311,7 @@ def test_the_leader_dies_in_the_middle(four: Cluster, tmp_path: Path) -> None:
     check_places(four, topic, {0: (4, 2, 3)})
 
 
+@story
 def test_the_controller_dies_in_the_middle(four: Cluster, tmp_path: Path) -> None:
     topic = assigned(four, "controller-dies", (1, 2), (2, 1), (1, 2))
     there: dict[int, Ids] = {0: (3, 4), 1: (4, 3), 2: (4, 1)}
@@ -321,6 +330,7 @@ def test_the_controller_dies_in_the_middle(four: Cluster, tmp_path: Path) -> Non
     check_places(four, topic, there)
 
 
+@story
 def test_the_topic_is_deleted_in_the_middle(four: Cluster) -> None:
     topic = assigned(four, "deleted", (1, 2))
     with held(four, nobody):

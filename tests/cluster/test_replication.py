@@ -2,7 +2,8 @@
 
 Method: three brokers in either mode; a topic with three replicas and min.insync.replicas 2 under
 a workload with acks=all. Each test takes replicas away and gives them back; then all that was
-acknowledged is read, and the .log files of the three are compared byte for byte.
+acknowledged is read, and the .log files of the three are compared byte for byte. Some of the
+stories are played, drawn by the commit; `make soak` plays them all.
 """
 
 import json
@@ -23,6 +24,9 @@ from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, kinds, known, ne
 from .workload import Workload
 
 pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+
+story = pytest.mark.drawn(3)
+"""What one run plays a part of; the simulator plays such things at every moment."""
 
 PARTITIONS = 3
 
@@ -93,6 +97,7 @@ def test_the_copies_are_equal(three: Cluster, topic: str) -> None:
     check_equal(three, topic)
 
 
+@story
 def test_leaders_are_killed_one_after_the_other(three: Cluster, topic: str) -> None:
     load = Workload(three, topic, PARTITIONS)
     with load:
@@ -107,6 +112,7 @@ def test_leaders_are_killed_one_after_the_other(three: Cluster, topic: str) -> N
     check_equal(three, topic)
 
 
+@story
 def test_a_follower_is_killed_and_catches_up(three: Cluster, topic: str) -> None:
     load = Workload(three, topic, PARTITIONS)
     with load:
@@ -119,6 +125,7 @@ def test_a_follower_is_killed_and_catches_up(three: Cluster, topic: str) -> None
     check_equal(three, topic)
 
 
+@story
 def test_a_frozen_leader_wakes_and_cuts_what_nobody_else_has(three: Cluster, topic: str) -> None:
     load = Workload(three, topic, PARTITIONS)
     with load:
@@ -132,6 +139,7 @@ def test_a_frozen_leader_wakes_and_cuts_what_nobody_else_has(three: Cluster, top
     check_equal(three, topic)
 
 
+@story
 def test_all_replicas_are_killed_at_once(three: Cluster, topic: str) -> None:
     load = Workload(three, topic, PARTITIONS)
     with load:
@@ -145,6 +153,7 @@ def test_all_replicas_are_killed_at_once(three: Cluster, topic: str) -> None:
     check_equal(three, topic)
 
 
+@story
 def test_a_torn_tail_of_a_killed_follower_is_mended(three: Cluster, topic: str) -> None:
     load = Workload(three, topic, PARTITIONS)
     with load:
@@ -165,6 +174,7 @@ def tear(log: Path) -> None:
     log.write_bytes(data[: len(data) - 20])
 
 
+@story
 def test_a_broker_that_lost_its_copies_fetches_all_of_them(three: Cluster, topic: str) -> None:
     load = Workload(three, topic, PARTITIONS)
     with load:
@@ -183,6 +193,7 @@ def test_a_broker_that_lost_its_copies_fetches_all_of_them(three: Cluster, topic
     check_equal(three, topic)
 
 
+@story
 @pytest.mark.parametrize("before", [15, 20])
 def test_a_follower_that_was_away_too_long_begins_at_the_leaders_start(
     three: Cluster, before: int

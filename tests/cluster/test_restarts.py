@@ -3,7 +3,8 @@
 Method: three brokers, with a controller or over ZooKeeper, under a workload (`workload.py`) with
 acks=all. Each test does one thing to nodes, waits until acknowledgements flow again on every
 partition, then checks all that was ever acknowledged, record by record. Processes die here, not
-machines: what a killed broker wrote is in the page cache.
+machines: what a killed broker wrote is in the page cache. Some of the stories are played, drawn by
+the commit; `make soak` plays them all.
 """
 
 import random
@@ -21,6 +22,9 @@ from .workload import Workload
 
 pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
 
+story = pytest.mark.drawn(4)
+"""What one run plays a part of; the simulator plays such things at every moment."""
+
 PARTITIONS = 6
 
 
@@ -29,6 +33,7 @@ def load(request: pytest.FixtureRequest, trio: Cluster) -> Workload:
     return Workload(trio, new_topic(trio.bootstrap, request.node.name, PARTITIONS), PARTITIONS)
 
 
+@story
 def test_brokers_restart_in_order_one_after_the_other(trio: Cluster, load: Workload) -> None:
     with load:
         for node in BROKERS:
@@ -37,6 +42,7 @@ def test_brokers_restart_in_order_one_after_the_other(trio: Cluster, load: Workl
     load.check()
 
 
+@story
 def test_brokers_are_killed_one_after_the_other(trio: Cluster, load: Workload) -> None:
     with load:
         for node in BROKERS:
@@ -46,6 +52,7 @@ def test_brokers_are_killed_one_after_the_other(trio: Cluster, load: Workload) -
     load.check()
 
 
+@story
 def test_the_controller_restarts_in_order(trio: Cluster, load: Workload) -> None:
     with load:
         trio.restart(trio.wait_controller())
@@ -54,6 +61,7 @@ def test_the_controller_restarts_in_order(trio: Cluster, load: Workload) -> None
     assert can_create_a_topic(trio)
 
 
+@story
 def test_the_controller_is_killed(trio: Cluster, load: Workload) -> None:
     with load:
         for _ in range(3):
@@ -68,6 +76,7 @@ def test_the_controller_is_killed(trio: Cluster, load: Workload) -> None:
     assert can_create_a_topic(trio)
 
 
+@story
 @pytest.mark.parametrize("step", [1, -1], ids=["brokers first", "brokers last"])
 def test_all_nodes_are_killed(step: int, trio: Cluster, load: Workload) -> None:
     with load:
@@ -80,6 +89,7 @@ def test_all_nodes_are_killed(step: int, trio: Cluster, load: Workload) -> None:
     load.check()
 
 
+@story
 def test_all_nodes_restart_in_order(trio: Cluster, load: Workload) -> None:
     with load:
         trio.stop()
@@ -90,6 +100,7 @@ def test_all_nodes_restart_in_order(trio: Cluster, load: Workload) -> None:
     load.check()
 
 
+@story
 def test_a_frozen_broker_is_fenced_and_returns(trio: Cluster, load: Workload) -> None:
     (other_port,) = [node.port for node in trio.brokers if node.id == 3]
     with load:
@@ -103,6 +114,7 @@ def test_a_frozen_broker_is_fenced_and_returns(trio: Cluster, load: Workload) ->
     load.check()
 
 
+@story
 def test_a_frozen_controller_stops_no_data(trio: Cluster, load: Workload) -> None:
     with load:
         controller = trio.wait_controller()
@@ -119,6 +131,7 @@ def test_a_frozen_controller_stops_no_data(trio: Cluster, load: Workload) -> Non
     assert can_create_a_topic(trio)
 
 
+@story
 def test_a_frozen_broker_and_a_killed_controller(trio: Cluster, load: Workload) -> None:
     with load:
         controller = trio.wait_controller()
@@ -132,6 +145,7 @@ def test_a_frozen_broker_and_a_killed_controller(trio: Cluster, load: Workload) 
     load.check()
 
 
+@story
 def test_random_kills(trio: Cluster, load: Workload) -> None:
     """Several nodes at once, a restart cut short by the next kill."""
     dice = random.Random(7)

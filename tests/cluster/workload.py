@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from confluent_kafka import Producer
@@ -148,15 +148,23 @@ class Workload(Background):
             self.errors.append(f"{left} messages are not delivered after {FLUSH_SECONDS:g} s")
 
     def _watch(self) -> None:
+        connections: dict[str, Connection] = {}
         while not self._stop.is_set():
             for address in self._addresses:
-                host, port = address.split(":")
-                with (
-                    suppress(OSError, WireError, NoSuchVersionError),
-                    Connection(host, int(port), client_id="watch", timeout=ASK_SECONDS) as broker,
-                ):
-                    self._note(broker.ask(self._question(), ListOffsetsResponse, timeout=5))
+                broker = connections.pop(address, None)
+                with suppress(OSError, WireError, NoSuchVersionError), ExitStack() as stack:
+                    if broker is None:
+                        host, port = address.split(":")
+                        broker = Connection(host, int(port), client_id="watch", timeout=ASK_SECONDS)
+                    stack.callback(broker.close)
+                    self._note(
+                        broker.ask(self._question(), ListOffsetsResponse, timeout=ASK_SECONDS)
+                    )
+                    stack.pop_all()
+                    connections[address] = broker
             self._stop.wait(0.02)
+        for broker in connections.values():
+            broker.close()
 
     def _question(self) -> ListOffsetsRequest:
         asked = tuple(

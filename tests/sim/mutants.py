@@ -135,7 +135,7 @@ def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]
 PARTITION = "broker.partition:Partition"
 REGISTRATION = "controller.brokers"
 ISR = "controller.isr"
-CHANGE = "controller.partition_change"
+CHANGE = "controller.elections.partition_change"
 
 QUORUM = (
     mutant(

@@ -20,7 +20,7 @@ FEW = 4
 
 PLAYED = drawn(
     FAULT_VARIANTS,
-    3,
+    2,
     SIM_VARIANTS,
     suits=lambda each: each.first is not None and each.first <= FEW,
 )

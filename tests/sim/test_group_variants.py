@@ -22,7 +22,7 @@ FEW = 3
 
 PLAYED = drawn(
     GROUP_VARIANTS,
-    4,
+    2,
     SIM_VARIANTS,
     suits=lambda each: each.seeds is not None and each.seeds <= FEW,
 )

@@ -16,7 +16,7 @@ FEW = 3
 
 PLAYED = drawn(
     LOG_VARIANTS,
-    3,
+    1,
     SIM_VARIANTS,
     suits=lambda each: each.first is not None and each.first <= FEW,
 )

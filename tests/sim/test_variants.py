@@ -14,7 +14,7 @@ from ottla.testing.scenarios.runner import play_scenario
 from ..drawn import SIM_VARIANTS, drawn
 from .variants import SEEDS_MAX, VARIANTS, Variant
 
-PLAYED = drawn(VARIANTS, 6, SIM_VARIANTS)
+PLAYED = drawn(VARIANTS, 3, SIM_VARIANTS)
 
 
 def found_by(report: Report, variant: Variant) -> list[str]:

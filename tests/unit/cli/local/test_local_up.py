@@ -294,6 +294,9 @@ def trace(frame, event, argument):
             signal.raise_signal(signal.SIGINT)
     return trace
 
+# A process in a script's background inherits a SIGINT that is ignored: then nothing would end the
+# wait in the rounds whose signal comes before the handlers are set.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 local_up.WATCH_SECONDS = 0.001
 local_up.stop_all = stopped
 for line in range(1, 200):

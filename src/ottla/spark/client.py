@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 
 from ottla.base.errors import RETRIABLE, Error, error_name
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.client.connection import Connection, NoSuchVersionError
+from ottla.client.connection import Connection
+from ottla.client.errors import NoSuchVersionError
 from ottla.spark.cluster_options import Address, ClusterOptions
 from ottla.spark.errors import ClusterError
 from ottla.spark.options import TopicPartition

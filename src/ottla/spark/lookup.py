@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla.base.errors import Error
-from ottla.client.connection import NoSuchVersionError
+from ottla.client.errors import NoSuchVersionError
 from ottla.spark.client import ClusterClient, Refused, Topic
 from ottla.spark.errors import ClusterError
 from ottla.spark.options import (

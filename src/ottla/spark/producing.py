@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
-from ottla.client.connection import NoSuchVersionError
+from ottla.client.errors import NoSuchVersionError
 from ottla.records.columnar import encode
 from ottla.spark.client import BACKOFF_SECONDS_MAX, ClusterClient, Refused
 from ottla.spark.errors import ClusterError, WriteError

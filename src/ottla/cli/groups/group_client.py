@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.cli.wire_client import Refusal, TopicPartition, WireClient, check
+from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.errors import Refusal, check
 from ottla.wire.codec import decode
 from ottla.wire.errors import WireError
 from ottla.wire.messages import delete_groups as delete_wire
@@ -64,7 +65,7 @@ class Group:
 
 
 def list_groups(
-    client: WireClient, states: Sequence[str] = (), types: Sequence[str] = ()
+    client: ClusterClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[Listing]:
     """Return the consumer groups of all brokers, sorted."""
     found: dict[str, Listing] = {}
@@ -86,12 +87,12 @@ def list_groups(
     return [found[name] for name in sorted(found)]
 
 
-def describe(client: WireClient, name: str) -> Group:
+def describe(client: ClusterClient, name: str) -> Group:
     """Return a group; an unknown one is Dead."""
     return client.with_retries(lambda: _describe(client, name))
 
 
-def _describe(client: WireClient, name: str) -> Group:
+def _describe(client: ClusterClient, name: str) -> Group:
     coordinator = client.coordinator(name)
     request = describe_wire.DescribeGroupsRequest(groups=(name,))
     response = client.ask(request, describe_wire.DescribeGroupsResponse, node=coordinator[0])
@@ -136,7 +137,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
+def committed(client: ClusterClient, name: str) -> dict[TopicPartition, int]:
     """Return the offsets that a group has committed."""
 
     def act() -> fetch_wire.OffsetFetchResponse:
@@ -159,14 +160,14 @@ def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
 
 
 def log_offsets(
-    client: WireClient, partitions: Collection[TopicPartition], timestamp: int
+    client: ClusterClient, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
     """Return the offsets at a timestamp, LATEST or EARLIEST; -1 = no record that recent."""
     return client.with_retries(lambda: _log_offsets(client, partitions, timestamp))
 
 
 def _log_offsets(
-    client: WireClient, partitions: Collection[TopicPartition], timestamp: int
+    client: ClusterClient, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for leader, led in sorted(client.by_leader(partitions).items()):
@@ -193,7 +194,7 @@ def _log_offsets(
     return found
 
 
-def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+def commit(client: ClusterClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit a group's offsets as a non-member; refused while the group has members."""
     topics = tuple(
         commit_wire.OffsetCommitRequestTopic(
@@ -229,7 +230,7 @@ def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int])
 
 
 def delete_offsets(
-    client: WireClient, name: str, partitions: Collection[TopicPartition]
+    client: ClusterClient, name: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Delete a group's offsets; return an error code for each partition."""
     topics = tuple(
@@ -257,7 +258,7 @@ def delete_offsets(
     }
 
 
-def delete_group(client: WireClient, name: str) -> None:
+def delete_group(client: ClusterClient, name: str) -> None:
     """Delete an empty group with its offsets; raise Refusal."""
     request = delete_wire.DeleteGroupsRequest(groups_names=(name,))
 

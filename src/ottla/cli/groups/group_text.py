@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from ottla.cli.groups.group_client import Group, Listing, Member, by_topic
-from ottla.cli.wire_client import TopicPartition, reason_of
+from ottla.client.cluster import TopicPartition
+from ottla.client.errors import reason_of
 
 MISSING = "-"
 COLUMN_MIN = 15

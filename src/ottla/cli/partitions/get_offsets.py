@@ -24,7 +24,8 @@ from ottla.cli.options import (
 )
 from ottla.cli.topics.topic_filter import compile_filter
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import TopicPartition, WireClient, reason_of
+from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.errors import reason_of
 from ottla.wire.messages import list_offsets as wire
 
 app = new_app()
@@ -168,7 +169,7 @@ def parse_time(text: str) -> int:
 
 
 def fetch_offsets(
-    client: WireClient, leaders: dict[TopicPartition, int], timestamp: int
+    client: ClusterClient, leaders: dict[TopicPartition, int], timestamp: int
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return an error code and an offset for each partition; -1 = no such offset."""
     offsets: dict[TopicPartition, tuple[int, int]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ottla.base.errors import RETRIABLE, Error
+from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.connection import Connection
@@ -23,6 +23,7 @@ from ottla.client.errors import (
     network_reason,
     request_name,
 )
+from ottla.client.partitions import ByBroker, TopicPartition
 from ottla.client.transport import PLAINTEXT, transport_of
 from ottla.client.waiting import RETRY_SECONDS, Report, Waiting
 from ottla.wire.errors import EncodeError, WireError
@@ -37,9 +38,6 @@ from ottla.wire.messages.metadata import (
 R = TypeVar("R")
 T = TypeVar("T")
 
-TopicPartition = tuple[str, int]
-ByBroker = dict[int, list[TopicPartition]]
-
 SERVER_TIMEOUT_SHARE = 0.8
 """The share of the client's timeout that requests carry as their `timeout_ms`."""
 SETTLE_SECONDS = 5.0
@@ -50,10 +48,12 @@ _NOT_DONE = frozenset(
     {
         Error.COORDINATOR_LOAD_IN_PROGRESS,
         Error.COORDINATOR_NOT_AVAILABLE,
+        Error.FENCED_LEADER_EPOCH,
         Error.LEADER_NOT_AVAILABLE,
         Error.NOT_CONTROLLER,
         Error.NOT_COORDINATOR,
         Error.NOT_LEADER_OR_FOLLOWER,
+        Error.UNKNOWN_LEADER_EPOCH,
     }
 )
 """A leader, coordinator or controller is being elected; nothing was done."""
@@ -222,7 +222,7 @@ class ClusterClient:
         """Return until when an operation that failed so is retried; 0 = not at all."""
         is_passing = error.code in _NOT_DONE
         if repeatable:
-            is_passing = not isinstance(error, Refusal) or error.code in RETRIABLE
+            is_passing = not isinstance(error, Refusal) or error.is_retriable
         if not is_passing:
             return 0.0
         if error.code in _SETTLING:

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Mapping
 
-from ottla.base.errors import Error, error_name
+from ottla.base.errors import RETRIABLE, Error, error_name
 from ottla.wire.errors import EncodeError
 
 
@@ -42,6 +42,11 @@ class Refusal(ClientError):
         self.code = code
         self.reason = reason_of(code, message)
         super().__init__(f"{subject}: {self.reason}" if subject else self.reason)
+
+    @property
+    def is_retriable(self) -> bool:
+        """Tell whether Kafka calls the error retriable."""
+        return self.code in RETRIABLE
 
 
 class UnencodableRequestError(Exception):

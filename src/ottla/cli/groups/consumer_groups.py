@@ -13,8 +13,10 @@ from ottla.cli.groups import group_text as text
 from ottla.cli.groups.group_options import GroupOptions
 from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
 from ottla.cli.typing_app import examples, new_app
-from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Refusal
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.client.partitions import TopicPartition
 
 app = new_app()
 
@@ -122,7 +124,7 @@ def _ends(client: ClusterClient, partitions: set[TopicPartition]) -> dict[TopicP
     """Return log end offsets, without topics that were deleted since the group read them."""
     present = {topic.name for topic in client.topics()}
     alive = {(topic, partition) for topic, partition in partitions if topic in present}
-    return groups.log_offsets(client, alive, groups.LATEST) if alive else {}
+    return groups.log_offsets(client, alive, LATEST) if alive else {}
 
 
 def _warn_of_state(group: groups.Group) -> None:
@@ -200,12 +202,12 @@ def _plan(client: ClusterClient, options: GroupOptions, name: str) -> reset.Plan
     committed = groups.committed(client, name)
     keys = set(committed) if options.all_topics else _partitions(client, options.topic)
     if options.to_earliest:
-        return groups.log_offsets(client, keys, groups.EARLIEST)
+        return groups.log_offsets(client, keys, EARLIEST)
     if options.to_latest:
-        return groups.log_offsets(client, keys, groups.LATEST)
+        return groups.log_offsets(client, keys, LATEST)
     if options.to_current:
         others = keys - set(committed)
-        return groups.log_offsets(client, others, groups.LATEST) | {
+        return groups.log_offsets(client, others, LATEST) | {
             key: committed[key] for key in keys - others
         }
     if options.to_offset is not None:
@@ -224,8 +226,8 @@ def _plan(client: ClusterClient, options: GroupOptions, name: str) -> reset.Plan
 
 
 def _clamped(client: ClusterClient, wanted: reset.Plan) -> reset.Plan:
-    starts = groups.log_offsets(client, wanted.keys(), groups.EARLIEST)
-    ends = groups.log_offsets(client, wanted.keys(), groups.LATEST)
+    starts = groups.log_offsets(client, wanted.keys(), EARLIEST)
+    ends = groups.log_offsets(client, wanted.keys(), LATEST)
     plan, warnings = reset.clamp(wanted, starts, ends)
     for warning in warnings:
         print(f"WARN: {warning}", file=sys.stderr)
@@ -242,7 +244,7 @@ def _at_time(
             f"\nWarn: Partition {partition} from topic {topic} has no record of that time or "
             "later. Falling back to latest known offset."
         )
-    return plan | (groups.log_offsets(client, late, groups.LATEST) if late else {})
+    return plan | (groups.log_offsets(client, late, LATEST) if late else {})
 
 
 def _names(client: ClusterClient, options: GroupOptions) -> list[str]:

@@ -5,24 +5,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Refusal, check
+from ottla.client.offsets import list_offsets
+from ottla.client.partitions import TopicPartition, by_topic
 from ottla.wire.codec import decode
 from ottla.wire.errors import WireError
 from ottla.wire.messages import delete_groups as delete_wire
 from ottla.wire.messages import describe_groups as describe_wire
 from ottla.wire.messages import list_groups as list_wire
-from ottla.wire.messages import list_offsets as offsets_wire
 from ottla.wire.messages import offset_commit as commit_wire
 from ottla.wire.messages import offset_delete as offset_delete_wire
 from ottla.wire.messages import offset_fetch as fetch_wire
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
 CONSUMER_PROTOCOL = "consumer"
-LATEST = -1
-EARLIEST = -2
 _ADMINISTRATOR = -1
-"""Generation of a non-member; replica id of a client."""
+"""Generation of a non-member."""
 
 _INT16 = struct.Struct(">h")
 
@@ -163,35 +162,14 @@ def log_offsets(
     client: ClusterClient, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
     """Return the offsets at a timestamp, LATEST or EARLIEST; -1 = no record that recent."""
-    return client.with_retries(lambda: _log_offsets(client, partitions, timestamp))
 
+    def act() -> dict[TopicPartition, int]:
+        found = list_offsets(client, dict.fromkeys(partitions, timestamp))
+        for (topic, partition), each in found.items():
+            check(f"partition {topic}-{partition}", each.error_code)
+        return {key: each.offset for key, each in found.items()}
 
-def _log_offsets(
-    client: ClusterClient, partitions: Collection[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for leader, led in sorted(client.by_leader(partitions).items()):
-        topics = tuple(
-            offsets_wire.ListOffsetsTopic(
-                name=topic,
-                partitions=tuple(
-                    offsets_wire.ListOffsetsPartition(
-                        partition_index=partition, timestamp=timestamp
-                    )
-                    for partition in ids
-                ),
-            )
-            for topic, ids in by_topic(led).items()
-        )
-        request = offsets_wire.ListOffsetsRequest(
-            replica_id=_ADMINISTRATOR, topics=topics, timeout_ms=client.timeout_ms
-        )
-        response = client.ask(request, offsets_wire.ListOffsetsResponse, node=leader)
-        for result in response.topics:
-            for each in result.partitions:
-                check(f"partition {result.name}-{each.partition_index}", each.error_code)
-                found[result.name, each.partition_index] = each.offset
-    return found
+    return client.with_retries(act)
 
 
 def commit(client: ClusterClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -270,11 +248,3 @@ def delete_group(client: ClusterClient, name: str) -> None:
                 raise Refusal("", result.error_code)
 
     client.with_retries(act)
-
-
-def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by topic, both in order."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

@@ -15,8 +15,9 @@ from ottla.cli.options import (
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.cluster import ClusterClient
 from ottla.client.errors import reason_of
+from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import delete_records as wire
 
 app = new_app()

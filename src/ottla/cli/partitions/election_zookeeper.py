@@ -11,7 +11,7 @@ from ottla.base.zookeeper import Create
 from ottla.cli.errors import CommandError
 from ottla.cli.partitions import partition_file as files
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
-from ottla.client.cluster import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.metadata.znodes import admin, paths
 
 

@@ -21,8 +21,9 @@ from ottla.cli.options import (
 from ottla.cli.partitions import election_zookeeper
 from ottla.cli.partitions import partition_file as files
 from ottla.cli.typing_app import examples, new_app
-from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.cluster import ClusterClient
 from ottla.client.errors import check, reason_of
+from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import elect_leaders as wire
 
 app = new_app()

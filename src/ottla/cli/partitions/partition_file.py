@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ottla.cli.errors import CommandError
-from ottla.client.cluster import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 T = TypeVar("T")
 

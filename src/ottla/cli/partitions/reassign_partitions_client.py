@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.cli.configs import configs_client
-from ottla.client.cluster import ClusterClient, TopicPartition
+from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Refusal, check, reason_of
+from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import alter_partition_reassignments as alter_wire
 from ottla.wire.messages import incremental_alter_configs as config_wire
 from ottla.wire.messages import list_partition_reassignments as list_wire

@@ -9,7 +9,6 @@ import typer
 
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.progress import print_stderr
-from ottla.client.addresses import parse_addresses
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import request_name
 from ottla.client.transport import PLAINTEXT, SecurityProtocolError, transport_of
@@ -116,17 +115,16 @@ def connect(
         )
     servers = bootstrap_or_local(bootstrap)
     try:
-        parse_addresses(servers)
+        config = ClientConfig(
+            bootstrap=servers,
+            client_id=client_id,
+            security_protocol=protocol,
+            backoff_s_max=RETRY_SECONDS,
+        )
     except ValueError:
         raise UsageError(
             f"--bootstrap-server {shown(servers)}: expected HOST:PORT[,HOST:PORT...]"
         ) from None
-    config = ClientConfig(
-        bootstrap=servers,
-        client_id=client_id,
-        security_protocol=protocol,
-        backoff_s_max=RETRY_SECONDS,
-    )
     return ClusterClient(config.with_timeout(timeout), print_stderr)
 
 

@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
 from ottla.cli.topics.deletions_client import deletion_image
+from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.connection import Connection
 from ottla.metadata.deletions import (
     DeletionImage,
@@ -44,7 +45,6 @@ from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from ottla.wire.schema import spec_of
 
 from .clients import eventually
 from .conftest import QUICK_FENCING, Kind, NewCluster
@@ -150,9 +150,8 @@ class Site:
 
     def serves(self, request: object) -> bool:
         """Tell whether brokers serve a request at all."""
-        port = self.cluster.brokers[0].port
-        with Connection("127.0.0.1", port, client_id="test", timeout=ASK_SECONDS) as broker:
-            return spec_of(type(request)).key in broker.versions
+        with ClusterClient(ClientConfig(bootstrap=self.cluster.bootstrap)) as client:
+            return client.serves(type(request))
 
     def told(self, name: str = "", topic_id: Uuid = NO_UUID, **at: int) -> MetadataResponseTopic:
         """Return what a broker says of a topic, by name or by id."""

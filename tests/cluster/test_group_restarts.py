@@ -6,9 +6,8 @@ started again between a commit and its reading, or under members that go on.
 
 import pytest
 
-from ottla.client.connection import Connection
+from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.testing import Cluster
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 from .clients import NAMES, Client, Closing, Message, client_of, eventually, produce, read
 from .conftest import all_nodes, new_name, new_topic
@@ -19,15 +18,8 @@ PARTITIONS = 3
 
 def coordinator(cluster: Cluster, group: str) -> int:
     """Return the broker that keeps the group."""
-    host, port = cluster.address(1).split(":")
-
-    def ask() -> int:
-        with Connection(host, int(port), client_id="test", timeout=10) as broker:
-            request = FindCoordinatorRequest(coordinator_keys=(group,))
-            answer = broker.ask(request, FindCoordinatorResponse, timeout=10)
-            return int(answer.coordinators[0].node_id)
-
-    return eventually(ask, lambda node: node > 0, what="a coordinator")
+    with ClusterClient(ClientConfig(bootstrap=cluster.address(1))) as client:
+        return client.coordinator(group)[0]
 
 
 def fill(cluster: Cluster, topic: str, begin: int, count: int) -> list[str]:

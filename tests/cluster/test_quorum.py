@@ -18,13 +18,13 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import METADATA_TOPIC
+from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.connection import Connection
 from ottla.testing.layout import plan_nodes
 from ottla.testing.local_cluster import LocalCluster
 from ottla.testing.ports import HOST, free_ports
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import describe_quorum as quorum_wire
-from ottla.wire.messages import metadata as metadata_wire
 
 ROUNDS = int(os.environ.get("OTTLA_QUORUM_ROUNDS", "3"))
 DEADLINE_SECONDS = 60.0
@@ -61,10 +61,9 @@ class Quorum:
         return until(look)
 
     def topics(self) -> set[str]:
-        with connected(self.plans[0].port) as broker:
-            request = metadata_wire.MetadataRequest(topics=None)
-            answer = broker.ask(request, metadata_wire.MetadataResponse, timeout=10.0)
-        return {topic.name for topic in answer.topics}
+        config = ClientConfig(bootstrap=f"{HOST}:{self.plans[0].port}")
+        with ClusterClient(config) as client:
+            return {topic.name or "" for topic in client.topics()}
 
 
 def a_port_with_neighbours() -> int:

@@ -11,10 +11,9 @@ import random
 
 import pytest
 
-from ottla.client.connection import Connection
+from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.testing import Cluster
 from ottla.testing.readiness import known_brokers
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 from .clients import Closing, client_of, eventually
 from .conftest import BROKERS, all_nodes, has_own_controller, known, new_name, new_topic
@@ -185,7 +184,5 @@ def can_create_a_topic(cluster: Cluster) -> bool:
 
 def topic_ids(cluster: Cluster) -> dict[str | None, bytes]:
     """Return the topics' ids, as a broker tells them."""
-    host, port = cluster.address(1).split(":")
-    with Connection(host, int(port), client_id="ids", timeout=10) as broker:
-        answer = broker.ask(MetadataRequest(topics=None), MetadataResponse, timeout=10)
-    return {topic.name: bytes(topic.topic_id) for topic in answer.topics}
+    with ClusterClient(ClientConfig(bootstrap=cluster.address(1))) as client:
+        return {topic.name: bytes(topic.topic_id) for topic in client.topics()}

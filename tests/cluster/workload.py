@@ -8,7 +8,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from ottla.base.errors import Error
-from ottla.client.connection import Connection, NoSuchVersionError
+from ottla.client.connection import Connection
+from ottla.client.errors import NoSuchVersionError
 from ottla.testing import Cluster
 from ottla.wire.errors import WireError
 from ottla.wire.messages.list_offsets import (

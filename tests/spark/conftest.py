@@ -24,7 +24,9 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config={"auto.create.topics.enable": "true"}) as running:
+    # Some records are old on purpose; on a slow machine retention would come before their reader.
+    config = {"auto.create.topics.enable": "true", "log.retention.ms": "-1"}
+    with Cluster(brokers=1, config=config) as running:
         yield running
 
 

@@ -22,7 +22,10 @@ from ottla.cli.options import (
     Timeout,
     connect,
 )
-from ottla.cli.wire_client import Refusal, Waiting, WireClient, check
+from ottla.cli.progress import print_stderr
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClientError, Refusal, check
+from ottla.client.waiting import Waiting
 from ottla.wire.messages import describe_cluster as cluster_wire
 
 
@@ -87,7 +90,7 @@ class BootstrapOptions:
         return BROKERS if self.controllers is None else CONTROLLERS
 
     def ask(
-        self, client_id: str, action: Callable[[WireClient], R], *, node: int | None = None
+        self, client_id: str, action: Callable[[ClusterClient], R], *, node: int | None = None
     ) -> R:
         """Run `action` on any broker, which forwards requests, or on the active controller.
 
@@ -98,15 +101,15 @@ class BootstrapOptions:
                 return client.with_retries(lambda: action(client))
         return self._ask_controllers(client_id, action, node)
 
-    def any(self, client_id: str) -> WireClient:
+    def any(self, client_id: str) -> ClusterClient:
         """Return a client of the first broker or controller that accepts a connection."""
         given = self.brokers if self.controllers is None else self.controllers
         return connect(given, self.command_config, self.timeout, client_id)
 
     def _ask_controllers(
-        self, client_id: str, action: Callable[[WireClient], R], node: int | None
+        self, client_id: str, action: Callable[[ClusterClient], R], node: int | None
     ) -> R:
-        waiting = Waiting(self.timeout)
+        waiting = Waiting(self.timeout, print_stderr)
         while True:
             try:
                 with self._controller(client_id, node) as client:
@@ -123,7 +126,7 @@ class BootstrapOptions:
             waiting.pause(f"the active controller ({what})")
 
     @contextmanager
-    def _controller(self, client_id: str, node: int | None) -> Iterator[WireClient]:
+    def _controller(self, client_id: str, node: int | None) -> Iterator[ClusterClient]:
         with self.any(client_id) as client:
             cluster = describe_cluster(client, CONTROLLERS)
             wanted = cluster.controller_id if node is None else node
@@ -133,24 +136,25 @@ class BootstrapOptions:
                 if node is not None:
                     raise CommandError(f"there is no controller {node}: expected one of {known}")
                 raise Refusal(
-                    f"controllers at {client.bootstrap}",
+                    f"controllers at {client.config.bootstrap}",
                     Error.NOT_CONTROLLER,
                     "no controller is active now",
                 )
             host, port = addresses[wanted]
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         with connect(address, self.command_config, self.timeout, client_id) as client:
-            client.timeout = min(self.timeout, REACH_SECONDS)
+            patient = client.config
+            client.config = patient.with_timeout(min(self.timeout, REACH_SECONDS))
             try:
                 client.serves(cluster_wire.DescribeClusterRequest)  # Connects.
-            except CommandError as error:
+            except ClientError as error:
                 raise Unreachable(str(error)) from None
-            client.timeout = self.timeout
+            client.config = patient
             yield client
 
 
 def describe_cluster(
-    client: WireClient, endpoint_type: int, *, fenced: bool = False
+    client: ClusterClient, endpoint_type: int, *, fenced: bool = False
 ) -> cluster_wire.DescribeClusterResponse:
     """Return a cluster's id, and its nodes of one kind. Raises: CommandError."""
     request = cluster_wire.DescribeClusterRequest(

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.cli.errors import NAMED_MAX, CommandError, UsageError, os_reason, shortened
+from ottla.client.errors import ClientError, UnencodableRequestError
 
 DONE = 0
 FAILED = 1
@@ -150,10 +151,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _run(COMMANDS[words[0]], words[1:])
         sys.stdout.flush()  # A write error must be reported here, not at exit.
         return code
-    except CommandError as error:
+    except (ClientError, CommandError) as error:
         return _fail(f"{prefix}: {error}", FAILED)
     except UsageError as error:
-        return _fail(f"{prefix}: {error}\nSee '{error.command or prefix} --help'.", WRONG_USAGE)
+        return _fail_usage(prefix, error)
+    except UnencodableRequestError as error:
+        from ottla.cli.encode_errors import encode_failure
+
+        reason = encode_failure(error.request, error.error)
+        if isinstance(reason, UsageError):
+            return _fail_usage(prefix, reason)
+        return _fail(f"{prefix}: {reason}", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -203,6 +211,10 @@ def _refuse(name: str) -> int:
     near = difflib.get_close_matches(name, COMMANDS, n=1)
     hint = f"did you mean {near[0]}?" if near else "see 'ottla --help'"
     return _fail(f"ottla: there is no command {name!r}: {hint}", WRONG_USAGE)
+
+
+def _fail_usage(prefix: str, error: UsageError) -> int:
+    return _fail(f"{prefix}: {error}\nSee '{error.command or prefix} --help'.", WRONG_USAGE)
 
 
 def _fail(text: str, code: int) -> int:

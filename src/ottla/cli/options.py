@@ -8,7 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli.errors import CommandError, UsageError, shown
-from ottla.cli.wire_client import WireClient
+from ottla.cli.progress import print_stderr
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.errors import request_name
+from ottla.client.transport import PLAINTEXT, SecurityProtocolError, transport_of
+from ottla.client.waiting import RETRY_SECONDS
 
 DEFAULT_DATA_DIR = "ottla-data"
 DEFAULT_TIMEOUT_SECONDS = 15.0
@@ -92,22 +96,45 @@ def connect(
     command_config: str | None,
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     client_id: str = "ottla",
-) -> WireClient:
+) -> ClusterClient:
     """Return an administration client for the options."""
     check_seconds(timeout)
     properties = read_property_file(command_config)
-    protocol = properties.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
+    protocol = properties.get("security.protocol", PLAINTEXT)
+    try:
+        transport_of(protocol)
+    except SecurityProtocolError as error:
         raise CommandError(
-            f"{command_config}: security.protocol={protocol}: expected PLAINTEXT, "
+            f"{command_config}: {error}, "
             "the only protocol of this version's administration commands"
-        )
+        ) from None
     client_id = properties.get("client.id", client_id)
     if len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
         raise CommandError(
             f"{command_config}: client.id={client_id}: expected {CLIENT_ID_BYTES_MAX} bytes at most"
         )
-    return WireClient(bootstrap_or_local(bootstrap), timeout=timeout, client_id=client_id)
+    servers = bootstrap_or_local(bootstrap)
+    try:
+        config = ClientConfig(
+            bootstrap=servers,
+            client_id=client_id,
+            security_protocol=protocol,
+            backoff_s_max=RETRY_SECONDS,
+        )
+    except ValueError:
+        raise UsageError(
+            f"--bootstrap-server {shown(servers)}: expected HOST:PORT[,HOST:PORT...]"
+        ) from None
+    return ClusterClient(config.with_timeout(timeout), print_stderr)
+
+
+def expect_kraft(client: ClusterClient, request: type) -> None:
+    """Raise CommandError where the cluster does not serve a request of KRaft mode."""
+    if not client.serves(request):
+        raise CommandError(
+            f"the cluster at {client.config.bootstrap} does not serve {request_name(request)}: "
+            "expected a KRaft cluster, not ZooKeeper mode"
+        )
 
 
 def choose_config(name: str, given: str | None, former: str, formerly: str | None) -> str | None:

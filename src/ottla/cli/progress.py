@@ -7,6 +7,11 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
+def print_stderr(line: str) -> None:
+    """Print a line on stderr, flushed."""
+    print(line, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Prints on stderr what a command waits for; `done` clears the status line."""
 
@@ -15,7 +20,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a permanent line."""
-        print(line, file=sys.stderr, flush=True)
+        print_stderr(line)
 
     def wait(self, line: str) -> None:
         """Show `line` as what the command waits for."""

@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ottla.base.zookeeper import Check, Create, Delete, Operation, SetData
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.options import check_seconds
-from ottla.cli.wire_client import (
-    Waiting,
-    is_host,
-    is_port,
-    network_reason,
-    reasons_text,
-    seconds_text,
-)
+from ottla.cli.progress import print_stderr
+from ottla.client.addresses import is_host, is_port
+from ottla.client.errors import network_reason, reasons_text, seconds_text
+from ottla.client.waiting import Waiting
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import decode_broker
 from ottla.metadata.znodes.fields import ZnodeError
@@ -241,7 +237,7 @@ def _start(connect: str, timeout: float) -> "KazooClient":
     try:
         with (
             warnings.catch_warnings(action="ignore"),  # About a chroot that does not exist.
-            Waiting(timeout).reporting(f"a ZooKeeper server at {connect}"),
+            Waiting(timeout, print_stderr).reporting(f"a ZooKeeper server at {connect}"),
         ):
             client.start(timeout=timeout)
         if _answer(client.exists_async("/"), "/", "read", connect, timeout) is not None:

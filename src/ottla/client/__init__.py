@@ -1,1 +1,1 @@
-"""A small blocking client over `wire`: for the command line, Spark's tasks and tests."""
+"""The blocking cluster client over `wire`: for the command line, Spark and tests."""

@@ -1,15 +1,15 @@
 """A blocking connection to one broker: no threads, no retries, one deadline for each request.
 
-For the command line, Spark's tasks, readiness checks of local clusters, and protocol tests.
-PLAINTEXT only.
+Below the cluster client; alone for readiness checks of local clusters, and protocol tests.
 """
 
-import socket
 import struct
 import time
 from types import TracebackType
 from typing import TypeVar
 
+from ottla.client.errors import NoSuchVersionError, request_name
+from ottla.client.transport import Transport, plaintext
 from ottla.wire.errors import WireError
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,10 +25,6 @@ RESPONSE_BYTES_MAX = 100 << 20
 """A larger size means that the peer does not speak Kafka's protocol."""
 
 
-class NoSuchVersionError(Exception):
-    """The broker serves no version of the request that this client supports."""
-
-
 class Connection:
     """One socket to a broker. Sends ApiVersions when it connects.
 
@@ -36,13 +32,20 @@ class Connection:
             response is not Kafka's protocol, NoSuchVersionError.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout: float,
+        transport: Transport = plaintext,
+    ) -> None:
         self.host = host
         self.port = port
         self._client_id = client_id
         self._correlation_id = 0
-        self._socket = socket.create_connection((host, port), timeout=timeout)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = transport(host, port, timeout)
         try:
             self.versions = self._fetch_versions(time.monotonic() + timeout)
         except BaseException:
@@ -72,14 +75,13 @@ class Connection:
         theirs = self.versions.get(key)
         if theirs is None:
             raise NoSuchVersionError(
-                f"the broker at {self.host}:{self.port} does not serve "
-                f"{request.__name__.removesuffix('Request')}"
+                f"the broker at {self.host}:{self.port} does not serve {request_name(request)}"
             )
         version = min(ours[-1], theirs[-1], ours[-1] if at_most is None else at_most)
         if version < max(ours[0], theirs[0]):
             raise NoSuchVersionError(
                 f"the broker at {self.host}:{self.port} serves versions {theirs[0]} to "
-                f"{theirs[-1]} of {request.__name__.removesuffix('Request')}; "
+                f"{theirs[-1]} of {request_name(request)}; "
                 f"expected one of {ours[0]} to {ours[-1]}"
             )
         return version

@@ -1,47 +1,59 @@
-"""The connection options that reading and writing share."""
+"""The connection options that reading and writing share, and retries by them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from ottla.spark.errors import OptionError
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.errors import ClientError
+from ottla.client.transport import PLAINTEXT
+from ottla.spark.errors import ClusterError, OptionError
 from ottla.spark.raw_options import RawOptions
 
-Address = tuple[str, int]
+T = TypeVar("T")
+
+BOOTSTRAP_SECONDS: Final = 15.0
+"""How long to try a cluster without any response: a wrong address should fail soon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """Addresses and timeouts of a client.
-
-    Fields: `request_timeout_ms`: timeout of one request.
-            `api_timeout_ms`: how long retriable errors of one operation are retried.
-    """
-
-    bootstrap: tuple[Address, ...]
-    client_id: str
-    request_timeout_ms: int
-    api_timeout_ms: int
-    retry_backoff_ms: int
-
-    @staticmethod
-    def of(raw: RawOptions) -> "ClusterOptions":
-        """Read the options; raise OptionError where one is missing or wrong."""
-        return ClusterOptions(
-            bootstrap=parse_bootstrap(raw.text("kafka.bootstrap.servers")),
-            client_id=raw.text("kafka.client.id") or "ottla-spark",
-            request_timeout_ms=raw.count("kafka.request.timeout.ms", 30_000, 1),
-            api_timeout_ms=raw.count("kafka.default.api.timeout.ms", 60_000, 1),
-            retry_backoff_ms=raw.count("kafka.retry.backoff.ms", 100, 0),
-        )
-
-
-def parse_bootstrap(text: str | None) -> tuple[Address, ...]:
-    """Return the addresses in `HOST:PORT[,HOST:PORT...]`; IPv6 hosts in brackets."""
-    if not text:
+def client_config(raw: RawOptions) -> ClientConfig:
+    """Read the options; raise OptionError where one is missing or wrong."""
+    servers = raw.text("kafka.bootstrap.servers")
+    if not servers:
         raise OptionError("option kafka.bootstrap.servers is missing: expected HOST:PORT[,...]")
-    addresses = []
-    for each in text.split(","):
-        host, separator, port = each.strip().removeprefix("PLAINTEXT://").rpartition(":")
-        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise OptionError(f"option kafka.bootstrap.servers={text}: expected HOST:PORT[,...]")
-        addresses.append((host.strip("[]"), int(port)))
-    return tuple(addresses)
+    retry_s = raw.count("kafka.default.api.timeout.ms", 60_000, 1) / 1000
+    request_s = raw.count("kafka.request.timeout.ms", 30_000, 1) / 1000
+    backoff_s = raw.count("kafka.retry.backoff.ms", 100, 0) / 1000
+    try:
+        return ClientConfig(
+            bootstrap=servers,
+            client_id=raw.text("kafka.client.id") or "ottla-spark",
+            security_protocol=raw.text("kafka.security.protocol") or PLAINTEXT,
+            bootstrap_s=min(BOOTSTRAP_SECONDS, retry_s),
+            request_s=request_s,
+            retry_s=retry_s,
+            backoff_s=backoff_s,
+        )
+    except ValueError:
+        raise OptionError(
+            f"option kafka.bootstrap.servers={servers}: expected HOST:PORT[,...]"
+        ) from None
+
+
+def retried(
+    client: ClusterClient,
+    what: str,
+    act: Callable[[], T],
+    *,
+    attempts_min: int = 1,
+    backoff_ms: int | None = None,
+) -> T:
+    """Run `act`, which may be repeated, until the API timeout. Raises: ClusterError, naming it."""
+    try:
+        return client.with_retries(
+            act,
+            repeatable=True,
+            attempts_min=attempts_min,
+            backoff_s=None if backoff_ms is None else backoff_ms / 1000,
+        )
+    except ClientError as error:
+        raise ClusterError(f"{what}: {error}", error.code) from error

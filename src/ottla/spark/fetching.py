@@ -2,29 +2,21 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID
+from ottla.client.cluster import ClusterClient
+from ottla.client.fetch import fetch
 from ottla.records.batch import iter_headers
-from ottla.spark.client import ClusterClient, Refused
+from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError
 from ottla.spark.options import FETCH_BYTES_MAX
 from ottla.spark.planner import Split
-from ottla.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from ottla.wire.messages.fetch import PartitionData
 
 MAX_WAIT_MS: Final = 500
 """A broker with data responds at once, which is the normal case: the offsets are planned."""
-_LAST_WITH_NAMES: Final = 12
-"""Newer versions of Fetch name topics by id only."""
-_LAST: Final = 17
-"""Version 18 only adds fields of followers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ class PartitionFetcher:
         split = self._split
         what = f"reading {split.topic}-{split.partition} at offset {offset}"
         while True:
-            data = self._client.with_retries(what, lambda: self._fetch_once(offset))
+            data = retried(self._client, what, partial(self._fetch_once, offset))
             if data.error_code == Error.OFFSET_OUT_OF_RANGE:
                 raise OutOfRange(what)
             assert data.records is None or isinstance(data.records, memoryview)
@@ -88,36 +80,12 @@ class PartitionFetcher:
 
     def _fetch_once(self, offset: int) -> PartitionData:
         split = self._split
-        leader = self._client.leader((split.topic, split.partition), topic_id=split.topic_id)
-        connection = self._client.connection(leader.node)
-        with_ids = split.topic_id != NO_UUID
-        at_most = _LAST if with_ids else _LAST_WITH_NAMES
-        if connection.version_for(FetchRequest, at_most=at_most) <= _LAST_WITH_NAMES:
-            with_ids = False
-        partition = FetchPartition(
-            partition=split.partition,
-            current_leader_epoch=leader.epoch,
-            fetch_offset=offset,
-            partition_max_bytes=self._fetch_bytes,
-        )
-        request = FetchRequest(
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=1,
+        return fetch(
+            self._client,
+            (split.topic, split.partition),
+            offset,
+            topic_id=split.topic_id,
             max_bytes=self._fetch_bytes,
-            isolation_level=int(self._read_committed),
-            topics=(
-                FetchTopic(
-                    topic="" if with_ids else split.topic,
-                    topic_id=split.topic_id if with_ids else NO_UUID,
-                    partitions=(partition,),
-                ),
-            ),
+            max_wait_ms=MAX_WAIT_MS,
+            read_committed=self._read_committed,
         )
-        response = self._client.ask(request, FetchResponse, node=leader.node, at_most=at_most)
-        subject = f"{split.topic}-{split.partition}"
-        if response.error_code:
-            raise Refused(subject, response.error_code)
-        data = response.responses[0].partitions[0]
-        if data.error_code and data.error_code != Error.OFFSET_OUT_OF_RANGE:
-            raise Refused(subject, data.error_code)
-        return data

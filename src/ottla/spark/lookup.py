@@ -5,21 +5,15 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
-from ottla.base.errors import Error
-from ottla.client.connection import NoSuchVersionError
-from ottla.spark.client import ClusterClient, Refused, Topic
+from ottla.base.ids import Uuid
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClientError, check
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.partitions import TopicPartition, by_topic
+from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError
-from ottla.spark.options import (
-    EARLIEST,
-    LATEST,
-    Assign,
-    ByPartition,
-    Pattern,
-    Subscription,
-    TopicPartition,
-)
+from ottla.spark.options import Assign, ByPartition, Pattern, Subscription
 from ottla.spark.planning import Found
-from ottla.wire.errors import WireError
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -30,57 +24,43 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from ottla.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ottla.wire.messages.metadata import MetadataResponseTopic
 
 _TOPIC_RESOURCE: Final = 2
 _CLEANUP_POLICY: Final = "cleanup.policy"
-_TOLERATED: Final = (OSError, WireError, NoSuchVersionError, Refused)
-"""Errors of optional lookups, which are ignored."""
 
 
-def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicPartition, Topic]:
-    """Return the partitions to read, with their topics.
+def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicPartition, Uuid]:
+    """Return the partitions to read, with the ids of their topics.
 
     Raises: ClusterError where a named topic or partition does not exist.
     """
     if isinstance(subscription, Pattern):
-        everything = client.with_retries("listing topics", client.topics)
         regex = re.compile(subscription.regex)
-        return {
-            (topic.name, partition): topic
-            for topic in everything.values()
-            if regex.fullmatch(topic.name) and not topic.is_internal
-            for partition in sorted(topic.leaders)
-        }
+        everything = retried(client, "listing topics", client.topics)
+        return _partitions(
+            each for each in everything if regex.fullmatch(each.name or "") and not each.is_internal
+        )
     if isinstance(subscription, Assign):
         names = {topic for topic, _ in subscription.partitions}
     else:
         names = set(subscription.topics)
-
-    def look() -> dict[str, Topic]:
-        found = client.topics(names)
-        for name in sorted(names - set(found)):
-            raise Refused(f"topic {name}", Error.UNKNOWN_TOPIC_OR_PARTITION)
-        return found
-
-    found = client.with_retries("looking up topics", look)
+    found = _partitions(retried(client, "looking up topics", lambda: client.topics(sorted(names))))
     if not isinstance(subscription, Assign):
-        return {
-            (name, partition): topic
-            for name, topic in sorted(found.items())
-            for partition in sorted(topic.leaders)
-        }
-    for name, partition in subscription.partitions:
-        if partition not in found[name].leaders:
-            raise ClusterError(
-                f"topic {name} has no partition {partition}: it has {len(found[name].leaders)}"
-            )
-    return {key: found[key[0]] for key in subscription.partitions}
+        return found
+    for key in subscription.partitions:
+        if key not in found:
+            count = sum(topic == key[0] for topic, _ in found)
+            raise ClusterError(f"topic {key[0]} has no partition {key[1]}: it has {count}")
+    return {key: found[key] for key in subscription.partitions}
+
+
+def _partitions(topics: Iterable[MetadataResponseTopic]) -> dict[TopicPartition, Uuid]:
+    return {
+        (each.name or "", partition): each.topic_id
+        for each in topics
+        for partition in sorted(part.partition_index for part in each.partitions)
+    }
 
 
 def offsets_at(
@@ -98,43 +78,16 @@ def offsets_at(
     found: dict[TopicPartition, int | None] = {}
 
     def ask() -> None:
-        missing = [key for key in timestamps if key not in found]
-        refusals: list[Refused] = []
-        for node, keys in sorted(client.by_leader(missing).items()):
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(read_committed),
-                topics=tuple(_list_offsets(client, keys, timestamps)),
-            )
-            response = client.ask(request, ListOffsetsResponse, node=node)
-            for topic in response.topics:
-                for each in topic.partitions:
-                    key = (topic.name, each.partition_index)
-                    if each.error_code:
-                        refusals.append(Refused(f"{key[0]}-{key[1]}", each.error_code))
-                    else:
-                        found[key] = each.offset if each.offset >= 0 else None
-        if refusals:
-            raise refusals[0]
+        missing = {key: each for key, each in timestamps.items() if key not in found}
+        results = list_offsets(client, missing, read_committed=read_committed)
+        for key, each in results.items():
+            if not each.error_code:
+                found[key] = each.offset if each.offset >= 0 else None
+        for key, each in results.items():
+            check(f"{key[0]}-{key[1]}", each.error_code)
 
-    client.with_retries("looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
+    retried(client, "looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
     return found
-
-
-def _list_offsets(
-    client: ClusterClient, keys: Iterable[TopicPartition], timestamps: ByPartition
-) -> Iterable[ListOffsetsTopic]:
-    by_topic: dict[str, list[ListOffsetsPartition]] = {}
-    for key in keys:
-        by_topic.setdefault(key[0], []).append(
-            ListOffsetsPartition(
-                partition_index=key[1],
-                current_leader_epoch=client.leader(key).epoch,
-                timestamp=timestamps[key],
-            )
-        )
-    for name, partitions in sorted(by_topic.items()):
-        yield ListOffsetsTopic(name=name, partitions=tuple(partitions))
 
 
 def edges_of(
@@ -162,15 +115,12 @@ def edges_of(
 def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the sizes of partitions on their leaders, as far as brokers return them."""
     sizes: dict[TopicPartition, int] = {}
-    with suppress(*_TOLERATED):
+    with suppress(ClientError):
         for node, led in sorted(client.by_leader(keys).items()):
-            by_topic: dict[str, list[int]] = {}
-            for topic, partition in led:
-                by_topic.setdefault(topic, []).append(partition)
             request = DescribeLogDirsRequest(
                 topics=tuple(
                     DescribableLogDirTopic(topic=name, partitions=tuple(partitions))
-                    for name, partitions in sorted(by_topic.items())
+                    for name, partitions in by_topic(led).items()
                 )
             )
             response = client.ask(request, DescribeLogDirsResponse, node=node)
@@ -194,7 +144,7 @@ def never_compacted(client: ClusterClient, names: Collection[str]) -> set[str]:
             for name in sorted(names)
         )
     )
-    with suppress(*_TOLERATED):
+    with suppress(ClientError):
         response = client.ask(request, DescribeConfigsResponse)
         return {
             result.resource_name

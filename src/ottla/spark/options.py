@@ -11,16 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.spark.cluster_options import ClusterOptions
+from ottla.client.cluster import ClientConfig
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.client.partitions import TopicPartition
+from ottla.spark.cluster_options import client_config
 from ottla.spark.errors import OptionError
 from ottla.spark.raw_options import WRITE_NAMES, RawOptions, as_integer
 
-TopicPartition = tuple[str, int]
 ByPartition = Mapping[TopicPartition, int]
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-"""Special offsets in JSON, as in Kafka's ListOffsets."""
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 FETCH_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -90,7 +88,7 @@ class ReadOptions:
             `fetch_bytes`: the approximate size of one fetch.
     """
 
-    cluster: ClusterOptions
+    cluster: ClientConfig
     subscription: Subscription
     starting: Limit
     ending: Limit
@@ -114,7 +112,7 @@ class ReadOptions:
         subscription = _subscription(raw)
         strategy = raw.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
         return ReadOptions(
-            cluster=ClusterOptions.of(raw),
+            cluster=client_config(raw),
             subscription=subscription,
             starting=_limit(raw, "starting", Edge.EARLIEST),
             ending=_limit(raw, "ending", Edge.LATEST),

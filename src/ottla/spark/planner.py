@@ -7,10 +7,11 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from ottla.base.ids import Uuid
+from ottla.client.cluster import ClusterClient
+from ottla.client.partitions import TopicPartition
 from ottla.spark import lookup
-from ottla.spark.client import ClusterClient
 from ottla.spark.errors import DataLossError
-from ottla.spark.options import ReadOptions, TopicPartition
+from ottla.spark.options import ReadOptions
 from ottla.spark.planning import (
     PartitionFacts,
     Range,
@@ -56,11 +57,11 @@ def plan(options: ReadOptions) -> list[Task]:
             `failOnDataLoss` is set.
     """
     with ClusterClient(options.cluster) as client:
-        topics = lookup.subscribed(client, options.subscription)
-        keys = sorted(topics)
+        ids = lookup.subscribed(client, options.subscription)
+        keys = sorted(ids)
         check_named(options.starting, keys, "startingOffsets")
         check_named(options.ending, keys, "endingOffsets")
-        facts = _facts(client, options, {key: topics[key].id for key in keys})
+        facts = _facts(client, options, {key: ids[key] for key in keys})
         ranges = _ranges(client, options, facts)
     pieces = cut(
         ranges,

@@ -11,18 +11,10 @@ from itertools import pairwise
 from typing import Final
 
 from ottla.base.ids import Uuid
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.client.partitions import TopicPartition
 from ottla.spark.errors import OptionError
-from ottla.spark.options import (
-    EARLIEST,
-    LATEST,
-    ByPartition,
-    Edge,
-    Limit,
-    Offsets,
-    Since,
-    SinceEach,
-    TopicPartition,
-)
+from ottla.spark.options import ByPartition, Edge, Limit, Offsets, Since, SinceEach
 
 SPLIT_BYTES: Final = 128 * 1024 * 1024
 """An empty task costs about 80 ms of CPU: much smaller splits would be mostly overhead."""

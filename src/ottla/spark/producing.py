@@ -12,23 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID
-from ottla.client.connection import NoSuchVersionError
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClientError, NoSuchVersionError, Refusal, check
+from ottla.client.partitions import TopicPartition
+from ottla.client.produce import produce
 from ottla.records.columnar import encode
-from ottla.spark.client import BACKOFF_SECONDS_MAX, ClusterClient, Refused
+from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, WriteError
-from ottla.spark.options import TopicPartition
 from ottla.spark.write_options import WriteOptions
-from ottla.wire.errors import WireError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 
-_LAST_WITH_NAMES: Final = 12
 _NO_OFFSET: Final = bytes(8)
 _SEQUENCES: Final = 2**31
 _TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
@@ -72,13 +65,13 @@ class RawProducer:
         """Return a topic's number of partitions; the cluster may create it."""
 
         def look() -> int:
-            found = self._client.topics([topic], create=True).get(topic)
-            if found is None or not found.leaders:
-                raise Refused(f"topic {topic}", Error.UNKNOWN_TOPIC_OR_PARTITION)
-            return len(found.leaders)
+            (found,) = self._client.topics([topic], create=True)
+            if not found.partitions:
+                raise Refusal(f"topic {topic}", Error.UNKNOWN_TOPIC_OR_PARTITION)
+            return len(found.partitions)
 
         try:
-            return self._client.with_retries("looking up where to write", look)
+            return retried(self._client, "looking up where to write", look)
         except ClusterError as error:
             raise WriteError(str(error)) from error
 
@@ -141,12 +134,11 @@ class RawProducer:
                     transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
                 )
                 response = self._client.ask(request, InitProducerIdResponse)
-                if response.error_code:
-                    raise Refused("a producer id", response.error_code)
+                check("a producer id", response.error_code)
                 return response.producer_id, response.producer_epoch
 
             try:
-                self._producer = self._client.with_retries("getting a producer id", ask)
+                self._producer = retried(self._client, "getting a producer id", ask)
             except ClusterError as error:
                 raise WriteError(str(error)) from error
         return self._producer
@@ -157,7 +149,8 @@ class RawProducer:
         """Send the first batch of each queue; retry those that failed."""
         left = list(queues)
         deadline = time.monotonic() + self._options.delivery_timeout_ms / 1000
-        backoff = self._options.cluster.retry_backoff_ms / 1000
+        config = self._options.cluster
+        backoff = config.backoff_s
         while True:
             left, error = self._try_round(left)
             if not left:
@@ -171,7 +164,7 @@ class RawProducer:
                 ) from error
             self._client.refresh()
             time.sleep(backoff)
-            backoff = min(2 * backoff, BACKOFF_SECONDS_MAX)
+            backoff = max(backoff, min(2 * backoff, config.backoff_s_max))
 
     def _try_round(self, queues: list[_Queue]) -> tuple[list[_Queue], Exception | None]:
         """Return the queues whose first batch must be sent, and the last failure, if any."""
@@ -181,17 +174,17 @@ class RawProducer:
         for queue in queues:
             try:
                 by_node.setdefault(self._client.leader(queue.key).node, []).append(queue)
-            except (OSError, WireError, Refused, ClusterError) as error:
+            except ClientError as error:
                 _check_retriable(error)
                 again.append(queue)
                 reason = error
         for node, led in sorted(by_node.items()):
             for group in _groups(led):
+                batches = {queue.key: queue.waiting[0].data for queue in group}
                 try:
-                    answers = self._produce(node, group)
-                except NoSuchVersionError as error:
-                    raise WriteError(str(error)) from error
-                except (OSError, WireError, Refused, ClusterError) as error:
+                    answers = produce(self._client, node, batches, acks=self._options.acks)
+                except ClientError as error:
+                    _check_retriable(error)
                     again.extend(group)
                     reason = error
                     continue
@@ -202,33 +195,7 @@ class RawProducer:
                         again.append(queue)
         return again, reason
 
-    def _produce(self, node: int, queues: list[_Queue]) -> dict[TopicPartition, Refused | None]:
-        by_topic: dict[str, list[PartitionProduceData]] = {}
-        for queue in queues:
-            topic, partition = queue.key
-            by_topic.setdefault(topic, []).append(
-                PartitionProduceData(index=partition, records=queue.waiting[0].data)
-            )
-        request = ProduceRequest(
-            acks=self._options.acks,
-            timeout_ms=self._options.cluster.request_timeout_ms,
-            topic_data=tuple(
-                TopicProduceData(name=name, topic_id=NO_UUID, partition_data=tuple(data))
-                for name, data in sorted(by_topic.items())
-            ),
-        )
-        response = self._client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
-        return {
-            (topic.name, each.index): Refused(
-                f"{topic.name}-{each.index}", each.error_code, each.error_message
-            )
-            if each.error_code
-            else None
-            for topic in response.responses
-            for each in topic.partition_responses
-        }
-
-    def _settle(self, queue: _Queue, refusal: Refused | None) -> Refused | None:
+    def _settle(self, queue: _Queue, refusal: Refusal | None) -> Refusal | None:
         """Remove an acknowledged batch from the queue; return a retriable error."""
         batch = queue.waiting[0]
         # The broker has the batch already: an earlier response was lost.
@@ -262,9 +229,11 @@ class RawProducer:
         queue.waiting.extendleft(reversed(parts))
 
 
-def _check_retriable(error: Exception) -> None:
+def _check_retriable(error: ClientError) -> None:
     """Raise WriteError for an error that is not retriable."""
-    if isinstance(error, Refused) and not error.is_retriable:
+    if isinstance(error, NoSuchVersionError) or (
+        isinstance(error, Refusal) and not error.is_retriable
+    ):
         raise WriteError(str(error)) from error
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.transport import SecurityProtocolError, transport_of
 from ottla.spark.errors import OptionError
 
 log = logging.getLogger("ottla.spark")
@@ -114,9 +115,11 @@ class RawOptions:
     def _check_kafka_name(self, name: str) -> None:
         if name in _REFUSED:
             raise OptionError(f"option {name} is not supported: {_REFUSED[name]}")
-        protocol = self.options[name].strip().upper()
-        if name == "kafka.security.protocol" and protocol != "PLAINTEXT":
-            raise OptionError(f"option {name}={self.options[name]}: expected PLAINTEXT")
+        if name == "kafka.security.protocol":
+            try:
+                transport_of(self.options[name])
+            except SecurityProtocolError as error:
+                raise OptionError(f"option {KAFKA}{error}") from None
         if name.startswith(_SECURITY):
             raise OptionError(f"option {name} is not supported: connections are PLAINTEXT only")
 

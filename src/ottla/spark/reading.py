@@ -3,7 +3,7 @@
 While one response is decoded, a thread fetches the next. Order: offsets ascend.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,15 +11,17 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.client.cluster import ClusterClient
+from ottla.client.offsets import LATEST
 from ottla.records.batch import iter_headers
 from ottla.records.columnar import decode
 from ottla.records.errors import CorruptBatch
 from ottla.spark import lookup
-from ottla.spark.client import ClusterClient, Topic
+from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, DataLossError
 from ottla.spark.fetching import Fetched, OutOfRange, PartitionFetcher
-from ottla.spark.options import LATEST, ReadOptions
+from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Split, Task, report_losses
 from ottla.spark.schema import arrow_schema, record_columns
 
@@ -107,8 +109,11 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     ended: list[Split] = []
     losses: list[str] = []
     with ClusterClient(options.cluster) as client:
-        topics = client.with_retries("looking up topics", lambda: client.topics(names))
-        there = [each for each in splits if each.is_open and _is_same(each, topics)]
+        topics = retried(
+            client, "looking up topics", lambda: client.topics(sorted(names), skip_unknown=True)
+        )
+        ids = {each.name or "": each.topic_id for each in topics}
+        there = [each for each in splits if each.is_open and _is_same(each, ids.get(each.topic))]
         latest = lookup.offsets_at(
             client,
             {(each.topic, each.partition): LATEST for each in there},
@@ -131,10 +136,9 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     return ended
 
 
-def _is_same(split: Split, topics: Mapping[str, Topic]) -> bool:
-    topic = topics.get(split.topic)
-    return topic is not None and (
-        split.topic_id == topic.id or NO_UUID in (split.topic_id, topic.id)
+def _is_same(split: Split, topic_id: Uuid | None) -> bool:
+    return topic_id is not None and (
+        split.topic_id == topic_id or NO_UUID in (split.topic_id, topic_id)
     )
 
 

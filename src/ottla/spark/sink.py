@@ -25,9 +25,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.spark.client import ClusterClient
+from ottla.client.cluster import ClusterClient
+from ottla.client.partitions import TopicPartition
 from ottla.spark.errors import OptionError, WriteError
-from ottla.spark.options import TopicPartition
 from ottla.spark.partitioner import by_key, in_runs
 from ottla.spark.producing import RawProducer
 from ottla.spark.raw_options import log

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.cluster import ClientConfig
 from ottla.records.columnar.encoder import BATCH_BYTES
 from ottla.records.compression import Codec
-from ottla.spark.cluster_options import ClusterOptions
+from ottla.spark.cluster_options import client_config
 from ottla.spark.errors import OptionError
 from ottla.spark.raw_options import READ_NAMES, RawOptions
 
@@ -29,7 +30,7 @@ class WriteOptions:
             `delivery_timeout_ms`: how long a batch is retried.
     """
 
-    cluster: ClusterOptions
+    cluster: ClientConfig
     topic: str | None
     codec: Codec
     level: int | None
@@ -52,7 +53,7 @@ class WriteOptions:
         if idempotent and acks != ALL:
             raise OptionError("option kafka.acks=1: expected all with kafka.enable.idempotence")
         return WriteOptions(
-            cluster=ClusterOptions.of(raw),
+            cluster=client_config(raw),
             topic=topic,
             codec=codec,
             level=_level(raw, codec),

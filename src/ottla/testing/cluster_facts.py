@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from ottla.base.errors import Error
 from ottla.base.ids import METADATA_TOPIC
-from ottla.client.connection import Connection, NoSuchVersionError
+from ottla.client.connection import Connection
+from ottla.client.errors import NoSuchVersionError
 from ottla.testing.layout import ClusterError, NodePlan
 from ottla.testing.ports import HOST
 from ottla.wire.errors import WireError

@@ -64,7 +64,8 @@ def known_brokers(port: int) -> set[int] | None:
 
 def ask_brokers(port: int) -> tuple[set[int], int] | None:
     """Return the broker ids and the controller id of a Metadata response; None = no response."""
-    from ottla.client.connection import Connection, NoSuchVersionError
+    from ottla.client.connection import Connection
+    from ottla.client.errors import NoSuchVersionError
     from ottla.wire.errors import WireError
     from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 

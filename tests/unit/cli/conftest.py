@@ -1,13 +1,15 @@
 """Fixtures of the command line's tests: a fake broker, and running a command in this process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 
 from ottla.cli.main import main
+from tests.unit.client.conftest import broker
 
-from .fake_broker import FakeBroker
+__all__ = ["broker"]
+"""The fixture of the client's tests."""
 
 
 class Ran(NamedTuple):
@@ -34,11 +36,3 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
         return Ran(code, out.decode(), err.decode())
 
     return run_ottla
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """A broker that knows no topic."""
-    fake = FakeBroker()
-    yield fake
-    fake.close()

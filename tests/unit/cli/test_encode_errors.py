@@ -19,9 +19,9 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.unit.client.fake_broker import FakeBroker
 
 from .conftest import Run
-from .fake_broker import FakeBroker
 
 OTHER_BYTES = b"\xff".decode(errors="surrogateescape")
 

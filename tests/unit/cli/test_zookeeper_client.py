@@ -11,8 +11,8 @@ import pytest
 from ottla.cli.errors import CommandError
 from ottla.cli.topics import topics_zookeeper
 from ottla.cli.topics.topic_options import TopicOptions
-from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import ZooKeeperClient, parse_connect
+from ottla.client.errors import Refusal
 from ottla.metadata.znodes.topic import Assignment, TopicZnode
 from ottla.testing.ports import free_ports
 

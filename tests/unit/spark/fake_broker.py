@@ -8,14 +8,14 @@ requests of that class: an error code, or DROP (do it, then close the connection
 import socketserver
 import threading
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.client.cluster import ClientConfig
 from ottla.records.batch import iter_headers, restamp
-from ottla.spark.cluster_options import ClusterOptions
 from ottla.wire import registry
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header, encode_response
@@ -80,16 +80,10 @@ class FakeBroker:
         self._thread.join()
         self._server.server_close()
 
-    def options(self, **changes: Any) -> ClusterOptions:
-        """Return options that lead here, with little patience."""
-        values: dict[str, Any] = {
-            "bootstrap": (("127.0.0.1", self.port),),
-            "client_id": "test",
-            "request_timeout_ms": 5000,
-            "api_timeout_ms": 5000,
-            "retry_backoff_ms": 1,
-        }
-        return ClusterOptions(**(values | changes))
+    def options(self, **changes: Any) -> ClientConfig:
+        """Return a configuration that leads here, with little patience."""
+        config = ClientConfig(bootstrap=f"127.0.0.1:{self.port}", backoff_s=0.001)
+        return replace(config.with_timeout(5), **changes)
 
     def count(self, request: type) -> int:
         """Return how often a request was made."""

@@ -1,33 +1,34 @@
-"""Addresses must parse as Kafka's clients take them. Method: tables."""
+"""Addresses must parse as Kafka's clients take them; defaults are Kafka's."""
 
 import pytest
 
-from ottla.spark.cluster_options import Address, ClusterOptions, parse_bootstrap
+from ottla.spark.cluster_options import client_config
 from ottla.spark.errors import OptionError
 from ottla.spark.raw_options import RawOptions
 
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("localhost:9092", (("localhost", 9092),)),
-        ("a:1, b:2", (("a", 1), ("b", 2))),
-        ("PLAINTEXT://a:1", (("a", 1),)),
-        ("[::1]:9092", (("::1", 9092),)),
-    ],
-)
-def test_addresses(text: str, addresses: tuple[Address, ...]) -> None:
-    assert parse_bootstrap(text) == addresses
+SERVERS = "kafka.bootstrap.servers"
 
 
-@pytest.mark.parametrize("text", [None, "", "a", "a:", ":1", "a:x", "a:0", "a:65536", "a:1,"])
-def test_wrong_addresses(text: str | None) -> None:
-    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
-        parse_bootstrap(text)
+@pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:x", "a:0", "a:65536", "a:1,"])
+def test_wrong_addresses(text: str) -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers.*expected HOST:PORT\["):
+        client_config(RawOptions.of({SERVERS: text}))
+
+
+def test_no_addresses() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+        client_config(RawOptions.of({}))
 
 
 def test_defaults_are_those_of_kafka() -> None:
-    options = ClusterOptions.of(RawOptions.of({"kafka.bootstrap.servers": "a:1"}))
-    assert options.request_timeout_ms == 30_000
-    assert options.api_timeout_ms == 60_000
-    assert options.retry_backoff_ms == 100
+    config = client_config(RawOptions.of({SERVERS: "a:1"}))
+    assert (config.request_s, config.retry_s, config.backoff_s) == (30, 60, 0.1)
+    assert config.bootstrap_s == 15
+
+
+def test_times_are_milliseconds() -> None:
+    names = ("request.timeout", "default.api.timeout", "retry.backoff")
+    times = {f"kafka.{name}.ms": str(number) for number, name in enumerate(names, 1)}
+    config = client_config(RawOptions.of({SERVERS: "a:1", **times}))
+    assert (config.request_s, config.retry_s, config.backoff_s) == (0.001, 0.002, 0.003)
+    assert config.bootstrap_s == 0.002

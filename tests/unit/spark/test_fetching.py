@@ -7,9 +7,9 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.client.cluster import ClusterClient
 from ottla.records.builder import encode_batch
 from ottla.records.record import iter_records
-from ottla.spark.client import ClusterClient
 from ottla.spark.errors import ClusterError
 from ottla.spark.fetching import OutOfRange, PartitionFetcher
 from ottla.spark.planner import Split
@@ -61,7 +61,7 @@ def test_offsets_outside_of_the_log() -> None:
 
 
 def test_a_re_created_topic() -> None:
-    with FakeBroker() as broker, ClusterClient(broker.options(api_timeout_ms=1)) as client:
+    with FakeBroker() as broker, ClusterClient(broker.options(retry_s=0.001)) as client:
         broker.logs[0].append(BATCH)
         broker.topic_id = Uuid(b"j" * 16)
         with pytest.raises(ClusterError) as caught:

@@ -6,9 +6,9 @@ Method: a fake broker on a socket; what it does not serve must be done without.
 import pytest
 
 from ottla.base.errors import Error
+from ottla.client.cluster import ClusterClient
 from ottla.records.builder import encode_batch
 from ottla.spark import lookup
-from ottla.spark.client import ClusterClient
 from ottla.spark.errors import ClusterError
 from ottla.spark.options import Assign, Pattern, Subscribe
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
@@ -27,7 +27,7 @@ def test_subscriptions() -> None:
 
 
 def test_topics_that_do_not_exist() -> None:
-    with FakeBroker() as broker, ClusterClient(broker.options(api_timeout_ms=1)) as client:
+    with FakeBroker() as broker, ClusterClient(broker.options(retry_s=0.001)) as client:
         for wanted in (Subscribe((TOPIC, "u")), Assign((("u", 0),))):
             with pytest.raises(ClusterError, match=r"topic u: .*UNKNOWN_TOPIC_OR_PARTITION"):
                 lookup.subscribed(client, wanted)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
+from ottla.client.cluster import ClusterClient
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
-from ottla.spark.client import ClusterClient
 from ottla.spark.errors import WriteError
 from ottla.spark.producing import RawProducer
 from ottla.spark.write_options import WriteOptions
@@ -113,7 +113,7 @@ def test_time_runs_out() -> None:
 def test_topics() -> None:
     with (
         FakeBroker(partitions=3) as broker,
-        ClusterClient(broker.options(api_timeout_ms=1)) as client,
+        ClusterClient(broker.options(retry_s=0.001)) as client,
     ):
         producer = RawProducer(client, options(broker))
         assert producer.partition_count(TOPIC) == 3

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.client.cluster import ClientConfig
 from ottla.records.batch import restamp
 from ottla.records.builder import encode_batch
 from ottla.records.errors import CorruptBatch
-from ottla.spark.cluster_options import ClusterOptions
 from ottla.spark.errors import DataLossError
 from ottla.spark.options import Edge, ReadOptions, Subscribe
 from ottla.spark.planner import Split, Task
@@ -69,7 +69,7 @@ def test_offsets_and_epochs_must_not_go_back() -> None:
         measure(log(batch(0, 2)), 2, 4, epoch=-1, contiguous=False)
 
 
-def options(cluster: ClusterOptions, **changes: Any) -> ReadOptions:
+def options(cluster: ClientConfig, **changes: Any) -> ReadOptions:
     values: dict[str, Any] = {
         "cluster": cluster,
         "subscription": Subscribe((TOPIC,)),
@@ -161,7 +161,7 @@ def test_a_re_created_topic() -> None:
         broker.logs[0].append(batch(0, 10))
         broker.exists = False
         split = Split(TOPIC, ID, 0, 0, 10, True)
-        cluster = broker.options(api_timeout_ms=1)
+        cluster = broker.options(retry_s=0.001)
         with pytest.raises(DataLossError, match="deleted and re-created"):
             rows(split, options(cluster))
         assert rows(split, options(cluster, fail_on_data_loss=False)) == []

@@ -15,6 +15,7 @@ from ottla.cli.options import (
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
+from ottla.client.errors import ClientError
 from ottla.wire.registry import APIS
 
 app = new_app()
@@ -45,7 +46,7 @@ def broker_api_versions(
             )
             try:
                 versions = client.versions(broker.node_id)
-            except CommandError as error:
+            except ClientError as error:
                 print(f"{name} -> ERROR: {error}")
                 failed += 1
                 continue

@@ -23,9 +23,11 @@ from ottla.cli.options import (
     check_number,
     choose_config,
     command_config_option,
+    expect_kraft,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -107,8 +109,8 @@ def unregister(
     """
     check_number("--id", broker_id, 0)
 
-    def act(client: WireClient) -> None:
-        client.expect_kraft(UnregisterBrokerRequest)
+    def act(client: ClusterClient) -> None:
+        expect_kraft(client, UnregisterBrokerRequest)
         request = UnregisterBrokerRequest(broker_id=broker_id)
         response = client.ask(request, UnregisterBrokerResponse)
         check(f"broker {broker_id}", response.error_code, response.error_message)

@@ -21,8 +21,10 @@ from ottla.cli.cluster.features_text import (
 )
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.local.storage import parse_features
+from ottla.cli.options import expect_kraft
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import Refusal, WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import Refusal, check
 from ottla.metadata.features import METADATA_VERSION
 from ottla.wire.messages import update_features as wire
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -171,7 +173,7 @@ def apply_change(bootstrap: BootstrapOptions, requested: Change, kind: int) -> N
     print("\n".join(outcome_lines(requested, None)))
 
 
-def _update(client: WireClient, requested: Change, kind: int) -> None:
+def _update(client: ClusterClient, requested: Change, kind: int) -> None:
     request = wire.UpdateFeaturesRequest(
         timeout_ms=client.timeout_ms,
         feature_updates=tuple(
@@ -180,12 +182,12 @@ def _update(client: WireClient, requested: Change, kind: int) -> None:
         ),
         validate_only=requested.dry_run,
     )
-    client.expect_kraft(wire.UpdateFeaturesRequest)
+    expect_kraft(client, wire.UpdateFeaturesRequest)
     response = client.ask(request, wire.UpdateFeaturesResponse)
     check("", response.error_code, response.error_message)
 
 
-def _describe(client: WireClient) -> ApiVersionsResponse:
+def _describe(client: ClusterClient) -> ApiVersionsResponse:
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
     response = client.ask(request, ApiVersionsResponse)
     check("the features", response.error_code)

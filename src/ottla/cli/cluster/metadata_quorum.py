@@ -9,8 +9,10 @@ from ottla.base.ids import METADATA_TOPIC
 from ottla.cli.bootstrap_options import BootstrapOptions, choose, describe_cluster
 from ottla.cli.cluster.quorum_text import Quorum, replication_lines, status_lines
 from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import expect_kraft
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.wire.messages import describe_quorum as wire
 
 app = new_app()
@@ -78,8 +80,8 @@ def remove_controller(
     raise CommandError(f"remove-controller {FIXED_VOTERS}")
 
 
-def _describe(client: WireClient, kind: int) -> Quorum:
-    client.expect_kraft(wire.DescribeQuorumRequest)
+def _describe(client: ClusterClient, kind: int) -> Quorum:
+    expect_kraft(client, wire.DescribeQuorumRequest)
     cluster = describe_cluster(client, kind)
     partition = wire.RequestPartitionData(partition_index=0)
     topic = wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))

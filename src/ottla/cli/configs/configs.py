@@ -23,7 +23,8 @@ from ottla.cli.options import (
     read_property_file,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.wire.messages import incremental_alter_configs as alter_wire
 
 app = new_app()
@@ -167,7 +168,7 @@ def _describe(bootstrap: BootstrapOptions, entity: Entity, everything: bool) -> 
     else:
         names = bootstrap.ask(CLIENT_ID, lambda client: _names(client, kind))
 
-    def describe_all(client: WireClient) -> list[str]:
+    def describe_all(client: ClusterClient) -> list[str]:
         entries = {each: _entries(bootstrap, client, kind, each) for each in names}
         return [
             line for each in names for line in describe_lines(kind, each, entries[each], everything)
@@ -177,13 +178,15 @@ def _describe(bootstrap: BootstrapOptions, entity: Entity, everything: bool) -> 
         print(line)
 
 
-def _names(client: WireClient, kind: str) -> list[str]:
+def _names(client: ClusterClient, kind: str) -> list[str]:
     if kind == "topics":
         return [topic.name or "" for topic in client.topics()]
     return [*map(str, client.broker_ids()), ""]
 
 
-def _entries(bootstrap: BootstrapOptions, client: WireClient, kind: str, name: str) -> list[Entry]:
+def _entries(
+    bootstrap: BootstrapOptions, client: ClusterClient, kind: str, name: str
+) -> list[Entry]:
     is_own = bootstrap.controllers is not None
     entries = configs_client.describe(client, KINDS[kind], [name], synonyms=True, is_own=is_own)
     return entries.get(name, [])
@@ -256,7 +259,7 @@ def _alter(
     # Kafka requires that a broker's own configuration is sent to that broker.
     node = int(name) if kind == "brokers" and name and bootstrap.controllers is None else None
 
-    def act(client: WireClient) -> None:
+    def act(client: ClusterClient) -> None:
         response = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
         for result in response.responses:
             subject = f"{kind[:-1]} {name or 'defaults'}"

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -48,7 +49,7 @@ class Entry:
 
 
 def describe(
-    client: WireClient,
+    client: ClusterClient,
     kind: int,
     names: Sequence[str],
     *,

@@ -13,7 +13,7 @@ from ottla.cli.options import (
     read_property_file,
     warn_deprecated,
 )
-from ottla.cli.wire_client import seconds_text
+from ottla.client.errors import seconds_text
 from ottla.metadata.topic_names import fault_of
 
 REPORT_SECONDS = 1.0

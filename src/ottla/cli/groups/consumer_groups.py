@@ -13,7 +13,10 @@ from ottla.cli.groups import group_text as text
 from ottla.cli.groups.group_options import GroupOptions
 from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import Refusal, TopicPartition, WireClient
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import Refusal
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.client.partitions import TopicPartition
 
 app = new_app()
 
@@ -82,7 +85,7 @@ def consumer_groups(
         return ACTIONS[action](client, options)
 
 
-def _list(client: WireClient, options: GroupOptions) -> int:
+def _list(client: ClusterClient, options: GroupOptions) -> int:
     found = groups.list_groups(
         client,
         states=opt.parse_names(options.state, opt.STATES, "--state"),
@@ -95,7 +98,7 @@ def _list(client: WireClient, options: GroupOptions) -> int:
     return 0
 
 
-def _describe(client: WireClient, options: GroupOptions) -> int:
+def _describe(client: ClusterClient, options: GroupOptions) -> int:
     missing = []
     for name in _names(client, options):
         group = groups.describe(client, name)
@@ -117,11 +120,11 @@ def _describe(client: WireClient, options: GroupOptions) -> int:
     return 0
 
 
-def _ends(client: WireClient, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
+def _ends(client: ClusterClient, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
     """Return log end offsets, without topics that were deleted since the group read them."""
     present = {topic.name for topic in client.topics()}
     alive = {(topic, partition) for topic, partition in partitions if topic in present}
-    return groups.log_offsets(client, alive, groups.LATEST) if alive else {}
+    return groups.log_offsets(client, alive, LATEST) if alive else {}
 
 
 def _warn_of_state(group: groups.Group) -> None:
@@ -131,7 +134,7 @@ def _warn_of_state(group: groups.Group) -> None:
         print(f"\nWarning: Consumer group '{group.name}' is rebalancing.", file=sys.stderr)
 
 
-def _delete(client: WireClient, options: GroupOptions) -> int:
+def _delete(client: ClusterClient, options: GroupOptions) -> int:
     done: list[str] = []
     failed: list[str] = []
     for name in _names(client, options):
@@ -150,7 +153,7 @@ def _delete(client: WireClient, options: GroupOptions) -> int:
     raise CommandError(f"{len(failed)} of {len(done) + len(failed)} groups were not deleted")
 
 
-def _delete_offsets(client: WireClient, options: GroupOptions) -> int:
+def _delete_offsets(client: ClusterClient, options: GroupOptions) -> int:
     name = options.group[0]
     outcomes = groups.delete_offsets(client, name, _partitions(client, options.topic))
     failed = sum(bool(outcome) for outcome in outcomes.values())
@@ -165,7 +168,7 @@ def _delete_offsets(client: WireClient, options: GroupOptions) -> int:
     return 0
 
 
-def _reset(client: WireClient, options: GroupOptions) -> int:
+def _reset(client: ClusterClient, options: GroupOptions) -> int:
     if not (options.dry_run or options.execute):
         print("WARN: nothing is changed, as --execute is not given.", file=sys.stderr)
     planned: dict[str, reset.Plan] = {}
@@ -189,7 +192,7 @@ def _reset(client: WireClient, options: GroupOptions) -> int:
     return 0
 
 
-def _plan(client: WireClient, options: GroupOptions, name: str) -> reset.Plan:
+def _plan(client: ClusterClient, options: GroupOptions, name: str) -> reset.Plan:
     if options.from_file is not None:
         only = options.group[0] if len(options.group) == 1 else None
         plans = reset.parse_plan(_read(options.from_file), only)
@@ -199,12 +202,12 @@ def _plan(client: WireClient, options: GroupOptions, name: str) -> reset.Plan:
     committed = groups.committed(client, name)
     keys = set(committed) if options.all_topics else _partitions(client, options.topic)
     if options.to_earliest:
-        return groups.log_offsets(client, keys, groups.EARLIEST)
+        return groups.log_offsets(client, keys, EARLIEST)
     if options.to_latest:
-        return groups.log_offsets(client, keys, groups.LATEST)
+        return groups.log_offsets(client, keys, LATEST)
     if options.to_current:
         others = keys - set(committed)
-        return groups.log_offsets(client, others, groups.LATEST) | {
+        return groups.log_offsets(client, others, LATEST) | {
             key: committed[key] for key in keys - others
         }
     if options.to_offset is not None:
@@ -222,16 +225,18 @@ def _plan(client: WireClient, options: GroupOptions, name: str) -> reset.Plan:
     return _at_time(client, keys, int(time.time() * 1000) - back_ms)
 
 
-def _clamped(client: WireClient, wanted: reset.Plan) -> reset.Plan:
-    starts = groups.log_offsets(client, wanted.keys(), groups.EARLIEST)
-    ends = groups.log_offsets(client, wanted.keys(), groups.LATEST)
+def _clamped(client: ClusterClient, wanted: reset.Plan) -> reset.Plan:
+    starts = groups.log_offsets(client, wanted.keys(), EARLIEST)
+    ends = groups.log_offsets(client, wanted.keys(), LATEST)
     plan, warnings = reset.clamp(wanted, starts, ends)
     for warning in warnings:
         print(f"WARN: {warning}", file=sys.stderr)
     return plan
 
 
-def _at_time(client: WireClient, keys: Collection[TopicPartition], timestamp_ms: int) -> reset.Plan:
+def _at_time(
+    client: ClusterClient, keys: Collection[TopicPartition], timestamp_ms: int
+) -> reset.Plan:
     plan = groups.log_offsets(client, keys, max(0, timestamp_ms))
     late = {key for key, offset in plan.items() if offset < 0}
     for topic, partition in sorted(late):
@@ -239,16 +244,16 @@ def _at_time(client: WireClient, keys: Collection[TopicPartition], timestamp_ms:
             f"\nWarn: Partition {partition} from topic {topic} has no record of that time or "
             "later. Falling back to latest known offset."
         )
-    return plan | (groups.log_offsets(client, late, groups.LATEST) if late else {})
+    return plan | (groups.log_offsets(client, late, LATEST) if late else {})
 
 
-def _names(client: WireClient, options: GroupOptions) -> list[str]:
+def _names(client: ClusterClient, options: GroupOptions) -> list[str]:
     if options.all_groups:
         return [each.group for each in groups.list_groups(client)]
     return list(dict.fromkeys(options.group))
 
 
-def _partitions(client: WireClient, arguments: Collection[str]) -> set[TopicPartition]:
+def _partitions(client: ClusterClient, arguments: Collection[str]) -> set[TopicPartition]:
     partitions, topics = reset.parse_topics(list(arguments))
     for topic in client.topics(sorted(topics)) if topics else ():
         partitions.update((topic.name or "", each.partition_index) for each in topic.partitions)

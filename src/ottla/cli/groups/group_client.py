@@ -5,23 +5,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.cli.wire_client import Refusal, TopicPartition, WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import Refusal, check
+from ottla.client.offsets import list_offsets
+from ottla.client.partitions import TopicPartition, by_topic
 from ottla.wire.codec import decode
 from ottla.wire.errors import WireError
 from ottla.wire.messages import delete_groups as delete_wire
 from ottla.wire.messages import describe_groups as describe_wire
 from ottla.wire.messages import list_groups as list_wire
-from ottla.wire.messages import list_offsets as offsets_wire
 from ottla.wire.messages import offset_commit as commit_wire
 from ottla.wire.messages import offset_delete as offset_delete_wire
 from ottla.wire.messages import offset_fetch as fetch_wire
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
 CONSUMER_PROTOCOL = "consumer"
-LATEST = -1
-EARLIEST = -2
 _ADMINISTRATOR = -1
-"""Generation of a non-member; replica id of a client."""
+"""Generation of a non-member."""
 
 _INT16 = struct.Struct(">h")
 
@@ -64,7 +64,7 @@ class Group:
 
 
 def list_groups(
-    client: WireClient, states: Sequence[str] = (), types: Sequence[str] = ()
+    client: ClusterClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[Listing]:
     """Return the consumer groups of all brokers, sorted."""
     found: dict[str, Listing] = {}
@@ -86,12 +86,12 @@ def list_groups(
     return [found[name] for name in sorted(found)]
 
 
-def describe(client: WireClient, name: str) -> Group:
+def describe(client: ClusterClient, name: str) -> Group:
     """Return a group; an unknown one is Dead."""
     return client.with_retries(lambda: _describe(client, name))
 
 
-def _describe(client: WireClient, name: str) -> Group:
+def _describe(client: ClusterClient, name: str) -> Group:
     coordinator = client.coordinator(name)
     request = describe_wire.DescribeGroupsRequest(groups=(name,))
     response = client.ask(request, describe_wire.DescribeGroupsResponse, node=coordinator[0])
@@ -136,7 +136,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
+def committed(client: ClusterClient, name: str) -> dict[TopicPartition, int]:
     """Return the offsets that a group has committed."""
 
     def act() -> fetch_wire.OffsetFetchResponse:
@@ -159,41 +159,20 @@ def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
 
 
 def log_offsets(
-    client: WireClient, partitions: Collection[TopicPartition], timestamp: int
+    client: ClusterClient, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
     """Return the offsets at a timestamp, LATEST or EARLIEST; -1 = no record that recent."""
-    return client.with_retries(lambda: _log_offsets(client, partitions, timestamp))
+
+    def act() -> dict[TopicPartition, int]:
+        found = list_offsets(client, dict.fromkeys(partitions, timestamp))
+        for (topic, partition), each in found.items():
+            check(f"partition {topic}-{partition}", each.error_code)
+        return {key: each.offset for key, each in found.items()}
+
+    return client.with_retries(act)
 
 
-def _log_offsets(
-    client: WireClient, partitions: Collection[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for leader, led in sorted(client.by_leader(partitions).items()):
-        topics = tuple(
-            offsets_wire.ListOffsetsTopic(
-                name=topic,
-                partitions=tuple(
-                    offsets_wire.ListOffsetsPartition(
-                        partition_index=partition, timestamp=timestamp
-                    )
-                    for partition in ids
-                ),
-            )
-            for topic, ids in by_topic(led).items()
-        )
-        request = offsets_wire.ListOffsetsRequest(
-            replica_id=_ADMINISTRATOR, topics=topics, timeout_ms=client.timeout_ms
-        )
-        response = client.ask(request, offsets_wire.ListOffsetsResponse, node=leader)
-        for result in response.topics:
-            for each in result.partitions:
-                check(f"partition {result.name}-{each.partition_index}", each.error_code)
-                found[result.name, each.partition_index] = each.offset
-    return found
-
-
-def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+def commit(client: ClusterClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit a group's offsets as a non-member; refused while the group has members."""
     topics = tuple(
         commit_wire.OffsetCommitRequestTopic(
@@ -229,7 +208,7 @@ def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int])
 
 
 def delete_offsets(
-    client: WireClient, name: str, partitions: Collection[TopicPartition]
+    client: ClusterClient, name: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Delete a group's offsets; return an error code for each partition."""
     topics = tuple(
@@ -257,7 +236,7 @@ def delete_offsets(
     }
 
 
-def delete_group(client: WireClient, name: str) -> None:
+def delete_group(client: ClusterClient, name: str) -> None:
     """Delete an empty group with its offsets; raise Refusal."""
     request = delete_wire.DeleteGroupsRequest(groups_names=(name,))
 
@@ -269,11 +248,3 @@ def delete_group(client: WireClient, name: str) -> None:
                 raise Refusal("", result.error_code)
 
     client.with_retries(act)
-
-
-def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by topic, both in order."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.options import parse_ids
-from ottla.cli.wire_client import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 Plan = dict[TopicPartition, int]
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cli.groups.group_client import Group, Listing, Member, by_topic
-from ottla.cli.wire_client import TopicPartition, reason_of
+from ottla.cli.groups.group_client import Group, Listing, Member
+from ottla.client.errors import reason_of
+from ottla.client.partitions import TopicPartition, by_topic
 
 MISSING = "-"
 COLUMN_MIN = 15

@@ -18,7 +18,8 @@ from ottla.cli.options import (
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.wire.messages import list_groups as wire
 
 app = new_app()
@@ -98,7 +99,7 @@ def groups(
     print("\n".join(lines(rows)))
 
 
-def list_groups(client: WireClient) -> list[Row]:
+def list_groups(client: ClusterClient) -> list[Row]:
     """Return the groups of all brokers, sorted."""
     found: dict[str, Row] = {}
     for broker in client.broker_ids():

@@ -15,7 +15,9 @@ from ottla.cli.options import (
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import TopicPartition, WireClient, reason_of
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import reason_of
+from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import delete_records as wire
 
 app = new_app()
@@ -93,7 +95,7 @@ def _partition_of(content: Any) -> tuple[TopicPartition, int]:
     )
 
 
-def _delete(client: WireClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, str]:
+def _delete(client: ClusterClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, str]:
     outcomes: dict[TopicPartition, str] = {}
     for leader, partitions in sorted(client.by_leader(wanted).items()):
         topics: dict[str, list[wire.DeleteRecordsPartition]] = {}

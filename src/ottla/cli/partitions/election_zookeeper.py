@@ -10,8 +10,8 @@ from collections.abc import Collection
 from ottla.base.zookeeper import Create
 from ottla.cli.errors import CommandError
 from ottla.cli.partitions import partition_file as files
-from ottla.cli.wire_client import TopicPartition
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
+from ottla.client.partitions import TopicPartition
 from ottla.metadata.znodes import admin, paths
 
 

@@ -13,7 +13,6 @@ import typer
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.cli.errors import CommandError, UsageError, shortened, shown
-from ottla.cli.groups.group_client import by_topic
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
@@ -24,8 +23,10 @@ from ottla.cli.options import (
 )
 from ottla.cli.topics.topic_filter import compile_filter
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import TopicPartition, WireClient, reason_of
-from ottla.wire.messages import list_offsets as wire
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import reason_of
+from ottla.client.offsets import list_offsets
+from ottla.client.partitions import TopicPartition
 
 app = new_app()
 
@@ -44,8 +45,6 @@ TIMES = {
     "earliest-pending-upload": -6,
 }
 TIMESTAMP_MAX = 2**63 - 1
-CLIENT = -1
-"""The replica id of a client."""
 
 RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
 
@@ -168,34 +167,16 @@ def parse_time(text: str) -> int:
 
 
 def fetch_offsets(
-    client: WireClient, leaders: dict[TopicPartition, int], timestamp: int
+    client: ClusterClient, leaders: dict[TopicPartition, int], timestamp: int
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return an error code and an offset for each partition; -1 = no such offset."""
-    offsets: dict[TopicPartition, tuple[int, int]] = {}
-    by_leader: dict[int, list[TopicPartition]] = {}
     live = set(client.broker_ids())
-    for key, leader in leaders.items():
-        if leader in live:
-            by_leader.setdefault(leader, []).append(key)
-        else:
-            offsets[key] = (Error.LEADER_NOT_AVAILABLE, -1)
-    for leader, led in sorted(by_leader.items()):
-        request = wire.ListOffsetsRequest(
-            replica_id=CLIENT,
-            topics=tuple(
-                wire.ListOffsetsTopic(
-                    name=name,
-                    partitions=tuple(
-                        wire.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-                        for partition in ids
-                    ),
-                )
-                for name, ids in by_topic(led).items()
-            ),
-            timeout_ms=client.timeout_ms,
-        )
-        response = client.ask(request, wire.ListOffsetsResponse, node=leader)
-        for topic in response.topics:
-            for each in topic.partitions:
-                offsets[topic.name, each.partition_index] = (each.error_code, each.offset)
+    offsets = {
+        key: (int(Error.LEADER_NOT_AVAILABLE), -1)
+        for key, leader in leaders.items()
+        if leader not in live
+    }
+    asked = dict.fromkeys(leaders.keys() - offsets.keys(), timestamp)
+    for key, each in list_offsets(client, asked).items():
+        offsets[key] = (each.error_code, each.offset)
     return offsets

@@ -21,7 +21,9 @@ from ottla.cli.options import (
 from ottla.cli.partitions import election_zookeeper
 from ottla.cli.partitions import partition_file as files
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import TopicPartition, WireClient, check, reason_of
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check, reason_of
+from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import elect_leaders as wire
 
 app = new_app()
@@ -116,7 +118,7 @@ def leader_election(
 
 
 def elect(
-    client: WireClient, election_type: int, wanted: Collection[TopicPartition] | None
+    client: ClusterClient, election_type: int, wanted: Collection[TopicPartition] | None
 ) -> Outcomes:
     """Send ElectLeaders, for all partitions where None; return the result of each."""
     topics: dict[str, list[int]] = {}

@@ -17,7 +17,7 @@ from ottla.cli.options import (
     parse_ids,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import check, reason_of
+from ottla.client.errors import check, reason_of
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

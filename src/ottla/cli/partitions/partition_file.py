@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ottla.cli.errors import CommandError
-from ottla.cli.wire_client import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 T = TypeVar("T")
 

@@ -21,8 +21,11 @@ from ottla.cli.partitions import reassign_partitions_options as opt
 from ottla.cli.partitions import reassign_plan as plan
 from ottla.cli.partitions import reassign_zookeeper
 from ottla.cli.partitions.reassign_partitions_options import ReassignOptions
+from ottla.cli.progress import print_stderr
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import Waiting, WireClient
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClientError
+from ottla.client.waiting import Waiting
 
 app = new_app()
 
@@ -93,11 +96,11 @@ def reassign_partitions(
         ACTIONS[action](client, options)
 
 
-def _client(options: ReassignOptions, command_config: str | None, timeout: float) -> WireClient:
+def _client(options: ReassignOptions, command_config: str | None, timeout: float) -> ClusterClient:
     """Connect to a broker, which forwards requests, or to the active controller."""
     if options.bootstrap_controller is None:
         return connect(options.bootstrap_server, command_config, timeout, CLIENT_ID)
-    waiting = Waiting(timeout)
+    waiting = Waiting(timeout, print_stderr)
     while True:
         for address in options.bootstrap_controller.split(","):
             probe_seconds = min(PROBE_SECONDS, timeout)
@@ -106,14 +109,14 @@ def _client(options: ReassignOptions, command_config: str | None, timeout: float
                     if wire.is_active_controller(probe):
                         return connect(address, command_config, timeout, CLIENT_ID)
                     reason = f"{address} is not the active controller"
-                except CommandError as error:
+                except ClientError as error:
                     reason = str(error)
         if waiting.is_over:
             raise CommandError(f"no controller is active within {timeout:g} s: {reason}")
         waiting.pause("an active controller")
 
 
-def _generate(client: WireClient, options: ReassignOptions) -> None:
+def _generate(client: ClusterClient, options: ReassignOptions) -> None:
     assert options.topics_to_move_json_file is not None
     assert options.broker_list is not None
     brokers = opt.parse_brokers(options.broker_list)
@@ -127,7 +130,7 @@ def _generate(client: WireClient, options: ReassignOptions) -> None:
     plan.print_proposal(plan.candidates(racks, brokers, rack_aware=rack_aware), found)
 
 
-def _execute(client: WireClient, options: ReassignOptions) -> None:
+def _execute(client: ClusterClient, options: ReassignOptions) -> None:
     assert options.reassignment_json_file is not None
     wanted = files.read_as(
         options.reassignment_json_file,
@@ -144,7 +147,7 @@ def _execute(client: WireClient, options: ReassignOptions) -> None:
     print(plan.started(wanted))
 
 
-def _verify(client: WireClient, options: ReassignOptions) -> None:
+def _verify(client: ClusterClient, options: ReassignOptions) -> None:
     assert options.reassignment_json_file is not None
     wanted = files.read_as(options.reassignment_json_file, files.parse_reassignment)
     under_way = wire.moves(client)
@@ -158,7 +161,7 @@ def _verify(client: WireClient, options: ReassignOptions) -> None:
 
 
 def _clear_throttles(
-    client: WireClient, brokers: Iterable[int], topics: Iterable[str], *, directly: bool = True
+    client: ClusterClient, brokers: Iterable[int], topics: Iterable[str], *, directly: bool = True
 ) -> None:
     """Delete throttles, which other tools may have set."""
     ids = sorted(brokers)
@@ -170,7 +173,7 @@ def _clear_throttles(
         wire.clear_topic_throttles(client, names)
 
 
-def _cancel(client: WireClient, options: ReassignOptions) -> None:
+def _cancel(client: ClusterClient, options: ReassignOptions) -> None:
     assert options.reassignment_json_file is not None
     wanted = files.read_as(options.reassignment_json_file, files.parse_reassignment)
     named = {partition for partition, _ in wanted}
@@ -202,7 +205,7 @@ def _cancel(client: WireClient, options: ReassignOptions) -> None:
         _clear_throttles(client, brokers, topics, directly=False)
 
 
-def _list(client: WireClient, options: ReassignOptions) -> None:
+def _list(client: ClusterClient, options: ReassignOptions) -> None:
     under_way = wire.moves(client)
     if not under_way:
         print("No partition reassignments found.")

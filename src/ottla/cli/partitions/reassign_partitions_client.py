@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.cli.configs import configs_client
-from ottla.cli.wire_client import Refusal, TopicPartition, WireClient, check, reason_of
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import Refusal, check, reason_of
+from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import alter_partition_reassignments as alter_wire
 from ottla.wire.messages import incremental_alter_configs as config_wire
 from ottla.wire.messages import list_partition_reassignments as list_wire
@@ -35,7 +37,7 @@ class Move:
     removing: tuple[int, ...]
 
 
-def moves(client: WireClient) -> dict[TopicPartition, Move]:
+def moves(client: ClusterClient) -> dict[TopicPartition, Move]:
     """Return all reassignments under way."""
     request = list_wire.ListPartitionReassignmentsRequest(timeout_ms=client.timeout_ms)
 
@@ -54,7 +56,7 @@ def moves(client: WireClient) -> dict[TopicPartition, Move]:
 
 
 def alter(
-    client: WireClient, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    client: ClusterClient, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, str]:
     """Start reassignments; replicas None = cancel. Return the errors by partition."""
     topics: dict[str, list[alter_wire.ReassignablePartition]] = {}
@@ -86,7 +88,7 @@ def alter(
     return client.with_retries(act)
 
 
-def assignment(client: WireClient, names: Iterable[str]) -> dict[str, Assignment]:
+def assignment(client: ClusterClient, names: Iterable[str]) -> dict[str, Assignment]:
     """Return the replicas of the partitions of topics, without topics that do not exist."""
     wanted = tuple(metadata_wire.MetadataRequestTopic(name=name) for name in sorted(set(names)))
     if not wanted:
@@ -109,7 +111,7 @@ def assignment(client: WireClient, names: Iterable[str]) -> dict[str, Assignment
     return found
 
 
-def is_active_controller(client: WireClient) -> bool:
+def is_active_controller(client: ClusterClient) -> bool:
     """Tell whether the client's node is the active controller."""
     nothing = list_wire.ListPartitionReassignmentsRequest(timeout_ms=client.timeout_ms, topics=())
     response = client.ask(nothing, list_wire.ListPartitionReassignmentsResponse)
@@ -119,14 +121,16 @@ def is_active_controller(client: WireClient) -> bool:
     return True
 
 
-def clear_broker_throttles(client: WireClient, brokers: Iterable[int], *, directly: bool) -> None:
+def clear_broker_throttles(
+    client: ClusterClient, brokers: Iterable[int], *, directly: bool
+) -> None:
     """Delete brokers' replication throttles; `directly`: each request goes to its own broker."""
     for broker in sorted(brokers):
         node = broker if directly else None
         _delete(client, configs_client.BROKER, str(broker), BROKER_THROTTLES, node=node)
 
 
-def clear_topic_throttles(client: WireClient, topics: Iterable[str]) -> None:
+def clear_topic_throttles(client: ClusterClient, topics: Iterable[str]) -> None:
     """Delete topics' lists of throttled replicas.
 
     A topic may have been deleted: a deletion can wait for the end of a reassignment.
@@ -140,7 +144,7 @@ def clear_topic_throttles(client: WireClient, topics: Iterable[str]) -> None:
 
 
 def _delete(
-    client: WireClient, kind: int, name: str, keys: tuple[str, ...], node: int | None = None
+    client: ClusterClient, kind: int, name: str, keys: tuple[str, ...], node: int | None = None
 ) -> None:
     resource = config_wire.AlterConfigsResource(
         resource_type=kind,

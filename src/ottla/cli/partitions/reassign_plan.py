@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ottla.base.errors import ApiError
 from ottla.cli.errors import CommandError
 from ottla.cli.partitions import partition_file as files
-from ottla.cli.wire_client import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.controller.placement import Candidate, place
 from ottla.host.system_ports import SystemDice
 

@@ -14,8 +14,8 @@ from ottla.cli.partitions import partition_file as files
 from ottla.cli.partitions import reassign_plan as plan
 from ottla.cli.partitions.reassign_partitions_options import ReassignOptions, parse_brokers
 from ottla.cli.partitions.reassign_plan import Assignment
-from ottla.cli.wire_client import TopicPartition
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
+from ottla.client.partitions import TopicPartition
 from ottla.metadata.znodes import admin, paths
 from ottla.metadata.znodes.fields import ZnodeError
 

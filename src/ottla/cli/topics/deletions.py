@@ -25,7 +25,8 @@ from ottla.cli.topics.deletions_client import (
     fetch_ids,
 )
 from ottla.cli.topics.deletions_text import json_text, open_text, table_lines, unproven_text
-from ottla.cli.wire_client import Refusal, WireClient
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClientError, Refusal
 from ottla.metadata.deletions import DeletionImage
 
 FIND_SECONDS = 10.0
@@ -44,7 +45,7 @@ NOT_RETRIABLE = frozenset({Error.UNSUPPORTED_VERSION, Error.CLUSTER_AUTHORIZATIO
 T = TypeVar("T")
 
 
-def describe(client: WireClient, selection: Selection, *, as_json: bool) -> None:
+def describe(client: ClusterClient, selection: Selection, *, as_json: bool) -> None:
     """Print ledger entries. Raises: CommandError where a named topic has none."""
     check_served(client)
     found = client.with_retries(lambda: fetch(client, selection, receipts=True))
@@ -54,7 +55,7 @@ def describe(client: WireClient, selection: Selection, *, as_json: bool) -> None
         raise _not_found(client, selection, missing)
 
 
-def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: bool) -> None:
+def wait(client: ClusterClient, selection: Selection, timeout: float, *, as_json: bool) -> None:
     """Wait until the selected deletions are finished, then print them.
 
     Raises: CommandError after `timeout` seconds, with what is open and why; and where a named
@@ -83,13 +84,13 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
         raise CommandError(f"not finished after {timeout:g} s: {watch.open_text()}")
 
 
-def _wait_until_finished(client: WireClient, watch: "_Watch", waiting: "_Retries") -> None:
+def _wait_until_finished(client: ClusterClient, watch: "_Watch", waiting: "_Retries") -> None:
     while watch.open and not waiting.is_over:
         waiting.pause(f"the end of {watch.open_text()}")
         some = watch.next_open()
         try:
             entries = waiting.retry(partial(fetch_ids, client, some))
-        except CommandError as error:
+        except (ClientError, CommandError) as error:
             if _is_permanent(error):
                 raise
             return  # The timeout passed. The caller prints the last known state.
@@ -149,7 +150,7 @@ class _Watch:
 class _Retries:
     """Retries after leader changes and lost connections, until the deadline."""
 
-    def __init__(self, client: WireClient, timeout: float, progress: Progress) -> None:
+    def __init__(self, client: ClusterClient, timeout: float, progress: Progress) -> None:
         self._client = client
         self._began = time.monotonic()
         self._timeout = timeout
@@ -172,12 +173,13 @@ class _Retries:
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._timeout - self.seconds)))
 
     def retry(self, act: Callable[[], T]) -> T:
-        """Return the result of `act`, retried after retriable errors. Raises: CommandError."""
+        """Return the result of `act`, retried after retriable errors. Raises the last error."""
         while True:
-            self._client.timeout = max(0.05, min(REQUEST_SECONDS, self._timeout - self.seconds))
+            seconds = max(0.05, min(REQUEST_SECONDS, self._timeout - self.seconds))
+            self._client.config = self._client.config.with_timeout(seconds)
             try:
                 return act()
-            except CommandError as error:
+            except (ClientError, CommandError) as error:
                 if self.is_over or _is_permanent(error):
                     raise
                 self.pause(f"a response: {error}")
@@ -201,13 +203,13 @@ class _Retries:
             self.pause(f"an entry for {missing[0]} in the deletion ledger")
 
 
-def _is_permanent(error: CommandError) -> bool:
+def _is_permanent(error: Exception) -> bool:
     if isinstance(error, Refusal):
         return error.code in NOT_RETRIABLE
     return isinstance(error, LedgerUnsupported)
 
 
-def _not_found(client: WireClient, selection: Selection, missing: list[str]) -> CommandError:
+def _not_found(client: ClusterClient, selection: Selection, missing: list[str]) -> CommandError:
     present = {each.name: each.topic_id for each in client.topics()}
     if selection.topic_id in present.values() or present.keys() & set(selection.names or ()):
         return CommandError(f"the deletion ledger has no entry for {missing[0]}: the topic exists")

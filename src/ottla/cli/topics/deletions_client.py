@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
 from ottla.cli.errors import CommandError
 from ottla.cli.topics.topic_filter import compile_filter
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
@@ -59,16 +60,16 @@ class Selection:
         return [f"a topic {name!r}" for name in self.names if name not in present]
 
 
-def check_served(client: WireClient) -> None:
+def check_served(client: ClusterClient) -> None:
     """Raise LedgerUnsupported where the cluster does not serve DescribeDeletions."""
     if not client.serves(wire.DescribeDeletionsRequest):
         raise LedgerUnsupported(
-            f"the brokers at {client.bootstrap} do not serve DescribeDeletions: they run Kafka or "
-            "an older version of Ottla"
+            f"the brokers at {client.config.bootstrap} do not serve DescribeDeletions: "
+            "they run Kafka or an older version of Ottla"
         )
 
 
-def fetch(client: WireClient, selection: Selection, *, receipts: bool) -> list[DeletionImage]:
+def fetch(client: ClusterClient, selection: Selection, *, receipts: bool) -> list[DeletionImage]:
     """Return the selected entries, by name, older deletions first. Raises: Refusal."""
     topics: tuple[wire.DescribeDeletionsTopic, ...] = ()
     if selection.topic_id is not None:
@@ -82,14 +83,14 @@ def fetch(client: WireClient, selection: Selection, *, receipts: bool) -> list[D
     return [each for each in found if pattern.fullmatch(each.name)]
 
 
-def fetch_ids(client: WireClient, topic_ids: Collection[Uuid]) -> list[DeletionImage]:
+def fetch_ids(client: ClusterClient, topic_ids: Collection[Uuid]) -> list[DeletionImage]:
     """Return the entries of topic ids, finished ones too. Raises: Refusal."""
     topics = tuple(wire.DescribeDeletionsTopic(topic_id=each) for each in sorted(topic_ids))
     return _describe(client, topics, receipts=True)
 
 
 def _describe(
-    client: WireClient, topics: tuple[wire.DescribeDeletionsTopic, ...], receipts: bool
+    client: ClusterClient, topics: tuple[wire.DescribeDeletionsTopic, ...], receipts: bool
 ) -> list[DeletionImage]:
     found: list[DeletionImage] = []
     after = NO_UUID

@@ -10,7 +10,8 @@ from typing import Any
 from ottla.base.ids import uuid_text
 from ottla.cli.errors import CommandError
 from ottla.cli.topics.topic_filter import choose
-from ottla.cli.wire_client import WireClient, check
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import check
 from ottla.controller.idle import IdleReason
 from ottla.metadata.deletions_json import encode_ranges
 from ottla.metadata.topic_config import TTL
@@ -23,12 +24,12 @@ UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 Described = wire.DescribedIdleTopic
 
 
-def show(client: WireClient, topic: str | None, *, as_json: bool) -> None:
+def show(client: ClusterClient, topic: str | None, *, as_json: bool) -> None:
     """Print the idle times of the topics that match; without `topic`: of all that have a TTL."""
     if not client.serves(wire.DescribeIdleTopicsRequest):
         raise CommandError(
-            f"the brokers at {client.bootstrap} do not serve DescribeIdleTopics: they run Kafka or "
-            "an older version of Ottla"
+            f"the brokers at {client.config.bootstrap} do not serve DescribeIdleTopics: "
+            "they run Kafka or an older version of Ottla"
         )
     names: tuple[str, ...] | None = None
     if topic is not None:

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.cli.configs import configs_client
+from ottla.cli.progress import print_stderr
 from ottla.cli.topics.topic_text import Partition, Reassignment, Topic
-from ottla.cli.wire_client import Refusal, WireClient, check, print_stderr
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import Refusal, check
 from ottla.wire.messages import create_partitions as grow_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
@@ -24,7 +26,7 @@ CLUSTER_DEFAULT = -1
 
 
 def create(
-    client: WireClient,
+    client: ClusterClient,
     name: str,
     *,
     partitions: int | None,
@@ -60,7 +62,7 @@ def create(
 
 
 def grow(
-    client: WireClient,
+    client: ClusterClient,
     names: Sequence[str],
     count: int,
     assignment: Sequence[tuple[int, ...]],
@@ -92,7 +94,7 @@ def grow(
     client.with_retries(act)
 
 
-def delete(client: WireClient, names: Sequence[str]) -> None:
+def delete(client: ClusterClient, names: Sequence[str]) -> None:
     """Delete topics by name."""
     request = delete_wire.DeleteTopicsRequest(
         topic_names=tuple(names), timeout_ms=client.timeout_ms
@@ -113,7 +115,7 @@ def delete(client: WireClient, names: Sequence[str]) -> None:
     client.with_retries(act)
 
 
-def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic]:
+def describe(client: ClusterClient, names: Sequence[str], limit: int) -> list[Topic]:
     """Return topics in full, sorted by name."""
     if client.serves(describe_wire.DescribeTopicPartitionsRequest):
         described = _describe_in_pages(client, names, limit)
@@ -136,7 +138,7 @@ def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic
 Described = dict[str, tuple[Uuid, list[Partition]]]
 
 
-def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> Described:
+def _describe_in_pages(client: ClusterClient, names: Sequence[str], limit: int) -> Described:
     described: Described = {}
     cursor: describe_wire.Cursor | None = None
     while True:
@@ -166,7 +168,7 @@ def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> 
         names = [name for name in names if name >= cursor.topic_name]
 
 
-def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Described:
+def _describe_from_metadata(client: ClusterClient, names: Sequence[str]) -> Described:
     return {
         topic.name or "": (
             topic.topic_id,
@@ -186,7 +188,9 @@ def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Describ
     }
 
 
-def _reassignments(client: WireClient, described: Described) -> dict[str, dict[int, Reassignment]]:
+def _reassignments(
+    client: ClusterClient, described: Described
+) -> dict[str, dict[int, Reassignment]]:
     """Return the reassignments under way; print a warning where no controller responds.
 
     Brokers know all else that is described, also without a controller.

@@ -14,6 +14,7 @@ from ottla.cli.options import (
     connect,
     one_of,
 )
+from ottla.cli.progress import print_stderr
 from ottla.cli.topics import deletions, idle_topics, topic_admin, topics_zookeeper
 from ottla.cli.topics import topic_options as opt
 from ottla.cli.topics.deletions_client import Selection
@@ -21,7 +22,7 @@ from ottla.cli.topics.topic_filter import choose
 from ottla.cli.topics.topic_options import TopicOptions
 from ottla.cli.topics.topic_text import describe_lines
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient, print_stderr
+from ottla.client.cluster import ClusterClient
 
 app = new_app()
 
@@ -91,7 +92,7 @@ def topics(
         ACTIONS[action](client, options)
 
 
-def _create(client: WireClient, options: TopicOptions) -> None:
+def _create(client: ClusterClient, options: TopicOptions) -> None:
     assert options.topic is not None
     if set(options.topic) & set("._"):
         print(
@@ -111,12 +112,12 @@ def _create(client: WireClient, options: TopicOptions) -> None:
         print(f"Created topic {options.topic}.")
 
 
-def _list(client: WireClient, options: TopicOptions) -> None:
+def _list(client: ClusterClient, options: TopicOptions) -> None:
     names = [topic.name or "" for topic in client.topics()]
     print("\n".join(choose(names, options.topic, exclude_internal=options.exclude_internal)))
 
 
-def _describe(client: WireClient, options: TopicOptions) -> None:
+def _describe(client: ClusterClient, options: TopicOptions) -> None:
     every = client.topics()
     if options.topic_id is not None:
         names = [topic.name or "" for topic in every if topic.topic_id == options.topic_id]
@@ -135,32 +136,32 @@ def _describe(client: WireClient, options: TopicOptions) -> None:
             print(line)
 
 
-def _alter(client: WireClient, options: TopicOptions) -> None:
+def _alter(client: ClusterClient, options: TopicOptions) -> None:
     assert options.partitions is not None
     names = _matching(client, options)
     if names:
         topic_admin.grow(client, names, options.partitions, options.replica_assignment)
 
 
-def _delete(client: WireClient, options: TopicOptions) -> None:
+def _delete(client: ClusterClient, options: TopicOptions) -> None:
     names = _matching(client, options)
     if names:
         topic_admin.delete(client, names)
 
 
-def _describe_deletions(client: WireClient, options: TopicOptions) -> None:
+def _describe_deletions(client: ClusterClient, options: TopicOptions) -> None:
     selection = Selection(options.topic, options.topic_id)
     if options.wait:
-        deletions.wait(client, selection, client.timeout, as_json=options.json)
+        deletions.wait(client, selection, client.config.request_s, as_json=options.json)
     else:
         deletions.describe(client, selection, as_json=options.json)
 
 
-def _describe_idle(client: WireClient, options: TopicOptions) -> None:
+def _describe_idle(client: ClusterClient, options: TopicOptions) -> None:
     idle_topics.show(client, options.topic, as_json=options.json)
 
 
-def _matching(client: WireClient, options: TopicOptions) -> list[str]:
+def _matching(client: ClusterClient, options: TopicOptions) -> list[str]:
     found = [topic.name or "" for topic in client.topics()]
     names = choose(found, options.topic, exclude_internal=False)
     if not names and not options.if_exists:

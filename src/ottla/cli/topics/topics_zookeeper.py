@@ -18,8 +18,8 @@ from ottla.cli.options import flag
 from ottla.cli.topics.topic_filter import choose
 from ottla.cli.topics.topic_options import TopicOptions
 from ottla.cli.topics.topic_text import Partition, Reassignment, Topic, describe_lines
-from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
+from ottla.client.errors import Refusal
 from ottla.controller.placement import Candidate, place
 from ottla.controller.topics import check_partition_total
 from ottla.host.system_ports import SystemDice

@@ -3,7 +3,7 @@
 from ottla.cli.cluster.broker_api_versions import BETWEEN_NODES, version_lines
 from ottla.wire.registry import APIS
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 
 def test_every_broker(run: Run, broker: FakeBroker) -> None:

@@ -9,7 +9,7 @@ from ottla.base.errors import Error
 from ottla.wire.messages import describe_cluster as wire
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 
 def serve(broker: FakeBroker) -> None:

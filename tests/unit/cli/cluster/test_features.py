@@ -13,7 +13,7 @@ from ottla.base.errors import Error
 from ottla.wire.messages import api_versions as versions_wire
 from ottla.wire.messages import update_features as wire
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 DEPRECATED = "--metadata is deprecated: use --release-version instead\n"

@@ -14,7 +14,7 @@ from ottla.cli.errors import CommandError
 from ottla.wire.messages import describe_cluster as cluster_wire
 from ottla.wire.messages import describe_quorum as wire
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 DIRECTORY = Uuid(bytes(range(16)))
 

@@ -9,7 +9,7 @@ from ottla.cli.errors import UsageError
 from ottla.wire.messages import describe_configs as describe_wire
 from ottla.wire.messages import incremental_alter_configs as alter_wire
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 NONE = (None, None, False, None, None, False)
 

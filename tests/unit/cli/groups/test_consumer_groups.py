@@ -9,7 +9,7 @@ from ottla.wire.messages import list_groups as list_wire
 from ottla.wire.messages import list_offsets as offsets_wire
 from ottla.wire.messages import offset_fetch as fetch_wire
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 
 def groups(run: Run, broker: FakeBroker, *arguments: str) -> Ran:

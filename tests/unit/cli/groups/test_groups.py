@@ -4,7 +4,7 @@ import pytest
 
 from ottla.wire.messages import list_groups as wire
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 GROUPS = {
     "billing": ("consumer", "classic"),

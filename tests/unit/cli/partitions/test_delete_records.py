@@ -9,7 +9,7 @@ from ottla.cli.errors import CommandError
 from ottla.cli.partitions.delete_records import parse_offsets
 from ottla.wire.messages import delete_records as wire
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 GOOD = '{"partitions": [{"topic": "t", "partition": 1, "offset": 5}, '
 GOOD += '{"topic": "t", "partition": 0, "offset": -1}], "version": 1}'

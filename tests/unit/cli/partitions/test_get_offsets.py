@@ -12,7 +12,7 @@ from ottla.cli.errors import UsageError
 from ottla.cli.partitions.get_offsets import TIMES, chooser, in_order, parse_time
 from ottla.wire.messages import list_offsets as wire
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 
 def serve(broker: FakeBroker) -> None:

@@ -8,7 +8,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.wire.messages import elect_leaders as wire
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 CODES = {0: Error.NONE, 1: Error.ELECTION_NOT_NEEDED, 2: Error.PREFERRED_LEADER_NOT_AVAILABLE}
 

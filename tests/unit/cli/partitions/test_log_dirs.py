@@ -5,7 +5,7 @@ from typing import Any
 
 from ottla.wire.messages import describe_log_dirs as wire
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_broker import FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
 
 
 def described(_: wire.DescribeLogDirsRequest) -> Any:

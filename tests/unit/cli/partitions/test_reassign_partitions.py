@@ -11,7 +11,7 @@ from ottla.wire.messages import alter_partition_reassignments as alter_wire
 from ottla.wire.messages import incremental_alter_configs as config_wire
 from ottla.wire.messages import list_partition_reassignments as list_wire
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 Partition = tuple[str, int]
 

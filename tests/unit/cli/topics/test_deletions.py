@@ -31,8 +31,8 @@ from ottla.wire.messages.describe_deletions import (
     DescribeDeletionsResponse,
 )
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
-from tests.unit.cli.fake_clock import Clock
+from tests.unit.client.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_clock import Clock
 
 PATIENT = ("--wait", "--timeout", "60")
 """Waits end when what they wait for has come; this one is for a machine that is busy."""

@@ -17,7 +17,7 @@ from ottla.wire.messages.describe_idle_topics import (
     DescribeIdleTopicsResponse,
 )
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 ID = Uuid(bytes(range(16)))
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ from ottla.wire.messages import describe_configs as configs_wire
 from ottla.wire.messages import describe_topic_partitions as describe_wire
 from ottla.wire.messages import list_partition_reassignments as moves_wire
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.cli.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_broker import FakeBroker, topic
 
 EXISTS = 36
 ID = Uuid(bytes(range(16)))

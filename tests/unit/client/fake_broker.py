@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ottla.wire.codec import decode
@@ -50,7 +51,8 @@ def topic(name: str, partitions: int = 1, **more: Any) -> MetadataResponseTopic:
 
 
 class FakeBroker:
-    """Broker 1. `topics`: those in Metadata; `received`: all requests.
+    """Broker 1. `topics`: those in Metadata; `received`: all requests; `ranges`: versions that it
+    claims to serve, of other requests than those of all it knows.
 
     `others` are brokers by id, with their racks, of which only the ids exist: all are at this
     one's address. `rack` is its own.
@@ -61,6 +63,8 @@ class FakeBroker:
         self.others: dict[int, str | None] = {}
         self.rack: str | None = None
         self.received: list[Any] = []
+        self.ranges: dict[type, tuple[int, int]] = {}
+        self._clients: list[socket.socket] = []
         self._answers: dict[type, Answer] = {
             MetadataRequest: self._metadata,
             FindCoordinatorRequest: self._coordinator,
@@ -96,8 +100,16 @@ class FakeBroker:
 
         self.answer(cluster_wire.DescribeClusterRequest, describe)
 
+    def disconnect(self) -> None:
+        """Close the connections of all clients."""
+        while self._clients:
+            with suppress(OSError):
+                self._clients.pop().shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; idempotent."""
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # Else `accept` still takes one connection.
         self._server.close()
 
     def _accept(self) -> None:
@@ -106,10 +118,11 @@ class FakeBroker:
                 client, _ = self._server.accept()
             except OSError:
                 return
+            self._clients.append(client)
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, client.makefile("rb") as stream:
+        with suppress(ConnectionError), client, client.makefile("rb") as stream:
             while size := stream.read(4):
                 frame = stream.read(struct.unpack(">i", size)[0])
                 header, position = decode_request_header(frame)
@@ -131,9 +144,10 @@ class FakeBroker:
         keys = []
         for kind in (*self._answers, ApiVersionsRequest):
             key = spec_of(kind).key
-            versions = versions_of(kind)
+            known = versions_of(kind)
+            first, last = self.ranges.get(kind, (known[0], known[-1]))
             assert key is not None
-            keys.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1]))
+            keys.append(ApiVersion(api_key=key, min_version=first, max_version=last))
         return ApiVersionsResponse(error_code=0, api_keys=tuple(keys))
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:

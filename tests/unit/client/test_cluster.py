@@ -9,62 +9,32 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.cli import wire_client
-from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.wire_client import Refusal, WireClient, parse_bootstrap, reason_of, seconds_text
+from ottla.client import cluster, waiting
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.errors import ClientError, Refusal
 from ottla.testing.ports import free_ports
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-
-from .fake_broker import FakeBroker, topic
-from .fake_clock import Clock
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("localhost:9092", [("localhost", 9092)]),
-        ("a:1, b:2", [("a", 1), ("b", 2)]),
-        ("[::1]:9092", [("::1", 9092)]),
-        ("PLAINTEXT://a:1", [("a", 1)]),
-    ],
-)
-def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
-    assert parse_bootstrap(text) == addresses
+from tests.unit.client.fake_broker import FakeBroker, topic
+from tests.unit.client.fake_clock import Clock
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "localhost",
-        "localhost:",
-        ":9092",
-        "a:b",
-        "a:0",
-        "a:70000",
-        "a..b:1",
-        "a" * 64 + ":1",
-        "a:" + "9" * 5000,
-    ],
-)
-def test_invalid_addresses(text: str) -> None:
-    with pytest.raises(UsageError, match="expected HOST:PORT"):
-        parse_bootstrap(text)
+def client_of(bootstrap: str, *, timeout: float, **more: Any) -> ClusterClient:
+    return ClusterClient(ClientConfig(bootstrap=bootstrap, **more).with_timeout(timeout))
 
 
 def test_a_dead_address_is_passed_over(broker: FakeBroker) -> None:
     (dead,) = free_ports(1)
-    with WireClient(f"127.0.0.1:{dead},{broker.address}", timeout=5) as client:
+    with client_of(f"127.0.0.1:{dead},{broker.address}", timeout=5) as client:
         assert client.broker_ids() == [1]
 
 
 def test_no_broker_responds() -> None:
     (dead,) = free_ports(1)
     with (
-        WireClient(f"127.0.0.1:{dead}", timeout=0.2) as client,
+        client_of(f"127.0.0.1:{dead}", timeout=0.2) as client,
         pytest.raises(
-            CommandError,
+            ClientError,
             match=rf"no broker answers at 127.0.0.1:{dead} within 0.2 s "
             rf"\(127.0.0.1:{dead}: connection refused\)",
         ),
@@ -94,9 +64,9 @@ def babbler() -> Iterator[int]:
 def test_every_address_has_its_reason(broker: FakeBroker) -> None:
     one, other = free_ports(2)
     with (
-        WireClient(f"127.0.0.1:{one},127.0.0.1:{other}", timeout=0.1) as client,
+        client_of(f"127.0.0.1:{one},127.0.0.1:{other}", timeout=0.1) as client,
         pytest.raises(
-            CommandError,
+            ClientError,
             match=rf"\(127.0.0.1:{one}: connection refused; "
             rf"127.0.0.1:{other}: connection refused\)",
         ),
@@ -111,7 +81,7 @@ class Network:
         self.clock = clock
         self.needed = needed
 
-    def __call__(self, host: str, port: int, *, client_id: str, timeout: float) -> Any:
+    def __call__(self, host: str, port: int, *, timeout: float, **_: Any) -> Any:
         self.clock.now += min(self.needed[port], timeout)
         if self.needed[port] > timeout:
             raise TimeoutError
@@ -127,9 +97,9 @@ class Network:
 def found_after(monkeypatch: pytest.MonkeyPatch, needed: dict[int, float], timeout: float) -> float:
     """Return the seconds after which one of these ports was connected to."""
     clock = Clock()
-    monkeypatch.setattr(wire_client, "time", clock)
-    monkeypatch.setattr(wire_client, "Connection", Network(clock, needed))
-    with WireClient(",".join(f"x:{port}" for port in needed), timeout=timeout) as client:
+    monkeypatch.setattr(waiting, "time", clock)
+    monkeypatch.setattr(cluster, "Connection", Network(clock, needed))
+    with client_of(",".join(f"x:{port}" for port in needed), timeout=timeout) as client:
         assert client.serves(ListGroupsRequest)
     return clock.now
 
@@ -157,7 +127,7 @@ def test_the_reason_of_a_hanging_address_names_its_timeout(
 ) -> None:
     """The last tries are too short for any broker to respond."""
     with pytest.raises(
-        CommandError, match=r"within 6 s \(x:1: no answer within 3 s; x:2: no answer within 3 s\)"
+        ClientError, match=r"within 6 s \(x:1: no answer within 3 s; x:2: no answer within 3 s\)"
     ):
         found_after(monkeypatch, {1: HUNG, 2: HUNG}, 6)
 
@@ -175,9 +145,7 @@ class SlowBroker(FakeBroker):
 
 
 @pytest.mark.parametrize("node", [None, 1])
-def test_a_wait_for_a_hanging_broker_is_reported(
-    monkeypatch: pytest.MonkeyPatch, node: int | None
-) -> None:
+def test_a_wait_for_a_hanging_broker_is_reported(node: int | None) -> None:
     """It has the connection from the system, and nothing after that."""
     slow = SlowBroker()
     lines: list[str] = []
@@ -186,9 +154,8 @@ def test_a_wait_for_a_hanging_broker_is_reported(
         lines.append(line)
         slow.awaited.set()
 
-    monkeypatch.setattr(wire_client, "print_stderr", record)
-    monkeypatch.setattr(wire_client, "CONNECT_SECONDS", 60.0)
-    with closing(slow), WireClient(slow.address, timeout=60) as client:
+    patient = ClientConfig(bootstrap=slow.address, connect_s=60).with_timeout(60)
+    with closing(slow), ClusterClient(patient, record) as client:
         if node is None:
             assert client.broker_ids() == [1]
             assert lines == [f"waiting for a broker at {slow.address}"]
@@ -206,9 +173,9 @@ def test_a_wait_for_a_hanging_broker_is_reported(
 def test_a_closed_connection_is_reported_once(broker: FakeBroker) -> None:
     broker.answer(ListGroupsRequest, lambda _: None)
     with (
-        WireClient(broker.address, timeout=5) as client,
+        client_of(broker.address, timeout=5) as client,
         pytest.raises(
-            CommandError,
+            ClientError,
             match=rf"^{broker.address}: the peer closed the connection "
             r"\(waiting for the response to ListGroups\)$",
         ),
@@ -216,37 +183,32 @@ def test_a_closed_connection_is_reported_once(broker: FakeBroker) -> None:
         client.ask(ListGroupsRequest(), ListGroupsResponse)
 
 
-def test_lengths_of_time() -> None:
-    texts = [seconds_text(each) for each in (4.99652, 0.05, 15.0, 1234.0, 1e6)]
-    assert texts == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
-
-
 def test_a_peer_that_is_no_broker(babbler: int) -> None:
     with (
-        WireClient(f"127.0.0.1:{babbler}", timeout=0.3) as client,
-        pytest.raises(CommandError, match="no broker answers"),
+        client_of(f"127.0.0.1:{babbler}", timeout=0.3) as client,
+        pytest.raises(ClientError, match="no broker answers"),
     ):
         client.cluster()
 
 
 def test_a_broker_that_does_not_serve_a_request(broker: FakeBroker) -> None:
-    with WireClient(broker.address, timeout=5) as client:
+    with client_of(broker.address, timeout=5) as client:
         assert not client.serves(ListGroupsRequest)
-        with pytest.raises(CommandError, match="does not serve ListGroups"):
+        with pytest.raises(ClientError, match="does not serve ListGroups"):
             client.ask(ListGroupsRequest(), ListGroupsResponse)
 
 
 def test_a_broker_that_is_not_there(broker: FakeBroker) -> None:
     with (
-        WireClient(broker.address, timeout=5) as client,
-        pytest.raises(CommandError, match="broker 7 is not among the live ones: expected one of 1"),
+        client_of(broker.address, timeout=5) as client,
+        pytest.raises(ClientError, match="broker 7 is not among the live ones: expected one of 1"),
     ):
         client.ask(ListGroupsRequest(), ListGroupsResponse, node=7)
 
 
 def test_leaders(broker: FakeBroker) -> None:
     broker.topics = [topic("t", 2)]
-    with WireClient(broker.address, timeout=0.2) as client:
+    with client_of(broker.address, timeout=0.2) as client:
         assert client.by_leader({("t", 1), ("t", 0)}) == {1: [("t", 0), ("t", 1)]}
         with pytest.raises(Refusal, match=r"partition t-5: .*UNKNOWN_TOPIC_OR_PARTITION"):
             client.by_leader({("t", 5)})
@@ -263,7 +225,7 @@ def test_a_coordinator_that_loads_is_waited_for(broker: FakeBroker) -> None:
         )
 
     broker.answer(FindCoordinatorRequest, find)
-    with WireClient(broker.address, timeout=5) as client:
+    with client_of(broker.address, timeout=5) as client:
         assert client.coordinator("g") == (1, "127.0.0.1", broker.port)
     assert codes == []
 
@@ -275,13 +237,7 @@ def test_a_refusal_that_patience_does_not_cure_comes_at_once(broker: FakeBroker)
             error_code=Error.GROUP_AUTHORIZATION_FAILED, node_id=-1, host="", port=-1
         ),
     )
-    with WireClient(broker.address, timeout=60) as client, pytest.raises(Refusal) as caught:
+    with client_of(broker.address, timeout=60) as client, pytest.raises(Refusal) as caught:
         client.coordinator("g")
     assert caught.value.code == Error.GROUP_AUTHORIZATION_FAILED
     assert len(broker.requests(FindCoordinatorRequest)) == 1
-
-
-def test_reasons() -> None:
-    assert reason_of(36, "It is there.") == "It is there. (TOPIC_ALREADY_EXISTS)"
-    assert reason_of(36).endswith(" (TOPIC_ALREADY_EXISTS)")
-    assert reason_of(9999) == "error 9999"

@@ -1,0 +1,48 @@
+"""Produce: encoded batches to the broker that leads their partitions."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.base.ids import NO_UUID
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import Refusal
+from ottla.client.partitions import TopicPartition, by_topic
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+_LAST_WITH_NAMES: Final = 12
+
+
+def produce(
+    client: ClusterClient, node: int, batches: Mapping[TopicPartition, bytes], *, acks: int
+) -> dict[TopicPartition, Refusal | None]:
+    """Send one batch a partition; return each partition's error, None = it is acknowledged."""
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=round(client.config.request_s * 1000),
+        topic_data=tuple(
+            TopicProduceData(
+                name=name,
+                topic_id=NO_UUID,
+                partition_data=tuple(
+                    PartitionProduceData(index=each, records=batches[name, each])
+                    for each in partitions
+                ),
+            )
+            for name, partitions in by_topic(batches).items()
+        ),
+    )
+    response = client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
+    return {
+        (topic.name, each.index): Refusal(
+            f"{topic.name}-{each.index}", each.error_code, each.error_message
+        )
+        if each.error_code
+        else None
+        for topic in response.responses
+        for each in topic.partition_responses
+    }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ottla.base.errors import ApiError
 from ottla.base.limits import NODE_REQUEST_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from ottla.base.pending import Pending
+from ottla.base.principal import ANONYMOUS, Principal
 from ottla.base.turns import Steps, at_once
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class Connection:
     listener_name: str
     client_host: str
     client_port: int
+    principal: Principal = ANONYMOUS
+    """Who sends its requests. Of a forwarded request: the principal of the client's connection."""
     software_name: str = "unknown"
     software_version: str = "unknown"
     refusal: str | None = None
@@ -241,6 +244,11 @@ class Context:
     def version(self) -> int:
         """Return the request's API version."""
         return self.header.api_version
+
+    @property
+    def principal(self) -> Principal:
+        """Return who sent the request: the client, where a broker has forwarded it."""
+        return self.connection.principal
 
     @property
     def broker(self) -> "Broker":

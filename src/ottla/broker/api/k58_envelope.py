@@ -12,6 +12,7 @@ Not done:  nothing.
 import ipaddress
 from dataclasses import replace
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context
@@ -25,7 +26,7 @@ API = Api(
     versions=range(1),
     listeners=CONTROLLERS,
     zookeeper=BROKERS,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

@@ -302,6 +302,7 @@ class Dispatcher:
     def _encoded(self, ctx: Context, answer: Message) -> Steps[Chunks]:
         version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
         self.metrics[ctx.header.api_key].answered(answer)
+        _throttle(ctx, answer)
         if holds_records(spec_of(type(answer))):
             # It pins slices of files, which would stay pinned if it were dropped half way.
             return encode_response(answer, version, correlation_id)
@@ -363,9 +364,11 @@ class Dispatcher:
             if answer is None or answer is NO_ANSWER:
                 return None
         metrics.answered(answer)
+        _throttle(ctx, answer)
         return encode_response(answer, version, correlation_id)
 
     def _encoded_late(self, ctx: Context, answer: Answer) -> Chunks | None:
+        _throttle(ctx, answer)
         header = ctx.header
         metrics = self.metrics[header.api_key]
         return _encoded_late(answer, header.api_version, header.correlation_id, metrics)
@@ -377,6 +380,13 @@ class Dispatcher:
         answer = refusal(ctx)
         self.metrics[API_VERSIONS].answered(answer)
         return encode_response(answer, 0, ctx.header.correlation_id)
+
+
+def _throttle(ctx: Context, answer: Message) -> None:
+    """Have the connection muted for as long as the response tells its client (KIP-219)."""
+    throttle_ms = getattr(answer, "throttle_time_ms", 0)
+    if throttle_ms > 0:
+        ctx.connection.throttle_ms = throttle_ms
 
 
 def _malformed(endpoint: Endpoint, error: WireError) -> CloseConnection:

@@ -159,8 +159,15 @@ class Connection:
     software_version: str = "unknown"
     refusal: str | None = None
     """Why its last request has no response, where that was found out later."""
+    throttle_ms: int = 0
+    """How long it is muted, that is not read, once its next response is sent (KIP-219)."""
     closed: Pending[None] = field(default_factory=Pending)
     """Completes when the connection closes: its delayed requests are released then."""
+
+    def take_throttle_ms(self) -> int:
+        """Return how long to mute the connection now; 0 = not at all."""
+        throttle_ms, self.throttle_ms = self.throttle_ms, 0
+        return throttle_ms
 
 
 class InSteps(Generic[M]):

@@ -2,8 +2,10 @@
 
 As in Kafka, the next request of a connection is handled when the one before it is answered; what
 arrives meanwhile is queued up to a limit, after which the socket is no longer read. That order
-makes pipelining safe and is the back-pressure. A connection whose requests take long also waits for
-its turn (`ottla.base.turns`), so that it does not delay others.
+makes pipelining safe and is the back-pressure. A response may carry a throttle: it is sent, then
+the connection is muted, that is neither read nor served, for that long (KIP-219). A connection
+whose requests take long also waits for its turn (`ottla.base.turns`), so that it does not delay
+others.
 
 Reading: all connections of a server share one buffer, since each read is parsed at once; a frame
 that does not fit gets a buffer of its own, which grows with the bytes that have arrived, not with
@@ -127,6 +129,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_waiting_for_turn = False
         self._has_turn = False
         self._reading = True
+        self._muted: asyncio.TimerHandle | None = None
+        """Ends the mute after a response with a throttle."""
         self._closing = False
         self.has_descriptor = False
         """It has taken one of the descriptors of connections."""
@@ -151,6 +155,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Release all that the connection held."""
         self._closing = True
+        if self._muted is not None:
+            self._muted.cancel()
         self._outgoing.close()
         self._drop_input()
         self._on_close(self)
@@ -244,7 +250,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
         A frame may take `seconds_max`, and longer at a rate of FRAME_BYTES_PER_SECOND_MIN.
         """
-        if not self._reserved_bytes or self._closing:
+        if not self._reserved_bytes or self._closing or self._muted is not None:
             return False
         fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
         if self.age(now) <= seconds_max + fair:
@@ -369,7 +375,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def _busy(self) -> bool:
-        return self._is_awaiting_response or self._outgoing.is_behind
+        return self._is_awaiting_response or self._muted is not None or self._outgoing.is_behind
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
@@ -377,9 +383,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 return
             self._waiting.append(bytearray(frame))
             self._waiting_bytes += len(frame)
-            if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX and self._reading:
-                self._reading = False
-                self._transport.pause_reading()
+            if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX:
+                self._pause_reading()
             return
         self._handle(frame)
 
@@ -422,8 +427,28 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _send(self, chunks: "Chunks") -> None:
         self._outgoing.add(chunks)
+        if self.info.throttle_ms:
+            self._mute(self.info.take_throttle_ms())
         if self._outgoing.queued_bytes >= limits.UNREAD_LARGE_BYTES:
             self._on_large_response()
+
+    def _mute(self, throttle_ms: int) -> None:
+        self._pause_reading()
+        self._muted = self._loop.call_later(throttle_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._closing:
+            return
+        self.active = True
+        if self._reserved_bytes:
+            self._mark(is_new=True)  # The peer could not send the rest of the frame meanwhile.
+        self._continue()
+
+    def _pause_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
 
     def _on_delayed_response(self, chunks: "Chunks | None") -> None:
         self._is_awaiting_response = False
@@ -453,6 +478,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if (
             not self._reading
             and not self._closing
+            and self._muted is None
             and self._waiting_bytes <= limits.FRAMES_QUEUED_BYTES_MAX
         ):
             self._reading = True

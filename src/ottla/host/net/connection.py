@@ -10,7 +10,7 @@ others.
 Reading: all connections of a server share one buffer, since each read is parsed at once; a frame
 that does not fit gets a buffer of its own, which grows with the bytes that have arrived, not with
 the size that the peer claims. Writing: bytes go through the transport, file slices with
-sendfile on a duplicate of the socket, only while the transport's own buffer is empty.
+sendfile, only while the transport's own buffer is empty, and only where the transport may.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from ottla.host.descriptors import SocketBudget
 from ottla.host.net.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.net.outgoing import Outgoing, release
 from ottla.host.net.refusals import Refusal, Refusals
+from ottla.host.net.transport import MakeTransport, Transport
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Chunks, Outcome
@@ -81,7 +82,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        connection_info: Callable[[tuple[str, int], tuple[str, int]], Connection],
+        connection_info: Callable[[Transport], Connection],
         handler: Handler,
         shared_buffer: memoryview,
         budget: FrameBudget,
@@ -91,6 +92,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         refusals: Refusals,
         *,
         frame_bytes_max: int,
+        make_transport: MakeTransport,
         on_open: Callable[["ServerConnection"], bool],
         on_budget_exceeded: Callable[["ServerConnection", int], None],
         on_large_response: Callable[[], None],
@@ -105,6 +107,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._sockets = sockets
         self._refusals = refusals
         self._frame_bytes_max = frame_bytes_max
+        self._make_transport = make_transport
         self._on_open = on_open
         self._on_budget_exceeded = on_budget_exceeded
         self._on_large_response = on_large_response
@@ -142,12 +145,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the server may refuse (too many connections)."""
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
         self._loop = asyncio.get_running_loop()
-        peer = transport.get_extra_info("peername") or ("unknown", 0)
-        local = transport.get_extra_info("sockname") or ("unknown", 0)
-        self.info = self._connection_info(local[:2], peer[:2])
-        self._outgoing = Outgoing(transport, self._drained, self._broken, self._sockets)
+        self._transport = self._make_transport(transport, self._sockets)
+        self.info = self._connection_info(self._transport)
+        self._outgoing = Outgoing(self._transport, self._drained, self._broken)
         if not self._on_open(self):
             self._closing = True
             transport.abort()

@@ -14,6 +14,8 @@ from functools import cache
 from typing import Any
 
 import ottla.broker.api
+from ottla.base.authorizer import ALLOW_ALL, CLUSTER
+from ottla.base.errors import ApiError, Error
 from ottla.base.limits import LONG_REQUEST_BYTES_MIN, REQUEST_WITHOUT_RECORDS_BYTES_MAX
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
@@ -195,6 +197,10 @@ class Dispatcher:
             )
         except WireError as error:
             raise _malformed(endpoint, error) from None
+        if ctx.authorizer is not ALLOW_ALL:
+            refusal = _cluster_refusal(ctx, endpoint, request)
+            if refusal is not None:
+                return self._answered(ctx, refusal)
         return self._answered(ctx, endpoint.handle(self._limited(ctx, endpoint, request), request))
 
     def _limited(self, ctx: Context, endpoint: Endpoint, request: Message) -> Context:
@@ -274,6 +280,10 @@ class Dispatcher:
         except WireError as error:
             raise _malformed(endpoint, error) from None
         del frame  # Both it and the response may be large.
+        if ctx.authorizer is not ALLOW_ALL:
+            refusal = _cluster_refusal(ctx, endpoint, request)
+            if refusal is not None:
+                return (yield from self._encoded(ctx, refusal))
         handle, ctx = endpoint.handle, self._limited(ctx, endpoint, request)
         answer: Answer
         if isinstance(handle, InSteps):
@@ -292,6 +302,7 @@ class Dispatcher:
     def _encoded(self, ctx: Context, answer: Message) -> Steps[Chunks]:
         version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
         self.metrics[ctx.header.api_key].answered(answer)
+        _throttle(ctx, answer)
         if holds_records(spec_of(type(answer))):
             # It pins slices of files, which would stay pinned if it were dropped half way.
             return encode_response(answer, version, correlation_id)
@@ -353,9 +364,11 @@ class Dispatcher:
             if answer is None or answer is NO_ANSWER:
                 return None
         metrics.answered(answer)
+        _throttle(ctx, answer)
         return encode_response(answer, version, correlation_id)
 
     def _encoded_late(self, ctx: Context, answer: Answer) -> Chunks | None:
+        _throttle(ctx, answer)
         header = ctx.header
         metrics = self.metrics[header.api_key]
         return _encoded_late(answer, header.api_version, header.correlation_id, metrics)
@@ -369,8 +382,36 @@ class Dispatcher:
         return encode_response(answer, 0, ctx.header.correlation_id)
 
 
+def _throttle(ctx: Context, answer: Message) -> None:
+    """Have the connection muted for as long as the response tells its client (KIP-219)."""
+    throttle_ms = getattr(answer, "throttle_time_ms", 0)
+    if throttle_ms > 0:
+        ctx.connection.throttle_ms = throttle_ms
+
+
 def _malformed(endpoint: Endpoint, error: WireError) -> CloseConnection:
     return CloseConnection(f"malformed {endpoint.name} request: {error}")
+
+
+def _cluster_refusal(ctx: Context, endpoint: Endpoint, request: Message) -> Message | None:
+    """Return the response where the principal may not do the API's operation to the cluster."""
+    api = endpoint.api
+    if api.cluster_operation is None:
+        return None
+    operation, host = api.cluster_operation, ctx.connection.client_host
+    if ctx.authorizer.authorize(ctx.principal, host, operation, [CLUSTER]):
+        return None
+    refusal = ApiError(Error.CLUSTER_AUTHORIZATION_FAILED)
+    if api.refuse is not None:
+        return api.refuse(ctx, request, refusal)
+    return top_level_refusal(response_type(api.key), refusal.error)
+
+
+def top_level_refusal(response: type, error: Error) -> Message:
+    """Return a response with an error at its top level, and nothing else."""
+    values: dict[str, Any] = {field.name: field.default for field in spec_of(response).fields}
+    assert "error_code" in values, f"{response.__name__} has no error of its own"
+    return response(**(values | {"error_code": error}))
 
 
 def _is_from_node(ctx: Context) -> bool:

@@ -18,20 +18,6 @@ from ottla.metadata.topics import (
 
 NO_CONTROLLER = -1
 
-TOPIC_OPERATIONS = (3, 4, 5, 6, 7, 8, 10, 11)
-CLUSTER_OPERATIONS = (5, 7, 8, 9, 10, 11, 12)
-GROUP_OPERATIONS = (3, 6, 8, 10, 11)
-"""Bit numbers: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
-describe configs 10, alter configs 11, idempotent write 12 (AclOperation.java, AclEntry)."""
-
-OPERATIONS_NOT_REQUESTED = -(2**31)
-"""The authorized operations in a response whose request did not ask for them."""
-
-
-def operations(numbers: tuple[int, ...]) -> int:
-    """Return the bit field of operations. Without an authorizer everything is allowed."""
-    return sum(1 << number for number in numbers)
-
 
 @dataclass(frozen=True, slots=True)
 class Node:

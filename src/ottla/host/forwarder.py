@@ -20,7 +20,6 @@ Source: ForwardingManager, NodeToControllerChannelManager, EnvelopeRequest; KIP-
 """
 
 import ipaddress
-import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,16 +31,14 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Forwarded
 from ottla.broker.forwarding.forwarded_requests import Forwarding, is_at_most_once, look_at
+from ottla.broker.forwarding.principal_serde import serialize_principal
 from ottla.broker.replication.peers import Sender
-from ottla.wire.codec import encode
 from ottla.wire.errors import WireError
-from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
 
 ENVELOPE_VERSION = 0
-PRINCIPAL_VERSION = 0
 
 VERSIONS = {62: 4, 63: 1}
 """The versions of requests to a controller that are not the newest of the codec: those of
@@ -56,12 +53,6 @@ RETRY_MS = 50
 ANSWER_SLACK_MS = 500
 """How much longer than its timeout the response of a request in flight is awaited: the controller
 responds at the timeout itself, with more detail, for instance which topics are deleted."""
-
-ANONYMOUS = struct.pack(">h", PRINCIPAL_VERSION) + encode(
-    DefaultPrincipalData(type="User", name="ANONYMOUS", token_authenticated=False),
-    PRINCIPAL_VERSION,
-)
-"""The principal of every client, since there is no authentication."""
 
 RETRIED = frozenset({Error.NETWORK_EXCEPTION, Error.NOT_CONTROLLER})
 
@@ -108,7 +99,7 @@ class _ForwardedRequest:
     def envelope(self, frame: bytes) -> EnvelopeRequest:
         return EnvelopeRequest(
             request_data=frame,
-            request_principal=ANONYMOUS,
+            request_principal=serialize_principal(self.ctx.principal),
             client_host_address=address_bytes(self.ctx.connection.client_host),
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.base.authorizer import ALLOW_ALL, Authorizer
 from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.base.turns import Turns
@@ -93,6 +94,8 @@ class NodeCore:
             if not in_zookeeper
         }
         self.ports = ports
+        self.authorizer: Authorizer = ALLOW_ALL
+        """Asked about each request of this node."""
         self._on_failure = on_failure
         endpoints = load_apis()
         self._advertised = {
@@ -206,7 +209,15 @@ class NodeCore:
         if self._roles is not None:
             broker = self._roles.broker
             own_broker = None if broker is None else broker.broker
-            return Context(header, connection, *now, self, own_broker, self._roles.controller, None)
+            return Context(
+                header,
+                connection,
+                *now,
+                self,
+                own_broker,
+                self._roles.controller,
+                authorizer=self.authorizer,
+            )
         on_controller = connection.listener is Listener.CONTROLLER
         controller = self._controller if on_controller else None
         return Context(
@@ -217,6 +228,7 @@ class NodeCore:
             None if on_controller or self._broker is None else self._broker.broker,
             controller,
             None if controller is None else controller.runtime.quorum,
+            authorizer=self.authorizer,
         )
 
     def _waits_for(self, key: int) -> Pending[None] | None:

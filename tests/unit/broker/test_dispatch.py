@@ -132,6 +132,24 @@ def test_an_answer_bears_the_requests_number(answer: str) -> None:
     assert body_of(outcome).error_code == 3
 
 
+@pytest.mark.parametrize("throttle_ms", [0, 250])
+@pytest.mark.parametrize("answer", ["now", "kept", "later", "in steps"])
+def test_the_throttle_of_a_response_mutes_its_connection(answer: str, throttle_ms: int) -> None:
+    response = HeartbeatResponse(error_code=0, throttle_time_ms=throttle_ms)
+    pending: Pending[Any] = Pending()
+    made = {"kept": completed(response), "later": pending}.get(answer, response)
+    dispatcher = scripted(lambda _ctx, _request: made, large_answers=answer == "in steps")
+    frame = memoryview(encode_request(BEAT, 3, 77, "me"))[4:]
+    header, body_at = read_header(frame)
+    ctx = Context(header, connection(), 0, 0, node=None)  # type: ignore[arg-type]
+    dispatcher.dispatch(ctx, frame, body_at)
+    if answer == "later":
+        assert ctx.connection.take_throttle_ms() == 0
+        pending.complete(response)
+    assert ctx.connection.take_throttle_ms() == throttle_ms
+    assert ctx.connection.take_throttle_ms() == 0
+
+
 @pytest.mark.parametrize("answer", [None, completed(None)])
 def test_no_answer_is_none(answer: Any) -> None:
     assert ask(scripted(lambda _ctx, _request: answer), BEAT, 0) is None

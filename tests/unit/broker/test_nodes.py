@@ -15,7 +15,6 @@ from ottla.broker.nodes import (
     live_nodes_or_self,
     node_of,
     offline_replicas,
-    operations,
     partition_state,
 )
 from ottla.metadata.brokers import BrokerImage, Endpoint
@@ -119,7 +118,3 @@ def test_partitions_are_found_by_id_or_by_name(image: ClusterImage) -> None:
     assert found is partition_state(image, "", TOPIC, 0)
     assert partition_state(image, "t", GONE, 0) is None
     assert partition_state(image, "t", NO_UUID, 1) is None
-
-
-def test_operations_are_bits() -> None:
-    assert operations((3, 4, 5, 6, 7, 8, 10, 11)) == 3576  # As in Kafka, for a topic.

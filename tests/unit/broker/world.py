@@ -352,6 +352,7 @@ class World:
         *,
         listener: Listener = Listener.CLIENT,
         client_id: str = "test",
+        **parts: Any,
     ) -> Context:
         """Return the surroundings of one request; it comes over a `connection` of its own."""
         name = "CONTROLLER" if listener is Listener.CONTROLLER else "PLAINTEXT"
@@ -363,8 +364,11 @@ class World:
             monotonic_ms=self.clock.monotonic_ms(),
             node=cast(Any, self),
             broker_or_none=self.broker,
-            controller_or_none=cast(Any, self.broker),
-            quorum_or_none=self.quorum,
+            **{
+                "controller_or_none": cast(Any, self.broker),
+                "quorum_or_none": self.quorum,
+                **parts,
+            },
         )
 
     @property

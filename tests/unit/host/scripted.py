@@ -22,6 +22,8 @@ ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD, HUGE = (
 
 SLOW_SECONDS = 0.004
 
+THROTTLED = b"T"
+THROTTLE_SECONDS = 1.0
 BIG_BYTES = 100_000
 HUGE_BYTES = 8_000_000
 
@@ -88,6 +90,9 @@ class Scripted:
             return held
         if kind == HUGE:
             return framed(bytes(HUGE_BYTES))
+        if kind == THROTTLED:
+            connection.throttle_ms = int(1000 * THROTTLE_SECONDS)
+            return framed(rest)
         if kind == NOW:
             return completed(framed(rest))
         if kind == FILE:

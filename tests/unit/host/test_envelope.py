@@ -9,6 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.pending import Pending, completed
+from ottla.base.principal import ANONYMOUS, Principal
 from ottla.broker.api import k58_envelope
 from ottla.broker.api.base import Context
 from ottla.wire.codec import decode, encode
@@ -62,6 +63,15 @@ def test_the_request_inside_is_handled_as_its_clients() -> None:
     assert (ctx.header.api_key, ctx.header.api_version) == (55, 1)
     assert (ctx.header.correlation_id, ctx.header.client_id) == (77, "a client")
     assert ctx.connection.client_host == "10.1.2.3"
+    assert ctx.principal == ANONYMOUS
+
+
+def test_the_request_inside_has_the_principal_of_its_client() -> None:
+    node = Controller()
+    envelope(Harness(), node, request_principal=b"\0\0\5User\6alice\1\0")
+    ((ctx, _),) = node.seen
+    assert str(ctx.principal) == "User:alice"
+    assert ctx.principal.token_authenticated
 
 
 def test_the_response_has_the_committed_metadata_offset() -> None:
@@ -130,7 +140,8 @@ def test_the_untouched_mark_goes_over_the_wire() -> None:
         assert decode(EnvelopeResponse, encode(response, 0), 0) == response
 
 
-def test_a_request_goes_there_and_back() -> None:
+@pytest.mark.parametrize("principal", [ANONYMOUS, Principal("User", "alice")], ids=str)
+def test_a_request_goes_there_and_back(principal: Principal) -> None:
     harness = Harness()
     node = Controller(b"header and body")
 
@@ -138,14 +149,17 @@ def test_a_request_goes_there_and_back() -> None:
         def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
             ctx = harness.context(version=version, key=58)
             ctx.node = node
-            answer = k58_envelope.handle(ctx, request)
+            seen = decode(EnvelopeRequest, memoryview(encode(request, version)), version)
+            answer = k58_envelope.handle(ctx, seen)
             return answer if isinstance(answer, Pending) else completed(answer)
 
         def withdraw(self, _answer: Pending[Any]) -> bool:
             return False
 
-    assert forward(harness, ControllerSender()).value == b"header and body"
+    forwarded = forward(harness, ControllerSender(), principal=principal)
+    assert forwarded.value == b"header and body"
     assert node.seen[0][0].connection.client_host == "10.1.2.3"
+    assert node.seen[0][0].principal == principal
 
 
 @pytest.mark.parametrize(

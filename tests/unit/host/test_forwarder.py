@@ -10,6 +10,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
+from ottla.base.principal import ANONYMOUS, Principal
 from ottla.broker.api.base import Context, Forwarded
 from ottla.host.forwarder import (
     ANSWER_SLACK_MS,
@@ -104,8 +105,12 @@ class Broker:
         self.image = replay(self.image, [deletion], offset=1, epoch=1).image
 
 
-def forward(harness: Harness, channel: Any, frame: bytes = FRAME) -> Pending[Forwarded]:
-    return a_forwarder(harness, channel).forward(broker_context(harness), frame)
+def forward(
+    harness: Harness, channel: Any, frame: bytes = FRAME, principal: Principal = ANONYMOUS
+) -> Pending[Forwarded]:
+    ctx = broker_context(harness)
+    ctx.connection.principal = principal
+    return a_forwarder(harness, channel).forward(ctx, frame)
 
 
 # -- the broker's side -------------------------------------------------------------------------

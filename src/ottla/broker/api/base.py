@@ -7,14 +7,25 @@ Handlers are plain functions on the node's loop: they never wait and never block
 work grows with the request, or with the cluster, is a generator under `@InSteps`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.base.authorizer import (
+    ALLOW_ALL,
+    CLUSTER,
+    SUPPORTED_OPERATIONS,
+    Access,
+    Authorizer,
+    Operation,
+    Resource,
+    ResourceType,
+)
 from ottla.base.errors import ApiError
 from ottla.base.limits import NODE_REQUEST_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from ottla.base.pending import Pending
+from ottla.base.principal import ANONYMOUS, Principal
 from ottla.base.turns import Steps, at_once
 
 if TYPE_CHECKING:
@@ -36,6 +47,16 @@ Answer = Message | Pending[Message] | None
 Listeners = tuple[tuple[str, str, int], ...]
 """Name, host and port of each listener of a node."""
 
+
+NOTHING_REFUSED: Set[str] = frozenset()
+
+_ALL_OPERATIONS = {
+    type_: sum(1 << operation for operation in operations)
+    for type_, operations in SUPPORTED_OPERATIONS.items()
+}
+
+OPERATIONS_NOT_REQUESTED = -(2**31)
+"""The authorized operations in a response whose request did not ask for them."""
 
 NO_ANSWER: Any = object()
 """The value of a promise where the protocol has no response after all (Produce, acks=0)."""
@@ -86,8 +107,11 @@ class Api:
             None = no difference. `at_most_once`: it is not idempotent, as a name in it may belong
             to another topic by then: a broker does not retry it where the controller may have done
             it. `large_answers`: a small request may have a large response.
-            `client_elements_max`: array elements that a client's request may hold. `acl`:
-            operation and resource, for later enforcement.
+            `client_elements_max`: array elements that a client's request may hold.
+            `cluster_operation`: what the principal must be allowed to do to the cluster; the
+            dispatcher asks. `refuse`: returns the response where it is not allowed, None = one
+            with that error at its top level. `access`: all other questions to the authorizer,
+            which the handler asks.
     """
 
     key: int
@@ -100,7 +124,9 @@ class Api:
     at_most_once: bool = False
     large_answers: bool = False
     client_elements_max: int = REQUEST_ELEMENTS_MAX
-    acl: str = ""
+    cluster_operation: Operation | None = None
+    refuse: "Callable[[Context, Message, ApiError], Message] | None" = None
+    access: tuple[Access, ...] = ()
 
     def answers_on(self, *, zookeeper: bool) -> frozenset[Listener]:
         """Return the kinds of listener it is served on in a cluster of that mode."""
@@ -127,12 +153,21 @@ class Connection:
     listener_name: str
     client_host: str
     client_port: int
+    principal: Principal = ANONYMOUS
+    """Who sends its requests. Of a forwarded request: the principal of the client's connection."""
     software_name: str = "unknown"
     software_version: str = "unknown"
     refusal: str | None = None
     """Why its last request has no response, where that was found out later."""
+    throttle_ms: int = 0
+    """How long it is muted, that is not read, once its next response is sent (KIP-219)."""
     closed: Pending[None] = field(default_factory=Pending)
     """Completes when the connection closes: its delayed requests are released then."""
+
+    def take_throttle_ms(self) -> int:
+        """Return how long to mute the connection now; 0 = not at all."""
+        throttle_ms, self.throttle_ms = self.throttle_ms, 0
+        return throttle_ms
 
 
 class InSteps(Generic[M]):
@@ -236,11 +271,63 @@ class Context:
     quorum_or_none: QuorumPort | None = None
     call_later: Callable[[Callable[[], None]], object] = lambda call: call()
     """Calls back in a later turn of the loop, for work that goes on after a promise completed."""
+    authorizer: Authorizer = ALLOW_ALL
 
     @property
     def version(self) -> int:
         """Return the request's API version."""
         return self.header.api_version
+
+    @property
+    def principal(self) -> Principal:
+        """Return who sent the request: the client, where a broker has forwarded it."""
+        return self.connection.principal
+
+    def refused(self, access: Access, names: Iterable[str]) -> Set[str]:
+        """Return those of the named resources to which the request has no access.
+
+        `names` are not looked at where everything is allowed.
+        """
+        if self.authorizer is ALLOW_ALL:
+            return NOTHING_REFUSED
+        type_ = access.resource_type
+        resources = [Resource(type_, name) for name in dict.fromkeys(names)]
+        if not resources:
+            return NOTHING_REFUSED
+        allowed = self._authorize(access.operation, resources)
+        return frozenset(each.name for each in resources if each not in allowed)
+
+    def allows(self, access: Access, name: str = CLUSTER.name) -> bool:
+        """Tell whether the request has access to one resource, by default the cluster."""
+        if self.authorizer is ALLOW_ALL:
+            return True
+        return bool(self._authorize(access.operation, [Resource(access.resource_type, name)]))
+
+    def allows_any(self, access: Access) -> bool:
+        """Tell whether the request has access to any resource of the type, existing or not."""
+        return self.authorizer is ALLOW_ALL or self.authorizer.authorize_by_resource_type(
+            self.principal, self.connection.client_host, access.operation, access.resource_type
+        )
+
+    def require(self, access: Access, name: str) -> None:
+        """Raise ApiError with the error of the resource's type where there is no access to it."""
+        if not self.allows(access, name):
+            raise ApiError(access.error)
+
+    def authorized_operations(self, resource: Resource) -> int:
+        """Return what the principal may do to a resource, as a bit field (KIP-430)."""
+        if self.authorizer is ALLOW_ALL:
+            return _ALL_OPERATIONS[resource.type]
+        operations = SUPPORTED_OPERATIONS[resource.type]
+        return sum(1 << each for each in operations if self._authorize(each, [resource]))
+
+    def authorized_topic_operations(self, topic: str) -> int:
+        """Return what the principal may do to a topic, as a bit field."""
+        return self.authorized_operations(Resource(ResourceType.TOPIC, topic))
+
+    def _authorize(self, operation: Operation, resources: list[Resource]) -> Set[Resource]:
+        host = self.connection.client_host
+        return self.authorizer.authorize(self.principal, host, operation, resources)
 
     @property
     def broker(self) -> "Broker":

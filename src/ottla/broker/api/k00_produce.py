@@ -15,13 +15,22 @@ Not done:  transactions: their batches are refused with INVALID_TXN_STATE. Quota
 
 import logging
 import struct
+from collections.abc import Iterator, Set
 
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, Uuid
 from ottla.base.limits import PRODUCE_ELEMENTS_MAX
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
-from ottla.broker.api.base import NO_ANSWER, Answer, Api, CloseConnection, Context
+from ottla.broker.api.base import (
+    NO_ANSWER,
+    NOTHING_REFUSED,
+    Answer,
+    Api,
+    CloseConnection,
+    Context,
+)
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.produce.delayed_produce import AppendResult
@@ -31,12 +40,15 @@ from ottla.wire.messages import produce as wire
 
 logger = logging.getLogger(__name__)
 
+WRITE_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC, Refused.PART)
+WRITE_TRANSACTIONAL_ID = Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, Refused.REQUEST)
+
 API = Api(
     key=0,
     versions=range(3, 14),
     advertised=range(14),
     client_elements_max=PRODUCE_ELEMENTS_MAX,
-    acl="topic:write",
+    access=(WRITE_TOPIC, WRITE_TRANSACTIONAL_ID),
 )
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -63,7 +75,14 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
         return _answer(
             ctx, shape, [refused for _, _, partition_ids in shape for _ in partition_ids]
         )
-    results, batches = _sort(ctx, request)
+    if ctx.authorizer is not ALLOW_ALL and not _may_use_transaction(ctx, request):
+        refused = AppendResult(WRITE_TRANSACTIONAL_ID.error)
+        results: list[AppendResult | None] = [
+            refused for _, _, partition_ids in shape for _ in partition_ids
+        ]
+        batches: list[tuple[Partition, Buffer]] = []
+    else:
+        results, batches = _sort(ctx, request)
     appended = ctx.broker.replicas.append_all(
         batches, acks=acks, timeout_ms=request.timeout_ms, closed=ctx.connection.closed
     )
@@ -81,6 +100,21 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
     if failed is not None:
         raise CloseConnection(f"produce with acks=0 failed: {failed.error.name}")
     return None
+
+
+def _may_use_transaction(ctx: Context, request: wire.ProduceRequest) -> bool:
+    """Tell whether the client may write in its transaction, if it does."""
+    transactional = any(
+        isinstance(each.records, memoryview | bytes | bytearray)
+        and len(each.records) >= HEADER_SIZE
+        and _peek(each.records)[2] & TRANSACTIONAL_BIT
+        for topic in request.topic_data
+        for each in topic.partition_data
+    )
+    if not transactional:
+        return True
+    name = request.transactional_id
+    return name is not None and ctx.allows(WRITE_TRANSACTIONAL_ID, name)
 
 
 def _unanswered(ctx: Context, results: list[AppendResult]) -> Answer:
@@ -101,6 +135,9 @@ def _sort(
 ) -> tuple[list[AppendResult | None], list[tuple[Partition, Buffer]]]:
     """Return a result for each partition, None where its batch is valid, and the valid batches."""
     replicas, version = ctx.broker.replicas, ctx.version
+    refused: Set[str] = NOTHING_REFUSED
+    if ctx.authorizer is not ALLOW_ALL:  # Names are not even collected: this is the hot path.
+        refused = ctx.refused(WRITE_TOPIC, _topic_names(ctx, request))
     results: list[AppendResult | None] = []
     batches: list[tuple[Partition, Buffer]] = []
     for topic in request.topic_data:
@@ -112,6 +149,8 @@ def _sort(
                     partition = replicas.partition_by_id(topic_id, each.index)
                 else:
                     partition = replicas.partition(name, each.index)
+                if refused and partition.topic in refused:
+                    raise ApiError(WRITE_TOPIC.error)
                 if partition.topic in INTERNAL_TOPICS:
                     _check_internal(ctx, partition.topic)
                 _check(data, version)
@@ -121,6 +160,13 @@ def _sort(
                 results.append(None)
                 batches.append((partition, data))  # type: ignore[arg-type]
     return results, batches
+
+
+def _topic_names(ctx: Context, request: wire.ProduceRequest) -> Iterator[str]:
+    if ctx.version < 13:
+        return (topic.name for topic in request.topic_data)
+    found = map(ctx.broker.image.topics.by_id, (topic.topic_id for topic in request.topic_data))
+    return (topic.name for topic in found if topic is not None)
 
 
 def _check_internal(ctx: Context, topic: str) -> None:

@@ -12,6 +12,7 @@ Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-
 Not done:  quotas.
 """
 
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
@@ -24,7 +25,18 @@ from ottla.broker.nodes import node_of, partition_state
 from ottla.records.compression import Codec
 from ottla.wire.messages import fetch as wire
 
-API = Api(key=1, versions=range(4, 19), listeners=EVERYWHERE, acl="topic:read")
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+REPLICATE = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, Refused.PART)
+"""Of followers: they get the error of topics."""
+REPLICATE_METADATA = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, Refused.REQUEST)
+"""On a controller."""
+
+API = Api(
+    key=1,
+    versions=range(4, 19),
+    listeners=EVERYWHERE,
+    access=(READ_TOPIC, REPLICATE, REPLICATE_METADATA),
+)
 
 READ_COMMITTED = 1
 
@@ -39,6 +51,8 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
     """Respond with the records that are there, or wait for more."""
     connection = ctx.connection
     if connection.listener is Listener.CONTROLLER:
+        if not ctx.allows(REPLICATE_METADATA):
+            return wire.FetchResponse(error_code=REPLICATE_METADATA.error, responses=())
         return ctx.quorum.fetch(ctx, request)
     broker, version = ctx.broker, ctx.version
     replica_id, replica_epoch = request.replica_id, -1
@@ -75,9 +89,13 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
         request.rack_id,
         connection.listener_name,
     )
-    reads = yield from broker.replicas.fetch_reader.fetch_in_steps(
-        fetching, limits, connection.closed
-    )
+    reads: Reads | Pending[Reads]
+    if ctx.authorizer is not ALLOW_ALL and (refused := _refused(ctx, fetching, replica_id)):
+        reads = yield from _read_rest(ctx, fetching, limits, refused)
+    else:
+        reads = yield from broker.replicas.fetch_reader.fetch_in_steps(
+            fetching, limits, connection.closed
+        )
     if isinstance(reads, Pending):
         return reads.map(lambda late: at_once(_answer(ctx, fetching, late)))
     try:
@@ -85,6 +103,35 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
     except GeneratorExit:  # The connection is gone.
         _release_unsent(reads, [])
         raise
+
+
+def _refused(ctx: Context, fetching: Fetching, replica_id: int) -> Asked:
+    """Return the partitions that the principal may not read, of the whole session."""
+    if replica_id >= 0:
+        return {} if ctx.allows(REPLICATE) else dict(fetching.partitions)
+    names: dict[Key, str] = {}
+    for key, each in fetching.partitions.items():
+        topic = None if each.topic else ctx.broker.image.topics.by_id(each.topic_id)
+        name = each.topic if topic is None else topic.name
+        if name:
+            names[key] = name
+    refused = ctx.refused(READ_TOPIC, names.values())
+    return {key: fetching.partitions[key] for key, name in names.items() if name in refused}
+
+
+def _read_rest(
+    ctx: Context, fetching: Fetching, limits: FetchLimits, refused: Asked
+) -> Steps[Reads]:
+    """Read the other partitions without a wait, as there are errors to respond with."""
+    rest = {key: each for key, each in fetching.partitions.items() if key not in refused}
+    denied = [(each, PartitionRead(READ_TOPIC.error)) for each in refused.values()]
+    if not rest:
+        return denied
+    reads = yield from ctx.broker.replicas.fetch_reader.fetch_in_steps(
+        Fetching(rest), limits._replace(max_wait_ms=0), ctx.connection.closed
+    )
+    assert not isinstance(reads, Pending)
+    return [*reads, *denied]
 
 
 def _ask(

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
@@ -28,7 +29,9 @@ from ottla.wire.messages import list_offsets as wire
 if TYPE_CHECKING:
     from ottla.log.timestamp_search import TimestampMatch
 
-API = Api(key=2, versions=range(1, 11), acl="topic:describe")
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=2, versions=range(1, 11), access=(DESCRIBE_TOPIC,))
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -60,10 +63,13 @@ def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Steps[Answer]:
     found: list[Partly] = []
     lookups: deque[tuple[int, Lookup]] = deque()
     asker = request.replica_id, request.isolation_level
+    refused = ctx.refused(DESCRIBE_TOPIC, (topic.name for topic in request.topics))
     for topic in request.topics:
         for each in topic.partitions:
             part: Partly | Lookup
-            if named[topic.name, each.partition_index] > 1:
+            if topic.name in refused:
+                part = _response(ctx, each.partition_index, DESCRIBE_TOPIC.error)
+            elif named[topic.name, each.partition_index] > 1:
                 part = _response(ctx, each.partition_index, Error.INVALID_REQUEST)
             else:
                 part = _partition(ctx, asker, topic.name, each)

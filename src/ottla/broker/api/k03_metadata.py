@@ -11,29 +11,37 @@ Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v
            replicas; v6 LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE; v7 leader epochs;
            v8 authorized operations (KIP-430), of the cluster until v10; v9 flexible; v10 topic
            ids in responses; v12 topics by id (KIP-516); v13 top-level error (KIP-1102).
-Not done:  authorization: all operations are reported as allowed.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import CLUSTER, Access, Operation, Refused, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, Uuid
 from ottla.base.turns import Steps
-from ottla.broker.api.base import Answer, Api, Context, InSteps
+from ottla.broker.api.base import OPERATIONS_NOT_REQUESTED, Answer, Api, Context, InSteps
 from ottla.broker.nodes import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_REQUESTED,
-    TOPIC_OPERATIONS,
     leader_of,
     live_nodes_or_self,
     node_of,
     offline_replicas,
-    operations,
 )
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import metadata as wire
 
-API = Api(key=3, versions=range(14), large_answers=True, acl="topic:describe")
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+CREATE_CLUSTER = Access(Operation.CREATE, ResourceType.CLUSTER, Refused.PART, alternative=True)
+CREATE_TOPIC = Access(Operation.CREATE, ResourceType.TOPIC, Refused.PART, alternative=True)
+DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER, Refused.LEFT_OUT)
+"""Without it the response says that no operation is authorized."""
+
+API = Api(
+    key=3,
+    versions=range(14),
+    large_answers=True,
+    access=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
+)
 
 
 @InSteps
@@ -45,7 +53,6 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
     image = broker.image
     listener = ctx.connection.listener_name
     nodes = live_nodes_or_self(image, listener, broker.config.node_id)
-    wants_operations = 8 <= version <= 10 and request.include_cluster_authorized_operations
     topics = yield from _topics(ctx, request)
     return wire.MetadataResponse(
         brokers=tuple(
@@ -57,10 +64,14 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id,
         topics=topics,
-        cluster_authorized_operations=operations(CLUSTER_OPERATIONS)
-        if wants_operations
-        else OPERATIONS_NOT_REQUESTED,
+        cluster_authorized_operations=_cluster_operations(ctx, request),
     )
+
+
+def _cluster_operations(ctx: Context, request: wire.MetadataRequest) -> int:
+    if not (8 <= ctx.version <= 10 and request.include_cluster_authorized_operations):
+        return OPERATIONS_NOT_REQUESTED
+    return ctx.authorized_operations(CLUSTER) if ctx.allows(DESCRIBE_CLUSTER) else 0
 
 
 def _has_nameless(request: wire.MetadataRequest) -> bool:
@@ -91,45 +102,63 @@ def _topics(
 ) -> Steps[tuple[wire.MetadataResponseTopic, ...]]:
     image = ctx.broker.client_image
     describer = _TopicDescriber(
-        image,
-        ctx.connection.listener_name,
-        ctx.version,
-        operations(TOPIC_OPERATIONS)
-        if request.include_topic_authorized_operations
-        else OPERATIONS_NOT_REQUESTED,
+        ctx, image, with_operations=request.include_topic_authorized_operations
     )
     described_topics: list[wire.MetadataResponseTopic] = []
     if request.topics is None or (ctx.version == 0 and not request.topics):
+        refused = ctx.refused(DESCRIBE_TOPIC, (each.name for each in image.topics))
         for each in image.topics:
+            if each.name in refused:
+                continue
             described = yield from describer.topic(each)
             described_topics.append(described)
         return tuple(described_topics)
     ids = list(dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != NO_UUID))
     if ids:
         # A request names topics by id or by name; with any id, the names are ignored.
+        known = (image.topics.by_id(topic_id) for topic_id in ids)
+        refused = ctx.refused(DESCRIBE_TOPIC, (each.name for each in known if each is not None))
         for topic_id in ids:
             topic = image.topics.by_id(topic_id)
             if topic is None:
                 described_topics.append(describer.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id))
                 yield
+            elif topic.name in refused:
+                described_topics.append(_refused(None, topic_id))
+                yield
             else:
                 described_topics.append((yield from describer.topic(topic)))
         return tuple(described_topics)
     names = dict.fromkeys(each.name for each in request.topics if each.name is not None)
-    missing = [name for name in names if name not in image.topics]
+    refused = ctx.refused(DESCRIBE_TOPIC, names)
+    missing = [name for name in names if name not in image.topics and name not in refused]
     yield
     errors: dict[str, Error] = {}
     creates = request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]
     if missing and creates:
+        if not ctx.allows(CREATE_CLUSTER):
+            denied = ctx.refused(CREATE_TOPIC, missing)
+            errors |= dict.fromkeys(denied, CREATE_TOPIC.error)
+            missing = [name for name in missing if name not in denied]
         errors |= ctx.broker.auto_create.create(missing)
     for name in names:
         topic = image.topics.by_name(name)
-        if topic is None:
+        if name in refused:
+            described_topics.append(_refused(name))
+            yield
+        elif topic is None:
             described_topics.append(describer.missing(name, errors.get(name) or _why_missing(name)))
             yield
         else:
             described_topics.append((yield from describer.topic(topic)))
     return tuple(described_topics)
+
+
+def _refused(name: str | None, topic_id: Uuid = NO_UUID) -> wire.MetadataResponseTopic:
+    """Return the entry of a topic that may or may not exist."""
+    return wire.MetadataResponseTopic(
+        error_code=DESCRIBE_TOPIC.error, name=name, topic_id=topic_id, partitions=()
+    )
 
 
 PARTITIONS_PER_STEP = 64
@@ -144,11 +173,12 @@ def _why_missing(name: str) -> Error:
 class _TopicDescriber:
     """Builds the topics of one response."""
 
-    def __init__(self, image: ClusterImage, listener: str, version: int, allowed: int) -> None:
+    def __init__(self, ctx: Context, image: ClusterImage, *, with_operations: bool) -> None:
+        self._ctx = ctx
         self._image = image
-        self._listener = listener
-        self._version = version
-        self._allowed = allowed
+        self._listener = ctx.connection.listener_name
+        self._version = ctx.version
+        self._with_operations = with_operations
         # Most partitions have the same few brokers: each is looked up once.
         self._alive: dict[int, bool] = {}
         self._leaders: dict[int, int] = {}
@@ -167,7 +197,7 @@ class _TopicDescriber:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=tuple(partitions),
-            topic_authorized_operations=self._allowed,
+            topic_authorized_operations=self._operations(topic.name),
         )
 
     def missing(
@@ -179,8 +209,13 @@ class _TopicDescriber:
             topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS,
             partitions=(),
-            topic_authorized_operations=self._allowed,
+            topic_authorized_operations=self._operations(name),
         )
+
+    def _operations(self, name: str | None) -> int:
+        if name is None or not self._with_operations:
+            return OPERATIONS_NOT_REQUESTED
+        return self._ctx.authorized_topic_operations(name)
 
     def _partition(
         self, partition_id: int, state: PartitionImage

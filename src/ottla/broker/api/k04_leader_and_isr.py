@@ -9,9 +9,10 @@ Epochs:    a broker epoch older than this registration's, or than that of an ear
            requests may be for its previous process.
 Versions:  v5 topic ids (KIP-516); v6 the recovery state (KIP-704); v7 KRaft controllers, which do
            not exist in this mode. Older ones, without ids, are not served.
-Not done:  type FULL, which only a controller that migrates to KRaft sends; authorization.
+Not done:  type FULL, which only a controller that migrates to KRaft sends.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
@@ -25,7 +26,7 @@ API = Api(
     advertised=NOBODY,
     listeners=NOWHERE,
     zookeeper=BROKERS,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

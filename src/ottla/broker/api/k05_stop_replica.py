@@ -16,13 +16,14 @@ Epochs:    of broker and controller as LeaderAndIsr. A leader epoch older than t
            a topic that has the name since is left alone.
 Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which do not exist in this
            mode. Older ones are not served.
-Not done:  authorization.
+Not done:  nothing.
 """
 
 import errno
 from collections.abc import Hashable
 from typing import Final
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
@@ -40,7 +41,7 @@ API = Api(
     advertised=NOBODY,
     listeners=NOWHERE,
     zookeeper=BROKERS,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 OFFLINE_LOG_DIR: Final = OSError(errno.EIO, "a log directory that may hold them is offline")

@@ -8,11 +8,12 @@ Behaviour: the brokers named are all live ones. Partitions that are not named st
 Epochs:    as LeaderAndIsr.
 Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which do not exist in this mode. Older
            ones, without ids, are not served.
-Not done:  authorization.
+Not done:  nothing.
 """
 
 from collections.abc import Iterable, Iterator
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
@@ -28,7 +29,7 @@ API = Api(
     advertised=NOBODY,
     listeners=NOWHERE,
     zookeeper=BROKERS,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

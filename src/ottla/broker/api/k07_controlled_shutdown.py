@@ -7,9 +7,10 @@ Behaviour: the controller moves the partitions that it leads to other in-sync re
 Epochs:    v2 an older broker epoch than the registered one is STALE_BROKER_EPOCH, a newer one is
            accepted, -1 = any. A broker that is not registered: BROKER_NOT_AVAILABLE.
 Versions:  v2 broker epoch (KIP-380); v3 flexible. In KRaft brokers ask with heartbeats.
-Not done:  authorization.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.keys import PartitionKey
@@ -23,7 +24,7 @@ API = Api(
     listeners=NOWHERE,
     zookeeper=BROKERS,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

@@ -9,8 +9,9 @@ Versions:  v2 to v4 have a retention time in the request; v6 leader epochs (KIP-
 Not done:  member epochs of the consumer protocol (KIP-848).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.turns import Steps, at_once
@@ -20,7 +21,10 @@ from ottla.coordinator.values import Commit, OffsetToCommit
 from ottla.metadata.topics import TopicImage
 from ottla.wire.messages import offset_commit as wire
 
-API = Api(key=8, versions=range(2, 11), acl="group:read")
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=8, versions=range(2, 11), access=(READ_GROUP, READ_TOPIC))
 
 NO_RETENTION = -1
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -30,10 +34,17 @@ FIRST_VERSION_WITH_MISSING_GROUP = 9
 @InSteps
 def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
     """Respond when the offsets are stored."""
+    if not ctx.allows(READ_GROUP, request.group_id):
+        errors = [[READ_GROUP.error] * len(topic.partitions) for topic in request.topics]
+        return (yield from _answer(request, errors, []))
     topics = [_find(ctx, topic) for topic in request.topics]
+    refused = ctx.refused(READ_TOPIC, _names(request, topics))
     offsets: list[OffsetToCommit] = []
-    errors: list[list[Error]] = []
+    errors = []
     for topic, found in zip(request.topics, topics, strict=True):
+        if (topic.name if found is None else found.name) in refused:
+            errors.append([READ_TOPIC.error] * len(topic.partitions))
+            continue
         if found is not None:
             ctx.broker.idle.committed(found.id)
         errors.append([])
@@ -56,6 +67,13 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
     if stored.done:
         return (yield from _answer(request, errors, stored.value))
     return stored.map(lambda late: at_once(_answer(request, errors, late)))
+
+
+def _names(request: wire.OffsetCommitRequest, topics: Sequence[TopicImage | None]) -> Iterator[str]:
+    """Yield the names to authorize: one that does not exist too, but no unknown topic id."""
+    for topic, found in zip(request.topics, topics, strict=True):
+        if found is not None or topic.name:
+            yield topic.name if found is None else found.name
 
 
 def _find(ctx: Context, topic: wire.OffsetCommitRequestTopic) -> TopicImage | None:

@@ -11,9 +11,10 @@ Versions:  v1 has no error of the group's own; v2 null topics; v5 leader epochs;
 Not done:  v0 (ZooKeeper); member epochs of the consumer protocol (KIP-848) are ignored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending, completed, gather
@@ -23,7 +24,15 @@ from ottla.coordinator.offsets import fetch
 from ottla.coordinator.values import FetchedOffset, PartitionKey
 from ottla.wire.messages import offset_fetch as wire
 
-API = Api(key=9, versions=range(1, 11), large_answers=True, acl="group:describe")
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+
+API = Api(
+    key=9,
+    versions=range(1, 11),
+    large_answers=True,
+    access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
+)
 
 FIRST_VERSION_WITH_SEVERAL_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -49,10 +58,32 @@ def _fetch(
     ctx: Context, group_id: str, wanted: Sequence[PartitionKey] | None, require_stable: bool
 ) -> Pending[Fetched]:
     try:
+        ctx.require(DESCRIBE_GROUP, group_id)
         shard = ctx.broker.groups.shard_of(group_id, may_be_empty=True)
     except ApiError as refusal:
         return completed((refusal.error, []))
-    return fetch(shard, group_id, wanted, require_stable=require_stable)
+    refused = ctx.refused(DESCRIBE_TOPIC, (topic for topic, _ in wanted or ()))
+    visible = [key for key in wanted if key[0] not in refused] if refused and wanted else wanted
+    fetched = fetch(shard, group_id, visible, require_stable=require_stable)
+    if ctx.authorizer is ALLOW_ALL:
+        return fetched
+    return fetched.map(lambda found: _authorized(ctx, wanted, refused, found))
+
+
+def _authorized(
+    ctx: Context, wanted: Sequence[PartitionKey] | None, refused: Set[str], fetched: Fetched
+) -> Fetched:
+    """Refuse the offsets of topics that were named; leave those out that were not."""
+    error, offsets = fetched
+    if error:
+        return fetched
+    if wanted is None:
+        hidden = ctx.refused(DESCRIBE_TOPIC, (each.topic for each in offsets))
+        return error, [each for each in offsets if each.topic not in hidden]
+    denied = [
+        FetchedOffset(*key, error=DESCRIBE_TOPIC.error) for key in wanted if key[0] in refused
+    ]
+    return error, [*offsets, *denied]
 
 
 # --- one group, up to v7 --------------------------------------------------------------------

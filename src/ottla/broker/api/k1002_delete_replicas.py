@@ -16,13 +16,14 @@ Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH,
            accepted, -1 = any; an older controller epoch than the known one is
            STALE_CONTROLLER_EPOCH.
 Versions:  v0. Ottla's own; not advertised, served on the inter-broker listener.
-Not done:  authorization.
+Not done:  nothing.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable
 from typing import Final
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.pending import Pending
@@ -48,7 +49,7 @@ API = Api(
     advertised=NOBODY,
     listeners=BROKERS,
     zookeeper=NOWHERE,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 METADATA_WAIT_MS: Final = 1_000

@@ -9,12 +9,13 @@ Behaviour: the controller responds from its appended image, so that every deleti
            name among many. UNSUPPORTED_VERSION where the cluster keeps no ledger
            (`ottla.version` below 1).
 Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
-Not done:  authorization; a deposed controller that does not know it yet responds from old state.
+Not done:  a deposed controller that does not know it yet responds from old state.
 """
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import (
@@ -35,7 +36,7 @@ API = Api(
     is_public=False,
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:describe",
+    cluster_operation=Operation.DESCRIBE,
 )
 
 

@@ -4,11 +4,12 @@ Behaviour: the report is kept; topics that are due by all brokers' reports are d
            client's DeleteTopics. The response comes when that is committed. A process that is not
            registered now is refused: STALE_BROKER_EPOCH.
 Versions:  v0. Ottla's own; between nodes only.
-Not done:  authorization.
+Not done:  nothing.
 """
 
 import logging
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, CONTROLLERS, NOBODY, Answer, Api, Context, RunsOn
 from ottla.controller.deletion.delete_topics import DeletedTopic, TopicReference, delete_topics
@@ -24,7 +25,7 @@ API = Api(
     listeners=CONTROLLERS,
     zookeeper=BROKERS,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 log = logging.getLogger(__name__)

@@ -4,9 +4,10 @@ Behaviour: the controller responds from the brokers' reports; brokers forward th
            controller has no reports yet. UNSUPPORTED_VERSION where topics cannot have a limit
            (`ottla.version` below 1).
 Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
-Not done:  authorization.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.idle import IdleStatus, describe_idle
@@ -21,7 +22,7 @@ API = Api(
     is_public=False,
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:describe",
+    cluster_operation=Operation.DESCRIBE,
 )
 
 

@@ -13,6 +13,7 @@ Not done:  transactions. A transactional id gets CLUSTER_AUTHORIZATION_FAILED, w
 
 from enum import IntEnum
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.base.turns import Steps
@@ -20,7 +21,14 @@ from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.nodes import Node, leader_of, node_of
 from ottla.wire.messages import find_coordinator as wire
 
-API = Api(key=10, versions=range(7), acl="group:describe")
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.PART)
+DESCRIBE_TRANSACTIONAL_ID = Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, Refused.PART)
+
+API = Api(
+    key=10,
+    versions=range(7),
+    access=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID),
+)
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 NO_NODE = Node(-1, "", -1, None)
@@ -71,12 +79,14 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> wire.Coordinator:
 
 def _node(ctx: Context, key_type: int, group_id: str) -> Node:
     if key_type == KeyType.TRANSACTION:
+        ctx.require(DESCRIBE_TRANSACTIONAL_ID, group_id)
         raise ApiError(
             Error.CLUSTER_AUTHORIZATION_FAILED,
             "This cluster does not support transactions.",
         )
     if key_type != KeyType.GROUP:
         raise ApiError(Error.INVALID_REQUEST, f"Coordinator key type {key_type} is not supported.")
+    ctx.require(DESCRIBE_GROUP, group_id)
     broker = ctx.broker
     topic = broker.image.topics.by_name(OFFSETS_TOPIC)
     if topic is None:

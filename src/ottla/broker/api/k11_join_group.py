@@ -9,6 +9,7 @@ Versions:  v1 rebalance timeout (v0: the session's); v4 MEMBER_ID_REQUIRED; v5 g
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.limits import JOIN_PROTOCOLS_MAX
 from ottla.broker.api.base import Answer, Api, Context
@@ -16,7 +17,9 @@ from ottla.coordinator.joining import join
 from ottla.coordinator.values import Join, JoinResponse
 from ottla.wire.messages import join_group as wire
 
-API = Api(key=11, versions=range(10), acl="group:read")
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+
+API = Api(key=11, versions=range(10), access=(READ_GROUP,))
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_THAT_NEEDS_MEMBER_ID = 4
@@ -27,6 +30,7 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 def handle(ctx: Context, request: wire.JoinGroupRequest) -> Answer:
     """Respond when the group's generation begins."""
     try:
+        ctx.require(READ_GROUP, request.group_id)
         if len(request.protocols) > JOIN_PROTOCOLS_MAX:
             raise ApiError(Error.INCONSISTENT_GROUP_PROTOCOL)
         shard = ctx.broker.groups.shard_of(request.group_id)

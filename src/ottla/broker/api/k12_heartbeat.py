@@ -6,12 +6,15 @@ Versions:  v3 group instance ids (KIP-345); v4 flexible.
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.leaving import heartbeat
 from ottla.wire.messages import heartbeat as wire
 
-API = Api(key=12, versions=range(5), acl="group:read")
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+
+API = Api(key=12, versions=range(5), access=(READ_GROUP,))
 
 
 def handle(ctx: Context, request: wire.HeartbeatRequest) -> Answer:
@@ -21,6 +24,7 @@ def handle(ctx: Context, request: wire.HeartbeatRequest) -> Answer:
 
 def _heartbeat(ctx: Context, request: wire.HeartbeatRequest) -> Error:
     try:
+        ctx.require(READ_GROUP, request.group_id)
         shard = ctx.broker.groups.shard_of(request.group_id)
     except ApiError as refusal:
         loading = refusal.error is Error.COORDINATOR_LOAD_IN_PROGRESS

@@ -8,13 +8,16 @@ Not done:  groups of the consumer protocol (KIP-848).
 
 from collections.abc import Sequence
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.leaving import leave
 from ottla.coordinator.values import LeavingMember
 from ottla.wire.messages import leave_group as wire
 
-API = Api(key=13, versions=range(6), acl="group:read")
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+
+API = Api(key=13, versions=range(6), access=(READ_GROUP,))
 
 FIRST_VERSION_WITH_SEVERAL_MEMBERS = 3
 
@@ -46,6 +49,7 @@ def _leave(
     ctx: Context, group_id: str, leavers: Sequence[LeavingMember]
 ) -> tuple[Error, list[Error]]:
     try:
+        ctx.require(READ_GROUP, group_id)
         shard = ctx.broker.groups.shard_of(group_id)
     except ApiError as refusal:
         return refusal.error, []

@@ -6,13 +6,16 @@ Versions:  v3 group instance ids (KIP-345); v4 flexible; v5 the protocol's type 
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.syncing import sync
 from ottla.coordinator.values import Sync, SyncResponse
 from ottla.wire.messages import sync_group as wire
 
-API = Api(key=14, versions=range(6), acl="group:read")
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+
+API = Api(key=14, versions=range(6), access=(READ_GROUP,))
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 
@@ -23,6 +26,7 @@ def handle(ctx: Context, request: wire.SyncGroupRequest) -> Answer:
     if ctx.version >= FIRST_VERSION_WITH_PROTOCOL and None in names:
         return _answer(SyncResponse(error=Error.INCONSISTENT_GROUP_PROTOCOL))
     try:
+        ctx.require(READ_GROUP, request.group_id)
         shard = ctx.broker.groups.shard_of(request.group_id)
     except ApiError as refusal:
         return _answer(SyncResponse(error=refusal.error))

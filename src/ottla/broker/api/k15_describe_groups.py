@@ -3,19 +3,21 @@
 Behaviour: protocol and members' metadata show while the group is stable only. A group that does
            not exist is "Dead"; from v6 it is GROUP_ID_NOT_FOUND too (KIP-1043).
 Versions:  v3 authorized operations (KIP-430); v4 group instance ids; v5 flexible; v6 messages.
-Not done:  authorization: all operations are reported as allowed.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, Resource, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
-from ottla.broker.api.base import Answer, Api, Context, InSteps
-from ottla.broker.nodes import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, operations
+from ottla.broker.api.base import OPERATIONS_NOT_REQUESTED, Answer, Api, Context, InSteps
 from ottla.coordinator.group_states import NAMES, State
 from ottla.coordinator.groups import describe
 from ottla.coordinator.values import GroupView, MemberView
 from ottla.wire.messages import describe_groups as wire
 
-API = Api(key=15, versions=range(7), large_answers=True, acl="group:describe")
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.PART)
+
+API = Api(key=15, versions=range(7), large_answers=True, access=(DESCRIBE_GROUP,))
 
 FIRST_VERSION_WITH_MISSING_GROUP = 6
 
@@ -23,20 +25,26 @@ FIRST_VERSION_WITH_MISSING_GROUP = 6
 @InSteps
 def handle(ctx: Context, request: wire.DescribeGroupsRequest) -> Steps[Answer]:
     """Describe each group by itself."""
-    wants_operations = request.include_authorized_operations
-    allowed = operations(GROUP_OPERATIONS) if wants_operations else OPERATIONS_NOT_REQUESTED
+    refused = ctx.refused(DESCRIBE_GROUP, request.groups)
     groups: list[wire.DescribedGroup] = []
     for group_id in dict.fromkeys(request.groups):
-        groups.append(_group(ctx, group_id, allowed))
+        if group_id in refused:
+            hidden = GroupView(group_id=group_id, state="", protocol_type="")
+            groups.append(_refused(ctx, hidden, ApiError(DESCRIBE_GROUP.error)))
+        else:
+            groups.append(_group(ctx, request, group_id))
         yield
     return wire.DescribeGroupsResponse(groups=tuple(groups))
 
 
-def _group(ctx: Context, group_id: str, allowed: int) -> wire.DescribedGroup:
+def _group(ctx: Context, request: wire.DescribeGroupsRequest, group_id: str) -> wire.DescribedGroup:
     try:
         view = describe(ctx.broker.groups.shard_of(group_id, may_be_empty=True), group_id)
     except ApiError as refusal:
         return _refused(ctx, GroupView(group_id=group_id, state="", protocol_type=""), refusal)
+    allowed = OPERATIONS_NOT_REQUESTED
+    if request.include_authorized_operations:
+        allowed = ctx.authorized_operations(Resource(ResourceType.GROUP, group_id))
     if view is None:
         dead = GroupView(group_id=group_id, state=NAMES[State.DEAD], protocol_type="")
         if ctx.version < FIRST_VERSION_WITH_MISSING_GROUP:

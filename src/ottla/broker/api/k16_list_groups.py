@@ -6,12 +6,20 @@ Versions:  v3 flexible; v4 filter by state (KIP-518); v5 filter by type (KIP-848
 Not done:  nothing; all groups here are of the type "classic".
 """
 
+from collections.abc import Set
+
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.groups import CLASSIC, list_groups
 from ottla.wire.messages import list_groups as wire
 
-API = Api(key=16, versions=range(6), acl="cluster:describe")
+DESCRIBE_CLUSTER = Access(
+    Operation.DESCRIBE, ResourceType.CLUSTER, Refused.LEFT_OUT, alternative=True
+)
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.LEFT_OUT, alternative=True)
+
+API = Api(key=16, versions=range(6), access=(DESCRIBE_CLUSTER, DESCRIBE_GROUP))
 
 
 def handle(ctx: Context, request: wire.ListGroupsRequest) -> Answer:
@@ -20,6 +28,14 @@ def handle(ctx: Context, request: wire.ListGroupsRequest) -> Answer:
         shards = ctx.broker.groups.shards()
     except ApiError as refusal:
         return wire.ListGroupsResponse(error_code=refusal.error, groups=())
+    views = [
+        view
+        for shard in shards
+        for view in list_groups(shard, request.states_filter, request.types_filter)
+    ]
+    refused: Set[str] = frozenset()
+    if not ctx.allows(DESCRIBE_CLUSTER):
+        refused = ctx.refused(DESCRIBE_GROUP, (view.group_id for view in views))
     return wire.ListGroupsResponse(
         error_code=Error.NONE,
         groups=tuple(
@@ -29,7 +45,7 @@ def handle(ctx: Context, request: wire.ListGroupsRequest) -> Answer:
                 group_state=view.state,
                 group_type=CLASSIC,
             )
-            for shard in shards
-            for view in list_groups(shard, request.states_filter, request.types_filter)
+            for view in views
+            if view.group_id not in refused
         ),
     )

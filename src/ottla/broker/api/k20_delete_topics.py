@@ -18,12 +18,14 @@ Behaviour: KRaft: the name is free with the response; brokers delete the logs wh
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
 Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 messages;
            v6 topic ids (KIP-516).
-Not done:  mutation quotas (KIP-599); authorization.
+Not done:  mutation quotas (KIP-599).
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
@@ -40,13 +42,17 @@ from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_topics as wire
 
+DELETE_CLUSTER = Access(Operation.DELETE, ResourceType.CLUSTER, Refused.PART, alternative=True)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DELETE_TOPIC = Access(Operation.DELETE, ResourceType.TOPIC, Refused.PART, alternative=True)
+
 API = Api(
     key=20,
     versions=range(7),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
-    acl="topic:delete",
+    access=(DELETE_CLUSTER, DESCRIBE_TOPIC, DELETE_TOPIC),
 )
 
 BY_ID_VERSION = 6
@@ -134,8 +140,50 @@ def _delete_all(ctx: Context, wanted: list[TopicReference], *, queue: bool) -> P
 
         controller.run(decide).then(decided)
 
-    go_on((), (), lambda image: find_topics(image, wanted, context=controller.context))
+    def find(image: ClusterImage) -> Topics:
+        found = find_topics(image, wanted, context=controller.context)
+        return found if ctx.authorizer is ALLOW_ALL else _authorized(ctx, image, wanted, found)
+
+    go_on((), (), find)
     return ended
+
+
+def _authorized(
+    ctx: Context, image: ClusterImage, wanted: list[TopicReference], found: Topics
+) -> Topics:
+    """Refuse the topics that the principal may not delete.
+
+    What it may not describe is refused alike whether it exists or not; by its id, without its name.
+    """
+    if ctx.allows(DELETE_CLUSTER):
+        return found
+    names: dict[TopicReference, str] = {}
+    counts = Counter(wanted)
+    for reference, count in counts.items():
+        name = reference.name
+        if name is None:
+            topic = image.topics.by_id(reference.topic_id)
+            name = None if topic is None else topic.name
+        elif reference.topic_id != NO_UUID:
+            name = None  # Malformed: refused whoever asks.
+        if name is not None and count == 1:
+            names[reference] = name
+    hidden = ctx.refused(DESCRIBE_TOPIC, names.values())
+    refused = ctx.refused(DELETE_TOPIC, names.values())
+
+    def checked(reference: TopicReference, result: DeletedTopic) -> DeletedTopic:
+        name = names.get(reference)
+        if reference.name is None:
+            if name not in refused:
+                return result
+            return DeletedTopic(
+                None if name in hidden else name, reference.topic_id, DELETE_TOPIC.error
+            )
+        if name in hidden or (name in refused and result.error is Error.NONE):
+            return DeletedTopic(name, NO_UUID, DELETE_TOPIC.error)
+        return result
+
+    return tuple(map(checked, counts, found))
 
 
 def _failed(left: Topics, failure: ApiError) -> Topics:

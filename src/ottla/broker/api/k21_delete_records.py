@@ -9,6 +9,7 @@ Versions:  v0 to v2 are alike; v2 flexible.
 
 from dataclasses import dataclass
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_OFFSET
 from ottla.base.pending import Pending
@@ -17,7 +18,9 @@ from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.partition import Partition
 from ottla.wire.messages import delete_records as wire
 
-API = Api(key=21, versions=range(3), acl="topic:delete")
+DELETE_TOPIC = Access(Operation.DELETE, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=21, versions=range(3), access=(DELETE_TOPIC,))
 
 NO_LOW_WATERMARK = -1
 
@@ -55,9 +58,15 @@ class _Deletion:
 def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
     """Delete in each partition by itself; respond when all of them are done."""
     deletions: list[_Deletion] = []
+    refused = ctx.refused(DELETE_TOPIC, (topic.name for topic in request.topics))
     for topic in request.topics:
         for each in topic.partitions:
-            deletions.append(_delete(ctx, topic.name, each))
+            if topic.name in refused:
+                deletions.append(
+                    _Deletion(topic.name, each.partition_index, error=DELETE_TOPIC.error)
+                )
+            else:
+                deletions.append(_delete(ctx, topic.name, each))
             yield
     waiting = [each.partition for each in deletions if each.partition is not None]
     if not waiting:

@@ -10,12 +10,23 @@ Not done:  v6 (two-phase commit, KIP-939), which is unstable in Kafka; transacti
            they retry or misreport the others until a timeout.
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.produce.producer_ids import Granted
 from ottla.wire.messages import init_producer_id as wire
 
-API = Api(key=22, versions=range(6), acl="cluster:idempotent-write")
+WRITE_TRANSACTIONAL_ID = Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, Refused.REQUEST)
+IDEMPOTENT_WRITE = Access(
+    Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, Refused.REQUEST, alternative=True
+)
+WRITE_ANY_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC, Refused.REQUEST, alternative=True)
+
+API = Api(
+    key=22,
+    versions=range(6),
+    access=(WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_ANY_TOPIC),
+)
 
 NO_ID, NO_EPOCH, FIRST_EPOCH = -1, -1, 0
 
@@ -28,7 +39,11 @@ def handle(ctx: Context, request: wire.InitProducerIdRequest) -> Answer:
     if request.transactional_id == "":
         return _refusal(Error.INVALID_REQUEST)
     if request.transactional_id is not None:
+        if not ctx.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+            return _refusal(WRITE_TRANSACTIONAL_ID.error)
         return _refusal(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not ctx.allows(IDEMPOTENT_WRITE) and not ctx.allows_any(WRITE_ANY_TOPIC):
+        return _refusal(IDEMPOTENT_WRITE.error)
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         return _refusal(Error.INVALID_REQUEST)
     return ctx.broker.producer_ids.grant(timeout_ms=GRANT_TIMEOUT_MS).map(_answer)

@@ -5,22 +5,38 @@ Behaviour: the largest epoch up to the requested one, and the offset after its l
 Versions:  v2 current leader epoch (KIP-320), the first for consumers; v3 replica id; v4 flexible.
 """
 
+from collections.abc import Set
+
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.wire.messages import offset_for_leader_epoch as wire
 
-API = Api(key=23, versions=range(2, 5), acl="topic:describe")
+CLUSTER_ACTION = Access(
+    Operation.CLUSTER_ACTION, ResourceType.CLUSTER, Refused.PART, alternative=True
+)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART, alternative=True)
+
+API = Api(key=23, versions=range(2, 5), access=(CLUSTER_ACTION, DESCRIBE_TOPIC))
 
 
 @InSteps
 def handle(ctx: Context, request: wire.OffsetForLeaderEpochRequest) -> Steps[Answer]:
     """Look up each partition by itself."""
     topics: list[wire.OffsetForLeaderTopicResult] = []
+    refused: Set[str] = frozenset()
+    if not ctx.allows(CLUSTER_ACTION):
+        refused = ctx.refused(DESCRIBE_TOPIC, (topic.topic for topic in request.topics))
     for topic in request.topics:
         partitions: list[wire.EpochEndOffset] = []
         for each in topic.partitions:
-            partitions.append(_partition(ctx, topic.topic, each))
+            if topic.topic in refused:
+                partitions.append(
+                    wire.EpochEndOffset(error_code=DESCRIBE_TOPIC.error, partition=each.partition)
+                )
+            else:
+                partitions.append(_partition(ctx, topic.topic, each))
             yield
         topics.append(
             wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions))

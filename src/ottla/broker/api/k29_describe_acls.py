@@ -5,6 +5,7 @@ Versions:  v1 pattern types (KIP-290); v2 flexible.
 Not done:  ACLs.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.broker.api.base import Answer, Api, Context, Listener
 from ottla.wire.messages import describe_acls as wire
@@ -13,7 +14,7 @@ API = Api(
     key=29,
     versions=range(1, 4),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
-    acl="cluster:describe",
+    cluster_operation=Operation.DESCRIBE,
 )
 
 NO_AUTHORIZER = "No Authorizer is configured."

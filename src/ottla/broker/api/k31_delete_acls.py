@@ -5,7 +5,8 @@ Versions:  v1 pattern types (KIP-290); v2 flexible.
 Not done:  ACLs.
 """
 
-from ottla.base.errors import Error
+from ottla.base.authorizer import Operation
+from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
 from ottla.wire.messages import delete_acls as wire
@@ -14,13 +15,18 @@ API = Api(
     key=31,
     versions=range(1, 4),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
-    acl="cluster:alter",
+    cluster_operation=Operation.ALTER,
+    refuse=lambda _ctx, request, refusal: _answer(request, refusal),
 )
 
 
 def handle(ctx: Context, request: wire.DeleteAclsRequest) -> Answer:
     """Refuse each."""
+    return _answer(request, ApiError(Error.SECURITY_DISABLED, NO_AUTHORIZER))
+
+
+def _answer(request: wire.DeleteAclsRequest, refusal: ApiError) -> wire.DeleteAclsResponse:
     refused = wire.DeleteAclsFilterResult(
-        error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=()
+        error_code=refusal.error, error_message=refusal.message, matching_acls=()
     )
     return wire.DeleteAclsResponse(filter_results=(refused,) * len(request.filters))

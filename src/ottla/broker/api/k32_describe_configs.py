@@ -5,13 +5,15 @@ Behaviour: a node, broker or controller, describes itself and, under the empty n
            not exist are left out. A resource that is named more than once is described once, with
            all requested keys.
 Versions:  v1 sources and synonyms (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
-Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authorization.
+Not done:  broker loggers, client metrics and groups (INVALID_REQUEST).
 """
 
 from collections.abc import Iterable
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
+from ottla.broker.api.altering import config_access, require_config
 from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener
 from ottla.metadata.config_describe import (
     Entry,
@@ -24,11 +26,13 @@ from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages import describe_configs as wire
 
+ACCESS = config_access(Operation.DESCRIBE_CONFIGS)
+
 API = Api(
     key=32,
     versions=range(5),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
-    acl="cluster:describe-configs",
+    access=tuple(dict.fromkeys(ACCESS.values())),
 )
 
 
@@ -79,6 +83,8 @@ def _result(
 
 
 def _entries(ctx: Context, resource_type: int, name: str) -> Iterable[Entry]:
+    if resource_type in ACCESS:
+        require_config(ctx, ACCESS, (resource_type, name))
     config = ctx.node.config
     image = ctx.node.image if ctx.broker_or_none is None else ctx.broker.image
     if resource_type == ResourceType.TOPIC:

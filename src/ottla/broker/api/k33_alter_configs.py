@@ -3,11 +3,11 @@
 Behaviour: properties that the request does not name return to their defaults; use
            IncrementalAlterConfigs (key 44) instead. Each resource has its own result.
 Versions:  v2 flexible.
-Not done:  authorization; policy classes.
+Not done:  policy classes.
 """
 
 from ottla.base.turns import Steps
-from ottla.broker.api.altering import alter
+from ottla.broker.api.altering import ALTER_ACCESS, alter
 from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
 from ottla.controller.configs import Alteration, Operation
 from ottla.wire.messages import alter_configs as wire
@@ -18,7 +18,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
-    acl="cluster:alter-configs",
+    access=tuple(dict.fromkeys(ALTER_ACCESS.values())),
 )
 
 

@@ -9,6 +9,7 @@ Not done:  future logs: moving a log between log directories (KIP-113) is not su
 
 from collections.abc import Iterable
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
@@ -17,7 +18,7 @@ from ottla.log.dirs.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import describe_log_dirs as wire
 
-API = Api(key=35, versions=range(1, 5), acl="cluster:describe")
+API = Api(key=35, versions=range(1, 5), cluster_operation=Operation.DESCRIBE)
 
 UNKNOWN_BYTES = -1
 

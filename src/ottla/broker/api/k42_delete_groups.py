@@ -6,19 +6,25 @@ Versions:  v2 flexible.
 Not done:  nothing.
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed, gather
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.groups import delete_group
 from ottla.wire.messages import delete_groups as wire
 
-API = Api(key=42, versions=range(3), acl="group:delete")
+DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP, Refused.PART)
+
+API = Api(key=42, versions=range(3), access=(DELETE_GROUP,))
 
 
 def handle(ctx: Context, request: wire.DeleteGroupsRequest) -> Answer:
     """Respond when all are deleted; a name given twice has one result."""
     names = tuple(dict.fromkeys(request.groups_names))
-    deleted = gather([_delete(ctx, name) for name in names])
+    refused = ctx.refused(DELETE_GROUP, names)
+    deleted = gather(
+        [completed(DELETE_GROUP.error) if name in refused else _delete(ctx, name) for name in names]
+    )
     return deleted.map(lambda errors: _answer(names, errors))
 
 

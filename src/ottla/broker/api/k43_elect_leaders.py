@@ -3,11 +3,12 @@
 Behaviour: one result a partition; null topics = all, without those that need no election. The
            response comes when the elections are committed; brokers apply them a moment later.
 Versions:  v0 preferred only; v1 election type, top-level error (KIP-460); v2 flexible.
-Not done:  authorization.
+Not done:  nothing.
 """
 
 from itertools import groupby
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.elections.leader_rebalance import Elected, elect_leaders
@@ -19,17 +20,14 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
-    acl="cluster:alter",
+    cluster_operation=Operation.ALTER,
+    refuse=lambda ctx, request, refusal: _answer(ctx.version, _wanted(request) or [], refusal),
 )
 
 
 def handle(ctx: Context, request: wire.ElectLeadersRequest) -> Answer:
     """Decide on the controller; translate."""
-    wanted = None
-    if request.topic_partitions is not None:
-        wanted = [
-            (each.topic, number) for each in request.topic_partitions for number in each.partitions
-        ]
+    wanted = _wanted(request)
     context = ctx.controller.context
     decided = ctx.controller.run(
         lambda image: elect_leaders(
@@ -37,6 +35,12 @@ def handle(ctx: Context, request: wire.ElectLeadersRequest) -> Answer:
         ),
     )
     return decided.map(lambda reply: _answer(ctx.version, wanted or [], reply))
+
+
+def _wanted(request: wire.ElectLeadersRequest) -> list[tuple[str, int]] | None:
+    if request.topic_partitions is None:
+        return None
+    return [(each.topic, number) for each in request.topic_partitions for number in each.partitions]
 
 
 def _answer(

@@ -3,9 +3,10 @@
 Behaviour: each partition has its own result; replicas null = cancel. The response comes when the
            reassignment has begun; ListPartitionReassignments shows those in progress.
 Versions:  v1 allow_replication_factor_change (KIP-860).
-Not done:  authorization.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.reassignment import Reassigned, Target, alter_reassignments
@@ -17,7 +18,8 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
-    acl="cluster:alter",
+    cluster_operation=Operation.ALTER,
+    refuse=lambda _ctx, request, refusal: _answer(request, refusal),
 )
 
 

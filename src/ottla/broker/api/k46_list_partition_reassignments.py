@@ -2,9 +2,10 @@
 
 Behaviour: topics null = all. Partitions without a reassignment, or unknown ones, are left out.
 Versions:  v0.
-Not done:  authorization.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.reassignment import Ongoing, list_reassignments
@@ -16,7 +17,7 @@ API = Api(
     versions=range(1),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:describe",
+    cluster_operation=Operation.DESCRIBE,
 )
 
 

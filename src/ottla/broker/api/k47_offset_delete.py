@@ -7,6 +7,9 @@ Versions:  v0.
 Not done:  nothing.
 """
 
+from collections.abc import Set
+
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Answer, Api, Context
@@ -14,16 +17,22 @@ from ottla.coordinator.offsets import delete_offsets
 from ottla.coordinator.values import PartitionKey
 from ottla.wire.messages import offset_delete as wire
 
-API = Api(key=47, versions=range(1), acl="group:delete")
+DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP, Refused.REQUEST)
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=47, versions=range(1), access=(DELETE_GROUP, READ_TOPIC))
 
 
 def handle(ctx: Context, request: wire.OffsetDeleteRequest) -> Answer:
     """Respond when the offsets are deleted."""
+    if not ctx.allows(DELETE_GROUP, request.group_id):
+        return wire.OffsetDeleteResponse(error_code=DELETE_GROUP.error, topics=())
+    refused = ctx.refused(READ_TOPIC, (topic.name for topic in request.topics))
     topics = ctx.broker.image.topics
     known: list[PartitionKey] = []
     for topic in request.topics:
         found = topics.by_name(topic.name)
-        if found is not None:
+        if found is not None and topic.name not in refused:
             partition_ids = (each.partition_index for each in topic.partitions)
             known += [
                 (topic.name, partition_id)
@@ -35,7 +44,7 @@ def handle(ctx: Context, request: wire.OffsetDeleteRequest) -> Answer:
         error, errors = deleted
         if error:
             return wire.OffsetDeleteResponse(error_code=error, topics=())
-        return _answer(request, dict(zip(known, errors, strict=True)))
+        return _answer(request, dict(zip(known, errors, strict=True)), refused)
 
     return _delete(ctx, request.group_id, known).map(answer)
 
@@ -51,8 +60,12 @@ def _delete(
 
 
 def _answer(
-    request: wire.OffsetDeleteRequest, errors: dict[PartitionKey, Error]
+    request: wire.OffsetDeleteRequest, errors: dict[PartitionKey, Error], refused: Set[str]
 ) -> wire.OffsetDeleteResponse:
+    errors_of_others = [
+        READ_TOPIC.error if topic.name in refused else Error.UNKNOWN_TOPIC_OR_PARTITION
+        for topic in request.topics
+    ]
     return wire.OffsetDeleteResponse(
         error_code=Error.NONE,
         topics=tuple(
@@ -61,13 +74,11 @@ def _answer(
                 partitions=tuple(
                     wire.OffsetDeleteResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=errors.get(
-                            (topic.name, each.partition_index), Error.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
+                        error_code=errors.get((topic.name, each.partition_index), absent),
                     )
                     for each in topic.partitions
                 ),
             )
-            for topic in request.topics
+            for topic, absent in zip(request.topics, errors_of_others, strict=True)
         ),
     )

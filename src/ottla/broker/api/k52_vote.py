@@ -5,6 +5,7 @@ Versions:  v0; v1 directory ids and the voter's id (KIP-853); v2 pre-vote (KIP-9
 Not done:  directory ids, which go with kraft.version 1; endpoints of the leader.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.vote import VoteRequest
 
@@ -13,7 +14,7 @@ API = Api(
     versions=range(3),
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

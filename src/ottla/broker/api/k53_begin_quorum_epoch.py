@@ -5,6 +5,7 @@ Versions:  v0; v1 the voter's id, the leader's endpoints (KIP-853), which are no
 Not done:  directory ids, which go with kraft.version 1.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 
@@ -13,7 +14,7 @@ API = Api(
     versions=range(2),
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

@@ -5,6 +5,7 @@ Versions:  v0; v1 successors with directory ids (KIP-853).
 Not done:  directory ids, which go with kraft.version 1.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 
@@ -13,7 +14,7 @@ API = Api(
     versions=range(2),
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

@@ -6,6 +6,7 @@ Versions:  v0; v1 fetch and caught-up times (KIP-836); v2 error messages, nodes 
 Not done:  directory ids of replicas, which go with kraft.version 1.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 
@@ -15,7 +16,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:describe",
+    cluster_operation=Operation.DESCRIBE,
 )
 
 

@@ -9,6 +9,7 @@ Versions:  v2 topics by id (KIP-516, KIP-841); v3 the epochs of the members (KIP
 from collections.abc import Iterable
 from itertools import groupby
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context, RunsOn
@@ -21,7 +22,7 @@ API = Api(
     listeners=CONTROLLERS,
     zookeeper=BROKERS,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

@@ -5,12 +5,13 @@ Behaviour: all or nothing. The top-level error is that of the first refused upda
            are committed; other brokers apply them a moment later. Not served in ZooKeeper mode,
            which has no finalized features.
 Versions:  v0 allow_downgrade; v1 the type of the update, validate_only (KIP-778); v2 no results.
-Not done:  authorization; controllers do not register, so their supported levels are not checked.
+Not done:  controllers do not register, so their supported levels are not checked.
 """
 
 import logging
 from collections.abc import Iterable
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
 from ottla.controller.features import FeatureUpdate, UpdatedFeature, UpgradeType, update_features
@@ -25,7 +26,8 @@ API = Api(
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
-    acl="cluster:alter",
+    cluster_operation=Operation.ALTER,
+    refuse=lambda _ctx, request, refusal: _answer(request, refusal),
 )
 
 Reply = tuple[UpdatedFeature, ...]

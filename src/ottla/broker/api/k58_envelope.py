@@ -4,21 +4,21 @@ Behaviour: the embedded request is handled as if its client had sent it here, in
            the response holds the whole embedded response, and the metadata offset committed by
            then. NOT_CONTROLLER makes the broker look for another controller; a tagged field says
            that the request was not touched. Where this controller was deposed while it handled the
-           request, that is not known.
+           request, that is not known. The request's principal and host are those of the client.
 Versions:  v0.
-Not done:  principals other than ANONYMOUS; they are decoded and ignored.
+Not done:  nothing.
 """
 
 import ipaddress
 from dataclasses import replace
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context
-from ottla.wire.codec import decode
+from ottla.broker.forwarding.principal_serde import deserialize_principal
 from ottla.wire.errors import UnsupportedVersionError, WireError
 from ottla.wire.frames import decode_request_header
-from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 API = Api(
@@ -26,10 +26,8 @@ API = Api(
     versions=range(1),
     listeners=CONTROLLERS,
     zookeeper=BROKERS,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
-
-PRINCIPAL_VERSION = 0
 
 
 def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
@@ -45,12 +43,13 @@ def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
         return _refusal(Error.INVALID_REQUEST)
     if header.api_key == API.key:
         return _refusal(Error.INVALID_REQUEST)
-    if not _is_principal(request.request_principal):
+    principal = deserialize_principal(request.request_principal)
+    if principal is None:
         return _refusal(Error.PRINCIPAL_DESERIALIZATION_FAILURE)
     host = _host(request.client_host_address)
     if host is None:
         return _refusal(Error.INVALID_REQUEST)
-    client = replace(ctx.connection, client_host=host)
+    client = replace(ctx.connection, client_host=host, principal=principal)
     answer: Pending[bytes | None] = ctx.node.dispatch_embedded(
         replace(ctx, header=header, connection=client), frame
     )
@@ -81,17 +80,6 @@ def _wrapped(ctx: Context, response: bytes | None) -> EnvelopeResponse:
 
 def _refusal(error: Error) -> EnvelopeResponse:
     return EnvelopeResponse(error_code=error)
-
-
-def _is_principal(data: bytes | None) -> bool:
-    """Tell whether `data` is a principal in the form of Kafka's default serializer."""
-    if data is None or int.from_bytes(data[:2], "big") != PRINCIPAL_VERSION:
-        return False
-    try:
-        decode(DefaultPrincipalData, data, PRINCIPAL_VERSION, 2)
-    except WireError:
-        return False
-    return True
 
 
 def _host(address: bytes) -> str | None:

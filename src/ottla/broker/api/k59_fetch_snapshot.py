@@ -6,6 +6,7 @@ Versions:  v0; v1 directory id of the replica, leader's endpoint (KIP-853).
 Not done:  the endpoints of v1: a quorum's voters are configured.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 
@@ -14,7 +15,7 @@ API = Api(
     versions=range(2),
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

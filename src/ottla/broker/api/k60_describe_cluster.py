@@ -6,18 +6,31 @@ Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker 
 Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
 """
 
+from ottla.base.authorizer import CLUSTER, Access, Operation, Refused, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
-from ottla.broker.nodes import (
-    CLUSTER_OPERATIONS,
+from ottla.broker.api.base import (
+    EVERYWHERE,
     OPERATIONS_NOT_REQUESTED,
-    operations,
+    Answer,
+    Api,
+    Context,
+    Listener,
 )
 from ottla.metadata.brokers import BrokerImage
 from ottla.wire.messages import describe_cluster as wire
 
-API = Api(key=60, versions=range(3), listeners=EVERYWHERE, acl="cluster:describe")
+DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER, Refused.LEFT_OUT)
+"""Without it the response says that no operation is authorized."""
+ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER, Refused.REQUEST)
+"""On a controller."""
+
+API = Api(
+    key=60,
+    versions=range(3),
+    listeners=EVERYWHERE,
+    access=(DESCRIBE_CLUSTER, ALTER_CLUSTER),
+)
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -37,7 +50,10 @@ def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
             Error.MISMATCHED_ENDPOINT_TYPE,
             f"this listener is of endpoint type {ours}, not {request.endpoint_type}",
         )
-    wants_operations = request.include_cluster_authorized_operations
+    if ours == CONTROLLERS and not ctx.allows(ALTER_CLUSTER):
+        return wire.DescribeClusterResponse(
+            error_code=ALTER_CLUSTER.error, cluster_id="", brokers=(), endpoint_type=ours
+        )
     nodes = _controllers(ctx) if ours == CONTROLLERS else _brokers(ctx, request)
     controller = _controller_id(ctx, ours)
     listed = any(node.broker_id == controller for node in nodes)
@@ -47,10 +63,14 @@ def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
         cluster_id=ctx.node.cluster_id,
         controller_id=controller if listed else NO_LEADER,
         brokers=nodes,
-        cluster_authorized_operations=operations(CLUSTER_OPERATIONS)
-        if wants_operations
-        else OPERATIONS_NOT_REQUESTED,
+        cluster_authorized_operations=_operations(ctx, request),
     )
+
+
+def _operations(ctx: Context, request: wire.DescribeClusterRequest) -> int:
+    if not request.include_cluster_authorized_operations:
+        return OPERATIONS_NOT_REQUESTED
+    return ctx.authorized_operations(CLUSTER) if ctx.allows(DESCRIBE_CLUSTER) else 0
 
 
 def _controller_id(ctx: Context, endpoint_type: int) -> int:

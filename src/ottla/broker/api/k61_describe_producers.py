@@ -6,13 +6,16 @@ Behaviour: followers answer, too, from what they have replicated: kafka-transact
 Versions:  v0.
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages import describe_producers as wire
 
-API = Api(key=61, versions=range(1), large_answers=True, acl="topic:read")
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=61, versions=range(1), large_answers=True, access=(READ_TOPIC,))
 
 
 @InSteps
@@ -22,11 +25,15 @@ def handle(ctx: Context, request: wire.DescribeProducersRequest) -> Steps[Answer
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         yield
+    refused = ctx.refused(READ_TOPIC, wanted)
     topics: list[wire.TopicResponse] = []
     for name, partition_ids in wanted.items():
         partitions: list[wire.PartitionResponse] = []
         for partition_id in partition_ids:
-            partitions.append(_partition(ctx, name, partition_id))
+            if name in refused:
+                partitions.append(_refusal(partition_id, ApiError(READ_TOPIC.error)))
+            else:
+                partitions.append(_partition(ctx, name, partition_id))
             yield
         topics.append(wire.TopicResponse(name=name, partitions=tuple(partitions)))
     return wire.DescribeProducersResponse(topics=tuple(topics))
@@ -39,12 +46,7 @@ def _partition(ctx: Context, topic: str, partition_id: int) -> wire.PartitionRes
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
         log = ctx.broker.replicas.partition(topic, partition_id).any_log()
     except ApiError as refusal:
-        return wire.PartitionResponse(
-            partition_index=partition_id,
-            error_code=refusal.error,
-            error_message=refusal.message,
-            active_producers=(),
-        )
+        return _refusal(partition_id, refusal)
     return wire.PartitionResponse(
         partition_index=partition_id,
         error_code=Error.NONE,
@@ -59,4 +61,13 @@ def _partition(ctx: Context, topic: str, partition_id: int) -> wire.PartitionRes
             )
             for producer in log.producer_states()
         ),
+    )
+
+
+def _refusal(partition_id: int, refusal: ApiError) -> wire.PartitionResponse:
+    return wire.PartitionResponse(
+        partition_index=partition_id,
+        error_code=refusal.error,
+        error_message=refusal.message,
+        active_producers=(),
     )

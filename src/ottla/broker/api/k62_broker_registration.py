@@ -11,6 +11,7 @@ Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the
 
 import logging
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.brokers import NO_BROKER_EPOCH, register_broker
@@ -26,7 +27,7 @@ API = Api(
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

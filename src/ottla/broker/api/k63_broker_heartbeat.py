@@ -5,6 +5,7 @@ Behaviour: unfences, fences, and controls a controlled shutdown; replicas in log
 Versions:  v1 offline log directories (KIP-858). v2 (cordoned directories) is newer than 4.0.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.brokers import Heartbeat, HeartbeatReply, heartbeat
@@ -17,7 +18,7 @@ API = Api(
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

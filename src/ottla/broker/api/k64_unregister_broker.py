@@ -3,9 +3,10 @@
 Behaviour: as in Kafka, it stays in the replica lists of its partitions; a broker that still runs
            gets an error at its next heartbeat.
 Versions:  v0.
-Not done:  authorization.
+Not done:  nothing.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
 from ottla.controller.unregister import unregister_broker
@@ -18,7 +19,7 @@ API = Api(
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
-    acl="cluster:alter",
+    cluster_operation=Operation.ALTER,
 )
 
 

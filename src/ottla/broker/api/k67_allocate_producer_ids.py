@@ -5,6 +5,7 @@ Behaviour: blocks are consecutive; none is handed out twice, also across failove
 Versions:  v0.
 """
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context, RunsOn
 from ottla.controller.producer_ids import allocate_producer_ids
@@ -16,7 +17,7 @@ API = Api(
     listeners=CONTROLLERS,
     zookeeper=BROKERS,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 

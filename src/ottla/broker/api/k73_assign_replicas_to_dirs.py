@@ -8,6 +8,7 @@ Versions:  v0.
 from collections.abc import Iterable
 from itertools import groupby
 
+from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.directories import DirectoryAssignment, assign_directories
@@ -19,7 +20,7 @@ API = Api(
     listeners=CONTROLLERS,
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    acl="cluster:cluster-action",
+    cluster_operation=Operation.CLUSTER_ACTION,
 )
 
 Placed = tuple[DirectoryAssignment, Error]

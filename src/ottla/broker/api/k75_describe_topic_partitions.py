@@ -7,16 +7,19 @@ Behaviour: topics in order of their names; no topics = all. A page holds at most
 Versions:  v0.
 """
 
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.broker.api.base import Answer, Api, Context
-from ottla.broker.nodes import TOPIC_OPERATIONS, leader_of, offline_replicas, operations
+from ottla.broker.nodes import leader_of, offline_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import describe_topic_partitions as wire
 
-API = Api(key=75, versions=range(1), acl="topic:describe")
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=75, versions=range(1), access=(DESCRIBE_TOPIC,))
 
 
 def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer:
@@ -29,6 +32,9 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
         return _refusal(request)
     first = "" if cursor is None else cursor.topic_name
     names = [name for name in sorted(requested or image.topics.names()) if name >= first]
+    refused = ctx.refused(DESCRIBE_TOPIC, names)
+    if refused:
+        names = [name for name in names if name not in refused]
     left = min(
         request.response_partition_limit, ctx.broker.config["max.request.partition.size.limit"]
     )
@@ -42,7 +48,7 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
         topic = image.topics.by_name(name)
         if topic is None:
             # Only a requested topic can be missing.
-            topics.append(_missing(name))
+            topics.append(_missing(ctx, name))
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
         page = topic.in_order()[start : start + left]
@@ -51,6 +57,8 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
         if start + len(page) < len(topic.partitions):
             next_cursor = wire.Cursor(topic_name=name, partition_index=start + len(page))
             break
+    if requested:  # Else they are left out.
+        topics += map(_refused, sorted(refused))
     return wire.DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
 
 
@@ -77,7 +85,7 @@ def _topic(
             )
             for partition_id, state in page
         ),
-        topic_authorized_operations=operations(TOPIC_OPERATIONS),
+        topic_authorized_operations=ctx.authorized_topic_operations(topic.name),
     )
 
 
@@ -95,12 +103,18 @@ def _refusal(
     )
 
 
-def _missing(name: str) -> wire.DescribeTopicPartitionsResponseTopic:
+def _refused(name: str) -> wire.DescribeTopicPartitionsResponseTopic:
+    return wire.DescribeTopicPartitionsResponseTopic(
+        error_code=DESCRIBE_TOPIC.error, name=name, partitions=()
+    )
+
+
+def _missing(ctx: Context, name: str) -> wire.DescribeTopicPartitionsResponseTopic:
     legal = fault_of(name) is None
     return wire.DescribeTopicPartitionsResponseTopic(
         error_code=Error.UNKNOWN_TOPIC_OR_PARTITION if legal else Error.INVALID_TOPIC_EXCEPTION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=operations(TOPIC_OPERATIONS),
+        topic_authorized_operations=ctx.authorized_topic_operations(name),
     )

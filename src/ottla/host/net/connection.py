@@ -2,13 +2,15 @@
 
 As in Kafka, the next request of a connection is handled when the one before it is answered; what
 arrives meanwhile is queued up to a limit, after which the socket is no longer read. That order
-makes pipelining safe and is the back-pressure. A connection whose requests take long also waits for
-its turn (`ottla.base.turns`), so that it does not delay others.
+makes pipelining safe and is the back-pressure. A response may carry a throttle: it is sent, then
+the connection is muted, that is neither read nor served, for that long (KIP-219). A connection
+whose requests take long also waits for its turn (`ottla.base.turns`), so that it does not delay
+others.
 
 Reading: all connections of a server share one buffer, since each read is parsed at once; a frame
 that does not fit gets a buffer of its own, which grows with the bytes that have arrived, not with
 the size that the peer claims. Writing: bytes go through the transport, file slices with
-sendfile on a duplicate of the socket, only while the transport's own buffer is empty.
+sendfile, only while the transport's own buffer is empty, and only where the transport may.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from ottla.host.descriptors import SocketBudget
 from ottla.host.net.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.net.outgoing import Outgoing, release
 from ottla.host.net.refusals import Refusal, Refusals
+from ottla.host.net.transport import MakeTransport, Transport
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Chunks, Outcome
@@ -79,7 +82,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        connection_info: Callable[[tuple[str, int], tuple[str, int]], Connection],
+        connection_info: Callable[[Transport], Connection],
         handler: Handler,
         shared_buffer: memoryview,
         budget: FrameBudget,
@@ -89,6 +92,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         refusals: Refusals,
         *,
         frame_bytes_max: int,
+        make_transport: MakeTransport,
         on_open: Callable[["ServerConnection"], bool],
         on_budget_exceeded: Callable[["ServerConnection", int], None],
         on_large_response: Callable[[], None],
@@ -103,6 +107,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._sockets = sockets
         self._refusals = refusals
         self._frame_bytes_max = frame_bytes_max
+        self._make_transport = make_transport
         self._on_open = on_open
         self._on_budget_exceeded = on_budget_exceeded
         self._on_large_response = on_large_response
@@ -127,6 +132,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_waiting_for_turn = False
         self._has_turn = False
         self._reading = True
+        self._muted: asyncio.TimerHandle | None = None
+        """Ends the mute after a response with a throttle."""
         self._closing = False
         self.has_descriptor = False
         """It has taken one of the descriptors of connections."""
@@ -138,12 +145,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the server may refuse (too many connections)."""
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
         self._loop = asyncio.get_running_loop()
-        peer = transport.get_extra_info("peername") or ("unknown", 0)
-        local = transport.get_extra_info("sockname") or ("unknown", 0)
-        self.info = self._connection_info(local[:2], peer[:2])
-        self._outgoing = Outgoing(transport, self._drained, self._broken, self._sockets)
+        self._transport = self._make_transport(transport, self._sockets)
+        self.info = self._connection_info(self._transport)
+        self._outgoing = Outgoing(self._transport, self._drained, self._broken)
         if not self._on_open(self):
             self._closing = True
             transport.abort()
@@ -151,6 +156,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Release all that the connection held."""
         self._closing = True
+        if self._muted is not None:
+            self._muted.cancel()
         self._outgoing.close()
         self._drop_input()
         self._on_close(self)
@@ -244,7 +251,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
         A frame may take `seconds_max`, and longer at a rate of FRAME_BYTES_PER_SECOND_MIN.
         """
-        if not self._reserved_bytes or self._closing:
+        if not self._reserved_bytes or self._closing or self._muted is not None:
             return False
         fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
         if self.age(now) <= seconds_max + fair:
@@ -369,7 +376,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def _busy(self) -> bool:
-        return self._is_awaiting_response or self._outgoing.is_behind
+        return self._is_awaiting_response or self._muted is not None or self._outgoing.is_behind
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
@@ -377,9 +384,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 return
             self._waiting.append(bytearray(frame))
             self._waiting_bytes += len(frame)
-            if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX and self._reading:
-                self._reading = False
-                self._transport.pause_reading()
+            if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX:
+                self._pause_reading()
             return
         self._handle(frame)
 
@@ -422,8 +428,28 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _send(self, chunks: "Chunks") -> None:
         self._outgoing.add(chunks)
+        if self.info.throttle_ms:
+            self._mute(self.info.take_throttle_ms())
         if self._outgoing.queued_bytes >= limits.UNREAD_LARGE_BYTES:
             self._on_large_response()
+
+    def _mute(self, throttle_ms: int) -> None:
+        self._pause_reading()
+        self._muted = self._loop.call_later(throttle_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._closing:
+            return
+        self.active = True
+        if self._reserved_bytes:
+            self._mark(is_new=True)  # The peer could not send the rest of the frame meanwhile.
+        self._continue()
+
+    def _pause_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
 
     def _on_delayed_response(self, chunks: "Chunks | None") -> None:
         self._is_awaiting_response = False
@@ -453,6 +479,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if (
             not self._reading
             and not self._closing
+            and self._muted is None
             and self._waiting_bytes <= limits.FRAMES_QUEUED_BYTES_MAX
         ):
             self._reading = True

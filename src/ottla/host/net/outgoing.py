@@ -1,5 +1,7 @@
 """The sending half of a connection: bytes through the transport, file slices with sendfile.
 
+How both are done, and whether files may be sent so, is the transport's: see
+`ottla.host.net.transport`.
 The two ways never overlap. A slice is begun only when the transport's own buffer is empty, and
 bytes behind a slice wait until it is sent, otherwise responses would mix. A slice whose pages are
 not in memory is read by a thread first, so that a cold disk stalls one connection, not all.
@@ -12,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ottla.host.descriptors import SocketBudget
+from ottla.host.net.transport import Transport
 
 SENDFILE_BYTES_MIN = 32 * 1024
 """Below this, copying through Python costs less than the extra system calls."""
@@ -34,28 +36,24 @@ class Outgoing:
 
     def __init__(
         self,
-        transport: asyncio.Transport,
+        transport: Transport,
         drained: Callable[[], None],
         broken: Callable[[str], None],
-        sockets: SocketBudget,
     ) -> None:
         self._transport = transport
         self._drained = drained
         self._broken = broken
-        self._sockets = sockets
         self._queue: deque[Any] = deque()
         self.queued_bytes = 0
         """Bytes of responses that were not passed on yet, those of files too."""
         self._paused = False
         self._slice: Any = None
         self._sent = 0
-        self._socket_copy = -1
         self._writer_armed = False
         self._warming = False
         self._closed = False
         self._closing_when_sent = False
         self._loop = asyncio.get_running_loop()
-        self._may_sendfile = hasattr(os, "sendfile")
 
     @property
     def is_behind(self) -> bool:
@@ -67,7 +65,7 @@ class Outgoing:
         """Return the bytes in memory that the peer has not taken."""
         kinds = (bytes, bytearray, memoryview)
         waiting = sum(len(chunk) for chunk in self._queue if isinstance(chunk, kinds))
-        return waiting + self._transport.get_write_buffer_size()
+        return waiting + self._transport.unsent_bytes()
 
     def add(self, chunks: list[Any]) -> None:
         """Queue one response; `flush` sends."""
@@ -124,11 +122,8 @@ class Outgoing:
     def close(self) -> None:
         """Drop everything; the connection is gone."""
         self._closed = True
-        self._disarm()
-        if self._socket_copy >= 0:
-            os.close(self._socket_copy)
-            self._socket_copy = -1
-            self._sockets.give_back()
+        self._writer_armed = False
+        self._transport.release()
         release(list(self._queue))
         self._queue.clear()
         self.queued_bytes = 0
@@ -174,9 +169,9 @@ class Outgoing:
             if not self._is_warm(self._slice):
                 self._warm(self._slice)
                 return False
-        if not self._may_sendfile or not self._copy_socket():
+        if not self._transport.may_sendfile():
             return self._copy_slice()
-        if self._transport.get_write_buffer_size() > 0:
+        if self._transport.unsent_bytes() > 0:
             self._await_writable()
             return False
         return self._sendfile()
@@ -185,8 +180,7 @@ class Outgoing:
         piece = self._slice
         while self._sent < piece.length:
             try:
-                count = os.sendfile(
-                    self._socket_copy,
+                count = self._transport.sendfile(
                     piece.file.fileno(),
                     piece.position + self._sent,
                     piece.length - self._sent,
@@ -224,30 +218,17 @@ class Outgoing:
         self._slice.release()
         self._slice = None
 
-    def _copy_socket(self) -> bool:
-        """Duplicate the socket to send files with; return False where no descriptor is left."""
-        if self._socket_copy >= 0:
-            return True
-        if not self._sockets.take():
-            return False
-        try:
-            self._socket_copy = os.dup(self._transport.get_extra_info("socket").fileno())
-        except OSError:
-            self._sockets.give_back()
-            return False
-        return True
-
     def _await_writable(self) -> None:
         self._writer_armed = True
-        self._loop.add_writer(self._socket_copy, self._writable)
+        self._transport.when_writable(self._writable)
 
     def _disarm(self) -> None:
         if self._writer_armed:
             self._writer_armed = False
-            self._loop.remove_writer(self._socket_copy)
+            self._transport.stop_waiting()
 
     def _writable(self) -> None:
-        if self._transport.get_write_buffer_size() > 0:
+        if self._transport.unsent_bytes() > 0:
             return  # The transport's own bytes go first.
         self._disarm()
         self._go_on()

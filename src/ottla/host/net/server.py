@@ -15,6 +15,7 @@ from ottla.host.descriptors import ACCEPTS_PER_TURN_MAX, SocketBudget
 from ottla.host.net.connection import NO_ROOM, FrameBudget, Handler, ServerConnection
 from ottla.host.net.frame_buffers import FrameBuffers
 from ottla.host.net.refusals import Refusal, Refusals
+from ottla.host.net.transport import MakeTransport, PlainTransport, Transport
 from ottla.metadata.brokers import Endpoint
 
 UNLIMITED = 2**31 - 1
@@ -62,11 +63,12 @@ class Server:
         socket_options: SocketOptions = SocketOptions(),
         sockets_max: int = UNLIMITED,
         accepts_per_turn: int = ACCEPTS_PER_TURN_MAX,
+        make_transport: MakeTransport = PlainTransport,
     ) -> None:
         """`connection_limits` is called at each connection; `idle_ms` below 0 = never idle.
 
         `sockets_max`: descriptors that connections may take; `accepts_per_turn`: how many a
-        listener accepts in one turn of the loop.
+        listener accepts in one turn of the loop; `make_transport` makes that of a connection.
         """
         self._loop = loop
         self._handler = handler
@@ -80,6 +82,7 @@ class Server:
         self._frame_sweeper: asyncio.TimerHandle | None = None
         self._sockets = SocketBudget(sockets_max)
         self._accepts_per_turn = accepts_per_turn
+        self._make_transport = make_transport
         self.refusals: dict[str, Refusals] = {}
         """By listener."""
         self._socket_options = socket_options
@@ -189,14 +192,16 @@ class Server:
         await asyncio.sleep(0)
 
     def _protocol(self, listener: Listener, name: str) -> ServerConnection:
-        def connection_info(local: tuple[str, int], peer: tuple[str, int]) -> Connection:
+        def connection_info(transport: Transport) -> Connection:
             self._sequence += 1
+            local, peer = transport.local, transport.peer
             return Connection(
                 id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self._sequence}",
                 listener=listener,
                 listener_name=name,
                 client_host=peer[0],
                 client_port=peer[1],
+                principal=transport.principal,
             )
 
         return ServerConnection(
@@ -209,6 +214,7 @@ class Server:
             self._sockets,
             self.refusals[name],
             frame_bytes_max=self._frame_bytes_max,
+            make_transport=self._make_transport,
             on_open=self._opened,
             on_budget_exceeded=self._make_room,
             on_large_response=self._watch_unread,

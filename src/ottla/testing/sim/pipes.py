@@ -98,6 +98,8 @@ class Pipe:
         self._to_client = _Stream(net, listener.place, link.place)
         self._waiting: deque[bytes] = deque()
         self._answering = False
+        self._muted = False
+        """A response had a throttle."""
         self._pending_request: tuple[bytes, int] | None = None
         """The request that is not answered yet, and since when."""
         self._open = True
@@ -142,7 +144,7 @@ class Pipe:
         if not self._open:
             return
         self.net.frame_arrived("request", self.source, self.listener.place, frame)
-        if self._answering or self._waiting:
+        if self._answering or self._muted or self._waiting:
             self._waiting.append(frame)
         else:
             self._handle(frame)
@@ -177,6 +179,14 @@ class Pipe:
             self.close_server()  # As the server does when a file slice cannot be read.
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
+        throttle_ms = self.info.take_throttle_ms()
+        if throttle_ms:
+            self._muted = True
+            self.net.scheduler.after(throttle_ms * MS, self._unmute, self.listener.process)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        self._continue()
 
     @property
     def pending_request(self) -> tuple[bytes, int] | None:
@@ -200,7 +210,7 @@ class Pipe:
         self.net.scheduler.after(0, self._continue, self.listener.process)
 
     def _continue(self) -> None:
-        while self._waiting and not self._answering and self._open:
+        while self._waiting and not (self._answering or self._muted) and self._open:
             self._handle(self._waiting.popleft())
 
     def close_server(self) -> None:

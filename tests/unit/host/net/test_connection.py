@@ -23,6 +23,8 @@ from tests.unit.host.scripted import (
     NOTHING,
     NOW,
     SLOW,
+    THROTTLE_SECONDS,
+    THROTTLED,
     PlainFile,
     PlainSlice,
     eventually,
@@ -104,6 +106,53 @@ def test_a_busy_connection_is_not_read_without_bound() -> None:
             assert await read_frame(reader) == b"first"
             for _ in range(100):
                 assert await read_frame(reader) == body
+            writer.close()
+
+    run(test)
+
+
+def test_a_connection_with_a_throttle_is_muted_after_its_response() -> None:
+    """Neither what had arrived nor what comes is handled before; other connections are."""
+
+    async def test() -> None:
+        async with serving() as (peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
+            loop = asyncio.get_running_loop()
+            part = request(ECHO, b"4")
+            began = loop.time()
+            whole = request(THROTTLED, b"1") + request(ECHO, b"2") + request(ECHO, b"3")
+            writer.write(whole + part[:5])
+            assert await read_frame(reader) == b"1"
+            assert loop.time() - began < THROTTLE_SECONDS, "the response itself is not held back"
+            writer.write(part[5:])
+            (muted,) = (each for each in server.connections if each.unfinished_bytes)
+            assert not muted.close_unfinished(loop.time() + 1_000, 0.0), "it cannot send the rest"
+            other_writer.write(request(ECHO, b"other"))
+            assert await read_frame(other_reader) == b"other"
+            assert loop.time() - began < THROTTLE_SECONDS
+            assert peer.seen == 2
+            assert await read_frame(reader) == b"2"
+            assert loop.time() - began >= THROTTLE_SECONDS
+            assert await read_frame(reader) == b"3"
+            assert await read_frame(reader) == b"4"
+            writer.close()
+            other_writer.close()
+
+    run(test)
+
+
+def test_a_muted_connection_may_be_closed() -> None:
+    async def test() -> None:
+        async with serving() as (_peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(THROTTLED, b"1") + request(ECHO, b"2"))
+            assert await read_frame(reader) == b"1"
+            (muted,) = server.connections
+            muted.close("a test")
+            assert await reader.read() == b""
+            await eventually(lambda: not server.connections)
+            assert server._budget.used_bytes == 0
             writer.close()
 
     run(test)

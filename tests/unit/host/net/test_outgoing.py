@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from ottla.host.descriptors import SocketBudget
 from ottla.host.net.outgoing import (
     JOINED_BYTES_MAX,
     QUEUED_BYTES_MAX,
@@ -30,7 +29,7 @@ class Transport:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.full = False
-        self.closed = False
+        self.closed = self.released = False
         self.outgoing: Outgoing | None = None
 
     def write(self, data: bytes) -> None:
@@ -39,8 +38,14 @@ class Transport:
             assert self.outgoing is not None
             self.outgoing.pause()
 
-    def get_write_buffer_size(self) -> int:
+    def unsent_bytes(self) -> int:
         return 0
+
+    def may_sendfile(self) -> bool:
+        return False
+
+    def release(self) -> None:
+        self.released = True
 
     def close(self) -> None:
         self.closed = True
@@ -54,9 +59,10 @@ class Sender:
         self.drained = 0
         self.broken: list[str] = []
         self.outgoing = Outgoing(
-            self.transport, self._drained, self.broken.append, SocketBudget(10)
-        )  # type: ignore[arg-type]
-        self.outgoing._may_sendfile = False
+            self.transport,  # type: ignore[arg-type]
+            self._drained,
+            self.broken.append,
+        )
         self.transport.outgoing = self.outgoing
 
     def _drained(self) -> None:

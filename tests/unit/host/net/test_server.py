@@ -144,7 +144,7 @@ def test_sockets_get_the_configured_buffers() -> None:
             _reader, writer = await asyncio.open_connection("127.0.0.1", port)
             await eventually(lambda: len(server.connections) == 1)
             (connection,) = server.connections
-            accepted = connection._transport.get_extra_info("socket")
+            accepted = connection._transport._transport.get_extra_info("socket")
             sizes = [
                 accepted.getsockopt(socket.SOL_SOCKET, name)
                 for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)

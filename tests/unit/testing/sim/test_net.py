@@ -33,6 +33,7 @@ class Server:
         self.correlations: list[int] = []
         self.parks = False
         self.refuses = False
+        self.throttle_ms = 0
         self.parked: list[Callable[[], None]] = []
         self.connections: list[Connection] = []
         self.listener = SimListener(self.process, place, Listener.CLIENT, "PLAINTEXT", self.handle)
@@ -49,6 +50,7 @@ class Server:
         answer = encode_response(
             ApiVersionsResponse(error_code=0, api_keys=()), 0, header.correlation_id
         )
+        connection.throttle_ms = self.throttle_ms
         if not self.parks:
             return answer
         late: Pending[list[Any] | None] = Pending()
@@ -100,6 +102,28 @@ def test_requests_are_answered_in_their_order() -> None:
     assert link.connected
     assert len(story.server.connections) == 1
     assert story.arrived == {"request": 5, "response": 5}
+
+
+@pytest.mark.parametrize("parks", [False, True])
+def test_a_connection_with_a_throttle_is_muted_after_its_response(parks: bool) -> None:
+    story = Story()
+    story.server.throttle_ms, story.server.parks = 1_000, parks
+    link, other = story.link(), story.link()
+    for _ in range(3):
+        story.ask(link, timeout_ms=10_000)
+    story.run(100)
+    if parks:
+        story.server.parked.pop()()
+        story.run(100)
+    assert len(story.answers) == len(story.server.correlations) == 1
+    story.server.throttle_ms, story.server.parks = 0, False
+    story.ask(other)
+    story.run(100)
+    assert story.errors == [None] * 2, "other connections are served"
+    story.run(600)
+    assert len(story.answers) == 2
+    story.run(400)
+    assert story.errors == [None] * 4
 
 
 def test_the_next_request_of_a_connection_waits_for_the_one_before() -> None:

@@ -1,0 +1,96 @@
+"""A connection reads, writes and sends files only as its transport says, which also says who sends.
+
+Method: a real server whose transports are the plain one with one thing changed.
+"""
+
+import asyncio
+from pathlib import Path
+
+from ottla.base.principal import ANONYMOUS, Principal
+from ottla.broker.api.base import Connection
+from ottla.broker.dispatch import Outcome
+from ottla.host.descriptors import SocketBudget
+from ottla.host.net.transport import MakeTransport, PlainTransport
+from tests.unit.host.scripted import (
+    ECHO,
+    FILE,
+    PlainFile,
+    Scripted,
+    read_frame,
+    request,
+    run,
+    serving,
+)
+
+ALICE = Principal("User", "alice")
+FILE_BYTES = 200_000
+
+
+class OfAlice(PlainTransport):
+    def __init__(self, transport: asyncio.Transport, sockets: SocketBudget) -> None:
+        super().__init__(transport, sockets)
+        self.principal = ALICE
+
+
+class Counting(PlainTransport):
+    """Counts what it sends of files; `may` says whether it does."""
+
+    may = True
+    sent_bytes = 0
+
+    def may_sendfile(self) -> bool:
+        return self.may and super().may_sendfile()
+
+    def sendfile(self, file: int, position: int, count: int) -> int:
+        sent = super().sendfile(file, position, count)
+        type(self).sent_bytes += sent
+        return sent
+
+
+def test_requests_have_the_principal_of_the_transport() -> None:
+    seen: list[Principal] = []
+
+    async def asked(make: MakeTransport) -> None:
+        async with serving(make_transport=make) as (peer, server, port):
+            answer = peer.handle
+
+            def handle(connection: Connection, frame: memoryview) -> Outcome:
+                seen.append(connection.principal)
+                outcome: Outcome = answer(connection, frame)
+                return outcome
+
+            server._handler = handle
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(ECHO, b"x"))
+            assert await read_frame(reader) == b"x"
+            writer.close()
+
+    run(lambda: asked(PlainTransport))
+    run(lambda: asked(OfAlice))
+    assert seen == [ANONYMOUS, ALICE]
+
+
+def test_files_are_read_and_written_where_the_transport_may_not_send_them(tmp_path: Path) -> None:
+    """As for TLS, whose bytes are not those of the file."""
+    path = tmp_path / "file"
+    data = bytes(range(250)) * (FILE_BYTES // 250)
+    path.write_bytes(data)
+
+    class Barred(Counting):
+        may = False
+        sent_bytes = 0
+
+    async def asked(make: type[Counting]) -> None:
+        with path.open("rb") as opened:
+            async with serving(make_transport=make) as (peer, _server, port):
+                assert isinstance(peer, Scripted)
+                peer.file = PlainFile(str(path), opened.fileno())
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request(FILE, f"0 {FILE_BYTES}".encode()))
+                assert await read_frame(reader) == data
+                assert peer.slices[0].released == 1
+                writer.close()
+
+    run(lambda: asked(Counting))
+    run(lambda: asked(Barred))
+    assert (Counting.sent_bytes, Barred.sent_bytes) == (FILE_BYTES, 0)

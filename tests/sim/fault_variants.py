@@ -26,10 +26,8 @@ from ottla.controller import isr as isr_module
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.zookeeper.store import store_writing
 from ottla.host.zookeeper.store.store_writing import Done, Writer
-from ottla.log import truncation
 from ottla.log.dirs.replica_deletion import _ReplicaDeletion
 from ottla.log.file_cache import Handle
-from ottla.log.flushing import Flusher
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
@@ -88,21 +86,21 @@ def names_snapshots_without_a_sync() -> Iterator[None]:
 @contextmanager
 def lowers_its_recovery_point_late() -> Iterator[None]:
     """The checkpoint follows a truncation at some time, and not before the next append."""
-    with replaced(truncation, "_is_limited", lambda log, limits: True):
+    with replaced(PartitionLog, "_is_limited", lambda self, limits: True):
         yield
 
 
 @contextmanager
 def counts_flushes_as_done() -> Iterator[None]:
     """The recovery point moves when a flush begins."""
-    start = Flusher._start
+    start = PartitionLog._start_flush
 
-    def early(self: Flusher, log: PartitionLog) -> None:
-        start(self, log)
-        if self.job is not None:
-            log.flushed(self.job)
+    def early(self: PartitionLog) -> None:
+        start(self)
+        if self._flush_job is not None:
+            self.flushed(self._flush_job)
 
-    with replaced(Flusher, "_start", early):
+    with replaced(PartitionLog, "_start_flush", early):
         yield
 
 

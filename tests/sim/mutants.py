@@ -135,7 +135,7 @@ def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]
 PARTITION = "broker.partition:Partition"
 REGISTRATION = "controller.brokers"
 ISR = "controller.isr"
-CHANGE = "controller.partition_change"
+CHANGE = "controller.elections.partition_change"
 
 QUORUM = (
     mutant(
@@ -385,7 +385,7 @@ REPLICATION = (
         "appends_later_epochs",
         "a follower takes batches of an epoch that it does not follow yet (KAFKA-18723)",
         (
-            "log.appending:append_replicated",
+            "log.partition_log:PartitionLog.append_as_follower",
             "header.partition_leader_epoch > leader_epoch",
             "False",
         ),

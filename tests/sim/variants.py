@@ -19,7 +19,7 @@ from ottla.controller import isr as isr_module
 from ottla.controller.elections import partition_change
 from ottla.host.kraft.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import QuorumStorage
-from ottla.log import appending
+from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import PartitionImage
 from ottla.raft.candidate import Candidate
 from ottla.raft.events import VoteRequestReceived
@@ -195,13 +195,13 @@ def sees_no_divergence() -> Iterator[None]:
 @contextmanager
 def follows_without_producers() -> Iterator[None]:
     """A follower keeps records, but not which producer's sequence they end."""
-    append = appending.append_replicated
+    append = PartitionLog.append_as_follower
 
-    def without_producers(*arguments: Any) -> Any:
-        with replaced(appending, "_note_producer", lambda *_: None):
-            return append(*arguments)
+    def without_producers(*arguments: Any, **named: Any) -> Any:
+        with replaced(PartitionLog, "_note_producer", lambda *_: None):
+            return append(*arguments, **named)
 
-    with replaced(appending, "append_replicated", without_producers):
+    with replaced(PartitionLog, "append_as_follower", without_producers):
         yield
 
 

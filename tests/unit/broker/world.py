@@ -29,7 +29,7 @@ from ottla.broker.partition import Partition
 from ottla.log.config import LogConfig
 from ottla.log.dirs.dir_loading import Verdict
 from ottla.log.dirs.log_dirs import LogDirs
-from ottla.log.slices import FileSlice
+from ottla.log.file_cache import FileSlice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage

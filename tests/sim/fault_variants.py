@@ -125,7 +125,7 @@ def follows_without_waiting_for_its_flush() -> Iterator[None]:
 @contextmanager
 def commits_metadata_that_its_leader_has_not_flushed() -> Iterator[None]:
     """A controller counts its own copy of what it has only appended."""
-    end = property(lambda self: self._node.log.end_offset)
+    end = property(lambda self: self._log.end_offset)
     with replaced(Flushing, "flushed_to", end):
         yield
 

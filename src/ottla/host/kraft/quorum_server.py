@@ -286,7 +286,7 @@ class QuorumServer:
 
     def _described(self, topic: str, partition: int) -> describe_wire.ResponsePartitionData:
         node = self._driver.node
-        progress = node.leader.progress
+        progress = node.progress
         error = Error.NONE
         if topic != METADATA_TOPIC or partition != PARTITION:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -13,11 +13,11 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
 from ottla.base.zookeeper import ANY_VERSION, Check, SetData
-from ottla.broker import partition, replica_manager
+from ottla.broker import partition
 from ottla.broker.api import k63_broker_heartbeat
 from ottla.broker.partition import Partition
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.replication import follower_rules, isr_proposals, replica_fetcher
+from ottla.broker.replication import follower_rules, replica_fetcher
 from ottla.broker.replication.followers import FollowerState
 from ottla.broker.replication.isr_manager import IsrManager
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
@@ -202,19 +202,16 @@ def commits_by_the_smaller_set() -> Iterator[None]:
 @contextmanager
 def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
     """A follower may join below the offset at which its leader's epoch began."""
-    propose = isr_proposals.propose_expansion
+    propose = Partition.propose_expansion
 
-    def lax(led: Partition, fetching: Any = None) -> None:
-        start, led.epoch_start_offset = led.epoch_start_offset, -1
+    def lax(self: Partition, fetching: Any = None) -> None:
+        start, self.epoch_start_offset = self.epoch_start_offset, -1
         try:
-            propose(led, fetching)
+            propose(self, fetching)
         finally:
-            led.epoch_start_offset = start
+            self.epoch_start_offset = start
 
-    with (
-        replaced(partition, "propose_expansion", lax),
-        replaced(replica_manager, "propose_expansion", lax),
-    ):
+    with replaced(Partition, "propose_expansion", lax):
         yield
 
 
@@ -222,8 +219,8 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
 def ignores_broker_epochs_of_fetches() -> Iterator[None]:
     """A fetch of a previous incarnation counts for the current one."""
 
-    def epochs(led: Partition) -> dict[int, int]:
-        return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
+    def epochs(self: Partition) -> dict[int, int]:
+        return dict.fromkeys((*self.followers, self.node_id), NO_EPOCH)
 
     def may_join(broker: Any, broker_epoch: int | None) -> bool:
         return broker is not None and broker.active and broker_epoch is not None
@@ -231,8 +228,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
     with (
         replaced(partition, "check_broker_epoch", lambda broker, broker_epoch: None),
         replaced(partition, "may_join", may_join),
-        replaced(isr_proposals, "may_join", may_join),
-        replaced(isr_proposals, "_epochs", epochs),
+        replaced(Partition, "_broker_epochs", epochs),
     ):
         yield
 
@@ -302,22 +298,19 @@ def counts_one_record_too_many() -> Iterator[None]:
 @contextmanager
 def takes_in_followers_that_are_one_short() -> Iterator[None]:
     """A follower may join one record below the high watermark."""
-    propose = isr_proposals.propose_expansion
+    propose = Partition.propose_expansion
 
-    def lax(led: Partition, fetching: Any = None) -> None:
-        short = [each for node, each in led.followers.items() if node not in led.isr]
+    def lax(self: Partition, fetching: Any = None) -> None:
+        short = [each for node, each in self.followers.items() if node not in self.isr]
         for follower in short:
             follower.log_end_offset += 1
         try:
-            propose(led, fetching)
+            propose(self, fetching)
         finally:
             for follower in short:
                 follower.log_end_offset -= 1
 
-    with (
-        replaced(partition, "propose_expansion", lax),
-        replaced(replica_manager, "propose_expansion", lax),
-    ):
+    with replaced(Partition, "propose_expansion", lax):
         yield
 
 

@@ -289,8 +289,8 @@ REPLICATION = (
         "joins_below_epoch_start",
         "a follower joins at the high watermark, which may lag behind what was committed",
         (
-            "broker.replication.isr_proposals:propose_expansion",
-            "max(log.high_watermark, partition.epoch_start_offset)",
+            f"{PARTITION}.propose_expansion",
+            "max(log.high_watermark, self.epoch_start_offset)",
             "log.high_watermark",
         ),
         (f"{PARTITION}.is_joining", "return follower.is_caught_up(", "return False and bool("),

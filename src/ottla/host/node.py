@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.zookeeper import OpenSession
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.host.cleaner import ProcessRunner
 from ottla.host.descriptors import check_limit, descriptor_limit, plan
 from ottla.host.disk import OsDisk

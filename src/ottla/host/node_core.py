@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.base.turns import Turns
-from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.dispatch import (
     API_VERSIONS,
     Chunks,
@@ -27,6 +27,7 @@ from ottla.broker.dispatch import (
     read_header,
 )
 from ottla.broker.metrics import ApiMetrics
+from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.host.kraft.broker_node import BrokerNode
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.host.kraft.controller_shutdown import others_shut_down

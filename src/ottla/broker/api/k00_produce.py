@@ -21,9 +21,10 @@ from ottla.base.ids import INTERNAL_TOPICS, Uuid
 from ottla.base.limits import PRODUCE_ELEMENTS_MAX
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
-from ottla.broker.api.base import NO_ANSWER, Answer, Api, CloseConnection, Context
+from ottla.broker.api.base import NO_ANSWER, Answer, Api, Context
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.ports import CloseConnection
 from ottla.broker.produce.delayed_produce import AppendResult
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
 from ottla.records.compression import Codec

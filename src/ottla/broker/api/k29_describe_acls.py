@@ -6,7 +6,8 @@ Not done:  ACLs.
 """
 
 from ottla.base.errors import Error
-from ottla.broker.api.base import Answer, Api, Context, Listener
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.ports import Listener
 from ottla.wire.messages import describe_acls as wire
 
 API = Api(

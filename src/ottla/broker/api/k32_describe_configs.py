@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
-from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener
+from ottla.broker.api.base import Answer, Api, Context, InSteps
+from ottla.broker.ports import Listener
 from ottla.metadata.config_describe import (
     Entry,
     Source,

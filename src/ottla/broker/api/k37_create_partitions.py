@@ -6,7 +6,8 @@ Not done:  mutation quotas (KIP-599); authorization.
 """
 
 from ottla.base.errors import ApiError
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
 from ottla.wire.messages import create_partitions as wire
 

@@ -6,7 +6,8 @@ Versions:  v0; v1 fetch and caught-up times (KIP-836); v2 error messages, nodes 
 Not done:  directory ids of replicas, which go with kraft.version 1.
 """
 
-from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 
 API = Api(

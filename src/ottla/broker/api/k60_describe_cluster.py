@@ -8,12 +8,13 @@ Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
+from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context
 from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_REQUESTED,
     operations,
 )
+from ottla.broker.ports import Listener
 from ottla.metadata.brokers import BrokerImage
 from ottla.wire.messages import describe_cluster as wire
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.base.metrics import latency_ns
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import ZkError
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Outcome
+from ottla.broker.ports import Connection, Listener
 from ottla.host.node_ports import Address
 from ottla.testing.sim.scheduler import Process, Scheduler
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending, completed
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.dispatch import Outcome
+from ottla.broker.ports import Connection, Listener
 from ottla.host.kraft.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import Endpoints, NodeCore

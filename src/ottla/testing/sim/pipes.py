@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.base.pending import Pending
-from ottla.broker.api.base import CloseConnection, Connection
 from ottla.broker.dispatch import Outcome
+from ottla.broker.ports import CloseConnection, Connection
 from ottla.host.node_ports import Address
 from ottla.testing.sim.net import MS, Network, SimListener, client_host
 from ottla.testing.sim.scheduler import Process

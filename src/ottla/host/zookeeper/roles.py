@@ -32,7 +32,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.znodes.fields import ZnodeError
 
 if TYPE_CHECKING:
-    from ottla.host.node_core import NodeListeners
+    from ottla.host.node_ports import NodeListeners
 
 log = logging.getLogger(__name__)
 

@@ -24,13 +24,12 @@ from ottla.broker.logs.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
 from ottla.broker.nodes import client_controller_id
 from ottla.broker.partition import Partition, PartitionEnvironment
-from ottla.broker.ports import Forwarder
+from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.broker.replication.isr import IsrChange
 from ottla.broker.replication.isr_manager import IsrManager
-from ottla.broker.replication.peers import Peers
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.saved_idle_times import read_idle_times, write_idle_times
 from ottla.log.config import LogConfig

@@ -1,4 +1,4 @@
-"""What a broker's parts need of its node: the way to the controller, the connections.
+"""What a broker's parts need of its node: the controller, connections, the other brokers.
 
 Only Protocols and the values that pass through them, so that any part of the broker may import
 this module.
@@ -125,4 +125,24 @@ class Forwarder(Protocol):
 
     def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:
         """Send one of the broker's own requests (ids, registration, topic creation)."""
+        ...
+
+
+class Sender(Protocol):
+    """A way to one other node. Requests are answered in the order in which they were sent."""
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
+        """Send one request; return the promise of its response, or of the error.
+
+        Bytes in a response belong to the sender: they are valid only while the promise's listeners
+        run.
+        """
+        ...
+
+
+class Peers(Protocol):
+    """The other brokers: the network of followers, over connections or the simulator's own."""
+
+    def to(self, broker_id: int, lane: int = 0) -> Sender:
+        """Return the connection to a broker. Different lanes are different connections."""
         ...

@@ -31,8 +31,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.forwarding.forwarded_requests import Forwarding, is_at_most_once, look_at
-from ottla.broker.ports import Forwarded, RequestContext
-from ottla.broker.replication.peers import Sender
+from ottla.broker.ports import Forwarded, RequestContext, Sender
 from ottla.wire.codec import encode
 from ottla.wire.errors import WireError
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData

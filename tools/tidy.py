@@ -1,7 +1,8 @@
 """Check what no linter checks: sizes of functions, marks of unfinished work, and names.
 
 A function stays under 60 lines; a file is as long as its one idea needs. Names in `src` are words
-of Kafka, Raft and ZooKeeper, not others for the same thing. Exit code 1, one line per finding.
+of Kafka, Raft and ZooKeeper, not others for the same thing. No modules of `src` import each other
+in a circle, not for types or within functions either. Exit code 1, one line per finding.
 """
 
 import ast
@@ -13,6 +14,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
+
 FUNCTION_LINES_MAX = 60
 FILE_BYTES_MAX = 1024 * 1024
 MARKS = ("TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImplemented" + "Error")
@@ -23,6 +26,13 @@ PRIVATE_WORDS = re.compile(
 )
 KEPT_NAMES = frozenset({"FOLDER_FAILED", "NOT_HEARD", "bad_folders", "office", "last_heard_us"})
 """Names that znodes, JSON output or replays hold, and ZooKeeper's own."""
+
+_PARTS = (
+    "deletions directed directed_faults directed_quorum directed_scripts faults late_requests"
+    " layout node sim zookeeper_mode"
+)
+KEPT_CIRCLE = frozenset(f"ottla.testing.sim.{name}" for name in _PARTS.split())
+"""The simulation, its nodes and its faults act on each other, and know each other's types."""
 
 
 def tracked(root: Path) -> list[Path]:
@@ -75,6 +85,47 @@ def findings(path: Path) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most 60"
 
 
+def circles(imports: dict[str, set[str]]) -> Iterator[str]:
+    """Yield the import circles, the shortest through each import that is part of one."""
+    left = {importer: set(imported) for importer, imported in imports.items()}
+    while True:
+        imported_ones = set().union(*left.values())
+        outside = {each for each, those in left.items() if not those or each not in imported_ones}
+        if not outside:
+            break
+        left = {each: those - outside for each, those in left.items() if each not in outside}
+    found = {path for importer in left for path in [_way_back(left, importer)] if path}
+    for path in sorted(found):
+        yield f"import circle: {' -> '.join((*path, path[0]))}"
+
+
+def _way_back(imports: dict[str, set[str]], start: str) -> tuple[str, ...]:
+    """Return the shortest circle through a module, from its least name on, if any."""
+    paths = [(start,)]
+    seen = {start}
+    while paths:
+        longer: list[tuple[str, ...]] = []
+        for path in paths:
+            for following in sorted(imports[path[-1]]):
+                if following == start:
+                    least = path.index(min(path))
+                    return path[least:] + path[:least]
+                if following not in seen:
+                    seen.add(following)
+                    longer.append((*path, following))
+        paths = longer
+    return ()
+
+
+def import_circles() -> Iterator[str]:
+    """Yield the import circles of the product, with imports for types and within functions."""
+    graph = grimp.build_graph("ottla", "pyspark_ottla", cache_dir=None)
+    imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+    for each in KEPT_CIRCLE:
+        imports[each] = imports[each] - KEPT_CIRCLE
+    yield from circles(imports)
+
+
 def main() -> int:
     """Print all findings; return the exit code."""
     root = Path(__file__).resolve().parent.parent
@@ -85,6 +136,7 @@ def main() -> int:
             path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         )
     ]
+    found += import_circles()
     print("\n".join(found) if found else f"tidy: {len(tracked(root))} files, nothing found")
     return 1 if found else 0
 

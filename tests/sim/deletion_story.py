@@ -9,6 +9,7 @@ from ottla.base.zookeeper import Create, ZkCode, ZkError
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election
 from ottla.testing.scenarios import Dialogue, Story, TopicSpec
+from ottla.testing.sim.zookeeper_session import session_opener
 
 TWO_COPIES = {"min.insync.replicas": "2"}
 STEADY = TopicSpec(name="steady", partitions=1, replication_factor=3, configs=TWO_COPIES)
@@ -66,7 +67,7 @@ def elect_by_znode(story: Story, name: str) -> Dialogue[None]:
     """
     zookeeper = story.sim.zookeeper
     assert zookeeper is not None, "there are no znodes elsewhere"
-    session = zookeeper.model.opener("a tool")(lambda state: None)
+    session = session_opener(zookeeper.model, "a tool")(lambda state: None)
     operation = Create(paths.PREFERRED_ELECTION, encode_preferred_election([(name, 0)]))
     for _each in range(ELECTIONS):
         created = yield session.multi((operation,))

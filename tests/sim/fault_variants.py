@@ -13,11 +13,11 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
 from ottla.base.zookeeper import ANY_VERSION, Check, SetData
-from ottla.broker import partition, replica_manager
+from ottla.broker import partition
 from ottla.broker.api import k63_broker_heartbeat
 from ottla.broker.partition import Partition
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.replication import follower_rules, isr_proposals, replica_fetcher
+from ottla.broker.replication import follower_rules, replica_fetcher
 from ottla.broker.replication.followers import FollowerState
 from ottla.broker.replication.isr_manager import IsrManager
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
@@ -26,10 +26,8 @@ from ottla.controller import isr as isr_module
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.zookeeper.store import store_writing
 from ottla.host.zookeeper.store.store_writing import Done, Writer
-from ottla.log import truncation
 from ottla.log.dirs.replica_deletion import _ReplicaDeletion
 from ottla.log.file_cache import Handle
-from ottla.log.flushing import Flusher
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
@@ -88,21 +86,21 @@ def names_snapshots_without_a_sync() -> Iterator[None]:
 @contextmanager
 def lowers_its_recovery_point_late() -> Iterator[None]:
     """The checkpoint follows a truncation at some time, and not before the next append."""
-    with replaced(truncation, "_is_limited", lambda log, limits: True):
+    with replaced(PartitionLog, "_is_limited", lambda self, limits: True):
         yield
 
 
 @contextmanager
 def counts_flushes_as_done() -> Iterator[None]:
     """The recovery point moves when a flush begins."""
-    start = Flusher._start
+    start = PartitionLog._start_flush
 
-    def early(self: Flusher, log: PartitionLog) -> None:
-        start(self, log)
-        if self.job is not None:
-            log.flushed(self.job)
+    def early(self: PartitionLog) -> None:
+        start(self)
+        if self._flush_job is not None:
+            self.flushed(self._flush_job)
 
-    with replaced(Flusher, "_start", early):
+    with replaced(PartitionLog, "_start_flush", early):
         yield
 
 
@@ -127,7 +125,7 @@ def follows_without_waiting_for_its_flush() -> Iterator[None]:
 @contextmanager
 def commits_metadata_that_its_leader_has_not_flushed() -> Iterator[None]:
     """A controller counts its own copy of what it has only appended."""
-    end = property(lambda self: self._node.log.end_offset)
+    end = property(lambda self: self._log.end_offset)
     with replaced(Flushing, "flushed_to", end):
         yield
 
@@ -204,19 +202,16 @@ def commits_by_the_smaller_set() -> Iterator[None]:
 @contextmanager
 def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
     """A follower may join below the offset at which its leader's epoch began."""
-    propose = isr_proposals.propose_expansion
+    propose = Partition.propose_expansion
 
-    def lax(led: Partition, fetching: Any = None) -> None:
-        start, led.epoch_start_offset = led.epoch_start_offset, -1
+    def lax(self: Partition, fetching: Any = None) -> None:
+        start, self.epoch_start_offset = self.epoch_start_offset, -1
         try:
-            propose(led, fetching)
+            propose(self, fetching)
         finally:
-            led.epoch_start_offset = start
+            self.epoch_start_offset = start
 
-    with (
-        replaced(partition, "propose_expansion", lax),
-        replaced(replica_manager, "propose_expansion", lax),
-    ):
+    with replaced(Partition, "propose_expansion", lax):
         yield
 
 
@@ -224,8 +219,8 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
 def ignores_broker_epochs_of_fetches() -> Iterator[None]:
     """A fetch of a previous incarnation counts for the current one."""
 
-    def epochs(led: Partition) -> dict[int, int]:
-        return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
+    def epochs(self: Partition) -> dict[int, int]:
+        return dict.fromkeys((*self.followers, self.node_id), NO_EPOCH)
 
     def may_join(broker: Any, follower: FollowerState) -> bool:
         has_fetched = follower.broker_epoch is not None and not follower.refused
@@ -234,8 +229,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
     with (
         replaced(partition, "check_broker_epoch", lambda broker, follower, broker_epoch: None),
         replaced(partition, "may_join", may_join),
-        replaced(isr_proposals, "may_join", may_join),
-        replaced(isr_proposals, "_epochs", epochs),
+        replaced(Partition, "_broker_epochs", epochs),
     ):
         yield
 
@@ -305,22 +299,19 @@ def counts_one_record_too_many() -> Iterator[None]:
 @contextmanager
 def takes_in_followers_that_are_one_short() -> Iterator[None]:
     """A follower may join one record below the high watermark."""
-    propose = isr_proposals.propose_expansion
+    propose = Partition.propose_expansion
 
-    def lax(led: Partition, fetching: Any = None) -> None:
-        short = [each for node, each in led.followers.items() if node not in led.isr]
+    def lax(self: Partition, fetching: Any = None) -> None:
+        short = [each for node, each in self.followers.items() if node not in self.isr]
         for follower in short:
             follower.log_end_offset += 1
         try:
-            propose(led, fetching)
+            propose(self, fetching)
         finally:
             for follower in short:
                 follower.log_end_offset -= 1
 
-    with (
-        replaced(partition, "propose_expansion", lax),
-        replaced(replica_manager, "propose_expansion", lax),
-    ):
+    with replaced(Partition, "propose_expansion", lax):
         yield
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.broker.partition import Partition
 from ottla.broker.replication import follower_rules
-from ottla.log import maintenance, truncation
+from ottla.log import partition_log
 from ottla.log.cleaner import cleaner_rewrite
 from ottla.log.cleaner import log_cleaner as cleaner
 from ottla.log.cleaner.cleaner_filter import BatchFilter
@@ -111,14 +111,14 @@ def forgets_to_store_epochs_that_are_cut_off() -> Iterator[None]:
 @contextmanager
 def keeps_producers_of_what_it_cut_off() -> Iterator[None]:
     """After a truncation the log still knows the producers' batches that are gone."""
-    follow = truncation._apply_new_end
+    follow = PartitionLog._apply_new_end
 
-    def keeping(log: PartitionLog) -> None:
-        before = log.producers
-        follow(log)
-        log.producers = before
+    def keeping(self: PartitionLog) -> None:
+        before = self.producers
+        follow(self)
+        self.producers = before
 
-    with replaced(truncation, "_apply_new_end", keeping):
+    with replaced(PartitionLog, "_apply_new_end", keeping):
         yield
 
 
@@ -242,7 +242,7 @@ def trusts_what_was_sealed_after_its_flush() -> Iterator[None]:
 @contextmanager
 def expires_a_segment_too_many_by_size() -> Iterator[None]:
     """A segment goes that would leave less than retention.bytes."""
-    expired = maintenance.expired
+    expired = partition_log.expired
 
     def eager(segments: Any, config: LogConfig, **rest: Any) -> Any:
         if config.retention_bytes > 0 and segments:
@@ -250,7 +250,7 @@ def expires_a_segment_too_many_by_size() -> Iterator[None]:
             config = replace(config, retention_bytes=least)
         return expired(segments, config, **rest)
 
-    with replaced(maintenance, "expired", eager):
+    with replaced(partition_log, "expired", eager):
         yield
 
 
@@ -258,10 +258,10 @@ def expires_a_segment_too_many_by_size() -> Iterator[None]:
 def expires_segments_by_their_first_record() -> Iterator[None]:
     """A segment goes when its oldest record is older than retention.ms."""
 
-    def oldest(log: PartitionLog, segment: Segment) -> int:
+    def oldest(self: PartitionLog, segment: Segment) -> int:
         return segment.first_batch_ms()
 
-    with replaced(maintenance, "_newest_ms", oldest):
+    with replaced(PartitionLog, "_newest_ms", oldest):
         yield
 
 

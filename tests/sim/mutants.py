@@ -142,9 +142,9 @@ QUORUM = (
         "votes_by_length",
         "a voter compares how long logs are, not in which epoch they end",
         (
-            "raft.candidate:Candidate.grants",
-            "event.log_end.rank >= node.log.end.rank",
-            "event.log_end.offset >= node.log.end.offset",
+            "raft.node:RaftNode.grants",
+            "event.log_end.rank >= self.log.end.rank",
+            "event.log_end.offset >= self.log.end.offset",
         ),
     ),
     mutant(
@@ -160,17 +160,17 @@ QUORUM = (
         "counts_unflushed",
         "a leader counts its own copy before it is durable",
         (
-            "raft.leader:Leader.propose",
-            "node.flushing.begin()",
-            "self.progress.flushed_to(node.log.end_offset); node.flushing.begin()",
+            "raft.node:RaftNode._propose",
+            "self._flush()",
+            "self.progress.flushed_to(self.log.end_offset); self._flush()",
         ),
     ),
     mutant(
         "fetches_unflushed",
         "a voter's fetch says that it has what is not durable yet",
         (
-            "raft.follower:Follower._send_fetch",
-            "node.elects and not node.flushing.is_done",
+            "raft.node:RaftNode._send_fetch",
+            "self.elects and not self.flushing.is_done",
             "False",
         ),
     ),
@@ -289,8 +289,8 @@ REPLICATION = (
         "joins_below_epoch_start",
         "a follower joins at the high watermark, which may lag behind what was committed",
         (
-            "broker.replication.isr_proposals:propose_expansion",
-            "max(log.high_watermark, partition.epoch_start_offset)",
+            f"{PARTITION}.propose_expansion",
+            "max(log.high_watermark, self.epoch_start_offset)",
             "log.high_watermark",
         ),
         (f"{PARTITION}.is_joining", "return follower.is_caught_up(", "return False and bool("),
@@ -386,7 +386,7 @@ REPLICATION = (
         "appends_later_epochs",
         "a follower takes batches of an epoch that it does not follow yet (KAFKA-18723)",
         (
-            "log.appending:append_replicated",
+            "log.partition_log:PartitionLog.append_as_follower",
             "header.partition_leader_epoch > leader_epoch",
             "False",
         ),

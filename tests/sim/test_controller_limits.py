@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import CLIENTS, Listener
+from ottla.broker.api.base import CLIENTS
 from ottla.broker.dispatch import load_apis
 from ottla.broker.metrics import error_finder
+from ottla.broker.ports import Listener
 from ottla.host.forwarder import ANSWER_SLACK_MS
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import controller_of

@@ -11,7 +11,7 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
-from ottla.testing.sim.pipes import Pipe
+from ottla.testing.sim.net import Pipe
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import incremental_alter_configs as configs_wire
 from ottla.wire.messages import produce as produce_wire

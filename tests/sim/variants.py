@@ -19,11 +19,10 @@ from ottla.controller import isr as isr_module
 from ottla.controller.elections import partition_change
 from ottla.host.kraft.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import QuorumStorage
-from ottla.log import appending
+from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import PartitionImage
-from ottla.raft.candidate import Candidate
 from ottla.raft.events import VoteRequestReceived
-from ottla.raft.follower import Follower
+from ottla.raft.node import RaftNode
 from ottla.raft.roles import Role
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.workload import Workload
@@ -49,14 +48,13 @@ from .replaced import replaced
 def votes_twice() -> Iterator[None]:
     """A voter grants its vote to several candidates in one epoch."""
 
-    def grants(self: Candidate, event: VoteRequestReceived) -> bool:
-        node = self._node
-        up_to_date = event.log_end.rank >= node.log.end.rank
+    def grants(self: RaftNode, event: VoteRequestReceived) -> bool:
+        up_to_date = event.log_end.rank >= self.log.end.rank
         if event.pre_vote:
             return up_to_date and not self.has_fetched_from_leader
-        return up_to_date and node.role is not Role.LEADER
+        return up_to_date and self.role is not Role.LEADER
 
-    with replaced(Candidate, "grants", grants):
+    with replaced(RaftNode, "grants", grants):
         yield
 
 
@@ -70,20 +68,20 @@ def forgets_its_vote() -> Iterator[None]:
 @contextmanager
 def compares_no_logs() -> Iterator[None]:
     """A voter votes for candidates that lack what it has."""
-    grants = Candidate.grants
+    grants = RaftNode.grants
 
-    def generous(self: Candidate, event: VoteRequestReceived) -> bool:
-        end = max(event.log_end, self._node.log.end, key=lambda each: each.rank)
+    def generous(self: RaftNode, event: VoteRequestReceived) -> bool:
+        end = max(event.log_end, self.log.end, key=lambda each: each.rank)
         return grants(self, replace(event, log_end=end))
 
-    with replaced(Candidate, "grants", generous):
+    with replaced(RaftNode, "grants", generous):
         yield
 
 
 @contextmanager
 def skips_truncation_of_metadata() -> Iterator[None]:
     """A member keeps what its leader does not have."""
-    with replaced(Follower, "_truncate", lambda self, leader_end: None):
+    with replaced(RaftNode, "_truncate", lambda self, leader_end: None):
         yield
 
 
@@ -195,13 +193,13 @@ def sees_no_divergence() -> Iterator[None]:
 @contextmanager
 def follows_without_producers() -> Iterator[None]:
     """A follower keeps records, but not which producer's sequence they end."""
-    append = appending.append_replicated
+    append = PartitionLog.append_as_follower
 
-    def without_producers(*arguments: Any) -> Any:
-        with replaced(appending, "_note_producer", lambda *_: None):
-            return append(*arguments)
+    def without_producers(*arguments: Any, **named: Any) -> Any:
+        with replaced(PartitionLog, "_note_producer", lambda *_: None):
+            return append(*arguments, **named)
 
-    with replaced(appending, "append_replicated", without_producers):
+    with replaced(PartitionLog, "append_as_follower", without_producers):
         yield
 
 

@@ -13,23 +13,23 @@ from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
 from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Forwarder
 from ottla.broker.fetch.fetch_sessions import FetchSessions
 from ottla.broker.fetch.read_replica import same_rack
 from ottla.broker.forwarding.auto_create import AutoCreate
+from ottla.broker.groups.group_service import GroupService
 from ottla.broker.idle import IdleTopics
 from ottla.broker.logs.deletion_failures import DeletionFailures
 from ottla.broker.logs.directory_assignments import DirectoryAssignments
 from ottla.broker.logs.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
 from ottla.broker.nodes import client_controller_id
-from ottla.broker.partition import Partition
+from ottla.broker.partition import Partition, PartitionEnvironment
+from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
-from ottla.broker.replication.isr import IsrChange, PartitionEnvironment
+from ottla.broker.replication.isr import IsrChange
 from ottla.broker.replication.isr_manager import IsrManager
-from ottla.broker.replication.peers import Peers
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.saved_idle_times import read_idle_times, write_idle_times
 from ottla.log.config import LogConfig
@@ -41,7 +41,6 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import effective_topic_config
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.group_service import GroupService
     from ottla.broker.zookeeper.zk_metadata import ZkMetadataPort
 
 logger = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class Broker:
             replicas=self.replicas,
         )
         self.idle = self._idle_topics()
-        self.groups: GroupService = _group_service(self) if groups is None else groups(self)
+        self.groups: GroupService = GroupService(self) if groups is None else groups(self)
 
     def _isr_manager(self) -> IsrManager:
         return IsrManager(
@@ -274,10 +273,3 @@ class Broker:
             elif resource_type == ResourceType.BROKER and name in (ALL_BROKERS, str(self.node_id)):
                 return None
         return topics
-
-
-def _group_service(broker: Broker) -> "GroupService":
-    # The service's own module imports this one for its types.
-    from ottla.broker.groups.group_service import GroupService
-
-    return GroupService(broker)

@@ -20,21 +20,11 @@ from ottla.base.limits import LONG_REQUEST_BYTES_MIN, REQUEST_WITHOUT_RECORDS_BY
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps, Turns
-from ottla.broker.api.base import (
-    NO_ANSWER,
-    Answer,
-    Api,
-    CloseConnection,
-    Context,
-    Forwarded,
-    InSteps,
-    Listener,
-    Message,
-    RunsOn,
-)
+from ottla.broker.api.base import NO_ANSWER, Answer, Api, Context, InSteps, RunsOn
 from ottla.broker.forwarding.controller_limits import within_limit
 from ottla.broker.forwarding.controller_unavailable import ControllerUnavailable, is_absent
 from ottla.broker.metrics import ApiMetrics, Find, error_finder
+from ottla.broker.ports import CloseConnection, Forwarded, Listener, Message
 from ottla.wire.codec import decode, decode_in_steps, holds_records
 from ottla.wire.errors import UnsupportedVersionError, WireError
 from ottla.wire.frames import (

@@ -33,7 +33,7 @@ from ottla.metadata.topics import TopicImage
 from ottla.wire.messages import report_idle_topics as wire
 
 if TYPE_CHECKING:
-    from ottla.broker.api.base import Forwarder
+    from ottla.broker.ports import Forwarder
 
 log = logging.getLogger(__name__)
 

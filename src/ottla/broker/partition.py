@@ -9,7 +9,9 @@ Source: Kafka's Partition.scala; KIP-101, KIP-320 (leader epochs), KIP-207 (epoc
 KIP-392 (reading from followers), KIP-497 (the maximal in-sync set), KIP-966 (min ISR).
 """
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
@@ -17,9 +19,9 @@ from ottla.broker.fetch.reading import NO_REPLICA, PartitionRead, divergence
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.produce.refused_batches import RefusedBatches
 from ottla.broker.replication.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
-from ottla.broker.replication.isr import IsrChange, PartitionEnvironment
-from ottla.broker.replication.isr_proposals import propose_expansion
+from ottla.broker.replication.isr import IsrChange, expansion, reduction
 from ottla.log.validation import Allowance, Examined
+from ottla.metadata.brokers import BrokerImage
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
@@ -35,8 +37,35 @@ _NONE = Error.NONE
 
 ACKS_ALL = -1
 
+LAG_TIME_MAX_MS = 30_000
+"""Kafka's default of replica.lag.time.max.ms."""
+
 REFUSED_PAUSE_MS = 100
 """How long a leader waits for its next ISR proposal after a rejected one."""
+
+
+class Propose(Protocol):
+    """Sends a proposal to the controller."""
+
+    def __call__(self, partition: "Partition", change: IsrChange) -> None: ...
+
+
+def _propose_nothing(partition: "Partition", change: IsrChange) -> None:
+    """Do nothing: for partitions outside a broker, in tests."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionEnvironment:
+    """What all partitions of a broker share.
+
+    Fields: `brokers`: of the newest metadata. `broker_epoch`: this broker's own.
+    """
+
+    brokers: Mapping[int, BrokerImage]
+    monotonic_ms: Callable[[], int] = lambda: 0
+    broker_epoch: Callable[[], int] = lambda: NO_EPOCH
+    propose: Propose = _propose_nothing
+    lag_time_max_ms: int = LAG_TIME_MAX_MS
 
 
 class Partition:
@@ -432,10 +461,66 @@ class Partition:
             now_ms=self.environment.monotonic_ms(),
         )
         if len(self.isr) <= len(self.followers):
-            propose_expansion(self, follower)
+            self.propose_expansion(follower)
         if log.high_watermark < log.log_end_offset and self.advance_high_watermark():
             return True
         return low_moved
+
+    # -- ISR proposals (maybeExpandIsr, maybeShrinkIsr; KIP-903) --
+
+    def propose_expansion(self, fetching: FollowerState | None = None) -> None:
+        """Propose to add the followers that are in sync again.
+
+        Candidates have reached both the high watermark and the start of this leader's epoch: all
+        that was committed before lies below the latter, even where the high watermark has not
+        reached it. Of them the one that is `fetching` joins, and any other that keeps up.
+        """
+        log, environment = self.log, self.environment
+        if self.pending is not None or log is None or not self.is_leader:
+            return
+        reach, end = max(log.high_watermark, self.epoch_start_offset), log.log_end_offset
+        joining = tuple(
+            node
+            for node, follower in self.followers.items()
+            if follower.log_end_offset >= reach
+            and node not in self.isr
+            and (follower is fetching or self.is_joining(node, follower, end))
+            and may_join(environment.brokers.get(node), follower)
+        )
+        if joining and environment.monotonic_ms() >= self.quiet_until_ms:
+            at = (self.leader_epoch, self.partition_epoch)
+            self._propose(expansion(self.isr, joining, self._broker_epochs(), at=at))
+
+    def propose_reduction(self) -> None:
+        """Propose to remove the followers that have lagged for too long."""
+        log, environment = self.log, self.environment
+        if self.pending is not None or log is None or not self.is_leader:
+            return
+        now_ms, end = environment.monotonic_ms(), log.log_end_offset
+        lag_time_max_ms = environment.lag_time_max_ms
+        leaving = tuple(
+            node
+            for node, follower in self.followers.items()
+            if node in self.isr
+            and not follower.is_caught_up(end, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+        )
+        if leaving and now_ms >= self.quiet_until_ms:
+            at = (self.leader_epoch, self.partition_epoch)
+            self._propose(reduction(self.isr, leaving, self._broker_epochs(), at=at))
+
+    def _propose(self, change: IsrChange) -> None:
+        self.pending = change
+        self.environment.propose(self, change)
+
+    def _broker_epochs(self) -> dict[int, int]:
+        """Return the broker epochs that are known, this broker's own included."""
+        epochs = {
+            node: follower.broker_epoch
+            for node, follower in self.followers.items()
+            if follower.broker_epoch is not None
+        }
+        epochs[self.node_id] = self.environment.broker_epoch()
+        return epochs
 
     def isr_changed(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
         """Apply the response to the pending proposal, unless it is outdated."""

@@ -19,7 +19,6 @@ from ottla.base.pending import Pending, completed, gather
 from ottla.base.ports import Buffer, Clock, Workers
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps
-from ottla.broker.api.base import CloseConnection
 from ottla.broker.fetch.delayed_fetch import FetchReader
 from ottla.broker.fetch.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetch.read_replica import Selector
@@ -30,14 +29,13 @@ from ottla.broker.logs.log_creation import (
     new_partitions,
 )
 from ottla.broker.metrics import TopicMetrics
-from ottla.broker.partition import ACKS_ALL, Origin, Partition
+from ottla.broker.partition import ACKS_ALL, Origin, Partition, PartitionEnvironment
+from ottla.broker.ports import CloseConnection
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.produce.delayed_produce import AppendResult, Wait, delay_produce, refused
 from ottla.broker.produce.heavy_batches import HeavyBatches, Outcome
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.damaged_logs import DamagedLogs, may_copy_again
-from ottla.broker.replication.isr import PartitionEnvironment
-from ottla.broker.replication.isr_proposals import propose_expansion, propose_reduction
 from ottla.broker.summary import Summary
 from ottla.log.dirs.undeletable_dirs import UndeletableDir
 from ottla.log.validation import Allowance, Examined, TooHeavy
@@ -386,7 +384,7 @@ class ReplicaManager:
     def isr_changed(self, partition: Partition) -> None:
         """Handle a changed ISR: fewer or more replicas may hold the high watermark back."""
         self._commit(partition)
-        propose_expansion(partition)
+        partition.propose_expansion()
 
     def recheck(self, *, shrink: bool = False) -> None:
         """Check all led partitions: time or a broker's state may have moved the high watermark.
@@ -397,7 +395,7 @@ class ReplicaManager:
             if partition.alone or not partition.is_leader or partition.log is None:
                 continue
             if shrink:
-                propose_reduction(partition)
+                partition.propose_reduction()
             self._commit(partition)
             if self.delete_records_purgatory.count:
                 # Fenced brokers are not waited for.

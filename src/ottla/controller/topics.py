@@ -31,9 +31,6 @@ from ottla.metadata.topics import topic_records
 USE_DEFAULT = -1
 """The default number of partitions, or replication factor, of this node's properties."""
 
-RESERVED_ID_BYTES = bytes(12)
-"""Ids that begin so are reserved."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:

@@ -12,7 +12,7 @@ from ottla.metadata.node_config import NodeConfig
 
 
 class BrokerLinks:
-    """See the module, and `ottla.broker.replication.peers.Peers`."""
+    """See the module, and `ottla.broker.ports.Peers`."""
 
     def __init__(
         self, connect: Connect, config: NodeConfig, image: Callable[[], ClusterImage]

@@ -29,10 +29,9 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Context, Forwarded
 from ottla.broker.forwarding.forwarded_requests import Forwarding, is_at_most_once, look_at
 from ottla.broker.forwarding.principal_serde import serialize_principal
-from ottla.broker.replication.peers import Sender
+from ottla.broker.ports import Forwarded, RequestContext, Sender
 from ottla.wire.errors import WireError
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.registry import APIS
@@ -92,7 +91,7 @@ class _Call:
 class _ForwardedRequest:
     """A client's request that is forwarded."""
 
-    ctx: Context
+    ctx: RequestContext
     forwarding: Forwarding
     was_retried: bool = False
 
@@ -155,7 +154,7 @@ class ControllerForwarder:
         """Retry nothing any more; the channel's owner closes the channel."""
         self._closed = True
 
-    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
+    def forward(self, ctx: RequestContext, frame: bytes) -> Pending[Forwarded]:
         """Send a client's request with its header; return its response with its header."""
         forwarded_request = _ForwardedRequest(ctx, look_at(frame, ctx.broker.image))
         envelope = forwarded_request.envelope(frame)

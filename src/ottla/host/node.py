@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.zookeeper import OpenSession
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.host.cleaner import ProcessRunner
 from ottla.host.descriptors import check_limit, descriptor_limit, plan
 from ottla.host.disk import OsDisk
@@ -32,10 +32,10 @@ from ottla.host.net.server import (
     describe_listen_error,
     reachable,
 )
-from ottla.host.node_core import Endpoints, NodeCore
+from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError
 from ottla.host.node_metrics import NodeMetrics
-from ottla.host.node_ports import NodePorts
+from ottla.host.node_ports import Endpoints, NodePorts
 from ottla.host.rotating_output import RotatingOutput
 from ottla.host.steps import drive_async
 from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
@@ -143,7 +143,7 @@ class Node(NodeCore):
 
 
 class _SocketListeners:
-    """See `ottla.host.node_core.NodeListeners`."""
+    """See `ottla.host.node_ports.NodeListeners`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
         self._loop = loop

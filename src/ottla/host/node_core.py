@@ -9,15 +9,15 @@ stops is in `ottla.host.zookeeper.roles`.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.base.authorizer import ALLOW_ALL, Authorizer
 from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.base.turns import Turns
-from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.dispatch import (
     API_VERSIONS,
     Chunks,
@@ -28,15 +28,15 @@ from ottla.broker.dispatch import (
     read_header,
 )
 from ottla.broker.metrics import ApiMetrics
+from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.host.kraft.broker_node import BrokerNode
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.host.kraft.controller_shutdown import others_shut_down
 from ottla.host.kraft.voter_links import VoterLinks
 from ottla.host.node_dirs import NodeDirs, open_node_dirs
-from ottla.host.node_ports import NodePorts
+from ottla.host.node_ports import NodeListeners, NodePorts
 from ottla.host.steps import Steps
 from ottla.host.storage import read_bootstrap
-from ottla.metadata.brokers import Endpoint
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -53,26 +53,6 @@ CONTROLLER_REQUESTS = frozenset({4, 5, 6})
 
 SLOW_HANDLER_NS = 100_000_000
 """A handler that holds the loop for longer is logged."""
-
-Endpoints = tuple[Endpoint, ...]
-
-
-class NodeListeners(Protocol):
-    """A node's listeners."""
-
-    def bind(
-        self, listeners: Endpoints, advertised: Endpoints, kind: Listener
-    ) -> Pending[Endpoints] | Awaitable[Endpoints]:
-        """Bind, without accepting yet; return `advertised` with hosts and ports filled in."""
-        ...
-
-    def accept(self) -> Pending[None] | Awaitable[None]:
-        """Accept connections on all bound listeners."""
-        ...
-
-    def close(self) -> Pending[None] | Awaitable[None]:
-        """Stop accepting; end all connections."""
-        ...
 
 
 class NodeCore:

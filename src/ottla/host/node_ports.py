@@ -1,6 +1,6 @@
 """The ports of a node's roles to clocks, disks and network, which the simulator replaces."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,12 +10,44 @@ from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.base.turns import CallNextTurn
 from ottla.base.zookeeper import OpenSession
+from ottla.broker.ports import Listener
 from ottla.host.net.dialer import Address
 from ottla.log.cleaner.log_cleaner import Runner
+from ottla.metadata.brokers import Endpoint
 
-__all__ = ["Address", "ChooseEndpoint", "CleaningRunner", "Connect", "Link", "NodePorts"]
+__all__ = [
+    "Address",
+    "ChooseEndpoint",
+    "CleaningRunner",
+    "Connect",
+    "Endpoints",
+    "Link",
+    "NodeListeners",
+    "NodePorts",
+]
 
 ChooseEndpoint = Callable[[], Address | None]
+
+
+Endpoints = tuple[Endpoint, ...]
+
+
+class NodeListeners(Protocol):
+    """A node's listeners."""
+
+    def bind(
+        self, listeners: Endpoints, advertised: Endpoints, kind: Listener
+    ) -> Pending[Endpoints] | Awaitable[Endpoints]:
+        """Bind, without accepting yet; return `advertised` with hosts and ports filled in."""
+        ...
+
+    def accept(self) -> Pending[None] | Awaitable[None]:
+        """Accept connections on all bound listeners."""
+        ...
+
+    def close(self) -> Pending[None] | Awaitable[None]:
+        """Stop accepting; end all connections."""
+        ...
 
 
 class Link(Protocol):

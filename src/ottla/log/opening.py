@@ -4,8 +4,7 @@ from ottla.base.ids import Uuid
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.partition_metadata import encode_partition_metadata
-from ottla.log.log_ports import LogPorts
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import LogPorts, PartitionLog
 from ottla.log.recovery.log_loader import load_log
 
 

@@ -1,38 +1,72 @@
-"""One partition's log: append, read, look up, flush, truncate.
+"""One partition's log: append, read, look up, truncate, expire, flush.
 
 A log belongs to the loop. Its work there is bounded: the one write of an append, a few renames,
 small files without a sync. What can block runs in `LogPorts.workers`; failures are passed to
 `LogPorts.on_failure`, which takes the log's directory offline.
 
-Source: UnifiedLog, LocalLog.
+Append. Batches of one segment are written with one call. The state in memory changes only after the
+write, so a failed write leaves it unchanged.
+
+Truncation, in an order that survives a power loss:
+
+1. Limits for the log's checkpoint entries are made durable (`checkpoint_limits`). From the base
+   offset of the cut segment on nothing is trusted: until step 3 has ended the disk may have that
+   segment's old pages, its new ones, or a mix.
+2. The segments above are deleted and the last one is cut. This need not be durable, since recovery
+   reads all of it.
+3. A flush makes the truncated log durable. Nothing is appended before: old pages between new ones,
+   or an old segment behind them, could look like a log that never existed.
+
+`truncate_to` and `truncate_fully_and_start_at` do steps 1 and 2 on the caller's thread and leave 3
+to a flush in a worker; an append before its end flushes first itself. `truncate_in_background` does
+step 1 in a worker, too.
+
+Retention has two steps: the log start moves, in memory, and readers see nothing below it any more;
+the files are deleted once the log start is durable, in a checkpoint or as a metadata snapshot.
+
+Flush. A log has one `FlushJob` in progress; later requests share the next one (group commit).
+
+Source: UnifiedLog, LocalLog, LogManager.truncateTo.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
-from ottla.base.pending import Pending
-from ottla.log import appending, maintenance, names, truncation
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock, Disk, Workers
+from ottla.base.timers import Timers
+from ottla.log import names
 from ottla.log.config import LogConfig
-from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest, remove_limits
+from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest, remove_limits, write_limits
 from ottla.log.epoch_cache import EpochCache, EpochEnd
-from ottla.log.file_cache import Handle
-from ottla.log.flushing import Flusher, FlushJob
-from ottla.log.log_ports import LogPorts
+from ottla.log.file_cache import FileCache, FileSlice, Handle
+from ottla.log.flushing import Flushed, FlushJob
+from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
 from ottla.log.recovery.log_loader import LoadedLog, LoadedSegment
-from ottla.log.recovery.producer_replay import write_snapshot
-from ottla.log.results import NOTHING, AppendInfo, ReadResult, UnexpectedOffset
-from ottla.log.segment import Segment, new_segment
+from ottla.log.recovery.producer_replay import (
+    Extent,
+    prune_snapshots,
+    rebuild_producers,
+    write_snapshot,
+)
+from ottla.log.recovery.scan import marker_of
+from ottla.log.results import NOTHING, AppendInfo, DamagedLog, ReadResult, UnexpectedOffset
+from ottla.log.retention import ExpiredSegment, SegmentFacts, expired
+from ottla.log.segment import DamagedBatch, Segment, new_segment
 from ottla.log.segment_list import SegmentList
-from ottla.log.slices import FileSlice
 from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction, select
 from ottla.log.validation import (
     Allowance,
     Examined,
+    NewBatch,
     Writable,
     api_error,
     check_batches,
@@ -40,13 +74,58 @@ from ottla.log.validation import (
     expanded_bytes_max,
     finish,
 )
-from ottla.records.batch import HEADER_SIZE
+from ottla.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    check_crc,
+    iter_headers,
+    restamp,
+)
+from ottla.records.control import Marker
 from ottla.records.errors import RecordsError
 
-if TYPE_CHECKING:
-    from ottla.log.cleaner.cleaner_swap import Swap
-
 __all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
+
+Truncated = Pending[OSError | ApiError | None]
+
+
+def ignore(log: "PartitionLog") -> None:
+    """Do nothing: for logs without checkpoints."""
+
+
+def ignore_failure(log: "PartitionLog", error: OSError) -> None:
+    """Do nothing: for logs whose owner asks for every flush itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LogPorts:
+    """The ports and callbacks that all logs of a node share.
+
+    Fields: `on_failure`: called when a worker's disk operation failed; `has_checkpoints`: the
+            recovery points and log starts of these logs are checkpointed, and a start uses them;
+            `on_truncated`: called when a truncation requires the log's checkpoints to be rewritten;
+            `jitter_ms(bound)`: an integer of [0, bound].
+    """
+
+    disk: Disk
+    files: FileCache
+    workers: Workers
+    timers: Timers
+    clock: Clock
+    on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
+    has_checkpoints: bool = True
+    on_truncated: Callable[["PartitionLog"], None] = ignore
+    jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)
+
+
+class SegmentSwap(Protocol):
+    """A swap of cleaned segments, as far as its log has to know it."""
+
+    @property
+    def is_replaced(self) -> bool: ...
+
+    def settle(self) -> None: ...
 
 
 class PartitionLog:
@@ -109,9 +188,10 @@ class PartitionLog:
         self.delayed_deletions = 0
         """Segment deletions that wait for `file.delete.delay.ms`."""
         self.unsynced_handles: list[Handle] = []
-        self.swap: Swap | None = None
+        self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""
-        self._flusher = Flusher()
+        self._flush_job: FlushJob | None = None
+        self._flush_waiting: list[tuple[Flushed, bool]] = []
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -182,16 +262,16 @@ class PartitionLog:
         if isinstance(data, Examined):
             if data.config == config:
                 batch = finish(data, config, now_ms)
-                return appending.append_checked(self, [batch], leader_epoch, now_ms, origin)
+                return self._append_checked([batch], leader_epoch, now_ms, origin)
             data = data.data
         if config.is_plain and origin == "client":
             plain = check_plain(data, config, now_ms, self.name, allowance)
             if plain is not None:
-                return appending.append_plain(self, plain, leader_epoch, now_ms)
+                return self._append_plain(plain, leader_epoch, now_ms)
         batches = check_batches(
             data, config, now_ms=now_ms, origin=origin, log_name=self.name, allowance=allowance
         )
-        return appending.append_checked(self, batches, leader_epoch, now_ms, origin)
+        return self._append_checked(batches, leader_epoch, now_ms, origin)
 
     def append_as_follower(
         self, data: bytes | Writable, *, now_ms: int, leader_epoch: int = EPOCH_MAX
@@ -205,7 +285,197 @@ class PartitionLog:
                 the log's end, or offsets decrease; OSError.
         """
         self._check_appendable()
-        return appending.append_replicated(self, data, now_ms, leader_epoch)
+        new: list[NewBatch] = []
+        expected = self.log_end_offset
+        count = 0
+        view = memoryview(data)
+        try:
+            for start, header in iter_headers(view, allow_partial=True):
+                check_crc(view, start, header)
+                if header.base_offset < expected:
+                    raise UnexpectedOffset(
+                        f"{self.name}: expected a batch at offset {expected} or above, "
+                        f"got {header.base_offset}"
+                    )
+                if header.partition_leader_epoch > leader_epoch:
+                    break  # Appending it would hide that the logs diverge here (KAFKA-18723).
+                expected = header.next_offset
+                count += header.record_count
+                body = view[start : start + header.size_in_bytes]
+                new.append(NewBatch(body, header, _marker_in(body, header)))
+        except RecordsError as error:
+            raise api_error(error) from None
+        size = sum(batch.header.size_in_bytes for batch in new)
+        self._write(new, now_ms)
+        return AppendInfo(
+            new[0].header.base_offset if new else self.log_end_offset,
+            self.log_end_offset - 1,
+            -1,
+            self.log_start_offset,
+            False,
+            count,
+            size,
+            self.log_end_offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def _append_plain(self, batch: NewBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append one checked batch of a client: the hot path."""
+        data, header, _ = batch
+        if header.producer_id >= 0:
+            duplicate = self._check_producer(header, None, "client")
+            if duplicate is not None:
+                return duplicate
+        offset = self.log_end_offset
+        restamp(data, 0, base_offset=offset, leader_epoch=leader_epoch)
+        last_offset = offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        size = header.batch_length + LOG_OVERHEAD
+        config = self.config
+        segment = self.segments.active
+        if not segment.fits(last_offset, timestamp, size, config, now_ms):
+            self.roll(now_ms, offset)
+            segment = self.segments.active
+        try:
+            segment.append_one(data, last_offset, timestamp, size, config.index_interval_bytes)
+        except OSError:
+            self._append_failed(segment)
+            raise
+        self.size_bytes += size
+        self.log_end_offset = end = last_offset + 1
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, offset)
+        if header.producer_id >= 0:
+            self.producers.appended(header._replace(base_offset=offset), now_ms)
+        flush_due = end - self.recovery_point >= config.flush_messages
+        return AppendInfo(
+            offset,
+            last_offset,
+            -1,
+            self.log_start_offset,
+            False,
+            header.record_count,
+            size,
+            flush_due,
+        )
+
+    def _append_checked(
+        self,
+        batches: Sequence[NewBatch],
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin,
+    ) -> AppendInfo:
+        """Append batches that `check_batches` returned."""
+        offset = first = self.log_end_offset
+        new: list[NewBatch] = []
+        count = size = 0
+        for batch in batches:
+            header = batch.header
+            if header.producer_id >= 0:
+                duplicate = self._check_producer(header, batch.marker, origin)
+                if duplicate is not None:
+                    return duplicate
+            restamp(batch.data, 0, base_offset=offset, leader_epoch=leader_epoch)
+            header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+            new.append(NewBatch(batch.data, header, batch.marker))
+            offset = header.next_offset
+            count += header.record_count
+            size += header.size_in_bytes
+        self._write(new, now_ms)
+        return AppendInfo(
+            first,
+            offset - 1,
+            now_ms if self.config.log_append_time else -1,
+            self.log_start_offset,
+            False,
+            count,
+            size,
+            offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def _check_producer(
+        self, header: BatchHeader, marker: tuple[Marker, int] | None, origin: Origin
+    ) -> AppendInfo | None:
+        if marker is not None:
+            self.producers.check_marker(header, marker[0])
+            return None
+        found = self.producers.check(header, origin)
+        if found is None:
+            return None
+        return AppendInfo(
+            found.first_offset,
+            found.last_offset,
+            found.timestamp if self.config.log_append_time else -1,
+            self.log_start_offset,
+            True,
+            header.record_count,
+            header.size_in_bytes,
+            self.log_end_offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def _write(self, batches: Sequence[NewBatch], now_ms: int) -> None:
+        """Append batches, rolling where needed, with one write for each segment."""
+        start = 0
+        while start < len(batches):
+            segment = self._segment_for(batches[start].header, now_ms)
+            end = start + 1
+            size = batches[start].header.size_in_bytes
+            while end < len(batches):
+                header = batches[end].header
+                more = header.size_in_bytes
+                if not segment.fits(
+                    header.last_offset, header.max_timestamp, more, self.config, now_ms, size
+                ):
+                    break
+                size += more
+                end += 1
+            self._write_run(segment, batches[start:end], now_ms)
+            start = end
+
+    def _write_run(self, segment: Segment, run: Sequence[NewBatch], now_ms: int) -> None:
+        before = segment.size
+        headers = [batch.header for batch in run]
+        try:
+            segment.append([batch.data for batch in run], headers, self.config.index_interval_bytes)
+        except OSError:
+            self._append_failed(segment)
+            raise
+        self.size_bytes += segment.size - before
+        for batch in run:
+            header = batch.header
+            if header.partition_leader_epoch > self.epochs.latest_epoch:
+                # At the log's end, not the batch's base offset: compaction may have removed earlier
+                # batches of the epoch on the leader, and a lagging replica may have others there.
+                self.epochs.assign(header.partition_leader_epoch, self.log_end_offset)
+            self.log_end_offset = header.next_offset
+            if header.producer_id >= 0:
+                self._note_producer(segment, batch, now_ms)
+
+    def _append_failed(self, segment: Segment) -> None:
+        try:
+            segment.truncate_torn_append()
+        except OSError:
+            self.failed = True
+
+    def _note_producer(self, segment: Segment, batch: NewBatch, now_ms: int) -> None:
+        if not batch.header.is_control:
+            self.producers.appended(batch.header, now_ms)
+        elif batch.marker is not None:
+            done = self.producers.marker_appended(batch.header, *batch.marker, now_ms)
+            if done is not None and done.aborted:
+                stable = self.producers.stable_after(done)
+                segment.add_aborted(AbortedTransaction(*done[:3], stable))
+
+    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        size = header.size_in_bytes
+        if not self.segments.active.fits(
+            header.last_offset, header.max_timestamp, size, self.config, now_ms
+        ):
+            # At the log's end, also before a gap in the offsets: recovery takes a gap between
+            # segments for lost records.
+            is_near = header.last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX
+            self.roll(now_ms, self.log_end_offset if is_near else header.base_offset)
+        return self.segments.active
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment, unless it is empty, and create another. Raises: OSError."""
@@ -367,24 +637,6 @@ class PartitionLog:
 
     # --- truncation ----------------------------------------------------------------------
 
-    def delete_records(self, offset: int) -> int:
-        """Move the log start forward to `offset`, -1 = to the high watermark; return it.
-
-        The segments below are deleted with the next retention check.
-
-        Raises: ApiError (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
-        """
-        self.check_usable()
-        target = self.high_watermark if offset == NO_OFFSET else offset
-        if not 0 <= target <= self.high_watermark:
-            raise ApiError(
-                Error.OFFSET_OUT_OF_RANGE,
-                f"Cannot move the log start of {self.name} to {target}: the high watermark "
-                f"is {self.high_watermark}.",
-            )
-        maintenance.advance_log_start(self, target)
-        return self.log_start_offset
-
     def truncate_to(self, offset: int) -> bool:
         """Remove the batches that reach `offset`; return whether there were any.
 
@@ -392,30 +644,217 @@ class PartitionLog:
         Raises: ApiError, OSError.
         """
         self.check_usable()
-        return truncation.truncate_to(self, offset)
+        return self._truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the next record gets `offset`. Syncs. Raises: ApiError, OSError."""
         self.check_usable()
-        truncation.start_at(self, offset)
+        self._start_at(offset)
 
-    def truncate_in_background(
-        self, offset: int, is_wanted: Callable[[], bool]
-    ) -> truncation.Truncated:
+    def truncate_in_background(self, offset: int, is_wanted: Callable[[], bool]) -> Truncated:
         """Do as `truncate_to` and make it durable, with all syncs in workers.
 
         `is_wanted` is called right before the log is truncated, which may be later. Nothing may be
         appended before the promise has completed. Raises: ApiError.
         """
         self.check_usable()
-        return truncation.truncate_in_background(self, offset, is_wanted)
+        if offset < self.segments.first.base_offset:
+            return self.truncate_fully_in_background(offset, is_wanted)
+        if offset >= self.log_end_offset:
+            return self._truncate_in_background(None, partial(self._truncate_to, offset), is_wanted)
+        limits = self._limits_to(offset)
+        return self._truncate_in_background(limits, partial(self._truncate_to, offset), is_wanted)
 
-    def truncate_fully_in_background(
-        self, offset: int, is_wanted: Callable[[], bool]
-    ) -> truncation.Truncated:
+    def truncate_fully_in_background(self, offset: int, is_wanted: Callable[[], bool]) -> Truncated:
         """Do as `truncate_fully_and_start_at`, as `truncate_in_background` does."""
         self.check_usable()
-        return truncation.truncate_fully_in_background(self, offset, is_wanted)
+        limits = self._limits_of_start(offset)
+        return self._truncate_in_background(limits, partial(self._start_at, offset), is_wanted)
+
+    def _truncate_to(self, offset: int) -> bool:
+        if offset >= self.log_end_offset:
+            # An epoch that begins at the end is one in which this replica was the leader and wrote
+            # nothing. If it stayed it would be compared with the leader's again and again.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return self._drop_deleted()
+        if offset < self.segments.first.base_offset:
+            self._start_at(offset)
+            return True
+        self._check_cut(offset)
+        limits = self._limits_to(offset)
+        self._store_limits(limits)
+        self._begin_truncation(limits)
+        gone = self.segments.take_above(offset)
+        if gone:
+            # From the end: a process that is killed here must not leave a gap.
+            self.delete_segments(reversed(gone))
+        active = self.segments.active
+        active.activate(self.config)
+        # A batch may begin below the log start; the log start does not move back.
+        end = active.truncate_to(offset)
+        self.log_end_offset = max(end, min(offset, self.log_start_offset))
+        self._apply_new_end()
+        if not self._drop_deleted():
+            self.flush()
+        return True
+
+    def _drop_deleted(self) -> bool:
+        """Start an empty log if all remaining records are below the log start; return whether.
+
+        The epoch cache has no entries for records below the log start. So records that come next
+        may be of older epochs than these, and recovery would refuse them as decreasing.
+        """
+        has_records = self.log_end_offset > self.log_start_offset
+        if has_records or not self.size_bytes or self.epochs.entries:
+            return False
+        self._start_at(self.log_end_offset)
+        return True
+
+    def _check_cut(self, offset: int) -> None:
+        """Check that the log can be cut there, before anything changes. Raises: DamagedLog."""
+        try:
+            self.segments[self.segments.floor(offset)].cut_at(offset)
+        except DamagedBatch as damage:
+            raise DamagedLog(str(damage), path=damage.path, good_end=damage.good_end) from None
+
+    def _start_at(self, offset: int) -> None:
+        """Remove everything and start an empty log at `offset`. Raises: OSError."""
+        limits = self._limits_of_start(offset)
+        self._store_limits(limits)
+        self._begin_truncation(limits)
+        self.delete_segments(reversed(list(self.segments)))
+        # Before the new segment is created: a power loss might keep its name and bring an old
+        # segment back beside it.
+        self.ports.disk.sync_dir(self.directory)
+        now_ms = self.ports.clock.now_ms()
+        segment = new_segment(self.ports.files, self.directory, offset, self.config, now_ms)
+        self.segments.replace_all(segment)
+        self.log_end_offset = self.log_start_offset = self.high_watermark = offset
+        self.clean_offset = min(self.clean_offset, offset)
+        self.size_bytes = 0
+        self.epochs.clear()
+        self.producers = ProducerState(self.name)
+        self.snapshots = prune_snapshots(self.ports.disk, self.directory, -1)
+        self.flush()
+
+    def _begin_truncation(self, limits: CheckpointLimits) -> None:
+        """End swaps, flushes and cleanings of the log's old content. Raises: OSError."""
+        while self.swap is not None:  # The end of one may begin the next one.
+            self.swap.settle()
+        self.truncation_count += 1
+        self.recovery_point = limits.recovery_point
+        self.truncation_unflushed = self.names_changed = True
+        if self.limits:
+            self.ports.on_truncated(self)
+
+    def _apply_new_end(self) -> None:
+        end = self.log_end_offset
+        self.clean_offset = min(self.clean_offset, end)
+        self.size_bytes = sum(segment.size for segment in self.segments)
+        self.epochs.truncate_from_end(end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.log_start_offset = min(self.log_start_offset, end)
+        disk = self.ports.disk
+        self.snapshots = prune_snapshots(disk, self.directory, end)
+        extents = [Extent(segment.base_offset, segment.size) for segment in self.segments]
+        before = self.producers.entries
+        self.producers = rebuild_producers(disk, self.directory, self.name, extents, end)
+        self.producers.fill_append_times(lambda entry: _appended_ms(before.get(entry.producer_id)))
+        self.producers.replicated_to(self.high_watermark)
+
+    def _truncate_in_background(
+        self,
+        limits: CheckpointLimits | None,
+        shorten: Callable[[], object],
+        is_wanted: Callable[[], bool],
+    ) -> Truncated:
+        """Write the limits in a worker, truncate the log on the loop, flush it in a worker.
+
+        `is_wanted` is called before the second step: the truncation may be obsolete by then. The
+        promise completes when the truncated log is durable, or will not be truncated. A disk error
+        takes the log offline and is passed to `LogPorts.on_failure`, too.
+        """
+        done: Truncated = Pending()
+
+        def limited(result: BaseException | None) -> None:
+            if isinstance(result, OSError):
+                if not self.failed:  # Else its directory may be another log's, or deleted.
+                    self.fail()
+                    self.ports.on_failure(self, result)
+                done.complete(result)
+            elif result is not None:
+                raise result
+            else:
+                if limits is not None:
+                    self.limits[number] = limits
+                proceed()
+
+        def proceed() -> None:
+            if self.failed:
+                done.complete(None)
+                return
+            if not is_wanted():
+                self.ports.on_truncated(self)  # To remove the limits, which are not needed.
+                done.complete(None)
+                return
+            try:
+                shorten()
+            except (OSError, ApiError) as error:
+                done.complete(error)
+                return
+            if self.truncation_unflushed:
+                self.flush().then(flushed)
+            else:
+                done.complete(None)
+
+        def flushed(error: OSError | None) -> None:
+            done.complete(error)
+
+        if limits is None or self._is_limited(limits):
+            proceed()
+        else:
+            number = self.next_limits_number()
+            write = partial(write_limits, self.ports.disk, self.directory, number, limits)
+            self.ports.workers.submit(write, limited)
+        return done
+
+    def _limits_to(self, offset: int) -> CheckpointLimits:
+        base = self.segments[self.segments.floor(offset)].base_offset
+        return CheckpointLimits(
+            recovery_point=min(self.recovery_point, base),
+            log_start_offset=min(self.log_start_offset, offset),
+            # If `offset` is within a batch, the end is not known yet.
+            high_watermark=self.high_watermark if self.high_watermark <= offset else base,
+            clean_offset=self.clean_offset if self.clean_offset <= offset else base,
+        )
+
+    def _limits_of_start(self, offset: int) -> CheckpointLimits:
+        # Until the flush any of the old segments may come back.
+        return CheckpointLimits(
+            recovery_point=min(self.recovery_point, self.segments.first.base_offset, offset),
+            log_start_offset=min(self.log_start_offset, offset),
+            high_watermark=offset,
+            clean_offset=min(self.clean_offset, offset),
+        )
+
+    def _is_limited(self, limits: CheckpointLimits) -> bool:
+        """Return whether no checkpoint entry, however old, exceeds the limits."""
+        if not self.ports.has_checkpoints:
+            return True
+        checkpointed = CheckpointLimits(
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            clean_offset=self.clean_offset,
+        )
+        lowered = lowest((checkpointed, *self.limits.values()))
+        return all(now <= most for now, most in zip(lowered, limits, strict=True))
+
+    def _store_limits(self, limits: CheckpointLimits) -> None:
+        if not self._is_limited(limits):
+            number = self.next_limits_number()
+            write_limits(self.ports.disk, self.directory, number, limits)
+            self.limits[number] = limits
 
     def next_limits_number(self) -> int:
         """Return a number that no limits file in the directory has."""
@@ -433,26 +872,145 @@ class PartitionLog:
             if self.limits.pop(number, None) is not None:
                 remove_limits(self.ports.disk, self.directory, number)
 
-    def expire_segments(self, now_ms: int) -> list[maintenance.ExpiredSegment]:
+    # --- retention -----------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Move the log start forward to `offset`, -1 = to the high watermark; return it.
+
+        The segments below are deleted with the next retention check.
+
+        Raises: ApiError (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
+        """
+        self.check_usable()
+        target = self.high_watermark if offset == NO_OFFSET else offset
+        if not 0 <= target <= self.high_watermark:
+            raise ApiError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Cannot move the log start of {self.name} to {target}: the high watermark "
+                f"is {self.high_watermark}.",
+            )
+        self._advance_log_start(target)
+        return self.log_start_offset
+
+    def _advance_log_start(self, offset: int) -> None:
+        """Move the log start forward, in memory; it is checkpointed later."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.replicated_to(offset)
+
+    def expire_segments(self, now_ms: int) -> list[ExpiredSegment]:
         """Move the log start behind the segments that retention expires; return these.
 
         Their files are deleted by `delete_expired_segments`. Raises: OSError.
         """
         self.check_usable()
-        return maintenance.expire_segments(self, now_ms)
+        reasons = expired(
+            self._segment_facts(),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
+        count = len(reasons)
+        if not count:
+            return []
+        if count == len(self.segments):
+            self.roll(now_ms)
+        self._advance_log_start(self.segments[count].base_offset)
+        return [
+            ExpiredSegment(self.segments[index].base_offset, self.segments[index].size, reason)
+            for index, reason in enumerate(reasons)
+        ]
 
     @property
     def has_expired_segments(self) -> bool:
         """Whether segments lie wholly below the log start, by retention or DeleteRecords."""
-        return maintenance.expired_count(self, self.log_start_offset) > 0
+        return self._expired_count(self.log_start_offset) > 0
 
     def delete_expired_segments(self, durable_start: int) -> int:
         """Delete the segments wholly below `durable_start`, the checkpointed log start.
 
-        Return how many. Raises: OSError.
+        Return how many. The files are renamed one by one, and a power loss may undo any of the
+        renames. Without a durable log start recovery would take a gap among the segments for lost
+        records. Raises: OSError.
         """
         self.check_usable()
-        return maintenance.delete_expired_segments(self, durable_start)
+        count = self._expired_count(min(durable_start, self.log_start_offset))
+        if self.limits or not count:
+            return 0  # Limits lower the checkpointed log start; they are removed soon.
+        gone = self.segments.take_first(count)
+        self.size_bytes -= sum(segment.size for segment in gone)
+        self.delete_segments(gone)
+        self._delete_snapshots(below=self.segments.first.base_offset)
+        return count
+
+    def _expired_count(self, start: int) -> int:
+        """Return how many segments are wholly below an offset; never the active one."""
+        count = 0
+        while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= start:
+            count += 1
+        return count
+
+    def _segment_facts(self) -> list[SegmentFacts]:
+        """Return the segments' facts for retention; a largest timestamp is read once and kept."""
+        facts: list[SegmentFacts] = []
+        needs_time = self.config.deletes and self.config.retention_ms >= 0
+        for index, segment in enumerate(self.segments):
+            end = self.segments.end_of(index, self.log_end_offset)
+            newest = self._newest_ms(segment) if needs_time and end <= self.high_watermark else 0
+            facts.append(
+                SegmentFacts(segment.base_offset, end, segment.size, newest, segment.is_active)
+            )
+        return facts
+
+    def _newest_ms(self, segment: Segment) -> int:
+        timestamp = segment.max_timestamp.timestamp
+        if timestamp >= 0:
+            return timestamp
+        # Records without timestamps age with their file.
+        return self.ports.disk.modified_ms(segment.path(names.LOG))
+
+    def delete_segments(self, segments: Iterable[Segment]) -> None:
+        """Rename the segments' files to `.deleted`, and remove them after `file.delete.delay.ms`.
+
+        Readers can go on: the files stay open while pinned. Raises: OSError.
+        """
+        disk = self.ports.disk
+        renamed: list[str] = []
+        for segment in segments:
+            for suffix in names.SEGMENT_SUFFIXES:
+                path = segment.path(suffix)
+                try:
+                    disk.rename(path, path + names.DELETED)
+                except FileNotFoundError:
+                    continue
+                renamed.append(path + names.DELETED)
+            segment.moved(segment.directory, names.DELETED)
+            segment.close()
+
+        def remove() -> None:
+            for path in renamed:
+                disk.remove(path)
+
+        def removed(result: BaseException | None) -> None:
+            if isinstance(result, OSError):
+                self.ports.on_failure(self, result)
+            elif result is not None:
+                raise result
+
+        def delay_over() -> None:
+            self.delayed_deletions -= 1
+            self.ports.workers.submit(remove, removed)
+
+        self.delayed_deletions += 1
+        due_ms = self.ports.clock.monotonic_ms() + self.config.file_delete_delay_ms
+        self.ports.timers.at(due_ms, delay_over)
+
+    def _delete_snapshots(self, *, below: int) -> None:
+        for offset in [offset for offset in self.snapshots if offset < below]:
+            self.ports.disk.remove(f"{self.directory}/{names.segment_name(offset, names.SNAPSHOT)}")
+            self.snapshots.remove(offset)
 
     # --- flush and end -------------------------------------------------------------------
 
@@ -461,12 +1019,63 @@ class PartitionLog:
         unflushed = self.log_end_offset > self.recovery_point
         return unflushed and now_ms - self.last_flush_ms >= self.config.flush_ms
 
-    def flush(self, *, include_active: bool = True) -> Pending[OSError | None]:
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush in a worker is in progress."""
+        return self._flush_job is not None
+
+    def flush(self, *, include_active: bool = True) -> Flushed:
         """Make what was appended so far durable, in a worker; None = done.
 
-        A failure takes the log offline and is passed to `LogPorts.on_failure`, too.
+        Without the active segment: what was appended up to its start. A failure takes the log
+        offline and is passed to `LogPorts.on_failure`, too.
         """
-        return self._flusher.flush(self, include_active=include_active)
+        if self.failed:
+            return completed(self._offline())
+        done: Flushed = Pending()
+        self._flush_waiting.append((done, include_active))
+        if self._flush_job is None:
+            self._start_flush()
+        return done
+
+    def _start_flush(self) -> None:
+        waiting, self._flush_waiting = self._flush_waiting, []
+        everything = any(include_active for _, include_active in waiting)
+        try:
+            job = self._flush_job = self.flush_job(include_active=everything)
+        except OSError as error:
+            self._flush_ended(None, error, waiting)
+            return
+        self.ports.workers.submit(job.run, lambda result: self._flush_ended(job, result, waiting))
+
+    def _flush_ended(
+        self,
+        job: FlushJob | None,
+        result: BaseException | None,
+        waiting: list[tuple[Flushed, bool]],
+    ) -> None:
+        self._flush_job = None
+        if job is not None:
+            job.release(failed=result is not None)
+        error = result if isinstance(result, OSError) else None
+        if error is not None:
+            # No retry: after a failed fsync its pages may be gone from the page cache.
+            self.fail()
+            self.ports.on_failure(self, error)
+        elif result is not None:
+            raise result
+        elif job is not None and not self.failed:
+            self.flushed(job)
+        if self.failed:
+            waiting, self._flush_waiting = waiting + self._flush_waiting, []
+            error = error or self._offline()
+        for done, _ in waiting:
+            done.complete(error)
+        if self._flush_waiting and self._flush_job is None:
+            self._start_flush()
+
+    def _offline(self) -> OSError:
+        return OSError(errno.EIO, "the log is offline", self.directory)
 
     def flush_job(self, *, include_active: bool = True) -> FlushJob:
         """Return a flush to run in a worker; the caller then calls `release` and `flushed`.
@@ -474,9 +1083,59 @@ class PartitionLog:
         It includes what a flush in progress covers, which may end later. Raises: OSError.
         """
         self.check_usable()
-        return maintenance.prepare_flush(
-            self, include_active=include_active, under_way=self._flusher.job
+        under_way = self._flush_job
+        active = self.segments.active
+        job = FlushJob(
+            disk=self.ports.disk,
+            offset=self.log_end_offset if include_active else active.base_offset,
+            truncation_count=self.truncation_count,
+            with_active=include_active,
+            active_base=active.base_offset,
         )
+        if under_way is not None:
+            self.names_changed = self.names_changed or bool(under_way.directories)
+            self.epochs.dirty = self.epochs.dirty or bool(under_way.renames)
+        try:
+            for handle in under_way.handles if under_way is not None else ():
+                handle.pin()
+                job.handles.append(handle)
+            if include_active:
+                active.write_indexes()
+            for segment in self.segments:
+                if segment.unsynced and (include_active or segment is not active):
+                    pinned = segment.pin_files()
+                    job.handles += pinned
+                    segment.unsynced = False
+                    job.segments.append(segment)
+            for handle in self.unsynced_handles:
+                try:
+                    handle.pin()
+                except FileNotFoundError:
+                    continue  # A snapshot that retention has removed since.
+                job.handles.append(handle)
+            if self.epochs.dirty:
+                self._add_epochs(job)
+        except OSError:
+            job.release(failed=True)
+            raise
+        job.files = [handle.file() for handle in job.handles]
+        for handle in self.unsynced_handles:
+            handle.close()  # With the last pin.
+        self.unsynced_handles.clear()
+        if self.names_changed or job.renames:
+            parent = self.directory.rpartition("/")[0]
+            job.directories = [self.directory, parent]
+            self.names_changed = False
+        return job
+
+    def _add_epochs(self, job: FlushJob) -> None:
+        path = f"{self.directory}/{names.LEADER_EPOCHS}"
+        file = self.ports.disk.open(path + names.TEMPORARY, create=True)
+        job.own_files.append(file)
+        file.truncate(0)
+        file.append([self.epochs.encode()])
+        job.renames.append((path + names.TEMPORARY, path))
+        self.epochs.dirty = False
 
     def flushed(self, job: FlushJob) -> None:
         """Move the recovery point: `job` has run."""
@@ -558,3 +1217,14 @@ def _segment(ports: LogPorts, directory: str, found: LoadedSegment) -> Segment:
     )
     segment.unsynced = found.scanned
     return segment
+
+
+def _marker_in(body: memoryview, header: BatchHeader) -> tuple[Marker, int] | None:
+    if header.is_control and header.producer_id >= 0:
+        return marker_of(body, 0, header)
+    return None
+
+
+def _appended_ms(former: ProducerEntry | None) -> int | None:
+    # A producer's remaining batches were appended before the truncated ones.
+    return None if former is None else former.appended_ms

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.log.slices import FileSlice
+from ottla.log.file_cache import FileSlice
 
 
 class AppendInfo(NamedTuple):

@@ -32,6 +32,14 @@ class SegmentFacts(NamedTuple):
     is_active: bool
 
 
+class ExpiredSegment(NamedTuple):
+    """A segment that is below the log start now, and will be deleted."""
+
+    base_offset: int
+    size: int
+    reason: Reason
+
+
 def expired(
     segments: Sequence[SegmentFacts],
     config: LogConfig,

@@ -10,9 +10,8 @@ Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
 
 from typing import NamedTuple
 
-from ottla.log.file_cache import Handle
+from ottla.log.file_cache import FileSlice, Handle
 from ottla.log.recovery.scan import scan_headers
-from ottla.log.slices import FileSlice
 from ottla.log.validation import api_error
 from ottla.records.errors import RecordsError
 from ottla.records.record import find_timestamp

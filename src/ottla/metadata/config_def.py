@@ -232,3 +232,12 @@ def one_of(*names: str) -> Check:
 def each_of(*names: str) -> Check:
     """Return the check for a list of words out of a few."""
     return Check(f"out of {', '.join(names)}", lambda value: all(each in names for each in value))
+
+
+# What properties of topics and of brokers have in common.
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+GZIP_LEVELS: Final = Check("from 1 to 9, or -1", lambda value: bool(1 <= value <= 9 or value == -1))
+LZ4_LEVELS: Final = between(1, 17)
+ZSTD_LEVELS: Final = between(-131_072, 22)
+SEGMENT_BYTES_MIN: Final = 1024 * 1024
+DAY_MS: Final = 24 * 3_600_000

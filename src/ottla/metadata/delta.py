@@ -16,8 +16,7 @@ from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.controllers import controller_of
 from ottla.metadata.deletions import deletion_of, status_of
-from ottla.metadata.image import ClusterImage
-from ottla.metadata.producer_ids import ProducerIdsImage
+from ottla.metadata.image import ClusterImage, ProducerIdsImage
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,

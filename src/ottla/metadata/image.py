@@ -19,11 +19,20 @@ from ottla.metadata.configs import ALL_BROKERS, ConfigsImage, ResourceType
 from ottla.metadata.controllers import ControllerImage
 from ottla.metadata.deletions import DeletionsImage, deletion_records
 from ottla.metadata.features import METADATA_VERSION
-from ottla.metadata.producer_ids import ProducerIdsImage
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord, Record
 from ottla.metadata.topics import PartitionImage, TopicImage, TopicsImage, topic_records
 
 NOWHERE: Final = (NO_OFFSET, NO_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsImage:
+    """The producer ids handed out so far (KIP-730).
+
+    All below `next_producer_id` belong to some broker's block.
+    """
+
+    next_producer_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,14 @@ Source: ServerLogConfigs, CleanerConfig, LogConfig, Kafka 4.0; KIP-1030.
 from typing import Final
 
 from ottla.metadata.config_def import (
+    COMPRESSION_TYPES,
+    DAY_MS,
     DOUBLE_MAX,
+    GZIP_LEVELS,
     LONG_MAX,
+    LZ4_LEVELS,
+    SEGMENT_BYTES_MIN,
+    ZSTD_LEVELS,
     ConfigKey,
     Type,
     Update,
@@ -15,14 +21,6 @@ from ottla.metadata.config_def import (
     between,
     each_of,
     one_of,
-)
-from ottla.metadata.topic_config import (
-    COMPRESSION_TYPES,
-    DAY_MS,
-    GZIP_LEVELS,
-    LZ4_LEVELS,
-    SEGMENT_BYTES_MIN,
-    ZSTD_LEVELS,
 )
 
 _K = ConfigKey

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.metadata.config_def import (
+    COMPRESSION_TYPES,
+    DAY_MS,
+    GZIP_LEVELS,
     INT_MAX,
     LONG_MAX,
+    LZ4_LEVELS,
+    SEGMENT_BYTES_MIN,
+    ZSTD_LEVELS,
     Check,
     ConfigDef,
     ConfigError,
@@ -32,13 +38,6 @@ from ottla.metadata.configs import ALL_BROKERS, ResourceType
 if TYPE_CHECKING:
     from ottla.metadata.image import ClusterImage
     from ottla.metadata.node_config import NodeConfig
-
-COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-GZIP_LEVELS: Final = Check("from 1 to 9, or -1", lambda value: bool(1 <= value <= 9 or value == -1))
-LZ4_LEVELS: Final = between(1, 17)
-ZSTD_LEVELS: Final = between(-131_072, 22)
-SEGMENT_BYTES_MIN: Final = 1024 * 1024
-DAY_MS: Final = 24 * 3_600_000
 
 _THROTTLED: Final = Check(
     "of partition:broker pairs, or * alone",

@@ -1,85 +1,64 @@
-"""How a leader announces its epoch, checks its quorum, and resigns.
+"""When a leader announces its epoch, and whether a majority still fetches from it.
 
 It sends BeginQuorumEpoch to voters that do not fetch. It resigns when no majority has fetched for a
-while; otherwise a leader that is cut off would go on for ever. When it resigns it sends
-EndQuorumEpoch, with the voters that have most of its log as preferred successors.
+while; otherwise a leader that is cut off would go on for ever.
 
 Source: KIP-595, KAFKA-15489 (check-quorum); LeaderState, KafkaRaftClient of Kafka 4.
 """
 
-from typing import TYPE_CHECKING
-
-from ottla.raft.effects import SendBeginEpoch, SendEndEpoch
-
-if TYPE_CHECKING:
-    from ottla.raft.node import RaftNode
-    from ottla.raft.progress import LeaderProgress
+from ottla.raft.timing import QuorumTiming
 
 
 class CheckQuorum:
     """The timers of one leader epoch. An only voter needs none."""
 
-    def __init__(self, node: "RaftNode") -> None:
-        self._node = node
+    def __init__(self, others: tuple[int, ...], majority: int, timing: QuorumTiming) -> None:
+        self._others = others
+        self._majority = majority
+        self._timing = timing
         self._check_at_ms: int | None = None
         self._announce_at_ms: int | None = None
         self._fetched_ms: dict[int, int] = {}
         self._fetched_since_check: set[int] = set()
 
-    def begin(self) -> None:
-        """Begin the epoch: announce it to all voters."""
-        node = self._node
-        if not node.elects:
-            return
+    def begin(self, now_ms: int) -> None:
+        """Begin the epoch; the caller announces it."""
         self._fetched_ms = {}
         self._fetched_since_check = set()
-        self._check_at_ms = node.now_ms + node.timing.check_quorum_ms
-        self._announce()
+        self._check_at_ms = now_ms + self._timing.check_quorum_ms
 
     def end(self) -> None:
         """Stop: this member does not lead any more."""
         self._check_at_ms = self._announce_at_ms = None
 
-    def fetched(self, voter_id: int) -> None:
+    def fetched(self, voter_id: int, now_ms: int) -> None:
         """Note a fetch of a voter."""
-        node = self._node
-        if not node.elects or voter_id not in node.others:
+        if voter_id not in self._others:
             return
-        self._fetched_ms[voter_id] = node.now_ms
+        self._fetched_ms[voter_id] = now_ms
         self._fetched_since_check.add(voter_id)
-        if len(self._fetched_since_check) + 1 >= node.majority:
+        if len(self._fetched_since_check) + 1 >= self._majority:
             self._fetched_since_check = set()
-            self._check_at_ms = node.now_ms + node.timing.check_quorum_ms
+            self._check_at_ms = now_ms + self._timing.check_quorum_ms
 
     def wake_at_ms(self) -> int | None:
         """Return when something is due."""
         moments = (self._check_at_ms, self._announce_at_ms)
         return min((at for at in moments if at is not None), default=None)
 
-    def tick(self, now_ms: int) -> None:
-        """Announce the epoch again; resign if no majority has fetched."""
-        if self._check_at_ms is not None and self._check_at_ms <= now_ms:
-            self._node.give_up_leadership()
-            return
-        if self._announce_at_ms is not None and self._announce_at_ms <= now_ms:
-            self._announce()
+    def is_lost(self, now_ms: int) -> bool:
+        """Return whether no majority has fetched for too long."""
+        return self._check_at_ms is not None and self._check_at_ms <= now_ms
 
-    def _announce(self) -> None:
-        node = self._node
-        interval_ms = node.timing.begin_epoch_ms
-        self._announce_at_ms = node.now_ms + interval_ms
-        for voter in node.others:
-            fetched_ms = self._fetched_ms.get(voter)
-            if fetched_ms is None or node.now_ms - fetched_ms >= interval_ms:
-                node.effects.append(SendBeginEpoch(voter_id=voter, epoch=node.epoch))
+    def is_announcement_due(self, now_ms: int) -> bool:
+        """Return whether to announce the epoch again."""
+        return self._announce_at_ms is not None and self._announce_at_ms <= now_ms
 
-    def send_end_epoch(self, progress: "LeaderProgress") -> None:
-        """Send EndQuorumEpoch to all voters, successors with the longest log first."""
-        node = self._node
-        best_first = sorted(
-            node.others, key=lambda voter: (-progress.voters[voter].end_offset, voter)
-        )
-        for voter in node.others:
-            node.effects.append(
-                SendEndEpoch(voter_id=voter, epoch=node.epoch, successors=tuple(best_first))
-            )
+    def announce(self, now_ms: int) -> list[int]:
+        """Return the voters to send BeginQuorumEpoch to; the next time is in a while."""
+        interval_ms = self._timing.begin_epoch_ms
+        self._announce_at_ms = now_ms + interval_ms
+        recent = {
+            voter for voter, at_ms in self._fetched_ms.items() if now_ms - at_ms < interval_ms
+        }
+        return [voter for voter in self._others if voter not in recent]

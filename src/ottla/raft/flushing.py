@@ -5,20 +5,14 @@ is durable, since the fetch offset acknowledges the records before it (KafkaRaft
 there, too). So the log is never truncated during a flush.
 """
 
-from typing import TYPE_CHECKING
-
-from ottla.raft.effects import FlushLog
-from ottla.raft.events import Flushed
-
-if TYPE_CHECKING:
-    from ottla.raft.node import RaftNode
+from ottla.raft.log_view import LogView
 
 
 class Flushing:
     """How far a member's log is durable. Offsets are exclusive ends."""
 
-    def __init__(self, node: "RaftNode") -> None:
-        self._node = node
+    def __init__(self, log: LogView) -> None:
+        self._log = log
         self._under_way = False
         self._flushed_to = 0
 
@@ -30,20 +24,20 @@ class Flushing:
     @property
     def is_done(self) -> bool:
         """Tell whether the whole log is durable and nothing is being flushed."""
-        return not self._under_way and self._flushed_to >= self._node.log.end_offset
+        return not self._under_way and self._flushed_to >= self._log.end_offset
 
-    def begin(self) -> None:
-        """Flush what is not durable, unless a flush is in progress: its end begins the next."""
-        node = self._node
-        if not self._under_way and node.log.end_offset > self._flushed_to:
-            self._under_way = True
-            node.effects.append(FlushLog(end_offset=node.log.end_offset, epoch=node.epoch))
+    def begin(self) -> bool:
+        """Return whether to flush now: not during a flush, whose end begins the next one."""
+        if self._under_way or self._log.end_offset <= self._flushed_to:
+            return False
+        self._under_way = True
+        return True
 
-    def ended(self, event: Flushed) -> None:
+    def ended(self, end_offset: int) -> None:
         """Note a flush's end."""
         self._under_way = False
-        self._flushed_to = max(self._flushed_to, event.end_offset)
-        assert self._flushed_to <= self._node.log.end_offset
+        self._flushed_to = max(self._flushed_to, end_offset)
+        assert self._flushed_to <= self._log.end_offset
 
     def truncated_to(self, offset: int) -> None:
         """Note that what follows `offset` is gone."""

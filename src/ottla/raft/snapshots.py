@@ -26,7 +26,6 @@ from ottla.wire.errors import WireError
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
-DELETED_SUFFIX = ".checkpoint.deleted"
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
 
 RECORDS_PER_BATCH = 1_000

@@ -30,7 +30,6 @@ _WALK_MAX = 512
 
 _ONE_BYTE_END = 64
 _TWO_BYTES_END = 64 << 7
-_THREE_BYTES_END = 64 << 14
 """From these offset deltas on, their varints take a byte more."""
 
 _LOWEST = bytes(128 | (delta & 63) << 1 for delta in range(64)) * (_RUN_RECORDS_MAX // 64 + 2)

@@ -1,8 +1,8 @@
 """Topics as Spark tables: `format("ottla")`.
 
 Importing this package registers the format with the running Spark session, if there is one.
-Where Ottla is installed, later sessions find it by themselves (see the package `pyspark_ottla`);
-`session` starts a local one that is set up for it.
+Where Ottla is installed, later sessions find it by themselves (see `pyspark_ottla`); `session`
+starts a local one that is set up for it. Knows brokers as any client does. Start at `source.py`.
 """
 
 try:

@@ -1,6 +1,7 @@
 """For tests of code that uses Ottla: real clusters, and what they are made of.
 
-`Cluster` is loaded on first use, so that importing this package costs nothing.
+`Cluster` is loaded on first use, so that importing this package costs nothing. May import every
+package but `cli`. Start at `cluster.py`; `sim/sim.py` is the simulator.
 """
 
 from typing import TYPE_CHECKING, Any

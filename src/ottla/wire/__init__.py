@@ -1,5 +1,5 @@
 """Kafka's wire protocol: messages as declarations, their codec, headers and frames.
 
-`schema` is how messages are declared, `messages` declares those of Kafka, `codec` encodes and
+Imports `base` only. Start at `schema.py`, which is how `messages` are declared; `codec` encodes and
 decodes them, `frames` adds headers and sizes, `registry` finds them by API key.
 """

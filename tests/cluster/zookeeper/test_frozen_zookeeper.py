@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.broker.api.base import Listener
 from ottla.broker.dispatch import load_apis
 from ottla.broker.metrics import error_finder
+from ottla.broker.ports import Listener
 from ottla.client.connection import Connection
 from ottla.testing import Cluster
 from ottla.wire.registry import response_type

@@ -15,8 +15,9 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.forwarding.controller_limits import within_limit
+from ottla.broker.ports import Connection, Listener
 from ottla.controller.context import DecisionContext, next_offset
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision

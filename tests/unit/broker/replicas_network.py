@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 
 from .world import START_MS, received
 

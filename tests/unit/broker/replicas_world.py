@@ -18,9 +18,10 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Connection, Listener
 from ottla.controller.brokers import UNFENCE, fencing_records, register_broker
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import Rules, elect_after_unfencing

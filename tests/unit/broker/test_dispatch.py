@@ -17,17 +17,7 @@ from ottla.base.limits import (
 )
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import (
-    CLIENTS,
-    Api,
-    CloseConnection,
-    Connection,
-    Context,
-    Forwarded,
-    InSteps,
-    Listener,
-    RunsOn,
-)
+from ottla.broker.api.base import CLIENTS, Api, Context, InSteps, RunsOn
 from ottla.broker.dispatch import (
     Dispatcher,
     Endpoint,
@@ -36,6 +26,7 @@ from ottla.broker.dispatch import (
     load_apis,
     read_header,
 )
+from ottla.broker.ports import CloseConnection, Connection, Forwarded, Listener
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

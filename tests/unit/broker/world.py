@@ -15,21 +15,14 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import (
-    NO_ANSWER,
-    Connection,
-    Context,
-    Forwarded,
-    Listener,
-    Listeners,
-    Message,
-)
+from ottla.broker.api.base import NO_ANSWER, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Connection, Forwarded, Listener, Listeners, Message
 from ottla.log.config import LogConfig
 from ottla.log.dirs.dir_loading import Verdict
 from ottla.log.dirs.log_dirs import LogDirs
-from ottla.log.slices import FileSlice
+from ottla.log.file_cache import FileSlice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage

@@ -12,7 +12,8 @@ from typing import Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
+from ottla.broker.ports import Connection, Listener
 from ottla.testing.disk import KeepUnsynced, MemoryDisk, keep_nothing
 from ottla.wire.frames import RequestHeader
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.pending import Pending, completed
-from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.broker.dispatch import LongOutcome
+from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.host.net.server import Server
 
 ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD, HUGE = (

@@ -12,8 +12,9 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.dispatch import Dispatcher, load_apis, read_header
+from ottla.broker.ports import Connection, Listener
 from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel import (
     Answered,

@@ -11,7 +11,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.principal import ANONYMOUS, Principal
-from ottla.broker.api.base import Context, Forwarded
+from ottla.broker.api.base import Context
+from ottla.broker.ports import Forwarded
 from ottla.host.forwarder import (
     ANSWER_SLACK_MS,
     METADATA_WAIT_MS,

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from ottla.log.file_cache import FileCache
-from ottla.log.slices import FileSlice
+from ottla.log.file_cache import FileCache, FileSlice
 from ottla.testing.disk import MemoryDisk
 
 

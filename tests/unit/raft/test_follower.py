@@ -26,7 +26,7 @@ from ottla.raft.events import (
     SnapshotResponseReceived,
     Tick,
 )
-from ottla.raft.follower import RETRY_BACKOFF_MAX_MS, CommittedDataLost
+from ottla.raft.node import RETRY_BACKOFF_MAX_MS, CommittedDataLost
 from ottla.raft.roles import Role
 from ottla.raft.values import BatchSpan, OffsetAndEpoch
 

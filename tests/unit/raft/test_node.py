@@ -259,8 +259,8 @@ def test_a_fetch_beyond_the_log_gets_the_diverging_epoch_at_once() -> None:
     (answer,) = member.step(fetch(5, 1, wait_ms=500))
     assert isinstance(answer, RespondToFetch)
     assert answer.verdict == Diverging(OffsetAndEpoch(1, 1))
-    assert member.node.leader.progress is not None
-    assert member.node.leader.progress.observers == {}, "it said nothing true about its log"
+    assert member.node.progress is not None
+    assert member.node.progress.observers == {}, "it said nothing true about its log"
 
 
 def test_before_the_first_commit_an_observer_waits_without_a_watermark() -> None:
@@ -276,8 +276,8 @@ def test_observers_are_noted_with_their_offsets() -> None:
     member = leader()
     member.step(fetch(0, 0, replica=7))
     member.step(fetch(1, 1, replica=7, now_ms=10, wait_ms=5))
-    assert member.node.leader.progress is not None
-    (observer,) = member.node.leader.progress.live_observers(5_010)
+    assert member.node.progress is not None
+    (observer,) = member.node.progress.live_observers(5_010)
     assert (observer.key.id, observer.end_offset, observer.last_caught_up_ms) == (7, 1, 5_010)
 
 

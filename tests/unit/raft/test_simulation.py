@@ -17,7 +17,7 @@ import pytest
 
 from ottla.raft import effects as fx
 from ottla.raft.events import VoteRequestReceived
-from ottla.raft.follower import CommittedDataLost
+from ottla.raft.node import CommittedDataLost
 
 from .checkers import (
     acknowledged_but_lost,
@@ -121,7 +121,7 @@ def votes_twice(member: Member) -> None:
         up_to_date = event.log_end.rank >= member.node.log.end.rank
         return up_to_date and not member.node.is_leader
 
-    member.node.candidate.grants = grants  # type: ignore[method-assign]
+    member.node.grants = grants  # type: ignore[method-assign]
 
 
 def forgets_its_vote(member: Member) -> None:
@@ -135,7 +135,7 @@ def forgets_its_vote(member: Member) -> None:
 
 
 def compares_no_logs(member: Member) -> None:
-    grants = member.node.candidate.grants
+    grants = member.node.grants
 
     def generous(event: VoteRequestReceived) -> bool:
         end = max(event.log_end, member.node.log.end, key=lambda each: each.rank)
@@ -150,11 +150,11 @@ def compares_no_logs(member: Member) -> None:
             )
         )
 
-    member.node.candidate.grants = generous  # type: ignore[method-assign]
+    member.node.grants = generous  # type: ignore[method-assign]
 
 
 def skips_truncation(member: Member) -> None:
-    member.node.follower._truncate = lambda leader_end: None  # type: ignore[method-assign]
+    member.node._truncate = lambda leader_end: None  # type: ignore[method-assign]
 
 
 def fetches_before_it_is_durable(member: Member) -> None:

@@ -13,8 +13,9 @@ from ottla.base.errors import ApiError
 from ottla.base.limits import ALTERATIONS_PER_STEP_MAX
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
-from ottla.broker.api.base import Answer, Context, Message
+from ottla.broker.api.base import Answer, Context
 from ottla.broker.api.parts import decide_in_parts
+from ottla.broker.ports import Message
 from ottla.controller.configs import Alteration, AlteredResource, alter_configs
 from ottla.controller.parts import in_parts
 from ottla.metadata.configs import ResourceType

@@ -8,7 +8,7 @@ work grows with the request, or with the cluster, is a generator under `@InSteps
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -25,28 +25,19 @@ from ottla.base.authorizer import (
 from ottla.base.errors import ApiError
 from ottla.base.limits import NODE_REQUEST_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from ottla.base.pending import Pending
-from ottla.base.principal import ANONYMOUS, Principal
+from ottla.base.principal import Principal
 from ottla.base.turns import Steps, at_once
+from ottla.broker.ports import Connection, ControllerPort, Listener, Listeners, Message
 
 if TYPE_CHECKING:
     from ottla.broker.core import Broker
-    from ottla.controller.context import DecisionContext
-    from ottla.controller.step import Decision
     from ottla.metadata.image import ClusterImage
     from ottla.metadata.node_config import NodeConfig
     from ottla.wire.frames import RequestHeader
 
-R = TypeVar("R")
 M = TypeVar("M")
 
-Message = Any
-"""A message class of `ottla.wire.messages`; each handler names its own."""
-
 Answer = Message | Pending[Message] | None
-
-Listeners = tuple[tuple[str, str, int], ...]
-"""Name, host and port of each listener of a node."""
-
 
 NOTHING_REFUSED: Set[str] = frozenset()
 
@@ -60,21 +51,6 @@ OPERATIONS_NOT_REQUESTED = -(2**31)
 
 NO_ANSWER: Any = object()
 """The value of a promise where the protocol has no response after all (Produce, acks=0)."""
-
-
-class CloseConnection(Exception):
-    """The peer's connection must be closed: its request has no response in the protocol.
-
-    Raised by handlers (Produce with acks=0 that failed) and by the dispatcher (garbage).
-    """
-
-
-class Listener(Enum):
-    """The kinds of listener. One port may be client and inter-broker listener at once."""
-
-    CLIENT = "client"
-    INTER_BROKER = "inter-broker"
-    CONTROLLER = "controller"
 
 
 class RunsOn(Enum):
@@ -143,33 +119,6 @@ class Api:
         return self.client_elements_max if self.is_for_clients else NODE_REQUEST_ELEMENTS_MAX
 
 
-@dataclass(slots=True)
-class Connection:
-    """What a server remembers of one connection, besides its bytes."""
-
-    id: str
-    """`local-host:port-remote-host:port-sequence`, as Kafka's request log names connections."""
-    listener: Listener
-    listener_name: str
-    client_host: str
-    client_port: int
-    principal: Principal = ANONYMOUS
-    """Who sends its requests. Of a forwarded request: the principal of the client's connection."""
-    software_name: str = "unknown"
-    software_version: str = "unknown"
-    refusal: str | None = None
-    """Why its last request has no response, where that was found out later."""
-    throttle_ms: int = 0
-    """How long it is muted, that is not read, once its next response is sent (KIP-219)."""
-    closed: Pending[None] = field(default_factory=Pending)
-    """Completes when the connection closes: its delayed requests are released then."""
-
-    def take_throttle_ms(self) -> int:
-        """Return how long to mute the connection now; 0 = not at all."""
-        throttle_ms, self.throttle_ms = self.throttle_ms, 0
-        return throttle_ms
-
-
 class InSteps(Generic[M]):
     """A handler whose work grows with its request, as a generator that yields in between.
 
@@ -182,35 +131,6 @@ class InSteps(Generic[M]):
     def __call__(self, ctx: "Context", request: M) -> Answer:
         """Handle the request at once."""
         return at_once(self.steps(ctx, request))
-
-
-class ControllerPort(Protocol):
-    """The active controller of this node, as handlers and the channel see it."""
-
-    @property
-    def context(self) -> "DecisionContext":
-        """Return the deciders' context besides the image: configuration, dice, live brokers."""
-        ...
-
-    @property
-    def image(self) -> "ClusterImage":
-        """Return the appended image, which the next decision uses."""
-        ...
-
-    @property
-    def is_active(self) -> bool:
-        """Tell whether this is the active controller; else `run` answers NOT_CONTROLLER."""
-        ...
-
-    def run(
-        self, decide: "Callable[[ClusterImage], Decision[R]]", *, deadline_ms: int | None = None
-    ) -> Pending[R | ApiError]:
-        """Decide now; answer when the decision's records are committed.
-
-        `deadline_ms` is monotonic: a decision that could not start by then is not made and is
-        answered REQUEST_TIMED_OUT. Where this is not the active controller: NOT_CONTROLLER.
-        """
-        ...
 
 
 class QuorumPort(Protocol):
@@ -375,21 +295,4 @@ class NodeFacts(Protocol):
 
     def dispatch_embedded(self, ctx: Context, frame: memoryview) -> "Pending[bytes | None]":
         """Handle a request that came inside an Envelope; answer its response, header included."""
-        ...
-
-
-Forwarded = bytes | ApiError | None
-"""A controller's response, header included. ApiError = none answered in time; None = it could not
-answer this request."""
-
-
-class Forwarder(Protocol):
-    """A broker's connection to the active controller."""
-
-    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
-        """Forward a client's request inside an Envelope."""
-        ...
-
-    def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:
-        """Send one of the broker's own requests (ids, registration, topic creation)."""
         ...

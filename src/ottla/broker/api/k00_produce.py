@@ -28,11 +28,11 @@ from ottla.broker.api.base import (
     NOTHING_REFUSED,
     Answer,
     Api,
-    CloseConnection,
     Context,
 )
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.ports import CloseConnection
 from ottla.broker.produce.delayed_produce import AppendResult
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
 from ottla.records.compression import Codec

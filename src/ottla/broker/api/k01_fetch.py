@@ -17,11 +17,12 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps, at_once
-from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, InSteps, Listener
+from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, InSteps
 from ottla.broker.fetch.delayed_fetch import FetchLimits, Reads
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, Key
 from ottla.broker.fetch.reading import NO_REPLICA, PartitionRead
 from ottla.broker.nodes import node_of, partition_state
+from ottla.broker.ports import Listener
 from ottla.records.compression import Codec
 from ottla.wire.messages import fetch as wire
 

@@ -27,18 +27,10 @@ from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.pending import Pending
-from ottla.broker.api.base import (
-    BROKERS,
-    NOBODY,
-    NOWHERE,
-    Answer,
-    Api,
-    CloseConnection,
-    Context,
-    Message,
-)
+from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.logs.deletion_failures import Failure
+from ottla.broker.ports import CloseConnection, Message
 from ottla.log.dirs.replica_deletion import Removed, Replica, remove_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire

@@ -23,7 +23,8 @@ from ottla.base.limits import (
     DELETIONS_PER_RESPONSE_MAX,
     DELETIONS_SCANNED_PER_RESPONSE_MAX,
 )
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled

@@ -9,7 +9,8 @@ Not done:  nothing.
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.idle import IdleStatus, describe_idle
 from ottla.controller.step import Decision, Step
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled

@@ -31,7 +31,8 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
-from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, InSteps, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.deletion.delete_topics import (
     DeletedTopic,
     TopicReference,

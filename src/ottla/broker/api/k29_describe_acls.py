@@ -7,7 +7,8 @@ Not done:  ACLs.
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
-from ottla.broker.api.base import Answer, Api, Context, Listener
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.ports import Listener
 from ottla.wire.messages import describe_acls as wire
 
 API = Api(

@@ -7,8 +7,9 @@ Not done:  ACLs.
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context, Listener
+from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
+from ottla.broker.ports import Listener
 from ottla.wire.messages import delete_acls as wire
 
 API = Api(

@@ -14,7 +14,8 @@ from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.altering import config_access, require_config
-from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener
+from ottla.broker.api.base import Answer, Api, Context, InSteps
+from ottla.broker.ports import Listener
 from ottla.metadata.config_describe import (
     Entry,
     Source,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from ottla.base.authorizer import Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
 from ottla.wire.messages import create_partitions as wire
 

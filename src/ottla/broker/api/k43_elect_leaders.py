@@ -10,7 +10,8 @@ from itertools import groupby
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.elections.leader_rebalance import Elected, elect_leaders
 from ottla.wire.messages import elect_leaders as wire
 

@@ -7,7 +7,8 @@ Not done:  directory ids of replicas, which go with kraft.version 1.
 """
 
 from ottla.base.authorizer import Operation
-from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 
 API = Api(

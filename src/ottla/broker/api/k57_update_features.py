@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.features import FeatureUpdate, UpdatedFeature, UpgradeType, update_features
 from ottla.wire.messages import update_features as wire
 

@@ -15,8 +15,8 @@ from ottla.broker.api.base import (
     Answer,
     Api,
     Context,
-    Listener,
 )
+from ottla.broker.ports import Listener
 from ottla.metadata.brokers import BrokerImage
 from ottla.wire.messages import describe_cluster as wire
 

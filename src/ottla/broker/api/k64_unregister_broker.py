@@ -8,7 +8,8 @@ Not done:  nothing.
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, RunsOn
+from ottla.broker.ports import Listener
 from ottla.controller.unregister import unregister_broker
 from ottla.wire.messages import unregister_broker as wire
 

@@ -10,8 +10,8 @@ from ottla.base.ids import NO_OFFSET
 
 if TYPE_CHECKING:
     from ottla.broker.fetch.fetch_sessions import FetchPartition
+    from ottla.log.file_cache import FileSlice
     from ottla.log.partition_log import PartitionLog
-    from ottla.log.slices import FileSlice
 
 NO_REPLICA = -1
 

@@ -15,7 +15,7 @@ from typing import Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.base.limits import AUTO_CREATED_IN_FLIGHT_MAX
-from ottla.broker.api.base import Forwarder
+from ottla.broker.ports import Forwarder
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages.create_topics import (
     CreatableTopic,

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Context, ControllerPort, Message
+from ottla.broker.api.base import Context
+from ottla.broker.ports import ControllerPort, Message
 
 if TYPE_CHECKING:
     from ottla.controller.context import DecisionContext

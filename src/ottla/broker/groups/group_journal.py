@@ -18,7 +18,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.coordinator import loading
 from ottla.coordinator.records import RecordPair
 from ottla.coordinator.shard import Shard, Written
-from ottla.log.slices import FileSlice
+from ottla.log.file_cache import FileSlice
 from ottla.records.batch import HEADER_SIZE, parse_header
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Buffer, Codec

@@ -26,22 +26,23 @@ Source: Kafka's GroupCoordinatorService and CoordinatorRuntime.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, OFFSETS_TOPIC, Uuid
 from ottla.base.limits import GROUP_MEMBERS_BYTES_MAX
-from ottla.base.timers import Timer
+from ottla.base.ports import Clock, Dice, Workers
+from ottla.base.timers import Timer, Timers
 from ottla.broker.groups.group_journal import GroupJournal, GroupLoad
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.zookeeper.zk_metadata import ZkMetadataPort
 from ottla.coordinator import groups
 from ottla.coordinator.shard import Shard
 from ottla.coordinator.values import GroupConfig
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import TopicImage
 from ottla.records.compression import Codec
-
-if TYPE_CHECKING:
-    from ottla.broker.core import Broker
-    from ottla.metadata.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +51,23 @@ LINE_MAX = 1_000
 """Characters of a log line about a group; a client's reason can be 32 KB long."""
 
 
+class CoordinatorBroker(Protocol):
+    """What the shards of a broker use of it; `Broker` has it all."""
+
+    config: NodeConfig
+    clock: Clock
+    dice: Dice
+    workers: Workers
+    timers: Timers
+    replicas: ReplicaManager
+    image: ClusterImage
+    zk_metadata: ZkMetadataPort | None
+
+
 class GroupService:
     """The shards of this broker, by partition."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: CoordinatorBroker) -> None:
         self._broker = broker
         self._config = group_config(broker.config)
         self._shards: dict[int, Shard] = {}
@@ -279,7 +293,7 @@ def _warn_of_leftovers(error: Error) -> None:
         )
 
 
-def group_config(config: "NodeConfig") -> GroupConfig:
+def group_config(config: NodeConfig) -> GroupConfig:
     """Return a node's settings for groups."""
     return GroupConfig(
         session_timeout_ms_min=config["group.min.session.timeout.ms"],

@@ -26,7 +26,7 @@ from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
 if TYPE_CHECKING:
-    from ottla.broker.api.base import Forwarder
+    from ottla.broker.ports import Forwarder
 
 logger = logging.getLogger(__name__)
 

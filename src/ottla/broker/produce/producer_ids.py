@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.limits import PRODUCER_ID_WAITERS_MAX
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Forwarder
+from ottla.broker.ports import Forwarder
 from ottla.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

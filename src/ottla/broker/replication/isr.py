@@ -12,19 +12,11 @@ any replica that it elects has all acknowledged records.
 Source: KIP-497, KIP-841, KIP-903; PendingExpandIsr and PendingShrinkIsr of Kafka's Partition.scala.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
-from ottla.metadata.brokers import BrokerImage
-
-if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
-
-LAG_TIME_MAX_MS = 30_000
-"""Kafka's default of replica.lag.time.max.ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,27 +94,3 @@ OVERTAKEN = frozenset(
 )
 """Whether the proposal was applied is not known here, or it was and this broker no longer leads:
 the maximal ISR stays in effect until newer metadata comes."""
-
-
-class Propose(Protocol):
-    """Sends a proposal to the controller."""
-
-    def __call__(self, partition: "Partition", change: IsrChange) -> None: ...
-
-
-def _propose_nothing(partition: "Partition", change: IsrChange) -> None:
-    """Do nothing: for partitions outside a broker, in tests."""
-
-
-@dataclass(slots=True, kw_only=True)
-class PartitionEnvironment:
-    """What all partitions of a broker share.
-
-    Fields: `brokers`: of the newest metadata. `broker_epoch`: this broker's own.
-    """
-
-    brokers: Mapping[int, BrokerImage]
-    monotonic_ms: Callable[[], int] = lambda: 0
-    broker_epoch: Callable[[], int] = lambda: NO_EPOCH
-    propose: Propose = _propose_nothing
-    lag_time_max_ms: int = LAG_TIME_MAX_MS

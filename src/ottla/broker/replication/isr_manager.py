@@ -32,7 +32,7 @@ from ottla.broker.summary import Summary
 from ottla.wire.messages import alter_partition as wire
 
 if TYPE_CHECKING:
-    from ottla.broker.api.base import Forwarder
+    from ottla.broker.ports import Forwarder
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, gather
 from ottla.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Sender
 from ottla.broker.replication import follower_rules
 from ottla.broker.replication.follower_rules import Position
-from ottla.broker.replication.peers import Sender
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages import list_offsets as offsets_wire
 

@@ -26,9 +26,9 @@ from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Sender
 from ottla.broker.replication import follower_rules
 from ottla.broker.replication.follower_rules import OffsetReset, Position, Reaction
-from ottla.broker.replication.peers import Sender
 from ottla.broker.replication.replica_fetch_requests import (
     FETCH_VERSION,
     FetchRequestData,

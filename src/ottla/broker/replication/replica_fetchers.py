@@ -15,8 +15,8 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Peers
 from ottla.broker.replication import follower_rules
-from ottla.broker.replication.peers import Peers
 from ottla.broker.replication.replica_fetch_requests import (
     FetchSettings,
     FollowedPartition,

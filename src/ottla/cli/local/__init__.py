@@ -1,0 +1,4 @@
+"""The commands that run nodes on this machine: server, storage, up, demo, sim.
+
+They start what `host` and `testing` assemble. Start at `server.py`, then `local_up.py`.
+"""

@@ -48,8 +48,6 @@ UPDATE_METADATA: Final = _steps(
 )
 STOP_REPLICA: Final = _steps("2.2-IV0", "2.4-IV1", "2.6-IV0", "3.4-IV0")
 
-LEADER_RECOVERY: Final = parse_level("3.2-IV0")
-"""From here on LeaderAndIsr has the leader recovery state (KIP-704)."""
 LATEST: Final = parse_level("3.9-IV0")
 
 

@@ -1,0 +1,5 @@
+"""What a node does only in KRaft mode: the quorum, following its log, a broker's registration.
+
+Runs the effects of `raft` and the deciders of `controller`.
+Start at `quorum_driver.py`, then `controller_runtime.py` and `metadata_follower.py`.
+"""

@@ -12,7 +12,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.forwarding.controller_limits import default_limit_ms
-from ottla.broker.replication.peers import Sender
+from ottla.broker.ports import Sender
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.kraft.quorum_peers import ControllerEndpoints
 from ottla.host.kraft.voter_channels import VoterChannels

@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timer, Timers
-from ottla.broker.api.base import Listeners
+from ottla.broker.ports import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext

@@ -34,7 +34,7 @@ from ottla.base.metrics import latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
-from ottla.broker.api.base import Listeners
+from ottla.broker.ports import Listeners
 from ottla.controller.statistics import ElectionStatistics
 from ottla.controller.step import Decision, Step
 from ottla.host.kraft.quorum_driver import QuorumDriver, QuorumLinks

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timers
-from ottla.broker.replication.peers import Sender
+from ottla.broker.ports import Sender
 from ottla.host.kraft.quorum_driver import QuorumDriver, QuorumLinks
 from ottla.host.kraft.quorum_peers import ChannelPeers
 from ottla.host.kraft.quorum_replay import (

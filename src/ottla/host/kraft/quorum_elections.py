@@ -14,7 +14,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import METADATA_TOPIC, NO_UUID
 from ottla.base.ports import Clock
 from ottla.broker.api.base import Answer, Context
-from ottla.broker.replication.peers import Sender
+from ottla.broker.ports import Sender
 from ottla.host.kraft.quorum_peers import REQUEST_TIMEOUT_MS, ChannelPeers
 from ottla.raft.effects import (
     RespondToEpoch,

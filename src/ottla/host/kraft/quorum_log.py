@@ -26,9 +26,8 @@ from ottla.host.kraft.quorum_storage import (
 from ottla.log import names
 from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_cache import FileCache
-from ottla.log.log_ports import LogPorts
 from ottla.log.opening import open_log
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import LogPorts, PartitionLog
 from ottla.log.recovery.log_loader import LogDamaged
 from ottla.raft.snapshots import (
     SUFFIX,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ottla.base.errors import ApiError, Error, error_of
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.base.ports import Clock
-from ottla.broker.replication.peers import Sender
+from ottla.broker.ports import Sender
 from ottla.host.kraft.quorum_storage import READ_BYTES_MAX
 from ottla.raft.batches import read_spans
 from ottla.raft.effects import SendBeginEpoch, SendEndEpoch, SendFetch, SendFetchSnapshot, SendVote

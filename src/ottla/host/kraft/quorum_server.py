@@ -13,7 +13,8 @@ from ottla.base.errors import Error
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER, NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.broker.api.base import Answer, Context, Listeners
+from ottla.broker.api.base import Answer, Context
+from ottla.broker.ports import Listeners
 from ottla.host.kraft.quorum_driver import QuorumDriver
 from ottla.host.kraft.quorum_elections import Answered, ElectionServer
 from ottla.host.kraft.quorum_storage import READ_BYTES_MAX
@@ -286,7 +287,7 @@ class QuorumServer:
 
     def _described(self, topic: str, partition: int) -> describe_wire.ResponsePartitionData:
         node = self._driver.node
-        progress = node.leader.progress
+        progress = node.progress
         error = Error.NONE
         if topic != METADATA_TOPIC or partition != PARTITION:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION

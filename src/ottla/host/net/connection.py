@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from ottla.base import limits
 from ottla.base.pending import Pending
 from ottla.base.turns import Turns
-from ottla.broker.api.base import CloseConnection, Connection
 from ottla.broker.dispatch import LongOutcome
+from ottla.broker.ports import CloseConnection, Connection
 from ottla.host.descriptors import SocketBudget
 from ottla.host.net.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.net.outgoing import Outgoing, release

@@ -14,8 +14,8 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Context, Forwarded, Message
 from ottla.broker.forwarding.controller_limits import default_limit_ms
+from ottla.broker.ports import Forwarded, Message, RequestContext
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.node_ports import Address, Connect
 from ottla.metadata.image import ClusterImage
@@ -58,7 +58,7 @@ class ControllerBrokerLinks:
             for link in self._links
         )
 
-    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
+    def forward(self, ctx: RequestContext, frame: bytes) -> Pending[Forwarded]:
         """Forward a client's request; see `ottla.broker.api.base.Forwarder`."""
         return self._forwarder.forward(ctx, frame)
 

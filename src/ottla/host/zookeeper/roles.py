@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.base.metrics import latency_ns
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import ZkError
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps
@@ -32,7 +32,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.znodes.fields import ZnodeError
 
 if TYPE_CHECKING:
-    from ottla.host.node_core import NodeListeners
+    from ottla.host.node_ports import NodeListeners
 
 log = logging.getLogger(__name__)
 

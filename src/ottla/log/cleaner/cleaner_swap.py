@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 
 from ottla.log import names
 from ottla.log.cleaner.cleaner_job import CleanedSegment, CleaningJob
-from ottla.log.maintenance import delete_segments
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.log.time_index import TimestampOffset
@@ -140,7 +139,7 @@ class Swap:
         log, segment, old_segments = self._log, self._segment, self._olds
         self.is_replaced = True
         # Readers of the old segments can go on.
-        delete_segments(log, old_segments)
+        log.delete_segments(old_segments)
         segment.moved(log.directory, names.SWAP)
         log.segments.replace(log.segments.floor(segment.base_offset), len(old_segments), segment)
         log.size_bytes += segment.size - sum(old.size for old in old_segments)

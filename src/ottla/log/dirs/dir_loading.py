@@ -30,9 +30,8 @@ from ottla.log.dirs.checkpoints import MalformedFile, TopicPartition
 from ottla.log.dirs.log_dir import CHECKPOINTS, LogDir
 from ottla.log.dirs.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.dirs.undeletable_dirs import UndeletableDir
-from ottla.log.log_ports import LogPorts
 from ottla.log.names import PartitionDirKind
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import LogPorts, PartitionLog
 from ottla.log.recovery.log_loader import LoadedLog, load_log
 
 

@@ -36,10 +36,9 @@ from ottla.log.dirs.undeletable_dirs import UndeletableDir
 from ottla.log.expired_segments import ExpiredSegments
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
-from ottla.log.log_ports import LogPorts
 from ottla.log.names import PartitionDirKind
 from ottla.log.opening import open_log
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import LogPorts, PartitionLog
 
 __all__ = ["DirectoryRefused", "LoadResult", "LogDirs"]
 

@@ -20,7 +20,12 @@ from ottla.metadata.records.brokers import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from ottla.metadata.records.configs import ConfigRecord
+from ottla.metadata.records.cluster import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
 from ottla.metadata.records.controllers import (
     ControllerEndpoint,
     ControllerFeature,
@@ -31,9 +36,6 @@ from ottla.metadata.records.deletions import (
     DeletionReplicasRecord,
     ForgetDeletionRecord,
 )
-from ottla.metadata.records.features import FeatureLevelRecord
-from ottla.metadata.records.no_op import NoOpRecord
-from ottla.metadata.records.producer_ids import ProducerIdsRecord
 from ottla.metadata.records.topics import (
     LEADER_UNCHANGED,
     ClearElrRecord,

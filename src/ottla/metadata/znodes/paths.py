@@ -16,7 +16,6 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 FEATURE: Final = "/feature"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
-MIGRATION: Final = "/migration"
 
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE: Final = "/brokers/seqid"

@@ -16,7 +16,8 @@ Topics are identified by their ids: a new topic of an old name is another topic.
 
 from ottla.base.ids import Uuid, uuid_text
 from ottla.testing.checkers.records import Witness, name_of
-from ottla.testing.history.history import History, TopicPartition
+from ottla.testing.history.history import History
+from ottla.testing.history.topics import TopicPartition
 
 METADATA = -1
 """Stands for the cluster's metadata in place of a node id."""

@@ -38,7 +38,8 @@ from ottla.testing.history.groups import (
     OffsetFetch,
     OffsetsLogSeen,
 )
-from ottla.testing.history.history import History, Outcome, PartitionSeen, TopicPartition, Write
+from ottla.testing.history.history import History, PartitionSeen, Write
+from ottla.testing.history.topics import Outcome, TopicPartition
 
 TWICE_MS = 2_100
 """How long after its first delivery a request may be delivered again (`NetFaults.slow_us_max`)."""

@@ -15,8 +15,9 @@ from itertools import combinations
 
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.checkers.records import Witness, name_of
-from ottla.testing.history.history import History, TopicPartition
+from ottla.testing.history.history import History
 from ottla.testing.history.log import BatchSeen, RecordSeen, ReplicaLog, SegmentSeen
+from ottla.testing.history.topics import TopicPartition
 
 
 def log_name(log: ReplicaLog) -> str:

@@ -12,7 +12,8 @@
 from ottla.base.ids import uuid_text
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.checkers.records import Witness, name_of
-from ottla.testing.history.history import History, PartitionSeen, TopicPartition
+from ottla.testing.history.history import History, PartitionSeen
+from ottla.testing.history.topics import TopicPartition
 
 
 def metadata_lost_or_reordered(history: History) -> list[Witness]:

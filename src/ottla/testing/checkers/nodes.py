@@ -11,8 +11,9 @@
 
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.checkers.records import Witness, name_of
-from ottla.testing.history.history import History, TopicPartition
+from ottla.testing.history.history import History
 from ottla.testing.history.nodes import MemberSeen
+from ottla.testing.history.topics import TopicPartition
 
 HELD_GRACE_MS = 800
 """How much longer than its limit a request may take: the time to process the response, a slow disk

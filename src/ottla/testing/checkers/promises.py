@@ -9,8 +9,8 @@ from collections import defaultdict
 from itertools import chain
 
 from ottla.base.ids import Uuid
-from ottla.testing.history.history import History, LogSeen, Outcome, PartitionSeen, TopicPartition
-from ottla.testing.history.topics import KEEPS_ALL, Promise
+from ottla.testing.history.history import History, LogSeen, PartitionSeen
+from ottla.testing.history.topics import KEEPS_ALL, Outcome, Promise, TopicPartition
 
 NEVER_MS = 1 << 62
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from ottla.base.ids import uuid_text
 from ottla.testing.checkers.promises import Promises
-from ottla.testing.history.history import History, LogSeen, Skipped, TopicPartition, Write
+from ottla.testing.history.history import History, LogSeen, Skipped, Write
+from ottla.testing.history.topics import TopicPartition
 
 
 class Witness(NamedTuple):

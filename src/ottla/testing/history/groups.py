@@ -6,10 +6,9 @@ that wrote it. Times are virtual milliseconds since the start of the history.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from ottla.testing.history.history import Outcome, TopicPartition
+from ottla.testing.history.topics import Outcome, TopicPartition
 
 NamedPartition = tuple[str, int]
 """Topic name and partition, as in assignments."""
@@ -29,10 +28,10 @@ class OffsetCommit(NamedTuple):
     group: str
     member: str
     generation: int
-    partition: "TopicPartition"
+    partition: TopicPartition
     offset: int
     token: str
-    outcome: "Outcome"
+    outcome: Outcome
     error: str = ""
     node: int = -1
     sent_ms: int = 0
@@ -47,7 +46,7 @@ class OffsetFetch(NamedTuple):
 
     client: str
     group: str
-    partition: "TopicPartition"
+    partition: TopicPartition
     offset: int
     token: str
     node: int = -1
@@ -108,7 +107,7 @@ class TimestampLookup(NamedTuple):
     """
 
     client: str
-    partition: "TopicPartition"
+    partition: TopicPartition
     timestamp: int
     offset: int
     found_timestamp: int = -1
@@ -123,7 +122,7 @@ class FollowerRead(NamedTuple):
     """Records [first, next) from a preferred read replica (KIP-392)."""
 
     client: str
-    partition: "TopicPartition"
+    partition: TopicPartition
     node: int
     first: int
     next: int

@@ -10,7 +10,6 @@ incarnation, counted from 1.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,22 +25,9 @@ from ottla.testing.history.nodes import (
     StartRefused,
     Unfenced,
 )
-from ottla.testing.history.topics import Promise, Trim
+from ottla.testing.history.topics import Outcome, Promise, TopicPartition, Trim
 
 ACKS_ALL = -1
-
-TopicPartition = tuple[Uuid, int]
-"""Topic id and partition: a name may stand for another topic later."""
-
-
-class Outcome(Enum):
-    """How a write ended for its client."""
-
-    ACKNOWLEDGED = "acknowledged"
-    FAILED = "failed"
-    """Rejected: no broker has appended it."""
-    UNKNOWN = "unknown"
-    """Given up; some attempt may have been appended."""
 
 
 class Write(NamedTuple):

@@ -1,8 +1,22 @@
 """What topics promise of their records: the part of a `History` that `promises` reads."""
 
+from enum import Enum
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
+
+TopicPartition = tuple[Uuid, int]
+"""Topic id and partition: a name may stand for another topic later."""
+
+
+class Outcome(Enum):
+    """How a write ended for its client."""
+
+    ACKNOWLEDGED = "acknowledged"
+    FAILED = "failed"
+    """Rejected: no broker has appended it."""
+    UNKNOWN = "unknown"
+    """Given up; some attempt may have been appended."""
 
 
 class Promise(NamedTuple):

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.broker.groups.group_service import positive_hash
-from ottla.testing.history.history import History, Outcome
+from ottla.testing.history.history import History
+from ottla.testing.history.topics import Outcome
+from ottla.testing.scenarios.scenario import Story
 from ottla.testing.sim.layout import rack_of
 from ottla.testing.sim_clients import Dialogue, TopicSpec
 from ottla.testing.sim_clients.group_member import (
@@ -28,7 +30,6 @@ from ottla.testing.sim_clients.offset_queries import EARLIEST, LATEST
 from ottla.testing.sim_clients.offset_seeker import OffsetSeeker
 
 if TYPE_CHECKING:
-    from ottla.testing.scenarios.scenario import Story
     from ottla.testing.sim.node import SimNode
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -57,7 +58,7 @@ class GroupsWorkload:
     audit_ms: int = 2_500
     config: tuple[tuple[str, str], ...] = ()
 
-    def begin(self, story: "Story", topic: TopicSpec) -> "Groups":
+    def begin(self, story: Story, topic: TopicSpec) -> "Groups":
         """Start all clients; besides their own topics they read `topic`."""
         return Groups(story, self, topic)
 
@@ -148,7 +149,7 @@ def figures_of(history: History) -> dict[str, int]:
 class Groups:
     """The clients of a run. `is_done`: all members have left, and the last fetches are done."""
 
-    def __init__(self, story: "Story", workload: GroupsWorkload, topic: TopicSpec) -> None:
+    def __init__(self, story: Story, workload: GroupsWorkload, topic: TopicSpec) -> None:
         self._story = story
         self._workload = workload
         self._random = random = Random(f"{story.sim.seed}/groups at work")

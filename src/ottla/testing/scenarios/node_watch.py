@@ -17,7 +17,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.raft.batches import LogBatch
-from ottla.testing.history.history import History, TopicPartition
+from ottla.testing.history.history import History
 from ottla.testing.history.nodes import (
     EpochSeen,
     MemberSeen,
@@ -25,6 +25,7 @@ from ottla.testing.history.nodes import (
     StartRefused,
     Unfenced,
 )
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.leftovers import left_over
 from ottla.testing.scenarios.settling import brokers_of
 from ottla.testing.sim import Sim

@@ -6,7 +6,7 @@ from ottla.base.ids import OFFSETS_TOPIC
 from ottla.coordinator.records import GroupFact, OffsetFact, decode_fact, decode_key
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.history.groups import OffsetsLogSeen
-from ottla.testing.history.history import TopicPartition
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.settling import brokers_of, log_of, records_of_log
 from ottla.testing.sim import Sim
 

@@ -28,9 +28,9 @@ from ottla.testing.history.history import (
     PartitionSeen,
     ReplicaConfirmed,
     ReplicaSetAside,
-    TopicPartition,
     TopicSeen,
 )
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim import observations as seen
 
 IMAGES_KEPT = 256

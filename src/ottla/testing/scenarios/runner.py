@@ -16,8 +16,8 @@ from multiprocessing import get_context
 
 from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers.verdict import judge
-from ottla.testing.history.history import History, Outcome, Progress
-from ottla.testing.history.topics import KEEPS_ALL
+from ottla.testing.history.history import History, Progress
+from ottla.testing.history.topics import KEEPS_ALL, Outcome
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.log_files import read_replica_logs

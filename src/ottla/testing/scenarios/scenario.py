@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.records.compression import Codec
 from ottla.testing.checkers.verdict import CHECKERS, Tolerance
 from ottla.testing.history.history import ACKS_ALL, History
-from ottla.testing.scenarios.groups import Groups
 from ottla.testing.sim import Faults
 from ottla.testing.sim.scheduler import SimDice
 from ottla.testing.sim_clients import (
@@ -44,6 +43,15 @@ class ScenarioFailed(Exception):
     """A scenario cannot be played because of an error of its own."""
 
 
+class RunningGroups(Protocol):
+    """The consumer groups of a story, as far as its end has to know them."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def stop(self) -> None: ...
+
+
 class Story:
     """What a story acts on.
 
@@ -57,7 +65,7 @@ class Story:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.patient_clients: list[PatientClient] = []
-        self.groups: Groups | None = None
+        self.groups: RunningGroups | None = None
         self.admin = Admin(self.client("admin"))
         self._expected: set[str] = set()
 

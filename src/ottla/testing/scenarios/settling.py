@@ -13,8 +13,9 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers
 from ottla.records.errors import RecordsError
 from ottla.records.record import Record, iter_records
-from ottla.testing.history.history import LogSeen, TopicPartition
+from ottla.testing.history.history import LogSeen
 from ottla.testing.history.identity import identity
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim import Sim
 
 READ_BYTES_MAX = 1 << 24

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.records.compression import Codec
-from ottla.testing.history.history import ACKS_ALL, TopicPartition
-from ottla.testing.history.topics import Promise, Trim
+from ottla.testing.history.history import ACKS_ALL
+from ottla.testing.history.topics import Promise, TopicPartition, Trim
 from ottla.testing.scenarios.settling import brokers_of, log_of
 from ottla.testing.sim_clients import Consumer, Dialogue, TopicSpec
 from ottla.wire.messages.delete_records import (

@@ -1,4 +1,8 @@
-"""Whole clusters in one process and in virtual time. See `ottla.testing.sim.sim`."""
+"""Whole clusters in one process and in virtual time, with faults drawn from one seed.
+
+Knows the host's ports and implements them: network, disks, clocks, ZooKeeper.
+Start at `sim.py`, then `node.py` and `faults.py`.
+"""
 
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.sim import NoProgress, Sim, SimClientPort

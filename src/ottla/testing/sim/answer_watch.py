@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from ottla.host.forwarder import METADATA_WAIT_MS
 from ottla.testing.history.nodes import RequestHeld
-from ottla.testing.sim.net import MS, Network
-from ottla.testing.sim.pipes import Pipe
+from ottla.testing.sim.net import MS, Network, Pipe
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.produce import ProduceRequest

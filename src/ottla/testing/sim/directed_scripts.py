@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.metadata.image import PartitionImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
-from ottla.testing.sim.net import MS
-from ottla.testing.sim.pipes import RedeliveredRequest
+from ottla.testing.sim.net import MS, RedeliveredRequest
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.alter_partition import AlterPartitionRequest

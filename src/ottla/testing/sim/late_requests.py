@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from ottla.metadata.image import ClusterImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
-from ottla.testing.sim.net import MS, SimListener
+from ottla.testing.sim.net import MS, Pipe, RedeliveredRequest, SimListener
 from ottla.testing.sim.observations import ImagePublished, NodeChanged, QuorumLed
-from ottla.testing.sim.pipes import Pipe, RedeliveredRequest
 
 LATE_KEYS = frozenset({4, 5, 6, 62, 63, 1002})
 """LeaderAndIsr, StopReplica, UpdateMetadata; BrokerRegistration and -Heartbeat; DeleteReplicas."""

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending, completed
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.dispatch import Outcome
+from ottla.broker.ports import Connection, Listener
 from ottla.host.kraft.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import MetadataDamaged
-from ottla.host.node_core import Endpoints, NodeCore
+from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError
-from ottla.host.node_ports import Address, NodePorts
+from ottla.host.node_ports import Address, Endpoints, NodePorts
 from ottla.host.steps import drive
 from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
@@ -487,7 +488,7 @@ class SimNode:
 
 
 class SimNodeListeners:
-    """See `ottla.host.node_core.NodeListeners`."""
+    """See `ottla.host.node_ports.NodeListeners`."""
 
     def __init__(self, node: SimNode, process: Process) -> None:
         self._node = node

@@ -13,8 +13,7 @@ from ottla.host.net.channel import Channel
 from ottla.host.net.client_protocol import ClientProtocol
 from ottla.host.net.dialer import Dialed
 from ottla.host.node_ports import Address, ChooseEndpoint
-from ottla.testing.sim.net import MS, Network
-from ottla.testing.sim.pipes import Pipe
+from ottla.testing.sim.net import MS, Network, Pipe
 from ottla.testing.sim.scheduler import Event, Process
 
 SPLIT_ONE_IN = 16
@@ -22,7 +21,7 @@ SPLIT_ONE_IN = 16
 
 
 class SimTransport(asyncio.Transport):
-    """The client's end of a simulated connection; see `ottla.testing.sim.pipes.ClientEnd`."""
+    """The client's end of a simulated connection; see `ottla.testing.sim.net.ClientEnd`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """A model of ZooKeeper in virtual time: one ensemble, its sessions, its watches, its faults.
 
     zookeeper = ZooKeeperModel(scheduler, Random(7))
-    open_session = zookeeper.opener("node 1", process, session_timeout_ms=6_000)
+    open_session = session_opener(zookeeper, "node 1", process, session_timeout_ms=6_000)
 
 The ensemble is one tree that all clients see: every read after a write shows it. (Servers of a real
 ensemble may lag behind each other. Here the only lag is the response's delay.) While the servers
@@ -27,19 +27,15 @@ from ottla.base.zookeeper import (
     Delete,
     Event,
     EventKind,
-    OpenSession,
     Operation,
     Result,
-    Session,
-    SessionState,
     Stat,
     ZkError,
 )
 from ottla.testing.sim.scheduler import START_MS, Process, Scheduler
 from ottla.testing.sim.scheduler import Event as Happening
-from ottla.testing.sim.zookeeper_session import ModelSession
 from ottla.testing.sim.zookeeper_tree import Author, Tree, parent_of
-from ottla.testing.sim.zookeeper_wire import MS, Connection, ZooKeeperFaults
+from ottla.testing.sim.zookeeper_wire import Connection, ZooKeeperFaults
 
 __all__ = ["Written", "ZooKeeperFaults", "ZooKeeperModel"]
 
@@ -98,30 +94,6 @@ class ZooKeeperModel:
         self._child_watches: dict[str, dict[Connection, None]] = {}
         self._observers: list[Callable[[Written], None]] = []
         self._bounds: dict[int, Happening] = {}
-
-    def opener(
-        self,
-        client: object,
-        process: Process | None = None,
-        *,
-        session_timeout_ms: int = 18_000,
-        connection_timeout_ms: int | None = None,
-        chroot: str = "",
-    ) -> OpenSession:
-        """Return a function that opens sessions of a client, whose key for faults is `client`."""
-
-        def open_session(on_state: Callable[[SessionState], None]) -> Session:
-            return ModelSession(
-                self,
-                client,
-                process,
-                on_state,
-                session_timeout_us=session_timeout_ms * MS,
-                connection_timeout_us=(connection_timeout_ms or session_timeout_ms) * MS,
-                chroot=chroot,
-            )
-
-        return open_session
 
     def observe(self, observer: Callable[[Written], None]) -> None:
         """Call `observer` with each transaction, once it is done."""

@@ -24,6 +24,7 @@ from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import QuorumLed, UnfencedWrite
 from ottla.testing.sim.scheduler import Process
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
+from ottla.testing.sim.zookeeper_session import session_opener
 from ottla.testing.sim.zookeeper_tree import Tree
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class SimZooKeeper:
 
     def opener(self, node_id: int, process: Process, timeout_ms: int) -> OpenSession:
         """Return a function that opens sessions of a node."""
-        return self.model.opener(node_id, process, session_timeout_ms=timeout_ms)
+        return session_opener(self.model, node_id, process, session_timeout_ms=timeout_ms)
 
     # -- faults --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.pending import Pending, completed
 from ottla.base.zookeeper import (
@@ -18,8 +18,10 @@ from ottla.base.zookeeper import (
     Delete,
     Event,
     EventKind,
+    OpenSession,
     Operation,
     Result,
+    Session,
     SessionState,
     SetData,
     Stat,
@@ -29,11 +31,9 @@ from ottla.base.zookeeper import (
     ZnodeData,
 )
 from ottla.testing.sim.scheduler import Call, Process
+from ottla.testing.sim.zookeeper import ServerSession, ZooKeeperModel
 from ottla.testing.sim.zookeeper_tree import REQUEST_BYTES_MAX, request_bytes
 from ottla.testing.sim.zookeeper_wire import MS, Connection
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.zookeeper import ServerSession, ZooKeeperModel
 
 BEATS = 6
 """Pings per session timeout; after four without a response the connection is given up."""
@@ -65,7 +65,7 @@ class ModelSession:
 
     def __init__(
         self,
-        servers: "ZooKeeperModel",
+        servers: ZooKeeperModel,
         client: object,
         process: Process | None,
         on_state: Callable[[SessionState], None],
@@ -219,7 +219,7 @@ class ModelSession:
                 for path in sorted(watched):
                     servers.missed(connection, path, since_zxid=self._seen_zxid, kind=kind)
 
-    def _serve(self, connection: Connection, server: "ServerSession", request: Request) -> None:
+    def _serve(self, connection: Connection, server: ServerSession, request: Request) -> None:
         servers = self._servers
         if servers.sessions.get(server.id) is not server:
             return  # The end of the session has closed the connection.
@@ -245,13 +245,13 @@ class ModelSession:
         zxid = servers.zxid
         connection.respond(lambda: self._answered(connection, request, answer, zxid))
 
-    def _serve_close(self, connection: Connection, server: "ServerSession") -> None:
+    def _serve_close(self, connection: Connection, server: ServerSession) -> None:
         self._servers.end_session(server)
         connection.respond(lambda: self._connection_closed(connection))
 
     # -- on the client -------------------------------------------------------------------------
 
-    def _connected(self, connection: Connection, server: "ServerSession") -> None:
+    def _connected(self, connection: Connection, server: ServerSession) -> None:
         if connection is not self._connection or self.state in OVER:
             return
         self.id, self._server = server.id, server
@@ -348,3 +348,28 @@ class ModelSession:
 
     def _bare(self, path: str) -> str:
         return path[len(self._chroot) :] or "/"
+
+
+def session_opener(
+    servers: ZooKeeperModel,
+    client: object,
+    process: Process | None = None,
+    *,
+    session_timeout_ms: int = 18_000,
+    connection_timeout_ms: int | None = None,
+    chroot: str = "",
+) -> OpenSession:
+    """Return a function that opens sessions of a client, whose key for faults is `client`."""
+
+    def open_session(on_state: Callable[[SessionState], None]) -> Session:
+        return ModelSession(
+            servers,
+            client,
+            process,
+            on_state,
+            session_timeout_us=session_timeout_ms * MS,
+            connection_timeout_us=(connection_timeout_ms or session_timeout_ms) * MS,
+            chroot=chroot,
+        )
+
+    return open_session

@@ -12,7 +12,8 @@ from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timers
-from ottla.testing.history.history import History, TopicPartition
+from ottla.testing.history.history import History
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.dialogue import Dialogue, start
 from ottla.wire.messages.metadata import (
     MetadataRequest,

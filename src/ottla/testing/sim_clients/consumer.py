@@ -14,8 +14,9 @@ from ottla.base.ids import NO_LEADER
 from ottla.broker.groups.group_journal import whole_batches
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
-from ottla.testing.history.history import Progress, Read, Skipped, TopicPartition, Watermark
+from ottla.testing.history.history import Progress, Read, Skipped, Watermark
 from ottla.testing.history.identity import identity
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.wire.codec import records_view

@@ -22,7 +22,8 @@ from ottla.testing.history.groups import (
     NamedPartition,
     OffsetCommit,
 )
-from ottla.testing.history.history import Outcome, Progress, TopicPartition
+from ottla.testing.history.history import Progress
+from ottla.testing.history.topics import Outcome, TopicPartition
 from ottla.testing.sim_clients import assigning
 from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.testing.history.groups import OffsetFetch
-from ottla.testing.history.history import TopicPartition
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.coordinator import Coordinator
 from ottla.testing.sim_clients.dialogue import Dialogue

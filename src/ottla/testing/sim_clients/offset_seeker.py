@@ -4,7 +4,7 @@ Sometimes it starts at the earliest or latest offset instead, as with `auto.offs
 """
 
 from ottla.testing.history.groups import TimestampLookup
-from ottla.testing.history.history import TopicPartition
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.offset_queries import EARLIEST, LATEST, ListedOffset, list_offset

@@ -10,7 +10,8 @@ Source: TransactionManager, RecordAccumulator and Sender of Kafka's producer; KI
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.testing.history.history import ACKS_ALL, Outcome, TopicPartition, Write
+from ottla.testing.history.history import ACKS_ALL, Write
+from ottla.testing.history.topics import Outcome, TopicPartition
 
 UNTOUCHED = frozenset(
     {

@@ -18,7 +18,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.records.builder import NewRecord, encode_batch
 from ottla.records.compression import Codec
-from ottla.testing.history.history import ACKS_ALL, Progress, TopicPartition, Write
+from ottla.testing.history.history import ACKS_ALL, Progress, Write
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.partition_queue import RETRIED, Batch, PartitionQueue

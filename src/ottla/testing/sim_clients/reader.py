@@ -16,8 +16,9 @@ from ottla.broker.groups.group_journal import whole_batches
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
 from ottla.testing.history.groups import FollowerRead
-from ottla.testing.history.history import Read, Skipped, TopicPartition
+from ottla.testing.history.history import Read, Skipped
 from ottla.testing.history.identity import identity
+from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.wire.codec import records_view

@@ -4,8 +4,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.broker.api import k29_describe_acls, k30_create_acls, k31_delete_acls
-from ottla.broker.api.base import Listener
 from ottla.broker.dispatch import advertised, load_apis
+from ottla.broker.ports import Listener
 from ottla.wire.messages import create_acls, delete_acls, describe_acls
 
 from ..world import World

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.broker.api.base import CloseConnection
 from ottla.broker.api.k00_produce import ADMIN_CLIENT_ID, API
+from ottla.broker.ports import CloseConnection
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.records.batch import parse_header
 from ottla.records.builder import encode_batch

@@ -10,8 +10,8 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
-from ottla.broker.api.base import Listener
 from ottla.broker.api.k01_fetch import API
+from ottla.broker.ports import Listener
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.records.compression import Codec
 from ottla.records.record import iter_records

@@ -11,9 +11,9 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
-from ottla.broker.api.base import CloseConnection, Listener
 from ottla.broker.api.k1002_delete_replicas import METADATA_WAIT_MS
 from ottla.broker.dispatch import advertised, load_apis
+from ottla.broker.ports import CloseConnection, Listener
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.dirs.log_dir import CHECKPOINTS
 from ottla.metadata.deletions import DeletionImage, Policy, header_record

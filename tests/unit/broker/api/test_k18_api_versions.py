@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
 from ottla.broker.api.k18_api_versions import handle
 from ottla.broker.dispatch import advertised, load_apis
+from ottla.broker.ports import Connection, Listener
 from ottla.metadata.image import EMPTY
 from ottla.wire.frames import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersionsRequest

@@ -13,7 +13,8 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.api import k20_delete_topics as k20
-from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.api.base import Context
+from ottla.broker.ports import Connection, Listener
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import EMPTY
 from ottla.metadata.node_config import NodeConfig

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
 from ..world import CLUSTER_ID, World

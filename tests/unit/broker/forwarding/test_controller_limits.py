@@ -13,11 +13,12 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import CONTROLLERS, Connection, Context, Listener
+from ottla.broker.api.base import CONTROLLERS, Context
 from ottla.broker.dispatch import Dispatcher, load_apis, read_header
 from ottla.broker.forwarding.controller_limits import LimitedController
 from ottla.broker.forwarding.controller_unavailable import ControllerUnavailable
 from ottla.broker.metrics import error_finder
+from ottla.broker.ports import Connection, Listener
 from ottla.controller.step import Decision, Step
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.create_topics import CreateTopicsRequest

@@ -12,7 +12,8 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.broker.api.base import NO_ANSWER, CloseConnection
+from ottla.broker.api.base import NO_ANSWER
+from ottla.broker.ports import CloseConnection
 from ottla.log import validation
 from ottla.log.validation import INLINE_BYTES_MAX, INLINE_STEPS_MAX
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord

@@ -11,20 +11,9 @@ import pytest
 
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.api.base import (
-    BROKERS,
-    CLIENTS,
-    NOBODY,
-    NOWHERE,
-    Api,
-    CloseConnection,
-    Connection,
-    Context,
-    Forwarded,
-    Listener,
-    RunsOn,
-)
+from ottla.broker.api.base import BROKERS, CLIENTS, NOBODY, NOWHERE, Api, Context, RunsOn
 from ottla.broker.dispatch import Dispatcher, Endpoint, advertised, load_apis, read_header
+from ottla.broker.ports import CloseConnection, Connection, Forwarded, Listener
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.unit.base.scripted_turns import ScriptedTurns

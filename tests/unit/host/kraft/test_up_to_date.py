@@ -108,7 +108,7 @@ def test_a_copy_that_is_fetched_in_pieces_is_up_to_date_with_the_last_one() -> N
         room.harness.advance(1)
         assert room.harness.clock.elapsed_ms < 600_000
     # As after an answer that its size had cut short.
-    observer.raft.follower.leader_high_watermark = observer.raft.log.end_offset + 1
+    observer.raft.fetched_high_watermark = observer.raft.log.end_offset + 1
     assert not is_up_to_date(observer.image, observer.raft)
     room.harness.advance(2_000)
     assert is_up_to_date(observer.image, observer.raft)

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
-from ottla.broker.api.base import CloseConnection, Connection, Listener
+from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.host.net.channel import Channel
 from ottla.host.net.dialer import AsyncioDialer
 from ottla.host.net.server import Server

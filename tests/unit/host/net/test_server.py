@@ -11,7 +11,7 @@ import socket
 import pytest
 
 from ottla.base.limits import FRAME_GRACE_SECONDS
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.host.net.refusals import Refusal
 from ottla.host.net.server import (
     ConnectionLimits,

@@ -24,6 +24,7 @@ from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 from ottla.testing.sim.scheduler import Process, Scheduler, SimClock, SimTimers
 from ottla.testing.sim.zookeeper import ZooKeeperModel
+from ottla.testing.sim.zookeeper_session import session_opener
 
 T = TypeVar("T")
 
@@ -40,7 +41,9 @@ class Client:
         self.process = Process(name)
         self.clock = SimClock(sim.scheduler)
         self.timers = SimTimers(sim.scheduler, self.clock, self.process)
-        self.open_session = sim.model.opener(name, self.process, session_timeout_ms=SESSION_MS)
+        self.open_session = session_opener(
+            sim.model, name, self.process, session_timeout_ms=SESSION_MS
+        )
         self.keeper = SessionKeeper(self.open_session, clock=self.clock, timers=self.timers)
 
     def session(self) -> Session:

@@ -21,7 +21,8 @@ from ottla.testing.history.groups import (
     OffsetsLogSeen,
     TimestampLookup,
 )
-from ottla.testing.history.history import History, LogSeen, Outcome, PartitionSeen, Write
+from ottla.testing.history.history import History, LogSeen, PartitionSeen, Write
+from ottla.testing.history.topics import Outcome
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 PARTITION = (TOPIC, 0)

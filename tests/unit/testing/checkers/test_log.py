@@ -8,7 +8,7 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import log as checkers_log
 from ottla.testing.checkers import log_files as checkers_log_files
-from ottla.testing.history.history import History, Outcome, Write
+from ottla.testing.history.history import History, Write
 from ottla.testing.history.log import (
     BatchSeen,
     ProducerSeen,
@@ -16,7 +16,7 @@ from ottla.testing.history.log import (
     ReplicaLog,
     SegmentSeen,
 )
-from ottla.testing.history.topics import KEEPS_ALL, Promise
+from ottla.testing.history.topics import KEEPS_ALL, Outcome, Promise
 
 FORGETFUL = Promise(compacted=True, keeps_tombstones=False)
 PARTITION = (Uuid(bytes(15) + b"\x07"), 0)

@@ -12,14 +12,13 @@ from ottla.testing.checkers import records as checkers
 from ottla.testing.history.history import (
     History,
     LogSeen,
-    Outcome,
     PartitionSeen,
     Read,
     Skipped,
     Watermark,
     Write,
 )
-from ottla.testing.history.topics import KEEPS_ALL, Promise, Trim
+from ottla.testing.history.topics import KEEPS_ALL, Outcome, Promise, Trim
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 PARTITION = (TOPIC, 0)

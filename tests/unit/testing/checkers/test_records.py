@@ -11,7 +11,6 @@ from ottla.testing.history.history import (
     History,
     LeaderTerm,
     LogSeen,
-    Outcome,
     Progress,
     Read,
     Skipped,
@@ -19,6 +18,7 @@ from ottla.testing.history.history import (
     Watermark,
     Write,
 )
+from ottla.testing.history.topics import Outcome
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 PARTITION = (TOPIC, 0)

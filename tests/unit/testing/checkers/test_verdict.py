@@ -5,7 +5,8 @@ Method: histories of a few lines.
 
 from ottla.base.ids import Uuid
 from ottla.testing.checkers.verdict import CHECKERS, Finding, Tolerance, Verdict, judge
-from ottla.testing.history.history import History, LogSeen, Outcome, Write
+from ottla.testing.history.history import History, LogSeen, Write
+from ottla.testing.history.topics import Outcome
 
 PARTITION = (Uuid(bytes(15) + b"\x09"), 0)
 WRITE = Write("p", PARTITION, (b"a",), 0, Outcome.ACKNOWLEDGED, 0, ended_ms=3)

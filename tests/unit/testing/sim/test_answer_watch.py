@@ -6,8 +6,8 @@ Method: one fake node that never answers by itself, and a client with a long tim
 from random import Random
 
 from ottla.base.pending import Pending
-from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Chunks, Outcome
+from ottla.broker.ports import Connection, Listener
 from ottla.testing.history.nodes import RequestHeld
 from ottla.testing.sim.answer_watch import AnswerWatch, limit_of
 from ottla.testing.sim.net import MS, Network, SimListener

@@ -12,8 +12,8 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
-from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.broker.dispatch import Outcome, read_header
+from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.testing.sim.net import MS, NetFaults, Network, SimListener
 from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.transport import CheckedChannel, links_from

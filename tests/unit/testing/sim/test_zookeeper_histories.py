@@ -28,6 +28,7 @@ from ottla.base.zookeeper import (
 )
 from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
+from ottla.testing.sim.zookeeper_session import session_opener
 from ottla.testing.sim.zookeeper_wire import MS
 
 NAMES = ["/a", "/b", "/a/x", "/a/y", "/b/x"]
@@ -55,7 +56,9 @@ class Client:
         self.requested = self.answered = 0
         self.watches.clear()
         number = self.sessions
-        opener = self.history.model.opener(self.name, self.process, session_timeout_ms=TIMEOUT_MS)
+        opener = session_opener(
+            self.history.model, self.name, self.process, session_timeout_ms=TIMEOUT_MS
+        )
         self.session = opener(lambda state: self.became(number, state))
 
     def became(self, number: int, state: SessionState) -> None:
@@ -150,7 +153,7 @@ class History:
         self.model = ZooKeeperModel(self.scheduler, Random(seed), trace=self.record, mark=self.mark)
         self.model.faults.slow, self.model.faults.broken = 0.05, 0.02
         self.model.observe(self.written)
-        boot = self.model.opener("boot")(lambda state: None)
+        boot = session_opener(self.model, "boot")(lambda state: None)
         boot.multi([Create("/done")])
         self.scheduler.run_until(1_000 * MS)
         self.clients = [Client(self, f"client {number}") for number in range(CLIENTS)]

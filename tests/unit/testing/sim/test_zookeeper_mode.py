@@ -11,6 +11,7 @@ from ottla.metadata.znodes import paths
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.observations import UnfencedWrite
 from ottla.testing.sim.zookeeper_mode import NO_RATES, ZooKeeperRates, within_zookeeper_guarantees
+from ottla.testing.sim.zookeeper_session import session_opener
 
 
 def test_a_cluster_forms_the_same_way_each_time() -> None:
@@ -33,7 +34,7 @@ def test_writes_of_others_than_the_controller_are_reported() -> None:
     sim.observe(lambda each: writes.append(each) if isinstance(each, UnfencedWrite) else None)
     sim.run(ms=3_000)
     assert sim.zookeeper is not None
-    session = sim.zookeeper.model.opener("a stranger")(lambda state: None)
+    session = session_opener(sim.zookeeper.model, "a stranger")(lambda state: None)
     path = paths.topic("t")
     version = sim.zookeeper.model.tree.nodes[paths.CONTROLLER_EPOCH].version
     fence = Check(paths.CONTROLLER_EPOCH, version)

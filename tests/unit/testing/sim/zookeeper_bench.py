@@ -6,6 +6,7 @@ from random import Random
 from ottla.base.zookeeper import Session, SessionState
 from ottla.testing.sim.scheduler import Scheduler
 from ottla.testing.sim.zookeeper import ZooKeeperModel
+from ottla.testing.sim.zookeeper_session import session_opener
 
 TIMEOUT_MS = 6_000
 LIMIT_US = 120_000_000
@@ -23,9 +24,9 @@ class ModelBench:
 
     def open(self, on_state: Callable[[SessionState], None] = lambda state: None) -> Session:
         client = f"client {len(self._clients)}"
-        session = self.model.opener(client, session_timeout_ms=TIMEOUT_MS, chroot=self._chroot)(
-            on_state
-        )
+        session = session_opener(
+            self.model, client, session_timeout_ms=TIMEOUT_MS, chroot=self._chroot
+        )(on_state)
         self._clients[id(session)] = client
         return session
 

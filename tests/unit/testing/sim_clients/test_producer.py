@@ -8,8 +8,9 @@ from ottla.records.batch import iter_headers
 from ottla.records.compression import Codec
 from ottla.records.record import iter_records
 from ottla.testing.checkers.records import idempotent_writes_twice
-from ottla.testing.history.history import History, LogSeen, Outcome
+from ottla.testing.history.history import History, LogSeen
 from ottla.testing.history.identity import identity
+from ottla.testing.history.topics import Outcome
 from ottla.testing.sim_clients.producer import DELIVERY_TIMEOUT_MS, Producer
 from ottla.wire.messages.produce import ProduceRequest
 

@@ -28,7 +28,7 @@ from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.zookeeper.broker_changes import process_broker_change
-from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -147,7 +147,7 @@ class ControllerTerm:
         self.context = context({"unclean.leader.election.enable": "true"}, CountingDice(number))
         self.heard: list[ClusterDelta] = []
         self.fenced = 0
-        self.runtime = DecisionRuntime(
+        self.runtime = ControllerRuntime(
             bench.port, epoch=bench.epoch, clock=bench.clock, on_fenced=self._fenced
         )
         self.runtime.subscribe(self.heard.append)

@@ -44,6 +44,7 @@ from ottla.controller.zookeeper.broker_changes import process_broker_change, pro
 from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
 from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at_start
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
+from ottla.host.controller_runtime import ControllerRuntime, DecisionMetrics
 from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
 from ottla.host.periodic import Periodic
 from ottla.host.zookeeper.admin_requests import AdminRequests
@@ -55,7 +56,6 @@ from ottla.host.zookeeper.controller_events import (
 )
 from ottla.host.zookeeper.election import Term
 from ottla.host.zookeeper.marker_requests import MarkerRequests
-from ottla.host.zookeeper.runtime import DecisionMetrics, DecisionRuntime
 from ottla.host.zookeeper.store.store import ZooKeeperStore
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta
@@ -95,7 +95,7 @@ class ControllerTerm:
 
     def __init__(self, session: Session, term: Term, environment: TermEnvironment) -> None:
         self.term = term
-        self.runtime: DecisionRuntime | None = None
+        self.runtime: ControllerRuntime | None = None
         self._session = session
         self._environment = environment
         self._config = environment.context.config
@@ -137,7 +137,7 @@ class ControllerTerm:
         )
 
     @property
-    def _loaded_runtime(self) -> DecisionRuntime:
+    def _loaded_runtime(self) -> ControllerRuntime:
         assert self.runtime is not None, "nothing is decided before the image is loaded"
         return self.runtime
 
@@ -170,7 +170,7 @@ class ControllerTerm:
 
     def _take_over(self, store: ZooKeeperStore) -> None:
         environment, config = self._environment, self._config
-        runtime = self.runtime = DecisionRuntime(
+        runtime = self.runtime = ControllerRuntime(
             store,
             epoch=self.term.epoch,
             clock=environment.clock,
@@ -217,7 +217,7 @@ class ControllerTerm:
             self._schedule(FIRST_BALANCE_MS, self._begin_to_balance)
 
     def _serve_requests(
-        self, runtime: DecisionRuntime, store: ZooKeeperStore, deletions: DeletionDriver
+        self, runtime: ControllerRuntime, store: ZooKeeperStore, deletions: DeletionDriver
     ) -> None:
         self._requests = AdminRequests(
             runtime,

@@ -60,7 +60,7 @@ class _QueuedDecision(Generic[R]):
     is_queued: bool = False
 
 
-class DecisionRuntime:
+class ControllerRuntime:
     """One controller in one term. See `ottla.broker.api.base.ControllerPort`.
 
     Hooks: `on_fenced`: another broker is the controller: called once, after queued decisions were

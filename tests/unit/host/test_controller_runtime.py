@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.controller.metadata_port import Conflict, Fenced, Unknown
 from ottla.controller.step import Decision, Step, refused
-from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, ProducerIdsRecord
@@ -41,7 +41,7 @@ class Harness:
         self.stored = MemoryMetadata()
         self.store = self.stored.elect(records_per_part_max=1)
         self.seen: list[Any] = []
-        self.runtime = DecisionRuntime(
+        self.runtime = ControllerRuntime(
             self.store,
             epoch=self.store.epoch,
             clock=self.clock,
@@ -164,7 +164,7 @@ def test_kafka_1096_a_controller_that_was_paused_over_an_election_writes_nothing
     harness: Harness,
 ) -> None:
     newer = harness.stored.elect()
-    DecisionRuntime(newer, epoch=newer.epoch, clock=harness.clock).run(take_ten)
+    ControllerRuntime(newer, epoch=newer.epoch, clock=harness.clock).run(take_ten)
     answer = harness.run(take_ten)
     assert answer.value.error is Error.NOT_CONTROLLER
     assert "fenced" in harness.seen

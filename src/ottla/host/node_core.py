@@ -216,7 +216,7 @@ class NodeCore:
             self,
             None if on_controller or self._broker is None else self._broker.broker,
             controller,
-            None if controller is None else controller.runtime.quorum,
+            None if controller is None else controller.log.quorum,
         )
 
     def _waits_for(self, key: int) -> Pending[None] | None:
@@ -339,7 +339,7 @@ class NodeCore:
             peers=None if self._peers is None else self._peers.peers,
         )
         self._controller = controller
-        controller.runtime.start()
+        controller.log.start()
         yield listeners.accept()
 
     def _start_broker(self, node_dirs: NodeDirs, listeners: NodeListeners) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""The controller role of a node: the runtime, and its periodic operations.
+"""The controller role of a KRaft node: metadata log, runtime, and periodic operations.
 
 Sessions of brokers are soft state: while this controller is active, a timer checks when the session
 of the stalest broker may have ended, and fences it. Other timers run unclean elections where they
@@ -25,8 +25,9 @@ from ottla.controller.elections.elections import (
 from ottla.controller.elections.leader_rebalance import balance
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.deletion_channel import DeletionChannel
+from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_driver import Peers, QuorumLinks
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.kraft.quorum_storage import QuorumStorage
@@ -52,7 +53,10 @@ fence every live broker when it continues."""
 
 
 class ControllerNode:
-    """See `ottla.broker.api.base.ControllerPort`."""
+    """See `ottla.broker.api.base.ControllerPort`.
+
+    Fields: `log`: the metadata log, `runtime`: the decisions over it.
+    """
 
     def __init__(
         self,
@@ -91,7 +95,7 @@ class ControllerNode:
         self._is_active = False
         own_listeners: Listeners = tuple((each.name, each.host, each.port) for each in listeners)
         self._voters = tuple(voter.id for voter in config.quorum_voters) or (config.node_id,)
-        self.runtime = ControllerRuntime(
+        self.log = MetadataLog(
             node_id=config.node_id,
             cluster_id=cluster_id,
             voters=self._voters,
@@ -100,15 +104,15 @@ class ControllerNode:
             clock=clock,
             timers=timers,
             workers=workers,
+            on_elected=lambda epoch: self.runtime.begin(epoch).then(self._activated),
+            on_resigned=self._resigned,
             on_failure=on_failure,
-            on_active=self._activated,
-            on_inactive=self._deactivated,
-            on_effect=self._on_effect,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
             links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
         )
+        self.runtime = ControllerRuntime(self.log, clock=clock, on_effect=self._on_effect)
         self.deletions = DeletionChannel(
             self.runtime, config, connect=connect, clock=clock, timers=timers
         )
@@ -137,7 +141,7 @@ class ControllerNode:
     @property
     def leader_id(self) -> int:
         """Return the active controller's id; -1 where none is known."""
-        return self.runtime.leader_id
+        return self.log.leader_id
 
     @property
     def is_active(self) -> bool:
@@ -162,9 +166,12 @@ class ControllerNode:
         """Resign and check no session any more."""
         self._stop_timers()
         self.deletions.end()
-        self.runtime.stop()
+        self.log.stop()
 
-    def _activated(self) -> None:
+    def _activated(self, failure: ApiError | None) -> None:
+        """Take over: the first record of this epoch is committed."""
+        if failure is not None:
+            return
         config = self.context.config
         log.info("node %d is the active controller", config.node_id)
         self._activations += 1
@@ -181,7 +188,8 @@ class ControllerNode:
         self.deletions.begin()
         self.ready.complete(None)
 
-    def _deactivated(self) -> None:
+    def _resigned(self) -> None:
+        self.runtime.resign()
         log.info("node %d is no longer the active controller", self.context.config.node_id)
         self._is_active = False
         self._stop_timers()

@@ -15,7 +15,7 @@ from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Connection, Context, Listener
 from ottla.broker.core import Broker
 from ottla.broker.dispatch import Outcome
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_dirs import StartError

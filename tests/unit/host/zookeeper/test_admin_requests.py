@@ -12,6 +12,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.zookeeper import Delete, Operation, SetData
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.store.store_writing import Done
@@ -44,7 +45,11 @@ class Requests:
         self.requests = AdminRequests(
             self.runtime,
             DecisionContext(
-                config=config, cluster_id="c", dice=nothing, liveness=BrokerLiveness(1)
+                config=config,
+                cluster_id="c",
+                dice=nothing,
+                liveness=BrokerLiveness(1),
+                mode=ZOOKEEPER_MODE,
             ),
             change=self._change,
             resend=nothing,

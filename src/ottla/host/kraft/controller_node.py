@@ -7,7 +7,7 @@ are allowed, and the preferred leader rebalance. Topic deletions are driven by t
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
@@ -17,12 +17,7 @@ from ottla.broker.api.base import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections.elections import (
-    ElectUncleanly,
-    elect_after_failover,
-    elect_uncleanly,
-)
-from ottla.controller.elections.leader_rebalance import balance
+from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
@@ -32,7 +27,7 @@ from ottla.host.kraft.quorum_driver import Peers, QuorumLinks
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.node_ports import Connect
-from ottla.host.periodic import Periodic
+from ottla.host.periodic_elections import PeriodicElections
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -85,11 +80,8 @@ class ControllerNode:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self._unclean_elections = self._periodic(
-            elect_uncleanly, config["unclean.leader.election.interval.ms"]
-        )
-        self._leader_rebalance = self._periodic(
-            balance, 1_000 * config["leader.imbalance.check.interval.seconds"]
+        self._elections = PeriodicElections(
+            lambda: self.runtime, config, clock=clock, timers=timers
         )
         self._activations = 0
         self._is_active = False
@@ -112,19 +104,9 @@ class ControllerNode:
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
             links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
         )
-        self.runtime = ControllerRuntime(self.log, clock=clock, on_effect=self._on_effect)
+        self.runtime = ControllerRuntime(self.log, clock=clock, on_effect=self._elections.on_effect)
         self.deletions = DeletionChannel(
             self.runtime, config, connect=connect, clock=clock, timers=timers
-        )
-
-    def _periodic(
-        self, elect: Callable[[ClusterImage, NodeConfig], Decision[bool]], interval_ms: int
-    ) -> Periodic:
-        return Periodic(
-            lambda: self.runtime.run(lambda image: elect(image, self.context.config)),
-            interval_ms=interval_ms,
-            clock=self._clock,
-            timers=self._timers,
         )
 
     def _other_listeners(self) -> dict[int, Listeners]:
@@ -182,9 +164,7 @@ class ControllerNode:
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
         self.runtime.run_step(lambda image: elect_after_failover(image, config))
         self._check_sessions()
-        self._unclean_elections.start()
-        if config["auto.leader.rebalance.enable"]:
-            self._leader_rebalance.start()
+        self._elections.start()
         self.deletions.begin()
         self.ready.complete(None)
 
@@ -198,12 +178,7 @@ class ControllerNode:
     def _stop_timers(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._unclean_elections.stop()
-        self._leader_rebalance.stop()
-
-    def _on_effect(self, effect: Any) -> None:
-        if isinstance(effect, ElectUncleanly):
-            self._unclean_elections.now()
+        self._elections.stop()
 
     def _check_sessions(self, failure: ApiError | None = None) -> None:
         if not self.runtime.active:

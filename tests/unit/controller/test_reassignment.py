@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.controller.assignment import (
     RegistrationCheck,
 )
-from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE
+from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.reassignment import (
     Ongoing,
     Target,
@@ -279,6 +279,22 @@ def test_the_policy_of_the_mode_sets_which_targets_must_be_registered() -> None:
             context=replace(CONTEXT, mode=mode),
         )
         assert decided.reply[0].error is error
+
+
+@pytest.mark.parametrize(("mode", "bumps"), [(KRAFT_MODE, 0), (ZOOKEEPER_MODE, 1)])
+def test_a_reassignment_that_begins_bumps_the_leader_epoch_where_requests_may_be_delayed(
+    mode: ModePolicy, bumps: int
+) -> None:
+    image = cluster_image((1, 2))
+    decided = alter_reassignments(
+        image,
+        [Target("t", 0, (1, 2, 3))],
+        may_change_factor=True,
+        context=replace(CONTEXT, mode=mode),
+    )
+    moved = of(after(image, decided))
+    assert moved.adding_replicas == (3,)
+    assert moved.leader_epoch == of(image).leader_epoch + bumps
 
 
 def test_a_replica_that_is_being_added_is_one_that_is_added() -> None:

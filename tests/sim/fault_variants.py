@@ -227,11 +227,12 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
     def epochs(led: Partition) -> dict[int, int]:
         return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
 
-    def may_join(broker: Any, broker_epoch: int | None) -> bool:
-        return broker is not None and broker.active and broker_epoch is not None
+    def may_join(broker: Any, follower: FollowerState) -> bool:
+        has_fetched = follower.broker_epoch is not None and not follower.refused
+        return broker is not None and broker.active and has_fetched
 
     with (
-        replaced(partition, "check_broker_epoch", lambda broker, broker_epoch: None),
+        replaced(partition, "check_broker_epoch", lambda broker, follower, broker_epoch: None),
         replaced(partition, "may_join", may_join),
         replaced(isr_proposals, "may_join", may_join),
         replaced(isr_proposals, "_epochs", epochs),

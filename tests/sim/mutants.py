@@ -348,6 +348,7 @@ REPLICATION = (
         "counts_previous_broker_epochs",
         "a fetch of a broker's former life counts",
         ("broker.replication.followers:check_broker_epoch", "broker_epoch < broker.epoch", "False"),
+        ("broker.replication.followers:FollowerState.has_newer_epoch", "> broker_epoch", "is None"),
     ),
     mutant(
         "reads_past_the_watermark",

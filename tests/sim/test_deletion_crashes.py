@@ -15,7 +15,8 @@ from itertools import count
 
 import pytest
 
-from ottla.controller.deletion.deletion_manager import DeletionManager
+from ottla.controller.deletion.deletion_events import Ready
+from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS, DeletionManager
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
@@ -111,12 +112,16 @@ def test_a_deletion_ends_whatever_write_was_the_last(
     assert number > FIRST
 
 
+def does_nothing(_: DeletionManager, _event: object, *, now_ms: int, is_idle: bool = True) -> Ready:
+    return Ready(now_ms + FULL_CHECK_MS, orders=(), work=None)
+
+
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_a_controller_that_does_not_go_on_with_what_it_finds_is_found_out(
     monkeypatch: pytest.MonkeyPatch, zookeeper: bool
 ) -> None:
     """Else the crashes would prove nothing (KAFKA-1681)."""
-    monkeypatch.setattr(DeletionManager, "elected", lambda self, image, *, now_ms: ())
+    monkeypatch.setattr(DeletionManager, "step", does_nothing)
     plan = CrashPlan(step=Step.ORDERED, victim=Victim.CONTROLLER)
     report = play(plan, zookeeper=zookeeper)
     found = {each.checker for each in report.judgement.violations}

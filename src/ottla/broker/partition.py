@@ -384,7 +384,7 @@ class Partition:
             leader_end,
             now_ms=environment.monotonic_ms(),
             lag_time_max_ms=environment.lag_time_max_ms,
-        ) and may_join(environment.brokers.get(node), follower.broker_epoch)
+        ) and may_join(environment.brokers.get(node), follower)
 
     def committed(self, next_offset: int) -> Error | None:
         """Return the result of acks=all for all before `next_offset`, or None while it waits."""
@@ -411,7 +411,7 @@ class Partition:
             # With a leader epoch, it is a replica by newer or older metadata than this broker's.
             refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
             raise ApiError(refusal)
-        check_broker_epoch(self.environment.brokers.get(node), broker_epoch)
+        check_broker_epoch(self.environment.brokers.get(node), follower, broker_epoch)
         return follower
 
     def note_fetch(
@@ -445,7 +445,14 @@ class Partition:
             self.partition_epoch = partition_epoch
 
     def isr_refused(self) -> None:
-        """Return to the committed ISR: the controller has rejected the proposal."""
+        """Return to the committed ISR: the controller has rejected the proposal.
+
+        The response does not say which member was the reason. None of the new ones is proposed
+        again before its next fetch.
+        """
+        for node in self.maximal_isr:
+            if node not in self.isr and node in self.followers:
+                self.followers[node].refused = True
         self.pending = None
         self.quiet_until_ms = self.environment.monotonic_ms() + REFUSED_PAUSE_MS
 

@@ -12,8 +12,18 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.deletion.delete_topics import mark_topics
+from ottla.controller.deletion.deletion_events import (
+    Committed,
+    DeletionsAnswered,
+    Elected,
+    Event,
+    IneligibleTopics,
+    OrdersDropped,
+    TimePassed,
+    WorkDecided,
+)
 from ottla.controller.deletion.deletion_manager import DeletionManager
-from ottla.controller.deletion.deletion_markers import mark_topics
 from ottla.controller.deletion.deletion_orders import DeletionOrder
 from ottla.controller.deletion.deletion_policy import (
     IllegalTransition,
@@ -67,6 +77,7 @@ class DeletionHarness:
         self.now_ms = 1_000
         self.manager = DeletionManager(enabled=enabled, retention_ms=RETENTION_MS)
         self.machines = {broker_id: Machine() for broker_id in broker_ids}
+        self.is_active = False
         self.epochs = 100
         self.ids = 0
         self.wrongs: list[str] = []
@@ -91,7 +102,7 @@ class DeletionHarness:
         offset = self.image.position[0] + len(listed)
         delta = replay(self.image, listed, offset=offset, epoch=1)
         self.image = delta.image
-        self.send(self.manager.observe(delta, now_ms=self.now_ms))
+        self.step(Committed(delta))
         return delta
 
     def create(self, name: str, assignment: dict[int, tuple[int, ...]]) -> Uuid:
@@ -208,7 +219,7 @@ class DeletionHarness:
     def run_elections(self, *names: str) -> None:
         """Have preferred elections of just these topics under way."""
         self.preferred_elections = frozenset(names)
-        self.manager.set_ineligible_topics(preferred_elections=names)
+        self.step(IneligibleTopics(preferred_elections=self.preferred_elections))
 
     # -- brokers -------------------------------------------------------------------------------
 
@@ -229,7 +240,7 @@ class DeletionHarness:
         for order in dropped:
             if not isinstance(order, DeletionOrder):
                 continue
-            self.manager.dropped(broker_id, epoch, order.replicas(), now_ms=self.now_ms)
+            self.step(OrdersDropped(broker_id, epoch, tuple(order.replicas())))
         if self.policy is Policy.CLASSIC:
             self.write(self._leaves(broker_id))
         else:
@@ -272,7 +283,7 @@ class DeletionHarness:
         if answer:
             machine.queue.pop(0)
             assert machine.epoch is not None
-            self.manager.responded(broker_id, machine.epoch, results, now_ms=self.now_ms)
+            self.step(DeletionsAnswered(broker_id, machine.epoch, results))
         return results
 
     def _delete(self, machine: Machine, order: DeletionOrder, replica: Replica) -> Error:
@@ -303,11 +314,17 @@ class DeletionHarness:
         for machine in self.machines.values():
             machine.queue = []
         self.manager = DeletionManager(enabled=self.enabled, retention_ms=RETENTION_MS)
-        orders = self.manager.elected(self.image, now_ms=self.now_ms)
-        self.manager.set_ineligible_topics(preferred_elections=self.preferred_elections)
+        self.is_active = True
+        ready = self.manager.step(Elected(self.image), now_ms=self.now_ms, is_idle=False)
+        self.step(IneligibleTopics(preferred_elections=self.preferred_elections))
         for broker_id in self.machines:
             self._host_all(broker_id)
-        self.send(orders)
+        self.send(ready.orders)
+
+    def step(self, event: Event) -> None:
+        """Have the controller handle an event, and decide when a test says so."""
+        if self.is_active:
+            self.send(self.manager.step(event, now_ms=self.now_ms, is_idle=False).orders)
 
     def decide(self, *, only: int | None = None) -> int:
         """Decide once; return how many records that gave. `only`: as many are written, and then
@@ -326,7 +343,7 @@ class DeletionHarness:
         else:
             if records:
                 self.write(records)
-            self.manager.decided()
+            self.step(WorkDecided())
         return len(records)
 
     def settle(self) -> None:
@@ -334,7 +351,6 @@ class DeletionHarness:
         for _ in range(30):
             self._run_dry()
             due_ms = self.manager.next_due_ms
-            assert due_ms is not None
             if due_ms - self.now_ms > RETRY_MS_MAX:
                 return  # Only the look at everything is left.
             self.pass_time()
@@ -342,9 +358,8 @@ class DeletionHarness:
     def pass_time(self) -> None:
         """Go on to when the controller has something to do by its clock."""
         due_ms = self.manager.next_due_ms
-        assert due_ms is not None
         self.now_ms = max(self.now_ms, due_ms)
-        self.send(self.manager.tick(now_ms=self.now_ms, wall_ms=self.now_ms))
+        self.step(TimePassed(self.now_ms))
 
     def _run_dry(self) -> None:
         for _ in range(200):

@@ -13,12 +13,13 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
+from ottla.controller.deletion.deletion_events import DeletionsAnswered
 from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS, DeletionManager
 from ottla.controller.deletion.deletion_orders import DeletionOrder
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
 from ottla.controller.step import Decision
-from ottla.host.deletions import RETRY_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
+from ottla.host.deletions import RETRY_AFTER_FAILURE_MS, DeletionDriver
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.delta import replay
@@ -101,7 +102,7 @@ class Controller:
 
     def answer(self, topic_id: Uuid) -> None:
         """Have the broker confirm a replica."""
-        self.driver.answered(DeletionsAnswered(1, 10, {Replica(1, topic_id, 0): Error.NONE}))
+        self.driver.step(DeletionsAnswered(1, 10, {Replica(1, topic_id, 0): Error.NONE}))
 
     def finished(self) -> set[Uuid]:
         """Return the topics that have receipts."""
@@ -193,7 +194,7 @@ def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     controller.commit()
     controller.driver.changed(controller.appended(*deletion_records(entry(TOPICS[1]))))
     put_off = {Replica(1, TOPICS[1], 0): Error.OPERATION_NOT_ATTEMPTED}
-    controller.driver.answered(DeletionsAnswered(1, 10, put_off))
+    controller.driver.step(DeletionsAnswered(1, 10, put_off))
     controller.broken = True
     controller.harness.advance(1_000)
     assert "the timer of topic deletions failed" in caplog.text
@@ -201,6 +202,16 @@ def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     controller.harness.advance(RETRY_AFTER_FAILURE_MS + FULL_CHECK_MS)
     controller.commit()
     assert TOPICS[0] not in controller.finished(), "its receipt was old enough to go"
+
+
+def test_orders_that_cannot_be_sent_hold_up_no_decision() -> None:
+    controller = Controller(*TOPICS[:1])
+    controller.broken = True
+    with pytest.raises(RuntimeError, match="broken"):
+        controller.driver.changed(controller.appended(*deletion_records(entry(TOPICS[1]))))
+    controller.answer(TOPICS[0])
+    controller.commit()
+    assert controller.finished() == {TOPICS[0]}
 
 
 def test_after_the_end_nothing_is_decided_or_due() -> None:

@@ -283,10 +283,18 @@ class FetchReader:
                     urgent = True
                 else:
                     _check_offset(requested, log)
-                    if moved is not None and partition.note_fetch(follower, requested, node_epoch):
-                        moved.append(partition)
+                    if moved is not None:
+                        if partition.note_fetch(follower, requested, node_epoch):
+                            moved.append(partition)
+                        if follower.session is not session:
+                            follower.session = session
+                            activate(partition, node=node)
                     if session is not None and _has_all(requested, log):
-                        if active is not None and node in partition.isr:
+                        if (
+                            active is not None
+                            and node in partition.isr
+                            and follower.session is session
+                        ):
                             active.pop(requested.key, None)
                         continue
                     room = requested.max_bytes

@@ -1,9 +1,12 @@
 """Idle partitions in followers' fetch sessions, and how they become active again.
 
 A partition becomes idle when a fetch has nothing to return for it: the follower is in sync, has all
-records, and knows the high watermark and the log start. From then on its fetches would repeat the
-same, so they skip the partition. Any change of the partition makes it active again; the skipped
-fetches are then counted for the follower's caught-up time.
+records, knows the high watermark and the log start, and fetched it last in this session. From then
+on its fetches would repeat the same, so they skip the partition. Any change of the partition makes
+it active again; the skipped fetches are then counted for the follower's caught-up time.
+
+A fetch of the follower outside that session makes it active, too. A late one may have an older
+offset, which the session's fetches correct only if they do not skip the partition.
 """
 
 from typing import TYPE_CHECKING
@@ -21,12 +24,17 @@ def watch(partition: Partition, session: "FetchSession", requested: "FetchPartit
     requested.watched = partition
 
 
-def activate(partition: Partition) -> "list[FetchSession]":
-    """Make a partition active in all sessions where it is idle; return the sessions it is in."""
+def activate(partition: Partition, *, node: int | None = None) -> "list[FetchSession]":
+    """Make a partition active in all sessions where it is idle; return the sessions it is in.
+
+    `node`: only in the sessions of this follower.
+    """
     sessions: list[FetchSession] = []
     for session, requested in partition.watchers:
         active = session.active
         if active is None or not session.holds(requested):
+            continue
+        if node is not None and session.replica[0] != node:
             continue
         sessions.append(session)
         if requested.key not in active:
@@ -38,10 +46,11 @@ def activate(partition: Partition) -> "list[FetchSession]":
 def _note_skipped_fetches(
     partition: Partition, session: "FetchSession", requested: "FetchPartition"
 ) -> None:
-    """Note that a follower was caught up at its session's last fetch, unless its state is new."""
-    node = session.replica[0]
+    """Note that a follower was caught up at its session's last fetch, unless its state is new, or
+    the session is of a former registration."""
+    node, broker_epoch = session.replica
     follower = partition.followers.get(node)
-    if follower is None or node not in partition.isr:
+    if follower is None or node not in partition.isr or follower.has_newer_epoch(broker_epoch):
         return
     if follower.log_end_offset == requested.fetch_offset:
         follower.last_fetch_ms = max(follower.last_fetch_ms, session.fetched_ms)

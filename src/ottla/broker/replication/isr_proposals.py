@@ -29,7 +29,7 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
         if follower.log_end_offset >= reach
         and node not in partition.isr
         and (follower is fetching or partition.is_joining(node, follower, end))
-        and may_join(environment.brokers.get(node), follower.broker_epoch)
+        and may_join(environment.brokers.get(node), follower)
     )
     if joining and environment.monotonic_ms() >= partition.quiet_until_ms:
         _propose(

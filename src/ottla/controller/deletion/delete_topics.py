@@ -1,16 +1,17 @@
-"""Topics are deleted, by name or by id.
+"""Topics are deleted, by name or by id, or by a marker in ZooKeeper.
 
 In KRaft the record is the deletion: the name is free at once, and brokers delete their replicas
 as they replay it, fenced by the topic's id; at feature level `ottla.version` 1 the entry in the
 deletion ledger is written with it. In ZooKeeper mode the topic is queued, and is removed when all
 its replicas are deleted; asking again is no error. Deleting the internal topics is refused, unlike
 in Kafka's Admin API: without them all groups and transactions would be lost.
-Source: ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics, Kafka 4.0; KIP-516.
+Source: ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics, Kafka 4.0; KIP-516;
+KafkaController.processTopicDeletion, Kafka 3.9.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_UUID, Uuid
@@ -44,6 +45,18 @@ class DeletedTopic:
     topic_id: Uuid
     error: Error = Error.NONE
     message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedTopics:
+    """The results of markers.
+
+    Fields: `queued`: topics that are queued now, or were before; `refused`: the others, whose
+            markers are to be removed, each with the reason.
+    """
+
+    queued: tuple[str, ...] = ()
+    refused: Mapping[str, Error] = field(default_factory=dict)
 
 
 def delete_topics(
@@ -128,6 +141,40 @@ def delete_first(
             replicas += 0 if queue else _replica_count(image, each.topic_id)
             records += written
     return Decision(Step(tuple(records)), tuple(results))
+
+
+def mark_topics(
+    image: ClusterImage, marked: Mapping[str, Uuid], *, enabled: bool, wall_ms: int
+) -> Decision[MarkedTopics]:
+    """Queue the topics that have a marker under /admin/delete_topics.
+
+    API handlers and other tools write markers; all are checked here. A topic that must not or
+    cannot be deleted is refused, and the caller removes its marker: one that stayed would delete a
+    topic that is created later, or once deletions are enabled (KAFKA-3175, KAFKA-5975).
+    Marking twice is marking once (KAFKA-13572).
+
+    `marked`: the ids of the topics that the markers are for, by name; another topic of the name is
+    not touched. `enabled`: delete.topic.enable.
+    """
+    queued: list[str] = []
+    refused: dict[str, Error] = {}
+    records: list[Record] = []
+    for name, topic_id in sorted(marked.items()):
+        topic = image.topics.by_name(name)
+        if topic is None or topic.id != topic_id:
+            refused[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
+        elif name in INTERNAL_TOPICS or name == METADATA_TOPIC:
+            refused[name] = Error.INVALID_REQUEST
+        elif image.deletions.is_queued(topic_id):
+            queued.append(name)
+        elif not enabled:
+            refused[name] = Error.TOPIC_DELETION_DISABLED
+        else:
+            queued.append(name)
+            records += _queue_records(image, topic, wall_ms)
+    return Decision(
+        Step(tuple(records), atomic=False), MarkedTopics(queued=tuple(queued), refused=refused)
+    )
 
 
 def _delete(

@@ -1,88 +1,105 @@
-"""Events of deletions that are not decided yet, by topic; none is lost.
+"""What the deletion manager learns, each a plain value, and what it returns."""
 
-Events are taken to be decided together, some topics at a time. After `decided` they are done;
-after `refused`, because something could not be written, they are kept and retried without
-delaying other topics (`retry_queue`).
-"""
-
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
-from ottla.controller.deletion.deletion_policy import Replica
-from ottla.controller.retry_queue import RetryQueue
+from ottla.controller.deletion.deletion_orders import DeletionOrder
+from ottla.controller.deletion.deletion_policy import DeletionWork, Replica
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import ClusterImage
 
 
-@dataclass(slots=True)
-class TopicEvents:
-    """The undecided events of one topic's deletion; see `deletion_policy.DeletionWork`."""
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This controller begins with a stored image."""
 
-    results: dict[Replica, Error] = field(default_factory=dict)
-    lost: set[Replica] = field(default_factory=set)
-
-    def add(self, later: "TopicEvents") -> None:
-        """Add later events."""
-        self.results |= later.results
-        self.lost |= later.lost
+    image: ClusterImage
 
 
-class DeletionEvents:
-    """See the module. One taken set at a time."""
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A change of the image, whoever made it."""
 
-    def __init__(self) -> None:
-        self._events: dict[Uuid, TopicEvents] = {}
-        self._queue: RetryQueue[Uuid] = RetryQueue()
-        self._taken: dict[Uuid, TopicEvents] = {}
+    delta: ClusterDelta
 
-    def of(self, topic_id: Uuid) -> TopicEvents:
-        """Return a topic's events, to be added to, and schedule the topic."""
-        events = self._events.get(topic_id)
-        if events is None:
-            events = self._events[topic_id] = TopicEvents()
-            self._queue.add((topic_id,))
-        return events
 
-    def schedule(self, topic_ids: Iterable[Uuid]) -> None:
-        """Have the deletions of topics checked."""
-        for topic_id in topic_ids:
-            self.of(topic_id)
+@dataclass(frozen=True, slots=True)
+class DeletionsAnswered:
+    """A broker's response to a request to delete replicas: the error of each."""
 
-    def has_result(self, replica: Replica) -> bool:
-        """Tell whether there is a result for a replica that was not taken yet."""
-        events = self._events.get(replica.topic_id)
-        return events is not None and replica in events.results
+    broker_id: int
+    broker_epoch: int
+    results: Mapping[Replica, Error]
 
-    @property
-    def has_any(self) -> bool:
-        """Tell whether there is something to take now."""
-        return self._queue.has_any
 
-    def take(self) -> Mapping[Uuid, TopicEvents]:
-        """Return what to decide together; empty = nothing."""
-        assert not self._taken, "what was taken was neither decided nor refused"
-        self._taken = {each: self._events.pop(each) for each in self._queue.take()}
-        return self._taken
+@dataclass(frozen=True, slots=True)
+class OrdersDropped:
+    """A broker's request to delete replicas will have no response."""
 
-    def decided(self) -> Mapping[Uuid, TopicEvents]:
-        """What was taken is committed; return it."""
-        taken, self._taken = self._taken, {}
-        self._queue.done(taken)
-        return taken
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[Replica, ...]
 
-    def refused(self, now_ms: int) -> None:
-        """What was taken could not be written, or not all of it."""
-        taken, self._taken = self._taken, {}
-        for topic_id, events in taken.items():
-            events.add(self._events.get(topic_id, TopicEvents()))
-            self._events[topic_id] = events
-        self._queue.failed(list(taken), now_ms)
 
-    @property
-    def due_ms(self) -> int | None:
-        """Return when the first topic that failed alone is retried, None = none did."""
-        return self._queue.due_ms
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IneligibleTopics:
+    """The topics whose deletion must not begin now.
 
-    def end_pauses(self, now_ms: int) -> None:
-        """Schedule the topics whose backoff is over."""
-        self._queue.end_pauses(now_ms)
+    Fields: `preferred_elections`: with preferred leader elections under way. `reassignments`: with
+            a reassignment that was requested but is not in the image yet.
+    """
+
+    preferred_elections: frozenset[str] = frozenset()
+    reassignments: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersChanged:
+    """The topics that have a deletion marker now."""
+
+    names: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDecided:
+    """The work is decided, and its records are committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRefused:
+    """The work could not be written, or not all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """It is `Ready.wake_at_ms`. `wall_ms`: epoch milliseconds."""
+
+    wall_ms: int
+
+
+Event = (
+    Elected
+    | Committed
+    | DeletionsAnswered
+    | OrdersDropped
+    | IneligibleTopics
+    | MarkersChanged
+    | WorkDecided
+    | WorkRefused
+    | TimePassed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What to do after an event, in this order.
+
+    Fields: `wake_at_ms`: when to step `TimePassed`, if no event comes before. `orders`: to send.
+            `work`: to be decided (`deletion_policy.decide`); step `WorkDecided` or `WorkRefused`
+            next. None = nothing, or the last work is being decided.
+    """
+
+    wake_at_ms: int
+    orders: tuple[DeletionOrder, ...]
+    work: DeletionWork | None

@@ -1,30 +1,39 @@
 """The deletion manager: the controller's soft state of topic deletions, beside the ledger.
 
-It takes events, and says what to decide next and which orders to send. It holds nothing that must
-survive a failover: which orders are in flight, and which brokers are backed off after failures.
-A newly elected controller begins with an empty one and checks all deletions; one that resigns
-clears it.
+`step(event) -> Ready`: every event goes in here, and the work to decide, the orders to send and the
+time to wake it come out (`deletion_events`). It holds nothing that must survive a failover: what
+happened and is not decided yet, which orders are under way (`broker_orders`), and backoffs. A newly
+elected controller begins with a new one, which checks all deletions.
 
-The steps of a deletion: `observe` a change of the image -> `take_work` -> `deletion_policy.decide`
-in the controller's queue -> its records, committed, come back through `observe`, which returns the
-orders to send -> `decided`, or `refused` -> a response, `responded` -> `take_work` -> ... The
-caller asks for work after each call, and calls `tick` at `next_due_ms`.
+All orders come from `_order`, the first and the repeated ones. There a failed replica is ordered
+again when its broker's backoff is over, when its broker is back, and by a new controller. The
+ledger keeps the reason of the failure meanwhile: a disk that stays broken for weeks costs no
+further record.
 
-A failed order is sent again by `tick`, by a new controller and when its broker is back, while the
-ledger keeps the reason of the failure: a disk that stays broken for weeks costs no further record.
-
-`now_ms` is monotonic, `wall_ms` are epoch milliseconds.
+`now_ms` is monotonic.
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.deletion.deletion_events import DeletionEvents
+from ottla.controller.broker_orders import BrokerOrders
+from ottla.controller.deletion.deletion_events import (
+    Committed,
+    DeletionsAnswered,
+    Elected,
+    Event,
+    IneligibleTopics,
+    MarkersChanged,
+    OrdersDropped,
+    Ready,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
+)
 from ottla.controller.deletion.deletion_orders import DeletionOrder, orders_of, replicas_to_delete
 from ottla.controller.deletion.deletion_policy import (
     NOT_YET,
@@ -34,10 +43,10 @@ from ottla.controller.deletion.deletion_policy import (
     is_lost,
     is_reachable,
 )
-from ottla.controller.retry_queue import Pause
-from ottla.metadata.deletions import STARTED, DeletionImage, ReplicaStatus
+from ottla.controller.retry_queue import RetryQueue
+from ottla.metadata.deletions import STARTED, DeletionImage
 from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
+from ottla.metadata.image import EMPTY, TopicImage
 
 FULL_CHECK_MS: Final = 300_000
 """How often all deletions are checked without an event. Receipts are purged at least as often."""
@@ -46,74 +55,8 @@ RECEIPT_PURGE_MS_MIN: Final = 10_000
 """The shortest interval of receipt purges: receipts expire in whole minutes."""
 
 
-class _Phase(Enum):
-    """The phase of an order for a replica."""
-
-    SENT = "sent"
-    """In flight. No second one is sent meanwhile, whatever the ledger says of the replica: the
-    response to the first would be taken for the second's."""
-    RESPONDED = "answered"
-    """The broker responded, and the ledger does not have the result yet."""
-    DELAYED = "later"
-    """It is sent again after a backoff; the ledger does not change."""
-
-
-@dataclass(slots=True)
-class _Orders:
-    """The orders to one registration of a broker: phases by topic and partition."""
-
-    epoch: int = NO_EPOCH
-    phases: dict[Uuid, dict[int, _Phase]] = field(default_factory=dict)
-    failed: Pause = field(default_factory=Pause)
-    """Before failed replicas are retried. Successes meanwhile do not shorten it, or a broker with
-    one failed log directory would get its replicas ordered with every other deletion."""
-    delayed: Pause = field(default_factory=Pause)
-    """Before DELAYED orders are sent again."""
-
-    def phase(self, replica: Replica) -> _Phase | None:
-        """Return the phase of the order for a replica, None = there is none."""
-        return self.phases.get(replica.topic_id, {}).get(replica.partition)
-
-    def set_phase(self, replica: Replica, phase: _Phase) -> None:
-        self.phases.setdefault(replica.topic_id, {})[replica.partition] = phase
-
-    def drop(self, replica: Replica) -> None:
-        """Remove the order for a replica."""
-        listed = self.phases[replica.topic_id]
-        del listed[replica.partition]
-        if not listed:
-            del self.phases[replica.topic_id]
-
-    def forget(self, *phases: _Phase) -> set[Uuid]:
-        """Remove all orders in these phases; return the topics that had some."""
-        concerned = {
-            topic_id
-            for topic_id, listed in self.phases.items()
-            if any(each in phases for each in listed.values())
-        }
-        for topic_id in concerned:
-            listed = self.phases.pop(topic_id)
-            remaining = {
-                partition_id: each for partition_id, each in listed.items() if each not in phases
-            }
-            if remaining:
-                self.phases[topic_id] = remaining
-        return concerned
-
-    def begin(self, epoch: int) -> None:
-        """Begin with another process of the broker, or none.
-
-        The previous process will never respond to what is in flight. A response that it gave stays
-        until the ledger has it: a second order would still be in flight when the topic is removed
-        by the first one's response, and would delete replicas of the next topic of the name.
-        """
-        self.epoch = epoch
-        self.forget(_Phase.SENT, _Phase.DELAYED)
-        self.failed, self.delayed = Pause(), Pause()
-
-
 class DeletionManager:
-    """See the module. `retention_ms`: how long receipts are kept."""
+    """One term's. `retention_ms`: how long receipts are kept. The first event is `Elected`."""
 
     def __init__(self, *, enabled: bool, retention_ms: int) -> None:
         self._enabled = enabled
@@ -121,56 +64,50 @@ class DeletionManager:
         # A receipt that is kept for a minute must not stay for six.
         self._purge_interval_ms = min(FULL_CHECK_MS, max(RECEIPT_PURGE_MS_MIN, retention_ms))
         self._image = EMPTY
-        self._is_active = False
-        self._forget()
-
-    def _forget(self) -> None:
-        self._orders: dict[int, _Orders] = {}
-        self._events = DeletionEvents()
+        self._orders: BrokerOrders[Replica] = BrokerOrders(in_progress={NOT_YET})
+        self._undecided = Undecided()
         self._vanished: dict[Uuid, TopicImage] = {}
         """Topics whose metadata others removed, until their deletions have ended."""
-        self._preferred_elections: frozenset[str] = frozenset()
-        self._reassignments: frozenset[str] = frozenset()
+        self._ineligible = IneligibleTopics()
         self._receipts_until_ms: int | None = None
         self._purge_until_ms: int | None = None
         self._next_full_check_ms = self._next_purge_ms = 0
+        self._is_deciding = False
 
-    # -- election and resignation --------------------------------------------------------------
+    def step(self, event: Event, *, now_ms: int, is_idle: bool = True) -> Ready:
+        """Handle one event. `is_idle`: whether the caller would decide at once."""
+        handler: Callable[[DeletionManager, Any, int], tuple[DeletionOrder, ...] | None]
+        handler = _HANDLERS[type(event)]
+        orders = handler(self, event, now_ms) or ()
+        work = self.take_work() if is_idle else None
+        wake_at_ms = now_ms if self.has_work else self.next_due_ms
+        return Ready(wake_at_ms, orders, work)
 
-    def elected(self, image: ClusterImage, *, now_ms: int) -> tuple[DeletionOrder, ...]:
+    # -- events --------------------------------------------------------------------------------
+
+    def _elected(self, event: Elected, now_ms: int) -> tuple[DeletionOrder, ...]:
         """Begin with the stored deletions: all are checked, and orders sent where possible.
 
         A broker may get an order that it has carried out for the last controller already; its
         response is the same.
         """
-        self._forget()
-        self._image = image
-        self._is_active = True
+        assert self._image is EMPTY, "a manager is of one term"
+        self._image = image = event.image
         self._next_full_check_ms = now_ms + FULL_CHECK_MS
         self._next_purge_ms = now_ms + self._purge_interval_ms
         pending = image.deletions.pending()
-        self._events.schedule(each.topic_id for each in pending)
+        self._undecided.schedule(each.topic_id for each in pending)
         return self._order(pending, now_ms, retried=image.brokers)
 
-    def resigned(self) -> None:
-        """Clear everything: another controller decides now."""
-        self._forget()
-        self._image = EMPTY
-        self._is_active = False
-
-    # -- events --------------------------------------------------------------------------------
-
-    def observe(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Take a change of the image, whoever made it; return the orders to send."""
-        if not self._is_active:
-            return ()
+    def _committed(self, event: Committed, now_ms: int) -> tuple[DeletionOrder, ...]:
+        delta = event.delta
         self._image = image = delta.image
         touched: dict[Uuid, DeletionImage] = {}
         for topic_id in delta.changed_deletions:
             deletion, before = image.deletions.of(topic_id), delta.before.deletions.of(topic_id)
             is_open = deletion is not None and not deletion.is_finished
             if before is None or (before.is_finished and is_open):
-                self._events.schedule([topic_id])
+                self._undecided.schedule([topic_id])
             elif deletion is None and before.is_finished:
                 # One step purges some of the expired receipts: there may be more.
                 self._receipts_until_ms = self._purge_until_ms
@@ -178,29 +115,40 @@ class DeletionManager:
                 touched[topic_id] = deletion
             if deletion is None or deletion.is_finished:
                 self._vanished.pop(topic_id, None)
-        self._prune(delta)
+            if before is not None:
+                self._withdraw_changed(before, deletion)
         self._follow_topics(delta)
         for deletion in self._follow_brokers(delta):
             touched[deletion.topic_id] = deletion
         return self._order(touched.values(), now_ms, retried=delta.changed_brokers)
+
+    def _withdraw_changed(self, before: DeletionImage, after: DeletionImage | None) -> None:
+        """Withdraw orders of replicas whose status changed: they are ordered again, if at all."""
+        is_open = after is not None and not after.is_finished
+        for broker_id, rows in before.replicas.items():
+            for standing, partition_ids in rows.items():
+                is_kept = is_open and (standing == STARTED or has_failed(standing))
+                kept = after.partitions_at(broker_id, standing) if after and is_kept else ()
+                for each in partition_ids.difference(kept):
+                    self._orders.withdraw(broker_id, Replica(broker_id, before.topic_id, each))
 
     def _follow_topics(self, delta: ClusterDelta) -> None:
         deletions = delta.image.deletions
         for topic_id, change in delta.changed_topics.items():
             if not deletions.is_queued(topic_id):
                 continue
-            events = self._events.of(topic_id)
+            noted = self._undecided.of(topic_id)
             for partition_id in change.partitions:
                 partition = change.new.partitions[partition_id]
                 before = change.old.partitions.get(partition_id)
-                events.lost.update(
+                noted.lost.update(
                     Replica(broker_id, topic_id, partition_id)
                     for broker_id in partition.replicas
                     if is_lost(partition, broker_id) and not is_lost(before, broker_id)
                 )
         for topic_id, topic in delta.deleted_topics.items():
             if deletions.is_queued(topic_id):
-                self._events.schedule([topic_id])
+                self._undecided.schedule([topic_id])
                 self._vanished[topic_id] = topic
 
     def _follow_brokers(self, delta: ClusterDelta) -> list[DeletionImage]:
@@ -210,131 +158,76 @@ class DeletionManager:
             return []
         for broker_id in changed:
             broker = delta.image.brokers.get(broker_id)
-            epoch = NO_EPOCH if broker is None else broker.epoch
-            orders = self._orders.get(broker_id)
-            if orders is None:
-                continue
-            if orders.epoch != epoch:
-                orders.begin(epoch)
-            orders.forget(_Phase.DELAYED)  # It may be able to now.
+            self._orders.broker_changed(broker_id, NO_EPOCH if broker is None else broker.epoch)
         concerned = [
             each
             for each in delta.image.deletions.pending()
             if not changed.isdisjoint(each.replicas)
         ]
-        self._events.schedule(each.topic_id for each in concerned)
+        self._undecided.schedule(each.topic_id for each in concerned)
         return concerned
 
-    def responded(
-        self, broker_id: int, broker_epoch: int, results: Mapping[Replica, Error], *, now_ms: int
-    ) -> None:
-        """Take a broker's response, as far as it is one to an order in flight."""
-        orders = self._orders.get(broker_id)
-        if orders is None or orders.epoch != broker_epoch:
-            return
-        responses = {
-            each: error for each, error in results.items() if orders.phase(each) is _Phase.SENT
-        }
-        if Error.NONE in responses.values():
-            orders.delayed.forget()
-        for replica, error in responses.items():
-            if error is NOT_YET:
-                orders.set_phase(replica, _Phase.DELAYED)
-                continue
-            orders.set_phase(replica, _Phase.RESPONDED)
-            self._events.of(replica.topic_id).results[replica] = error
-        if NOT_YET in responses.values():
-            orders.delayed.begin(now_ms)
-
-    def dropped(
-        self, broker_id: int, broker_epoch: int, replicas: Iterable[Replica], *, now_ms: int
-    ) -> None:
-        """Take an order that will get no response: it is sent again if its broker is up."""
-        orders = self._orders.get(broker_id)
-        if orders is None or orders.epoch != broker_epoch:
-            return
-        unanswered = [each for each in replicas if orders.phase(each) is _Phase.SENT]
-        for replica in unanswered:
-            orders.set_phase(replica, _Phase.DELAYED)
-        if unanswered:
-            orders.delayed.begin(now_ms)
-
-    def set_ineligible_topics(
-        self, *, preferred_elections: Iterable[str] = (), reassignments: Iterable[str] = ()
-    ) -> None:
-        """Set the topics whose deletion must not begin now.
-
-        `preferred_elections`: with preferred leader elections under way. `reassignments`: with a
-        reassignment that was requested but is not in the image yet.
-        """
-        before = self._preferred_elections | self._reassignments
-        self._preferred_elections, self._reassignments = (
-            frozenset(preferred_elections),
-            frozenset(reassignments),
+    def _answered(self, event: DeletionsAnswered, now_ms: int) -> None:
+        final = self._orders.answered(
+            event.broker_id, event.broker_epoch, event.results, now_ms=now_ms
         )
-        for name in before ^ (self._preferred_elections | self._reassignments):
+        for replica, error in final.items():
+            self._undecided.of(replica.topic_id).results[replica] = error
+
+    def _dropped(self, event: OrdersDropped, now_ms: int) -> None:
+        self._orders.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
+
+    def _set_ineligible(self, event: IneligibleTopics, _now_ms: int) -> None:
+        before, self._ineligible = self._ineligible, event
+        for name in (before.preferred_elections | before.reassignments) ^ (
+            event.preferred_elections | event.reassignments
+        ):
             topic_id = self._image.topics.id_of(name)
             if topic_id is not None and self._image.deletions.is_queued(topic_id):
-                self._events.schedule([topic_id])
+                self._undecided.schedule([topic_id])
 
-    def markers_changed(self, names: Collection[str]) -> None:
-        """Take the topics that have a marker now; deletions in wait without one are cancelled."""
-        self._events.schedule(
+    def _markers_changed(self, event: MarkersChanged, _now_ms: int) -> None:
+        """Check deletions in wait that have no marker any more: they are cancelled."""
+        self._undecided.schedule(
             each.topic_id
             for each in self._image.deletions.pending()
-            if not each.has_begun and each.name not in names
+            if not each.has_begun and each.name not in event.names
         )
 
-    @property
-    def next_due_ms(self) -> int | None:
-        """Return when `tick` has something to do, None = never."""
-        if not self._is_active:
-            return None
-        pauses = [pause for each in self._orders.values() for pause in (each.failed, each.delayed)]
-        due = (self._events.due_ms, *(each.due_ms for each in pauses))
-        always = (self._next_full_check_ms, self._next_purge_ms)
-        return min(*always, *(each for each in due if each is not None))
-
-    def tick(self, *, now_ms: int, wall_ms: int) -> tuple[DeletionOrder, ...]:
+    def _time_passed(self, event: TimePassed, now_ms: int) -> tuple[DeletionOrder, ...]:
         """End backoffs that are over; at intervals purge old receipts and check all deletions."""
-        if not self._is_active:
-            return ()
-        self._events.end_pauses(now_ms)
-        unsent: set[Uuid] = set()
-        delayed, failed = set(), set()
-        for broker_id, orders in self._orders.items():
-            if orders.delayed.end(now_ms):
-                delayed.add(broker_id)
-                unsent |= orders.forget(_Phase.DELAYED)
-            if orders.failed.end(now_ms):
-                failed.add(broker_id)
+        self._undecided.queue.end_pauses(now_ms)
+        retries = self._orders.end_backoffs(now_ms)
         if now_ms >= self._next_purge_ms:
             self._next_purge_ms = now_ms + self._purge_interval_ms
-            self._receipts_until_ms = self._purge_until_ms = wall_ms - self._retention_ms
+            self._receipts_until_ms = self._purge_until_ms = event.wall_ms - self._retention_ms
         deletions = self._image.deletions
+        unsent = {replica.topic_id for keys in retries.delayed.values() for replica in keys}
         found = (deletions.of(each) for each in sorted(unsent))
-        resent = self._order([each for each in found if each], now_ms, retried=delayed)
+        resent = self._order([each for each in found if each], now_ms, retried=retries.delayed)
         is_due = now_ms >= self._next_full_check_ms
-        if not (failed or is_due):
+        if not (retries.failed or is_due):
             return resent
         pending = deletions.pending()
         if is_due:
             self._next_full_check_ms = now_ms + FULL_CHECK_MS
-            self._events.schedule(each.topic_id for each in pending)
-        return resent + self._order(pending, now_ms, retried=failed)
+            self._undecided.schedule(each.topic_id for each in pending)
+        return resent + self._order(pending, now_ms, retried=retries.failed)
 
-    # -- decisions and orders ------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
         """Tell whether there is something to decide now."""
-        return self._events.has_any or self._receipts_until_ms is not None
+        has_any = self._undecided.queue.has_any or self._receipts_until_ms is not None
+        return has_any and not self._is_deciding
 
     def take_work(self) -> DeletionWork | None:
-        """Return what to decide now; None = nothing. Call `decided` or `refused` next."""
+        """Return what to decide now, None = nothing; `step` does it for a caller that is idle."""
         if not self.has_work:
             return None
-        taken = self._events.take()
+        self._is_deciding = True
+        taken = self._undecided.take()
         receipts_until_ms = None
         if not taken:  # Receipts are purged apart: a failure must not delay a deletion.
             receipts_until_ms, self._receipts_until_ms = self._receipts_until_ms, None
@@ -342,110 +235,144 @@ class DeletionManager:
             topics=frozenset(taken),
             results={
                 replica: error
-                for events in taken.values()
-                for replica, error in events.results.items()
-                # A refused decision may have written it already, and another order be in flight.
-                if self._orders[replica.broker_id].phase(replica) is _Phase.RESPONDED
+                for noted in taken.values()
+                for replica, error in noted.results.items()
+                # A refused decision may have written it already, and another order be under way.
+                if self._orders.is_answered(replica.broker_id, replica)
             },
-            lost=frozenset().union(*(events.lost for events in taken.values())),
+            lost=frozenset().union(*(noted.lost for noted in taken.values())),
             vanished={each: self._vanished[each] for each in taken if each in self._vanished},
-            preferred_elections=self._preferred_elections,
-            reassignments=self._reassignments,
+            preferred_elections=self._ineligible.preferred_elections,
+            reassignments=self._ineligible.reassignments,
             enabled=self._enabled,
             receipts_until_ms=receipts_until_ms,
         )
 
-    def decided(self) -> None:
-        """The work is decided, and its records are committed."""
-        for events in self._events.decided().values():
-            for replica in events.results:
-                if self._events.has_result(replica):
-                    # 1. The work holds the response to an older order. 2. The decision starts the
-                    # replica again, and the next order is sent with its first write. 3. The
-                    # response to that one comes before the rest is written: it is not in the work.
-                    continue
-                orders = self._orders[replica.broker_id]
-                if orders.phase(replica) is _Phase.RESPONDED:
-                    orders.drop(replica)  # The ledger has it now, or did not need it.
+    def _decided(self, _event: WorkDecided, _now_ms: int) -> None:
+        self._is_deciding = False
+        for noted in self._undecided.decided().values():
+            for replica in noted.results:
+                # 1. The work holds the response to an older order. 2. The decision starts the
+                # replica again, and the next order is sent with its first write. 3. The response to
+                # that one comes before the rest is written: it is not in the work.
+                if not self._undecided.has_result(replica):
+                    self._orders.recorded(replica.broker_id, replica)
 
-    def refused(self, *, now_ms: int) -> None:
-        """The work could not be written, or not all of it: it is taken again."""
-        self._events.refused(now_ms)
+    def _refused(self, _event: WorkRefused, now_ms: int) -> None:
+        self._is_deciding = False
+        self._undecided.refused(now_ms)
 
-    def _prune(self, delta: ClusterDelta) -> None:
-        """Remove responses that the ledger has now, and orders that must not be sent again."""
-        for broker_id, orders in self._orders.items():
-            for topic_id in delta.changed_deletions & orders.phases.keys():
-                listed = orders.phases.pop(topic_id)
-                remaining = {
-                    partition_id: phase
-                    for partition_id, phase in listed.items()
-                    if phase is _Phase.SENT
-                    # A replica whose status changed is ordered again, if at all.
-                    or _is_unchanged(delta, Replica(broker_id, topic_id, partition_id))
-                }
-                if remaining:
-                    orders.phases[topic_id] = remaining
+    @property
+    def next_due_ms(self) -> int:
+        """Return when there is something to do without an event."""
+        due = (self._undecided.queue.due_ms, self._orders.due_ms)
+        always = (self._next_full_check_ms, self._next_purge_ms)
+        return min(*always, *(each for each in due if each is not None))
+
+    # -- orders --------------------------------------------------------------------------------
 
     def _order(
-        self,
-        deletions: Iterable[DeletionImage],
-        now_ms: int,
-        *,
-        retried: Collection[int] = (),
+        self, deletions: Iterable[DeletionImage], now_ms: int, *, retried: Collection[int]
     ) -> tuple[DeletionOrder, ...]:
         """Return orders for what is STARTED and not ordered, and on the brokers `retried` for
         what failed; begin the backoffs after which that is retried.
         """
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
-        new: dict[int, list[Replica]] = {}
+        wanted: dict[int, list[Replica]] = {}
         for broker_id, topic_id, partition_ids in replicas_to_delete(
             image, pending, retried=retried
         ):
-            orders = self._of(broker_id)
-            for partition_id in partition_ids.difference(orders.phases.get(topic_id, ())):
-                replica = Replica(broker_id, topic_id, partition_id)
-                orders.set_phase(replica, _Phase.SENT)
-                new.setdefault(broker_id, []).append(replica)
-        for deletion in pending:
-            for broker_id in _failed_on(deletion):
-                if is_reachable(image, broker_id):
-                    self._of(broker_id).failed.begin(now_ms)
-        return tuple(
-            order
-            for broker_id, replicas in sorted(new.items())
-            for order in orders_of(image, broker_id, replicas)
-        )
-
-    def _of(self, broker_id: int) -> _Orders:
-        orders = self._orders.get(broker_id)
-        if orders is None:
-            epoch = self._image.brokers[broker_id].epoch
-            orders = self._orders[broker_id] = _Orders(epoch)
-        assert orders.epoch == self._image.brokers[broker_id].epoch
-        return orders
+            wanted.setdefault(broker_id, []).extend(
+                Replica(broker_id, topic_id, each) for each in partition_ids
+            )
+        orders: list[DeletionOrder] = []
+        for broker_id, replicas in sorted(wanted.items()):
+            new = self._orders.begin(broker_id, image.brokers[broker_id].epoch, replicas)
+            orders += orders_of(image, broker_id, new)
+        failed = {
+            broker_id
+            for deletion in pending
+            for broker_id, rows in deletion.replicas.items()
+            if any(map(has_failed, rows)) and is_reachable(image, broker_id)
+        }
+        for broker_id in failed:
+            self._orders.failed(broker_id, image.brokers[broker_id].epoch, now_ms=now_ms)
+        return tuple(orders)
 
 
-def _is_unchanged(delta: ClusterDelta, replica: Replica) -> bool:
-    """Tell whether a replica that is to be deleted has the same status in the ledger as before."""
-    before, after = (_expected_status(image, replica) for image in (delta.before, delta.image))
-    return after is not None and before == after
+@dataclass(slots=True)
+class Noted:
+    """What happened to one topic's deletion and is not decided; see `DeletionWork`."""
+
+    results: dict[Replica, Error] = field(default_factory=dict)
+    lost: set[Replica] = field(default_factory=set)
+
+    def add(self, later: "Noted") -> None:
+        """Add what happened later."""
+        self.results |= later.results
+        self.lost |= later.lost
 
 
-def _expected_status(image: ClusterImage, replica: Replica) -> ReplicaStatus | None:
-    """Return the status of a replica whose broker's response would count, else None."""
-    deletion = image.deletions.of(replica.topic_id)
-    if deletion is None or deletion.is_finished:
-        return None
-    standing = deletion.status(replica.broker_id, replica.partition)
-    if standing is None:
-        return None
-    return standing if standing == STARTED or has_failed(standing) else None
+class Undecided:
+    """What happened and is not decided yet, by topic; nothing of it is lost.
+
+    Topics are taken to be decided together, one taken set at a time. After `decided` they are done;
+    after `refused` they are kept, and `queue` retries them without delaying other topics.
+    """
+
+    def __init__(self) -> None:
+        self._noted: dict[Uuid, Noted] = {}
+        self.queue: RetryQueue[Uuid] = RetryQueue()
+        self._taken: dict[Uuid, Noted] = {}
+
+    def of(self, topic_id: Uuid) -> Noted:
+        """Return what happened to a topic, to be added to, and schedule the topic."""
+        noted = self._noted.get(topic_id)
+        if noted is None:
+            noted = self._noted[topic_id] = Noted()
+            self.queue.add((topic_id,))
+        return noted
+
+    def schedule(self, topic_ids: Iterable[Uuid]) -> None:
+        """Have the deletions of topics checked."""
+        for topic_id in topic_ids:
+            self.of(topic_id)
+
+    def has_result(self, replica: Replica) -> bool:
+        """Tell whether there is a result for a replica that was not taken yet."""
+        noted = self._noted.get(replica.topic_id)
+        return noted is not None and replica in noted.results
+
+    def take(self) -> Mapping[Uuid, Noted]:
+        """Return what to decide together; empty = nothing."""
+        assert not self._taken, "what was taken was neither decided nor refused"
+        self._taken = {each: self._noted.pop(each) for each in self.queue.take()}
+        return self._taken
+
+    def decided(self) -> Mapping[Uuid, Noted]:
+        """What was taken is committed; return it."""
+        taken, self._taken = self._taken, {}
+        self.queue.done(taken)
+        return taken
+
+    def refused(self, now_ms: int) -> None:
+        """What was taken could not be written, or not all of it."""
+        taken, self._taken = self._taken, {}
+        for topic_id, noted in taken.items():
+            noted.add(self._noted.get(topic_id, Noted()))
+            self._noted[topic_id] = noted
+        self.queue.failed(list(taken), now_ms)
 
 
-def _failed_on(deletion: DeletionImage) -> Iterable[int]:
-    """Yield the brokers that failed to delete some replica although they were up."""
-    for broker_id, rows in deletion.replicas.items():
-        if any(map(has_failed, rows)):
-            yield broker_id
+_HANDLERS: Final[Mapping[type, Callable[..., tuple[DeletionOrder, ...] | None]]] = {
+    Elected: DeletionManager._elected,
+    Committed: DeletionManager._committed,
+    DeletionsAnswered: DeletionManager._answered,
+    OrdersDropped: DeletionManager._dropped,
+    IneligibleTopics: DeletionManager._set_ineligible,
+    MarkersChanged: DeletionManager._markers_changed,
+    WorkDecided: DeletionManager._decided,
+    WorkRefused: DeletionManager._refused,
+    TimePassed: DeletionManager._time_passed,
+}

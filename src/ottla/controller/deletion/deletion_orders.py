@@ -6,21 +6,25 @@ batch; in KRaft mode as DeleteReplicas (1002), which has topic ids. A response c
 its own request asked the broker to delete (KAFKA-9946).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion.deletion_policy import Replica, has_failed, is_reachable
 from ottla.controller.keys import PartitionKey
-from ottla.controller.zookeeper.broker_responses import ReplicaDeletionResults, error_of
+from ottla.controller.zookeeper.broker_responses import error_of
 from ottla.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from ottla.controller.zookeeper.request_batch_messages import REPLICAS_PER_ORDER_MAX
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
+from ottla.wire.messages.stop_replica import StopReplicaResponse
 
 DELETE_REPLICAS_VERSION = 0
+
+K = TypeVar("K", bound=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +119,37 @@ def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
             batch.add_stop_replica((order.broker_id,), key, None, delete_partition=True)
 
 
-def stop_replica_results(
-    image: ClusterImage, outcome: ReplicaDeletionResults
-) -> dict[Replica, Error]:
-    """Return the results of a StopReplica by topic id; unknown topics are left out."""
-    listed = [*((key, Error.NONE) for key in outcome.succeeded), *outcome.failed]
-    results: dict[Replica, Error] = {}
-    for key, error in listed:
+def stopped_replicas(image: ClusterImage, sent: BrokerRequest) -> dict[PartitionKey, Replica]:
+    """Return the replicas that a StopReplica asked to delete.
+
+    The request has no topic ids: those whose name another topic has now are left out.
+    """
+    found: dict[PartitionKey, Replica] = {}
+    for key in sorted(sent.deleted):
         topic_id = image.topics.id_of(key.topic)
-        if topic_id is not None:
-            results[Replica(outcome.broker_id, topic_id, key.partition)] = error
-    return results
+        if topic_id is not None and topic_id in sent.deleted_topics:
+            found[key] = Replica(sent.broker_id, topic_id, key.partition)
+    return found
+
+
+def stop_replica_results(
+    image: ClusterImage, sent: BrokerRequest, response: StopReplicaResponse
+) -> dict[Replica, Error]:
+    """Return what a StopReplica response means for deletions.
+
+    Only partitions that this request asked the broker to delete count, and only while their topic
+    is being deleted: a response to a plain stop is no proof that the data is deleted (KAFKA-9946).
+    """
+    deleted = {
+        key: replica
+        for key, replica in stopped_replicas(image, sent).items()
+        if image.is_being_deleted(key.topic)
+    }
+    errors = {
+        PartitionKey(each.topic_name, each.partition_index): error_of(each.error_code)
+        for each in response.partition_errors
+    }
+    return _results(deleted, errors, error_of(response.error_code))
 
 
 # -- by DeleteReplicas -------------------------------------------------------------------------
@@ -152,24 +176,37 @@ def delete_replicas_request(
     )
 
 
+def named_replicas(sent: BrokerRequest) -> dict[tuple[Uuid, int], Replica]:
+    """Return the replicas that a DeleteReplicas asked to delete."""
+    return {
+        (topic.topic_id, partition_id): Replica(sent.broker_id, topic.topic_id, partition_id)
+        for topic in sent.request.topics
+        for partition_id in topic.partitions
+    }
+
+
 def delete_replicas_results(
     sent: BrokerRequest, response: wire.DeleteReplicasResponse
 ) -> dict[Replica, Error]:
-    """Return the result for each replica of the request.
-
-    A replica that the response does not list counts as failed, and so do all where the whole
-    request failed.
-    """
-    request_error = error_of(response.error_code)
-    listed = {
+    """Return the result for each replica of the request."""
+    errors = {
         (topic.topic_id, each.partition_index): error_of(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }
-    results: dict[Replica, Error] = {}
-    for topic in sent.request.topics:
-        for partition_id in topic.partitions:
-            replica = Replica(sent.broker_id, topic.topic_id, partition_id)
-            error = listed.get((topic.topic_id, partition_id), Error.UNKNOWN_SERVER_ERROR)
-            results[replica] = error if request_error is Error.NONE else request_error
-    return results
+    return _results(named_replicas(sent), errors, error_of(response.error_code))
+
+
+def _results(
+    ordered: Mapping[K, Replica], errors: Mapping[K, Error], request_error: Error
+) -> dict[Replica, Error]:
+    """Return the result of each replica.
+
+    One that the response does not list counts as failed, and so do all where the whole request
+    failed; Kafka waits for those forever.
+    """
+    if request_error is not Error.NONE:
+        return dict.fromkeys(ordered.values(), request_error)
+    return {
+        replica: errors.get(key, Error.UNKNOWN_SERVER_ERROR) for key, replica in ordered.items()
+    }

@@ -1,65 +1,18 @@
-"""What responses of brokers mean to the controller: events, each a plain value.
+"""What responses of brokers mean to the controller.
 
-A response never runs a decision; the caller puts its event into the controller's queue.
-Source: KafkaController.processLeaderAndIsrResponseReceived,
-processTopicDeletionStopReplicaResponseReceived; ControllerChannelManager.scala, Kafka 3.9.
+A response never runs a decision; the caller puts its event into the controller's queue. Those to
+orders of deletions are in `ottla.controller.deletion.deletion_orders`.
+Source: KafkaController.processLeaderAndIsrResponseReceived; ControllerChannelManager.scala,
+Kafka 3.9.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.keys import PartitionKey
 from ottla.controller.zookeeper.request_batch import BrokerRequest
-from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import leader_and_isr as lai
-from ottla.wire.messages import stop_replica as stop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaDeletionResults:
-    """The results of one StopReplica request that deletes replicas."""
-
-    broker_id: int
-    succeeded: tuple[PartitionKey, ...] = ()
-    failed: tuple[tuple[PartitionKey, Error], ...] = ()
-
-
-def replica_deletion_results(
-    image: ClusterImage, sent: BrokerRequest, response: stop.StopReplicaResponse
-) -> ReplicaDeletionResults | None:
-    """Return what a StopReplica response means for deletions; None = nothing.
-
-    Only partitions that this request asked the broker to delete count, and only while their topic
-    is being deleted: a response to a plain stop is no proof that the data is deleted (KAFKA-9946).
-    A replica that the response does not list counts as failed, and so do all where the whole
-    request failed; Kafka waits for those forever.
-    """
-    errors = {
-        PartitionKey(each.topic_name, each.partition_index): error_of(each.error_code)
-        for each in response.partition_errors
-    }
-    request_error = error_of(response.error_code)
-    succeeded: list[PartitionKey] = []
-    failed: list[tuple[PartitionKey, Error]] = []
-    for key in sorted(sent.deleted):
-        if not image.is_being_deleted(key.topic):
-            continue
-        error = (
-            errors.get(key, Error.UNKNOWN_SERVER_ERROR)
-            if request_error is Error.NONE
-            else request_error
-        )
-        if error is Error.NONE:
-            succeeded.append(key)
-        else:
-            failed.append((key, error))
-    if not succeeded and not failed:
-        return None
-    return ReplicaDeletionResults(
-        broker_id=sent.broker_id, succeeded=tuple(succeeded), failed=tuple(failed)
-    )
 
 
 def failed_replicas(

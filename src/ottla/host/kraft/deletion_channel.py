@@ -17,20 +17,20 @@ back the request is sent again; a broker answers the same for what it has delete
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
-from ottla.base.errors import ApiError, Error
-from ottla.base.pending import Pending
+from ottla.base.errors import Error
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
+from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
 from ottla.controller.deletion.deletion_manager import DeletionManager
 from ottla.controller.deletion.deletion_orders import (
     DeletionOrder,
     delete_replicas_request,
     delete_replicas_results,
+    named_replicas,
 )
-from ottla.controller.deletion.deletion_policy import Replica, is_reachable
-from ottla.controller.step import Decision
+from ottla.controller.deletion.deletion_policy import is_reachable
 from ottla.controller.zookeeper.broker_responses import error_of
 from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller_channel import (
@@ -40,7 +40,7 @@ from ottla.host.controller_channel import (
     endpoint_between_brokers,
     links_of_image,
 )
-from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
+from ottla.host.deletions import DecisionRunner, DeletionDriver
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ledger_enabled
@@ -54,7 +54,7 @@ STALE = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
 The metadata will have the new epoch, too."""
 
 
-class ControllerRuntimePort(Protocol):
+class ControllerRuntimePort(DecisionRunner, Protocol):
     """What is needed of `ottla.host.controller_runtime.ControllerRuntime`."""
 
     epoch: int
@@ -62,10 +62,6 @@ class ControllerRuntimePort(Protocol):
     @property
     def committed_image(self) -> ClusterImage:
         """Return the image that listeners have got."""
-        ...
-
-    def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
-        """Decide; answer once committed."""
         ...
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
@@ -195,11 +191,7 @@ class DeletionChannel:
     def _on_channel_event(self, event: ChannelEvent) -> None:
         if self._driver is None:
             return
-        result = event_of(event)
-        if isinstance(result, DeletionsAnswered):
-            self._driver.answered(result)
-        else:
-            self._driver.dropped(result)
+        self._driver.step(event_of(event))
 
 
 def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
@@ -216,12 +208,7 @@ def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
 
 
 def _dropped(sent: BrokerRequest) -> OrdersDropped:
-    replicas = tuple(
-        Replica(sent.broker_id, topic.topic_id, partition)
-        for topic in sent.request.topics
-        for partition in topic.partitions
-    )
-    return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas)
+    return OrdersDropped(sent.broker_id, sent.broker_epoch, tuple(named_replicas(sent).values()))
 
 
 def _guarded(call: Callable[[], None]) -> None:

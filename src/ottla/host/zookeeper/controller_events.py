@@ -9,21 +9,15 @@ processTopicDeletionStopReplicaResponseReceived}, Kafka 3.9.
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.base.ids import uuid_text
-from ottla.controller.deletion.deletion_orders import stop_replica_results
-from ottla.controller.deletion.deletion_policy import Replica
+from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
+from ottla.controller.deletion.deletion_orders import stop_replica_results, stopped_replicas
 from ottla.controller.keys import PartitionKey
-from ottla.controller.zookeeper.broker_responses import (
-    error_of,
-    failed_replicas,
-    replica_deletion_results,
-)
-from ottla.controller.zookeeper.request_batch import BrokerRequest
+from ottla.controller.zookeeper.broker_responses import error_of, failed_replicas
 from ottla.host.controller_channel import ChannelEvent, Dropped
-from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrResponse
@@ -53,10 +47,10 @@ BrokerEvent = ControllerMoved | LogDirFailure | DeletionsAnswered | OrdersDroppe
 
 def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | None:
     """Return the event of a response; None = nothing to do."""
-    sent = _without_stale_deletions(image, channel_event.sent)
+    sent = channel_event.sent
     if isinstance(channel_event, Dropped):
-        replicas = _ordered(image, sent)
-        return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas) if replicas else None
+        dropped = tuple(stopped_replicas(image, sent).values())
+        return OrdersDropped(sent.broker_id, sent.broker_epoch, dropped) if dropped else None
     response = channel_event.response
     error = error_of(response.error_code)
     if error is Error.STALE_CONTROLLER_EPOCH:
@@ -71,7 +65,8 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
         failed = failed_replicas(sent, response)
         return LogDirFailure(sent.broker_id, sent.broker_epoch, failed) if failed else None
     if isinstance(response, StopReplicaResponse):
-        return _deletions(image, sent, response)
+        results = stop_replica_results(image, sent, response)
+        return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results) if results else None
     return None
 
 
@@ -97,30 +92,3 @@ def _log_refused_topics(
                 uuid_text(topic.id),
                 paths.CONTROLLER,
             )
-
-
-def _without_stale_deletions(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
-    """Return a request without deletions of topics whose names other topics have now."""
-    current = frozenset(
-        key for key in sent.deleted if image.topics.id_of(key.topic) in sent.deleted_topics
-    )
-    return sent if current == sent.deleted else replace(sent, deleted=current)
-
-
-def _deletions(
-    image: ClusterImage, sent: BrokerRequest, response: StopReplicaResponse
-) -> DeletionsAnswered | None:
-    answered = replica_deletion_results(image, sent, response)
-    if answered is None:
-        return None
-    results = stop_replica_results(image, answered)
-    return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results)
-
-
-def _ordered(image: ClusterImage, sent: BrokerRequest) -> tuple[Replica, ...]:
-    named = ((image.topics.id_of(key.topic), key.partition) for key in sorted(sent.deleted))
-    return tuple(
-        Replica(sent.broker_id, topic_id, partition)
-        for topic_id, partition in named
-        if topic_id is not None
-    )

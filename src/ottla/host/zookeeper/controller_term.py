@@ -30,6 +30,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Session, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
+from ottla.controller.deletion.deletion_events import IneligibleTopics, MarkersChanged
 from ottla.controller.deletion.deletion_manager import DeletionManager
 from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.elections.new_partitions import bring_online
@@ -40,7 +41,7 @@ from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
 from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at_start
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
 from ottla.host.controller_runtime import ControllerRuntime, DecisionMetrics
-from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
+from ottla.host.deletions import DeletionDriver
 from ottla.host.periodic_elections import PeriodicElections
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
@@ -210,9 +211,10 @@ class ControllerTerm:
             self._environment.context,
             change=store.change,
             resend=lambda broker_id: self._sender.resend(runtime.image, broker_id),
-            on_pending_requests=lambda preferred_elections, reassignments: (
-                deletions.set_ineligible_topics(
-                    preferred_elections=preferred_elections, reassignments=reassignments
+            on_pending_requests=lambda preferred_elections, reassignments: deletions.step(
+                IneligibleTopics(
+                    preferred_elections=frozenset(preferred_elections),
+                    reassignments=frozenset(reassignments),
                 )
             ),
         )
@@ -230,7 +232,7 @@ class ControllerTerm:
         )
 
         def markers_changed(marked: tuple[str, ...]) -> None:
-            deletions.markers_changed(frozenset(marked))
+            deletions.step(MarkersChanged(frozenset(marked)))
             markers.process_markers(marked)
 
         store.hooks.on_deletion_requests = markers_changed
@@ -292,10 +294,8 @@ class ControllerTerm:
             self._environment.on_controller_moved()
         elif isinstance(event, LogDirFailure):
             self._take_replicas_offline(event)
-        elif isinstance(event, DeletionsAnswered) and self._deletions is not None:
-            self._deletions.answered(event)
-        elif isinstance(event, OrdersDropped) and self._deletions is not None:
-            self._deletions.dropped(event)
+        elif event is not None and self._deletions is not None:
+            self._deletions.step(event)
 
     def _take_replicas_offline(self, event: LogDirFailure) -> None:
         def decide(image: ClusterImage) -> Step:

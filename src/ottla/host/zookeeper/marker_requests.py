@@ -29,7 +29,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion.deletion_markers import mark_topics
+from ottla.controller.deletion.delete_topics import mark_topics
 from ottla.controller.retry_queue import RetryQueue
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.steps import Steps, drive, wait

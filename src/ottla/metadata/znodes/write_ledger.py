@@ -95,7 +95,7 @@ class LedgerWriter:
                 # If the marker is removed before this is written, the deletion is cancelled.
                 self._multis.add(Check(paths.marker(entry.name), ANY_VERSION), is_fact=False)
         elif is_marked and named in (None, entry.topic_id):
-            # Beside another topic of the name it may be for that one: `deletion_markers` decides.
+            # Beside another topic of the name it may be for that one: `mark_topics` decides.
             self._multis.add(Delete(paths.marker(entry.name)))
 
     def _write_pending(self) -> None:

@@ -272,6 +272,8 @@ class Groups:
         random, workload = self._random, self._workload
         while not self._is_healed:
             yield random.randrange(2_000, 2 * workload.strike_ms)
+            if self._is_healed:
+                return
             group = random.choice(workload.groups).name
             match random.randrange(5):
                 case 0:

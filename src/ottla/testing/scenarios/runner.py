@@ -162,12 +162,11 @@ class Run:
         if (groups := story.groups) is not None:
             groups.stop()
             self._until(lambda: groups.is_done, limit_ms)
-        self._until(lambda: not unsettled(sim), limit_ms)
-        left = unsettled(sim)
-        self._wait_for_deletions(limit_ms)
+        left = self._settle(limit_ms)
         self._nodes.finish()
         self._answers.finish()
-        self._wait_for_deletions(limit_ms)  # A deletion may have begun during those.
+        # A request that was in flight at the healing may change a topic only now.
+        left = left or self._settle(limit_ms)
         if left:
             history.expected += left
         else:
@@ -184,6 +183,21 @@ class Run:
                 history.promises[topic.id] = spec.promise
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
 
+    def _settle(self, limit_ms: int) -> list[str]:
+        """Wait until, at one moment, the replicas have settled and no deletion is unfinished.
+
+        Return what has not settled. What follows at once finds the cluster at rest.
+        """
+        history = self.history
+        while True:
+            began_ms = self.story.now_ms
+            self._until(lambda: not unsettled(self.sim), limit_ms)
+            left = unsettled(self.sim)
+            self._wait_for_deletions(limit_ms)
+            has_failed = left or history.deletions_left or history.partition_dirs_left
+            if has_failed or self.story.now_ms == began_ms:
+                return left
+
     def _wait_for_deletions(self, limit_ms: int) -> None:
         """Wait until deletions have finished, and their directories are removed."""
         sim, history = self.sim, self.history
@@ -193,7 +207,7 @@ class Run:
             return [*deletions_left(sim), *partition_dirs_left(sim)]
 
         known: set[str] = set()
-        # A request that was in flight at the healing may delete a topic only now.
+        # Another deletion may have begun meanwhile.
         while not known.issuperset(left := unfinished()):
             known.update(left)
             self._until(lambda: not deletions_left(sim), limit_ms)

@@ -68,7 +68,10 @@ class Story:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the cluster is healed and works: nothing more is to be changed."""
+        """Tell whether the cluster is healed and works: nothing more is to be changed.
+
+        `admin` sends nothing from then on.
+        """
         return self.admin.is_stopped
 
     @property

@@ -120,7 +120,7 @@ def _trim(
         topics=(DeleteRecordsTopic(name=name, partitions=(partition,)),),
         timeout_ms=TRIM_TIMEOUT_MS,
     )
-    answer = yield client.send(
+    answer = yield from story.admin.send(
         client.leaders[key].node, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
     )
     if isinstance(answer, ApiError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
 from ottla.testing.history.history import Progress, TopicAcknowledged
 from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
@@ -61,13 +62,21 @@ class Admin:
         self._stopped = False
 
     def stop(self) -> None:
-        """Send no further requests."""
+        """Send no further requests; a dialogue that would send one never continues.
+
+        A change that began later would be under way while the logs are read for the history.
+        """
         self._stopped = True
 
     @property
     def is_stopped(self) -> bool:
         """Tell whether `stop` was called."""
         return self._stopped
+
+    def _unless_stopped(self) -> Dialogue[None]:
+        """Continue at once, or never. For each request: a dialogue may sleep across `stop`."""
+        if self._stopped:
+            yield Pending()
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -129,6 +138,7 @@ class Admin:
         topic_id = self.client.ids.get(name)
         if topic_id is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
+        yield from self._unless_stopped()
         self.client.history.deleted.add(topic_id)
         request = delete_wire.DeleteTopicsRequest(
             topics=(delete_wire.DeleteTopicState(topic_id=topic_id),),
@@ -226,6 +236,13 @@ class Admin:
             )
         )
 
+    def send(
+        self, node: int, request: object, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Dialogue[Any | ApiError]:
+        """Send one request to a node; return the response or an error."""
+        yield from self._unless_stopped()
+        return (yield self.client.send(node, request, version, timeout_ms))
+
     def _ask(
         self,
         what: str,
@@ -242,7 +259,7 @@ class Admin:
         client = self.client
         error = Error.REQUEST_TIMED_OUT
         for _try in range(TRIES_MAX):
-            answer = yield client.send(client.any_node(), request, version, REQUEST_TIMEOUT_MS)
+            answer = yield from self.send(client.any_node(), request, version)
             if isinstance(answer, ApiError):
                 error = answer.error
             else:

@@ -108,4 +108,5 @@ class PatientClient:
         while not self._stopped:
             yield 1 + random.randrange(2 * self._interval_ms)
             version, make = random.choice(REQUESTS)
-            client.send(random.choice(client.nodes), make(), version, PATIENCE_MS)
+            if not self._stopped:
+                client.send(random.choice(client.nodes), make(), version, PATIENCE_MS)

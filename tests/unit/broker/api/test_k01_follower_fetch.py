@@ -10,6 +10,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.fetch.delayed_fetch import WATERMARK_DELAY_MS
+from ottla.broker.fetch.fetch_sessions import FetchSession
 from ottla.broker.partition import Partition
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -110,6 +111,10 @@ def partition(world: World, index: int = 0) -> Partition:
     return world.broker.replicas.partition("t", index)
 
 
+def follower_session(world: World, follower: Follower) -> FetchSession:
+    return world.broker.sessions._sessions[follower.session[0]]
+
+
 def append(world: World, *values: str, index: int = 0, acks: int = 1) -> Any:
     return world.broker.replicas.append("t", index, batch(*values), acks=acks)
 
@@ -203,6 +208,21 @@ class TestWhoMayFetch:
         world.add_broker(2, epoch=7)
         assert errors(early.begin(at(offset=1, epoch=0), wait_ms=0)) == [Error.NONE]
         assert partition(world).high_watermark == 1
+
+    def test_without_registered_epochs_a_fetch_before_a_restart_moves_nothing(
+        self, world: World
+    ) -> None:
+        """Over ZooKeeper: the next ISR would have named the broker under its old epoch, and the
+        controller would have rejected it."""
+        world.add_broker(2, epoch=-1)
+        append(world, "a")
+        restarted = Follower(world, 2, epoch=7)
+        restarted.open(1)
+        assert errors(Follower(world, 2, epoch=5).begin(at(), wait_ms=0)) == [
+            Error.NOT_LEADER_OR_FOLLOWER
+        ]
+        found = partition(world).followers[2]
+        assert (found.log_end_offset, found.broker_epoch) == (1, 7)
 
     def test_an_added_replica_may_and_a_removed_one_may_not(self, world: World) -> None:
         world.add_broker(4)
@@ -415,6 +435,52 @@ class TestResting:
         follower.broker_epoch = 7
         self.fetch(follower)
         assert [partition(world, index).followers[2].broker_epoch for index in (0, 1)] == [7, 7]
+
+    def test_a_late_fetch_outside_the_session_is_corrected_by_the_next_in_it(
+        self, world: World, follower: Follower
+    ) -> None:
+        """The follower seemed to lag for as long as nothing was appended, and left the ISR."""
+        append(world, "a")
+        for node in (2, 3):
+            other = follower if node == 2 else Follower(world, 3)
+            other.begin(at(offset=1, epoch=0), wait_ms=0)
+        for _ in range(2):
+            self.fetch(follower)
+        assert follower_session(world, follower).active == {}
+        assert partition(world).followers[2].log_end_offset == 1
+        late = Follower(world, 2)
+        late.session = (0, -1)
+        late.begin(at(), wait_ms=0)
+        assert partition(world).followers[2].log_end_offset == 0
+        self.fetch(follower)
+        assert partition(world).followers[2].log_end_offset == 1
+
+    def test_a_late_fetch_outside_the_session_leaves_other_followers_idle(
+        self, world: World, follower: Follower
+    ) -> None:
+        other = Follower(world, 3)
+        other.open(0, 0)
+        other.begin()
+        self.fetch(follower)
+        late = Follower(world, 3)
+        late.session = (0, -1)
+        late.begin(at(), wait_ms=0)
+        assert follower_session(world, follower).active == {}
+        assert len(follower_session(world, other).active or ()) == 1
+
+    def test_a_late_fetch_of_a_former_process_does_not_hide_a_lag(
+        self, world: World, follower: Follower
+    ) -> None:
+        """In its session the partition is idle, so that the late fetch does not read it."""
+        world.add_broker(2, epoch=7)
+        restarted = Follower(world, 2, epoch=7)
+        restarted.open(0, 0)
+        restarted.begin()
+        died_ms = world.clock.monotonic_ms()
+        world.clock.advance(60_000)
+        follower.begin()
+        append(world, "a")
+        assert partition(world).followers[2].last_caught_up_ms == died_ms
 
     def test_sessions_that_are_gone_are_forgotten(self, world: World, follower: Follower) -> None:
         for _ in range(5):

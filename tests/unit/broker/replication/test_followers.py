@@ -101,13 +101,19 @@ class TestJoining:
         ],
     )
     def test_who_may_join(self, image: BrokerImage | None, epoch: int | None, may: bool) -> None:
-        assert may_join(image, epoch) is may
+        assert may_join(image, FollowerState(broker_epoch=epoch)) is may
+
+    def test_one_that_was_refused_must_fetch_again(self) -> None:
+        follower = FollowerState(broker_epoch=1, refused=True)
+        assert not may_join(broker(epoch=1), follower)
+        fetched(follower, 0, 0, 100)
+        assert may_join(broker(epoch=1), follower)
 
     @pytest.mark.parametrize(
         ("image", "epoch"), [(broker(), 5), (broker(fenced=True), 5), (broker(), -1), (None, -1)]
     )
     def test_whose_fetch_counts(self, image: BrokerImage | None, epoch: int) -> None:
-        check_broker_epoch(image, epoch)
+        check_broker_epoch(image, FollowerState(), epoch)
 
     @pytest.mark.parametrize(
         ("image", "epoch", "error"),
@@ -120,5 +126,33 @@ class TestJoining:
     )
     def test_whose_does_not(self, image: BrokerImage | None, epoch: int, error: Error) -> None:
         with pytest.raises(ApiError) as refusal:
-            check_broker_epoch(image, epoch)
+            check_broker_epoch(image, FollowerState(), epoch)
         assert refusal.value.error is error
+
+    @pytest.mark.parametrize(
+        ("newest", "epoch", "counts"),
+        [
+            (None, 4, True),
+            (-1, 4, True),
+            (5, 5, True),
+            (5, 6, True),
+            (5, -1, True),  # Of a process that is not registered yet.
+            (5, 4, False),
+        ],
+    )
+    def test_without_registered_epochs_the_newest_fetch_tells(
+        self, newest: int | None, epoch: int, counts: bool
+    ) -> None:
+        """Over ZooKeeper, brokers do not receive the others' epochs."""
+        follower = FollowerState(broker_epoch=newest)
+        if counts:
+            check_broker_epoch(broker(epoch=-1), follower, epoch)
+            return
+        with pytest.raises(ApiError) as refusal:
+            check_broker_epoch(broker(epoch=-1), follower, epoch)
+        assert refusal.value.error is Error.NOT_LEADER_OR_FOLLOWER
+
+    def test_a_fetch_without_an_epoch_does_not_hide_the_newest(self) -> None:
+        follower = FollowerState(broker_epoch=5)
+        follower.fetched(0, log_start_offset=0, leader_end=0, broker_epoch=-1, now_ms=0)
+        assert follower.broker_epoch == 5

@@ -228,6 +228,20 @@ class TestAnswers:
         fetch(proposing, 2)
         assert proposed(proposing) == [(0, (1, 2))]
 
+    def test_one_that_was_refused_is_proposed_again_only_once_it_has_fetched(
+        self, proposing: World
+    ) -> None:
+        """Over ZooKeeper: it had restarted, was registered under another epoch, and could not reach
+        the leader. Proposed with each fetch of another follower, it kept that one out, too."""
+        proposing.controller.answer(answered(0, error=Error.INELIGIBLE_REPLICA))
+        proposing.clock.advance(100)
+        fetch(proposing, 3)
+        assert proposed(proposing) == [(0, (1, 3))]
+        proposing.controller.answer(answered(0, 1, 3))
+        proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 3)))
+        fetch(proposing, 2)
+        assert proposed(proposing) == [(0, (1, 3, 2))]
+
     @pytest.mark.parametrize(
         "error",
         [
@@ -354,6 +368,7 @@ class TestWhatIsCommittedMeanwhile:
     def test_one_that_was_waited_for_and_died_is_not_for_ever(self, world: World) -> None:
         fetch(world, 2)
         world.controller.answer(answered(0, error=Error.INELIGIBLE_REPLICA))
+        fetch(world, 2)
         world.broker.replicas.append("t", 0, batch("a"), acks=1)
         assert partition(world).high_watermark == 0
         world.clock.advance(30_001)

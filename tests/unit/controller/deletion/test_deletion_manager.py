@@ -9,6 +9,13 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion import deletion_policy
+from ottla.controller.deletion.deletion_events import (
+    DeletionsAnswered,
+    Elected,
+    IneligibleTopics,
+    OrdersDropped,
+    WorkRefused,
+)
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.metadata.deletions import HaltReason, Policy
 from tests.unit.controller.deletion_harness import RETENTION_MS, DeletionHarness
@@ -122,11 +129,11 @@ def test_latent_1_reassignment_that_runs_when_the_topic_is_marked_halts_its_dele
 def test_a_requested_reassignment_makes_it_ineligible_too() -> None:
     harness = classic()
     topic_id = harness.create("t", ONE)
-    harness.manager.set_ineligible_topics(reassignments=["t"])
+    harness.step(IneligibleTopics(reassignments=frozenset({"t"})))
     harness.mark("t")
     harness.decide()
     assert harness.entry(topic_id).halted is HaltReason.REASSIGNMENT
-    harness.manager.set_ineligible_topics()
+    harness.step(IneligibleTopics())
     harness.settle()
     assert is_gone(harness, topic_id)
 
@@ -176,7 +183,6 @@ def test_latent_3_a_failed_log_dir_is_retried_by_a_timer() -> None:
     harness.decide()
     assert harness.states(topic_id)[2, 0] == "INELIGIBLE FOLDER_FAILED"
     due_ms = harness.manager.next_due_ms
-    assert due_ms is not None
     assert due_ms > harness.now_ms
     harness.machines[2].is_failed = False
     harness.settle()
@@ -191,7 +197,6 @@ def test_backoffs_grow_to_a_bound_while_a_log_dir_stays_failed() -> None:
         harness.carry_out(1)
         harness.decide()
         due_ms = harness.manager.next_due_ms
-        assert due_ms is not None
         pauses.append(due_ms - harness.now_ms)
         harness.pass_time()
         assert harness.states(topic_id) == {(1, 0): "INELIGIBLE FOLDER_FAILED"}
@@ -261,7 +266,7 @@ def test_latent_5_a_decision_that_came_to_nothing_is_made_up_for() -> None:
     harness.carry_out(1)
     harness.carry_out(2)
     assert harness.manager.take_work() is not None
-    harness.manager.refused(now_ms=harness.now_ms)
+    harness.step(WorkRefused())
     assert harness.decide() == 0  # It is given a pause.
     harness.pass_time()
     harness.settle()
@@ -304,10 +309,10 @@ def test_kafka_9946_an_answer_to_nothing_that_was_ordered_counts_for_nothing() -
     harness, topic_id = begun()
     never = Replica(1, topic_id, 7)
     epoch = harness.image.brokers[1].epoch
-    harness.manager.responded(1, epoch, {never: Error.NONE}, now_ms=harness.now_ms)
-    harness.manager.responded(3, epoch, {never: Error.NONE}, now_ms=harness.now_ms)
+    harness.step(DeletionsAnswered(1, epoch, {never: Error.NONE}))
+    harness.step(DeletionsAnswered(3, epoch, {never: Error.NONE}))
     old = Replica(1, topic_id, 0)
-    harness.manager.responded(1, epoch - 1, {old: Error.NONE}, now_ms=harness.now_ms)
+    harness.step(DeletionsAnswered(1, epoch - 1, {old: Error.NONE}))
     assert harness.manager.take_work() is None
 
 
@@ -316,7 +321,7 @@ def test_an_answer_counts_once() -> None:
     results = harness.carry_out(1)
     epoch = harness.image.brokers[1].epoch
     harness.decide()
-    harness.manager.responded(1, epoch, results, now_ms=harness.now_ms)
+    harness.step(DeletionsAnswered(1, epoch, results))
     assert harness.manager.take_work() is None
     assert harness.states(topic_id)[1, 0] == "SUCCESSFUL"
 
@@ -329,7 +334,7 @@ def test_kafka_7235_a_bounce_voids_the_orders_of_the_old_process() -> None:
     assert harness.states(topic_id)[2, 0] == "STARTED"
     assert [each.broker_epoch for each in harness.machines[2].queue] == [harness.machines[2].epoch]
     late = dict.fromkeys(before.replicas(), Error.NONE)
-    harness.manager.responded(2, before.broker_epoch, late, now_ms=harness.now_ms)
+    harness.step(DeletionsAnswered(2, before.broker_epoch, late))
     assert harness.manager.take_work() is None
 
 
@@ -351,7 +356,7 @@ def test_a_bounce_repeats_no_order_whose_answer_is_being_decided() -> None:
 def test_an_order_that_was_dropped_goes_out_again_after_a_pause() -> None:
     harness, topic_id = begun()
     order = harness.machines[1].queue.pop()
-    harness.manager.dropped(1, order.broker_epoch, order.replicas(), now_ms=harness.now_ms)
+    harness.step(OrdersDropped(1, order.broker_epoch, tuple(order.replicas())))
     assert harness.decide() == 0
     assert not harness.machines[1].queue
     harness.settle()
@@ -363,7 +368,7 @@ def test_not_yet_is_retried_and_nothing_is_written() -> None:
     order = harness.machines[1].queue.pop()
     not_yet = dict.fromkeys(order.replicas(), Error.OPERATION_NOT_ATTEMPTED)
     harness.written.clear()
-    harness.manager.responded(1, order.broker_epoch, not_yet, now_ms=harness.now_ms)
+    harness.step(DeletionsAnswered(1, order.broker_epoch, not_yet))
     assert harness.decide() == 0
     assert not harness.written
     harness.settle()
@@ -374,7 +379,7 @@ def test_an_error_is_kept_beside_the_replica() -> None:
     harness, topic_id = begun()
     order = harness.machines[1].queue.pop()
     stale = dict.fromkeys(order.replicas(), Error.STALE_CONTROLLER_EPOCH)
-    harness.manager.responded(1, order.broker_epoch, stale, now_ms=harness.now_ms)
+    harness.step(DeletionsAnswered(1, order.broker_epoch, stale))
     harness.decide()
     [(_, standing, _)] = [row for row in harness.entry(topic_id).rows() if row[0] == 1]
     assert (standing.reason.name, standing.error) == ("REFUSED", Error.STALE_CONTROLLER_EPOCH)
@@ -470,13 +475,11 @@ def test_many_receipts_are_purged_in_consecutive_steps(
     assert len(harness.image.deletions) == 0
 
 
-def test_an_inactive_controller_does_nothing() -> None:
+def test_a_manager_is_of_one_term() -> None:
+    """Or events and orders of one term would count in another, for replicas of another image."""
     harness, _ = begun()
-    harness.manager.resigned()
-    harness.stop(2)
-    assert harness.manager.take_work() is None
-    assert harness.manager.next_due_ms is None
-    assert harness.manager.tick(now_ms=10**9, wall_ms=10**9) == ()
+    with pytest.raises(AssertionError, match="one term"):
+        harness.manager.step(Elected(harness.image), now_ms=harness.now_ms)
 
 
 def test_no_step_was_illegal_and_no_order_wrong() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
-from ottla.controller.deletion.deletion_markers import MarkedTopics, mark_topics
+from ottla.controller.deletion.delete_topics import MarkedTopics, mark_topics
 from ottla.controller.deletion.deletion_policy import DeletionWork, decide
 from ottla.controller.step import Decision
 from ottla.metadata.deletions import STARTED, Policy, replicas_record

@@ -18,12 +18,8 @@ from ottla.controller.deletion.deletion_orders import (
 )
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.keys import PartitionKey
-from ottla.controller.zookeeper.broker_responses import (
-    ReplicaDeletionResults,
-    replica_deletion_results,
-)
 from ottla.controller.zookeeper.controller_view import ControllerView
-from ottla.controller.zookeeper.request_batch import RequestBatch
+from ottla.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
@@ -98,17 +94,31 @@ def test_a_classic_order_is_a_stop_replica_that_no_leader_epoch_refuses() -> Non
     )
 
 
+def stopped() -> tuple[ClusterImage, BrokerRequest]:
+    """Return a cluster and the StopReplica of ORDER, which stops another replica, too."""
+    view = ControllerView(
+        image=ledger(Policy.CLASSIC, topic=True), controller_id=3, controller_epoch=7
+    )
+    batch = RequestBatch(view)
+    batch.add_stop_replica((1,), PartitionKey("t", 1), None, delete_partition=False)
+    add_to_batch(batch, ORDER)
+    [sent] = batch.send_requests_to_brokers(view)
+    return view.image, sent
+
+
 def test_an_answer_by_names_is_taken_for_the_ids_that_they_have() -> None:
-    image = ledger(Policy.CLASSIC, topic=True)
-    answered = ReplicaDeletionResults(
-        broker_id=1,
-        succeeded=(PartitionKey("t", 0),),
-        failed=(
-            (PartitionKey("t", 2), Error.KAFKA_STORAGE_ERROR),
-            (PartitionKey("unknown", 0), Error.KAFKA_STORAGE_ERROR),
+    image, sent = stopped()
+    listed = (("t", 0, Error.NONE), ("t", 2, Error.KAFKA_STORAGE_ERROR), ("unknown", 0, Error.NONE))
+    response = stop.StopReplicaResponse(
+        error_code=0,
+        partition_errors=tuple(
+            stop.StopReplicaPartitionError(
+                topic_name=name, partition_index=number, error_code=error
+            )
+            for name, number, error in listed
         ),
     )
-    assert stop_replica_results(image, answered) == {
+    assert stop_replica_results(image, sent, response) == {
         Replica(1, ID, 0): Error.NONE,
         Replica(1, ID, 2): Error.KAFKA_STORAGE_ERROR,
     }
@@ -153,14 +163,6 @@ def test_an_answer_that_failed_as_a_whole_failed_for_all() -> None:
 
 
 def test_kafka_9946_only_what_was_to_be_deleted_is_answered_as_deleted() -> None:
-    view = ControllerView(
-        image=ledger(Policy.CLASSIC, topic=True), controller_id=3, controller_epoch=7
-    )
-    batch = RequestBatch(view)
-    batch.add_stop_replica((1,), PartitionKey("t", 1), None, delete_partition=False)
-    add_to_batch(batch, ORDER)
-    [sent] = batch.send_requests_to_brokers(view)
+    image, sent = stopped()
     response = stop.StopReplicaResponse(error_code=0, partition_errors=())
-    answered = replica_deletion_results(view.image, sent, response)
-    assert answered is not None
-    assert PartitionKey("t", 1) not in {*answered.succeeded, *(key for key, _ in answered.failed)}
+    assert set(stop_replica_results(image, sent, response)) == {*ORDER.replicas()}

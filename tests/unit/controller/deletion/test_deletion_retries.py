@@ -9,6 +9,14 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.deletion.deletion_events import (
+    DeletionsAnswered,
+    Elected,
+    OrdersDropped,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
+)
 from ottla.controller.deletion.deletion_manager import (
     FULL_CHECK_MS,
     RECEIPT_PURGE_MS_MIN,
@@ -40,7 +48,6 @@ def test_successes_do_not_shorten_the_backoff_of_a_failed_log_dir() -> None:
         harness.carry_out(1)
         harness.decide()
         due_ms = harness.manager.next_due_ms
-        assert due_ms is not None
         pauses.append(due_ms - harness.now_ms)
         harness.machines[1].is_failed = False
         other = harness.create(f"other{number}", {0: (1,)})
@@ -105,7 +112,7 @@ def test_another_reason_is_written_once(policy: Policy) -> None:
         order = harness.machines[2].queue.pop()
         assert isinstance(order, DeletionOrder)
         refused = dict.fromkeys(order.replicas(), Error.UNKNOWN_SERVER_ERROR)
-        harness.manager.responded(2, order.broker_epoch, refused, now_ms=harness.now_ms)
+        harness.step(DeletionsAnswered(2, order.broker_epoch, refused))
         while harness.manager.has_work:
             harness.decide()
     assert len(harness.written) == 1
@@ -152,7 +159,7 @@ def test_what_was_answered_is_not_ordered_again_while_another_replica_s_fate_is_
     harness.pass_time()
     assert not harness.machines[2].queue
     harness.write(records)
-    harness.manager.decided()
+    harness.step(WorkDecided())
     assert harness.entry(topic_id).partitions_at(2, SUCCESSFUL) == {0, 1, 2}
 
 
@@ -162,7 +169,7 @@ def test_a_failed_replica_whose_order_was_dropped_is_ordered_when_its_broker_cha
     harness.pass_time()
     order = harness.machines[2].queue.pop()
     assert isinstance(order, DeletionOrder)
-    harness.manager.dropped(2, order.broker_epoch, order.replicas(), now_ms=harness.now_ms)
+    harness.step(OrdersDropped(2, order.broker_epoch, tuple(order.replicas())))
     known = harness.image.brokers[2]
     harness.write([record_of(replace(known, fenced=True))])
     assert not harness.machines[2].queue
@@ -189,7 +196,7 @@ def test_the_full_check_orders_nothing_whose_result_is_being_decided() -> None:
     harness.pass_time()
     assert not harness.machines[1].queue
     harness.write(decide(harness.image, work, wall_ms=harness.now_ms).step.records)
-    harness.manager.decided()
+    harness.step(WorkDecided())
     assert is_gone(harness, topic_id)
 
 
@@ -202,12 +209,12 @@ def test_an_answer_that_was_decided_before_the_rest_was_refused_is_not_one_to_th
     harness.machines[1].is_failed = True
     harness.carry_out(1)
     harness.write(decided(harness))
-    harness.manager.refused(now_ms=harness.now_ms)
+    harness.step(WorkRefused())
     harness.pass_time()
     work = harness.manager.take_work()
     assert work is not None
     assert not work.results
-    harness.manager.decided()
+    harness.step(WorkDecided())
     harness.machines[1].is_failed = False
     assert list(harness.carry_out(1).values()) == [Error.NONE]
     harness.decide()
@@ -221,14 +228,14 @@ def test_an_answer_to_the_next_order_that_comes_while_an_older_one_is_decided_is
     harness.machines[1].is_failed = True
     harness.carry_out(1)
     harness.write(decided(harness))
-    harness.manager.refused(now_ms=harness.now_ms)
+    harness.step(WorkRefused())
     harness.machines[1].is_failed = False
     harness.stop(1)
     harness.start(1)
     harness.pass_time()
     assert decided(harness) == ()
     assert list(harness.carry_out(1).values()) == [Error.NONE]
-    harness.manager.decided()
+    harness.step(WorkDecided())
     harness.decide()
     assert is_gone(harness, topic_id)
 
@@ -247,7 +254,7 @@ def test_an_answer_that_nobody_waits_for_any_more_leaves_nothing_behind() -> Non
     assert harness.entry(topic_id).is_finished
     harness.carry_out(1)
     harness.decide()
-    assert not harness.manager.__dict__["_orders"][1].phases
+    assert not list(harness.manager.__dict__["_orders"])
 
 
 def test_receipts_are_purged_apart_from_deletions() -> None:
@@ -264,7 +271,7 @@ def test_receipts_are_purged_apart_from_deletions() -> None:
     assert work is not None
     assert work.topics
     assert work.receipts_until_ms is None
-    harness.manager.refused(now_ms=harness.now_ms)
+    harness.step(WorkRefused())
     assert harness.decide() == 1
     assert harness.image.deletions.of(first) is None
 
@@ -284,16 +291,15 @@ def test_receipts_are_purged_at_the_interval_of_their_retention(
     """Or whoever wants them for a minute keeps them for six, and a storm's ledger is so much
     longer; but a controller that has nothing to do must not spin."""
     manager = DeletionManager(enabled=True, retention_ms=retention_ms)
-    manager.elected(EMPTY, now_ms=0)
+    manager.step(Elected(EMPTY), now_ms=0)
     for turn in (1, 2):
         assert manager.next_due_ms == turn * every_ms
-        manager.tick(now_ms=turn * every_ms - 1, wall_ms=10**12)
-        assert manager.take_work() is None
-        manager.tick(now_ms=turn * every_ms, wall_ms=10**12)
-        work = manager.take_work()
+        early = manager.step(TimePassed(10**12), now_ms=turn * every_ms - 1)
+        assert early.work is None
+        work = manager.step(TimePassed(10**12), now_ms=turn * every_ms).work
         assert work is not None
         assert work.receipts_until_ms == 10**12 - retention_ms
-        manager.decided()
+        manager.step(WorkDecided(), now_ms=turn * every_ms)
 
 
 def test_a_short_retention_of_receipts_does_not_shorten_the_full_check() -> None:
@@ -302,15 +308,13 @@ def test_a_short_retention_of_receipts_does_not_shorten_the_full_check() -> None
     harness.stop(2)
     harness.decide()
     harness.manager = DeletionManager(enabled=True, retention_ms=0)
-    harness.manager.elected(harness.image, now_ms=0)
+    harness.manager.step(Elected(harness.image), now_ms=0, is_idle=False)
     while harness.manager.has_work:
         harness.decide()
-    harness.manager.tick(now_ms=FULL_CHECK_MS - 1, wall_ms=0)
-    work = harness.manager.take_work()
+    work = harness.manager.step(TimePassed(0), now_ms=FULL_CHECK_MS - 1).work
     assert work is not None
     assert (work.topics, work.receipts_until_ms) == (frozenset(), 0)
-    harness.manager.decided()
-    harness.manager.tick(now_ms=FULL_CHECK_MS, wall_ms=0)
-    work = harness.manager.take_work()
+    harness.step(WorkDecided())
+    work = harness.manager.step(TimePassed(0), now_ms=FULL_CHECK_MS).work
     assert work is not None
     assert work.topics == {topic_id}

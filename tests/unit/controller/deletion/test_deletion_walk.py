@@ -92,10 +92,10 @@ def _mark(harness: DeletionHarness) -> None:
 def key_of(harness: DeletionHarness) -> object:
     """Return the identity of a state: without its time and its epochs."""
     manager = harness.manager.__dict__
-    orders = {
-        broker_id: (known.epoch == harness.machines[broker_id].epoch, repr(known.phases))
-        for broker_id, known in manager["_orders"].items()
-    }
+    orders = sorted(
+        (epoch == harness.machines[broker_id].epoch, replica, state.name)
+        for broker_id, epoch, replica, state in manager["_orders"]
+    )
     machines = [
         (
             machine.epoch is not None,
@@ -113,7 +113,7 @@ def key_of(harness: DeletionHarness) -> object:
         [harness.image.deletions.of(each.topic_id).halted for each in harness.image.deletions],  # type: ignore[union-attr]
         machines,
         orders,
-        sorted(manager["_events"].__dict__["_events"].items()),
+        sorted(manager["_undecided"].__dict__["_noted"].items()),
         harness.preferred_elections,
     ))  # fmt: skip
 

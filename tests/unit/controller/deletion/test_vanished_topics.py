@@ -4,6 +4,7 @@ Method: a small cluster of ZooKeeper's kind; see `deletion_harness`.
 """
 
 from ottla.base.ids import Uuid
+from ottla.controller.deletion.deletion_events import WorkRefused
 from ottla.metadata.deletions import HaltReason, Policy
 from tests.unit.controller.deletion_harness import DeletionHarness
 
@@ -52,7 +53,7 @@ def test_partitions_that_were_added_after_the_beginning_are_listed_too() -> None
 
 def test_what_nobody_saw_vanish_and_had_not_begun_is_no_receipt() -> None:
     harness, topic_id = halted()
-    harness.manager.resigned()
+    harness.is_active = False
     harness.remove_by_hand("t")
     harness.elect()
     harness.settle()
@@ -63,6 +64,6 @@ def test_a_decision_that_came_to_nothing_forgets_no_replica() -> None:
     harness, topic_id = halted()
     harness.remove_by_hand("t")
     assert harness.manager.take_work() is not None
-    harness.manager.refused(now_ms=harness.now_ms)
+    harness.step(WorkRefused())
     harness.settle()
     assert set(harness.states(topic_id).values()) == {VANISHED}

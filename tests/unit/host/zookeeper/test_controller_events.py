@@ -7,12 +7,12 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid, uuid_text
+from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
 from ottla.controller.deletion.deletion_orders import DeletionOrder, OrderedTopic, add_to_batch
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.zookeeper.controller_view import ControllerView
 from ottla.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from ottla.host.controller_channel import Answered, Dropped
-from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.host.zookeeper.controller_events import event_of
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records

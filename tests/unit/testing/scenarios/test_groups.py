@@ -1,13 +1,25 @@
-"""The consumer groups that a seed draws are valid, and the same each time.
+"""The consumer groups that a seed draws are valid, and the same each time; their faults end.
 
-Method: many draws; they are played in tests/sim.
+Method: many draws, which are played in tests/sim; a small cluster whose coordinators fail.
 """
+
+import pytest
 
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.groups import NO_GROUPS, draw_groups, figures_of
+from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
+from ottla.testing.scenarios.groups import (
+    NO_GROUPS,
+    GroupSpec,
+    GroupsWorkload,
+    draw_groups,
+    figures_of,
+)
+from ottla.testing.scenarios.runner import Run
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim.layout import layout, rack_of, zookeeper_layout
+from ottla.testing.sim_clients.group_member import MemberConfig
+from ottla.testing.sim_clients.offset_queries import EARLIEST
 
 SEEDS = range(120)
 
@@ -49,3 +61,27 @@ def test_every_draw_is_a_configuration_that_a_node_takes() -> None:
 
 def test_a_history_without_groups_has_no_figures() -> None:
     assert figures_of(History()) == {}
+
+
+STEADY = TopicSpec(name="steady", partitions=1, replication_factor=3)
+MEMBERS = (MemberConfig(topics=(STEADY.name,), reset=EARLIEST, session_ms=3_000),)
+STRUCK = GroupsWorkload(
+    groups=(GroupSpec(name="group", members=MEMBERS),), change_ms=0, strike_ms=6_000
+)
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_no_link_of_a_coordinator_is_cut_after_the_healing(seed: int) -> None:
+    """The faults have ended, and the logs are about to be read."""
+
+    def story(story: Story) -> Dialogue[None]:
+        yield from story.create(STEADY)
+        STRUCK.begin(story, STEADY)
+
+    run = Run(seed, Scenario(name="struck", story=story, combined=True, seconds=5))
+    run.rough()
+    run.sim.heal()
+    run.history.healed_ms = run.story.now_ms
+    for _look in range(1_300):
+        run.sim.run(ms=10)
+        assert run.sim.net.cut == set()

@@ -10,11 +10,15 @@ import pytest
 
 from ottla.testing.checkers.verdict import Verdict
 from ottla.testing.scenarios import Dialogue, Scenario, ScenarioFailed, Story, TopicSpec
-from ottla.testing.scenarios.runner import PlayOptions, play_all, play_scenario
+from ottla.testing.scenarios.runner import PlayOptions, Run, play_all, play_scenario
 from ottla.testing.scenarios.settling import unsettled
 from ottla.testing.scenarios.standard import draw_scenario
+from ottla.testing.scenarios.storage import draw_storage
+from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim_clients import Admin
 
+METADATA = 3
 LINES = TopicSpec(name="lines", partitions=2, replication_factor=1)
 
 
@@ -77,6 +81,86 @@ def test_what_has_not_settled_is_described() -> None:
     assert unsettled(sim) == ["node 1 is down"]
     sim.run(3_000)
     assert unsettled(sim) == []
+
+
+QUICK_DELETIONS = {"log.segment.delete.delay.ms": "100"}
+TRIMMED = 300
+"""A seed whose topics both get DeleteRecords."""
+
+
+@pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
+@pytest.mark.parametrize("seed", [6, 7, 10, 12])
+def test_clients_change_nothing_once_the_logs_are_read(seed: int, zookeeper: bool) -> None:
+    """Each sleeps across the end at another point of its dialogue."""
+    busy = Workload(change_ms=1_000, storage=replace(draw_storage(TRIMMED), change_ms=300))
+    scenario = Scenario(
+        name="busy",
+        story=busy.story,
+        combined=True,
+        zookeeper=zookeeper,
+        config=QUICK_DELETIONS,
+        seconds=8,
+    )
+    run = Run(seed, scenario)
+    run.rough()
+    run.calm()
+    requested: set[int] = set()
+
+    def requests(what: str, source: int, target: int, frame: bytes) -> None:
+        if what == "request" and source < 0:
+            requested.add(int.from_bytes(frame[4:6], "big"))
+
+    run.sim.net.observe(requests)
+    run.sim.run(ms=10_000)
+    assert requested <= {METADATA}
+
+
+MOVED = TopicSpec(name="moved", partitions=1, replication_factor=2)
+DOOMED = TopicSpec(name="doomed", partitions=1, replication_factor=1)
+
+
+def moves_at_the_end(story: Story) -> Dialogue[None]:
+    """Deletions delay the reading of the logs; meanwhile another tool begins a reassignment."""
+    yield from story.create(MOVED)
+    yield from story.create(DOOMED)
+    story.produce(MOVED, interval_ms=50)
+    while story.history.healed_ms is None:
+        yield 100
+    yield story.admin.client.refresh()
+    yield from story.admin.delete(DOOMED.name)
+    while not story.is_over:
+        yield 100
+    topic = story.sim.image.topics.by_name(MOVED.name)
+    assert topic is not None
+    state = topic.partitions[0]
+    (joins,) = {*story.broker_ids} - {*state.replicas}
+    story.sim.net.cut.add((joins, state.leader))
+    tool = Admin(story.client("tool"))
+    tool.client.nodes = (state.leader,)
+    yield from tool.reassign(MOVED.name, 0, (state.leader, joins))
+    yield 5_000
+    story.sim.net.cut.clear()
+
+
+@pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
+def test_logs_are_read_only_while_all_replicas_are_in_sync(zookeeper: bool) -> None:
+    """A replica that is being added has nothing yet; no record is lost by that.
+
+    As in seed 913215, where the reassignment began 19 ms before the logs were read.
+    """
+    scenario = replace(
+        SMALL,
+        name="moves at the end",
+        story=moves_at_the_end,
+        brokers=3,
+        combined=False,
+        zookeeper=zookeeper,
+        config={"log.segment.delete.delay.ms": "3000"},
+    )
+    report = play_scenario(1, scenario)
+    assert report.judgement.verdict is Verdict.TRUE, report.lines(full=True)
+    assert report.marks["reassignment-done"] == 1
+    assert report.marks["deletion-finished"] == 1
 
 
 def test_a_seed_draws_the_same_scenario_and_one_in_twenty_has_no_faults() -> None:

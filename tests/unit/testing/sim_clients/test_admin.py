@@ -5,6 +5,7 @@ Method: a fake broker, in virtual time.
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.testing.sim_clients import Dialogue
 from ottla.testing.sim_clients.admin import TRIES_MAX, Admin
 from ottla.testing.sim_clients.topic import TopicSpec
 
@@ -97,3 +98,41 @@ def test_a_success_is_recorded_as_progress() -> None:
     cluster = FakeCluster()
     create(cluster)
     assert [incarnation.what for incarnation in cluster.history.progress] == ["changes of metadata"]
+
+
+def test_one_that_is_stopped_sends_nothing_more() -> None:
+    """Or what it changes is under way while the logs are read in the end."""
+    cluster = FakeCluster()
+    admin, _error = create(cluster)
+    admin.client.refresh()
+    cluster.steps.run(1_000)
+    before = len(cluster.requests)
+
+    def sleeps_through_it() -> Dialogue[None]:
+        yield 100
+        yield from admin.delete(TOPIC)
+
+    ends = [
+        admin.client.run(sleeps_through_it()),
+        admin.client.run(
+            admin.keep_changing(
+                TopicSpec(name=TOPIC), TopicSpec(name="other"), brokers=(1,), interval_ms=50
+            )
+        ),
+    ]
+    admin.stop()
+    cluster.steps.run(60_000)
+    assert cluster.requests[before:] == []
+    assert cluster.history.deleted == set(), "it was not requested"
+    assert not any(end.done for end in ends)
+
+
+def test_one_that_is_stopped_does_not_retry() -> None:
+    cluster = FakeCluster()
+    admin = Admin(cluster.client("a"))
+    cluster.script[CREATE] = [LOST_AFTER]
+    end = admin.client.run(admin.create(TopicSpec(name=TOPIC)))
+    admin.stop()
+    cluster.steps.run(60_000)
+    assert len(cluster.requests) == 1
+    assert not end.done

@@ -9,7 +9,7 @@ from types import FrameType
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion.deletion_events import DeletionEvents
+from ottla.controller.deletion.deletion_manager import Undecided
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX, Pause
 from tests.unit.controller.builders import uuid
@@ -17,12 +17,10 @@ from tests.unit.controller.builders import uuid
 TOPICS = sorted(uuid(f"t{number}") for number in range(64))
 
 
-def drain(
-    notes: DeletionEvents, *, bad: Collection[Uuid] = (), now_ms: int = 0
-) -> list[list[Uuid]]:
+def drain(notes: Undecided, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[list[Uuid]]:
     """Decide all that can be taken; what contains a bad topic is refused. Return what was taken."""
     rounds = []
-    while notes.has_any:
+    while notes.queue.has_any:
         taken = list(notes.take())
         rounds.append(taken)
         if set(taken).isdisjoint(bad):
@@ -33,40 +31,40 @@ def drain(
 
 
 def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS)
     rounds = drain(notes, bad=TOPICS[:1])
     assert rounds[0] == TOPICS
     assert len(rounds) == 1 + 2 * 6
     alone = [each for each in rounds if set(each).isdisjoint(TOPICS[:1])]
     assert sorted(topic for each in alone for topic in each) == TOPICS[1:]
-    assert notes.due_ms == RETRY_FIRST_MS
+    assert notes.queue.due_ms == RETRY_FIRST_MS
 
 
 def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS[:2])
     drain(notes, bad=TOPICS[:1])
     now_ms, pauses = 0, []
     for _ in range(9):
-        due_ms = notes.due_ms
+        due_ms = notes.queue.due_ms
         assert due_ms is not None
         pauses.append(due_ms - now_ms)
         notes.schedule(TOPICS)
         assert drain(notes) == [TOPICS[1:]], "it has its backoff, whatever events come"
         now_ms = due_ms
-        notes.end_pauses(now_ms)
+        notes.queue.end_pauses(now_ms)
         assert drain(notes, bad=TOPICS[:1], now_ms=now_ms) == [TOPICS[:1]]
     assert pauses[:3] == [RETRY_FIRST_MS, 2 * RETRY_FIRST_MS, 4 * RETRY_FIRST_MS]
     assert pauses[-1] == RETRY_MS_MAX
-    assert notes.due_ms is not None
-    notes.end_pauses(notes.due_ms)
+    assert notes.queue.due_ms is not None
+    notes.queue.end_pauses(notes.queue.due_ms)
     assert drain(notes) == [TOPICS[:1]]
-    assert notes.due_ms is None
+    assert notes.queue.due_ms is None
 
 
 def test_events_before_and_after_a_refusal_are_decided_together() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     first, second = (Replica(broker_id, TOPICS[0], 0) for broker_id in (1, 2))
     notes.of(TOPICS[0]).results[first] = Error.NONE
     notes.of(TOPICS[0]).lost.add(second)
@@ -74,14 +72,14 @@ def test_events_before_and_after_a_refusal_are_decided_together() -> None:
     notes.of(TOPICS[0]).results[second] = Error.KAFKA_STORAGE_ERROR
     notes.of(TOPICS[0]).lost.add(first)
     notes.refused(0)
-    notes.end_pauses(RETRY_FIRST_MS)
+    notes.queue.end_pauses(RETRY_FIRST_MS)
     [note] = notes.take().values()
     assert note.results == {first: Error.NONE, second: Error.KAFKA_STORAGE_ERROR}
     assert note.lost == {first, second}
 
 
 def test_events_during_a_decision_are_decided_after_it() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS[:1])
     notes.take()
     lost = Replica(1, TOPICS[0], 0)
@@ -92,46 +90,46 @@ def test_events_during_a_decision_are_decided_after_it() -> None:
 
 
 def test_events_during_a_decision_after_a_backoff_wait_for_no_other_backoff() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(TOPICS[:1])
     drain(notes, bad=TOPICS[:1])
     notes.schedule(TOPICS[:1])
-    assert not notes.has_any
-    notes.end_pauses(RETRY_FIRST_MS)
+    assert not notes.queue.has_any
+    notes.queue.end_pauses(RETRY_FIRST_MS)
     assert list(notes.take()) == TOPICS[:1]
     notes.schedule(TOPICS[:2])
     notes.decided()
     assert drain(notes) == [TOPICS[:2]]
-    assert notes.due_ms is None
+    assert notes.queue.due_ms is None
 
 
 def test_pauses_end_each_in_its_time() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     for now_ms, topic_id in enumerate(TOPICS[:3]):
         notes.schedule([topic_id])
         drain(notes, bad=[topic_id], now_ms=now_ms)
-    assert notes.due_ms == RETRY_FIRST_MS
-    notes.end_pauses(RETRY_FIRST_MS + 1)
-    assert notes.due_ms == RETRY_FIRST_MS + 2
+    assert notes.queue.due_ms == RETRY_FIRST_MS
+    notes.queue.end_pauses(RETRY_FIRST_MS + 1)
+    assert notes.queue.due_ms == RETRY_FIRST_MS + 2
     assert sorted(drain(notes)) == [[each] for each in TOPICS[:2]]
-    notes.end_pauses(RETRY_FIRST_MS + 1)
-    assert not notes.has_any
+    notes.queue.end_pauses(RETRY_FIRST_MS + 1)
+    assert not notes.queue.has_any
 
 
 def test_what_an_event_costs_does_not_grow_with_what_is_paused() -> None:
     def one_event(paused: int) -> int:
-        notes = DeletionEvents()
+        notes = Undecided()
         bad = [uuid(f"bad{number}") for number in range(paused)]
         notes.schedule(bad)
         drain(notes, bad=bad)
         notes.schedule(TOPICS[:1])
 
         def event() -> None:
-            notes.end_pauses(0)
-            assert (notes.has_any, notes.due_ms) == (True, RETRY_FIRST_MS)
+            notes.queue.end_pauses(0)
+            assert (notes.queue.has_any, notes.queue.due_ms) == (True, RETRY_FIRST_MS)
             assert list(notes.take()) == TOPICS[:1]
             notes.decided()
-            assert not notes.has_any
+            assert not notes.queue.has_any
 
         return calls_of(event)
 
@@ -156,7 +154,7 @@ def calls_of(act: Callable[[], None]) -> int:
 
 
 def test_a_result_waits_until_it_is_taken() -> None:
-    notes, replica = DeletionEvents(), Replica(1, TOPICS[0], 0)
+    notes, replica = Undecided(), Replica(1, TOPICS[0], 0)
     assert not notes.has_result(replica)
     notes.of(TOPICS[0]).results[replica] = Error.NONE
     assert notes.has_result(replica)
@@ -168,7 +166,7 @@ def test_a_result_waits_until_it_is_taken() -> None:
 
 
 def test_a_decision_is_of_so_many_topics_at_most() -> None:
-    notes = DeletionEvents()
+    notes = Undecided()
     notes.schedule(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
     assert [len(each) for each in drain(notes)] == [TAKEN_MAX, 1]
 

@@ -1,0 +1,37 @@
+"""What a kind of store implements: its operations as coroutines, tried once, without a deadline."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ottla.base.object_store import Failure, ObjectInfo, Page, Source, StoreError
+from ottla.base.ports import Buffer
+
+
+class OperationFailed(Exception):
+    """An operation failed as `error` says."""
+
+    def __init__(self, failure: Failure, message: str) -> None:
+        super().__init__(message)
+        self.error = StoreError(failure, message)
+
+
+class Backend(Protocol):
+    """A kind of store. Every method raises OperationFailed.
+
+    `is_cancellable`: an operation ends soon after its coroutine is cancelled. Where not, it goes on
+    in its thread, and its place in the pool is taken as long.
+    """
+
+    is_cancellable: bool
+
+    async def put(self, name: str, source: Source) -> None: ...
+
+    async def put_if_absent(self, name: str, data: Buffer) -> None: ...
+
+    async def get_range(self, name: str, start: int, length: int) -> Buffer: ...
+
+    async def head(self, name: str) -> ObjectInfo: ...
+
+    async def list_page(self, prefix: str, after: str, limit: int) -> Page: ...
+
+    async def delete_many(self, names: Sequence[str]) -> Mapping[str, StoreError]: ...

@@ -1,0 +1,285 @@
+"""Objects as files below a directory, local or mounted.
+
+An object is written to a temporary file beside its name, synced, and then renamed (or linked, where
+it must not replace another); the directories are synced too. So an object is there whole or not at
+all, also after a power loss. Names of temporary files contain `#`, which no object's name has.
+
+Operations block, so each runs in a thread of its own; the pools of `ottla.stores.store` bound them.
+The threads are daemons: a mount that hangs does not keep the process from ending.
+"""
+
+import asyncio
+import contextlib
+import errno
+import heapq
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
+from ottla.base.ports import Buffer
+from ottla.stores.backend import OperationFailed
+
+T = TypeVar("T")
+
+UNFINISHED_SECONDS_MAX: Final = 24 * 3600
+"""A temporary file that old belongs to a process that died."""
+
+COPY_BYTES: Final = 1 << 20
+CREATE_ATTEMPTS: Final = 20
+"""Directories that became empty are removed, maybe just before a file is created in them."""
+
+_DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_INVALID: Final = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EINVAL})
+
+
+class FileBackend:
+    """The objects below `root`, which is created."""
+
+    is_cancellable = False
+
+    def __init__(self, root: str) -> None:
+        self._root: Final = root
+
+    async def put(self, name: str, source: Source) -> None:
+        """Write or replace an object."""
+        await _in_thread(lambda: self._write(name, source, replace=True))
+
+    async def put_if_absent(self, name: str, data: Buffer) -> None:
+        """Write an object unless it exists."""
+        await _in_thread(lambda: self._write(name, data, replace=False))
+
+    async def get_range(self, name: str, start: int, length: int) -> Buffer:
+        """Read a range."""
+        return await _in_thread(lambda: self._read(name, start, length))
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Return size and time."""
+        return await _in_thread(lambda: _info(name, os.stat(self._path(name))))
+
+    async def list_page(self, prefix: str, after: str, limit: int) -> Page:
+        """List objects in the order of their names."""
+        return await _in_thread(lambda: self._list(prefix, after, limit))
+
+    async def delete_many(self, names: Sequence[str]) -> Mapping[str, StoreError]:
+        """Delete objects, and directories that become empty."""
+        return await _in_thread(lambda: self._delete(names))
+
+    # -- in threads ----------------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, *name.split("/"))
+
+    def _write(self, name: str, source: Source, *, replace: bool) -> None:
+        path = self._path(name)
+        if not replace and os.path.exists(path):
+            raise OperationFailed(Failure.EXISTS, name)
+        temporary = f"{path}#{secrets.token_hex(8)}"
+        descriptor = self._create(temporary)
+        try:
+            try:
+                with os.fdopen(descriptor, "wb", buffering=0) as target:
+                    _copy(source, target.fileno())
+                    os.fsync(target.fileno())
+                if replace:
+                    os.replace(temporary, path)
+                else:
+                    os.link(temporary, path)
+                    os.unlink(temporary)
+            except FileExistsError:
+                raise OperationFailed(Failure.EXISTS, name) from None
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        self._sync_directories(os.path.dirname(path))
+
+    def _create(self, path: str) -> int:
+        for attempt in range(CREATE_ATTEMPTS):
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                if attempt == CREATE_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt raises")
+
+    def _sync_directories(self, directory: str) -> None:
+        """Make the names down to `directory` durable, from below."""
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                _sync_directory(directory)
+            if len(directory) <= len(self._root):
+                return
+            directory = os.path.dirname(directory)
+
+    def _read(self, name: str, start: int, length: int) -> bytes:
+        descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            if start >= size:
+                raise OperationFailed(Failure.INVALID, f"{name} has {size} bytes, not {start}")
+            wanted = min(length, size - start)
+            pieces = []
+            while wanted > 0:
+                piece = os.pread(descriptor, wanted, start)
+                if not piece:
+                    raise OperationFailed(Failure.UNAVAILABLE, f"{name} became shorter")
+                pieces.append(piece)
+                start, wanted = start + len(piece), wanted - len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        finally:
+            os.close(descriptor)
+
+    def _list(self, prefix: str, after: str, limit: int) -> Page:
+        names = _names_below(self._path(prefix) if prefix else self._root, prefix, after)
+        infos: list[ObjectInfo] = []
+        for name in names:
+            if len(infos) == limit:
+                return Page(tuple(infos), is_last=False)
+            with contextlib.suppress(FileNotFoundError):
+                infos.append(_info(name, os.stat(self._path(name))))
+        return Page(tuple(infos), is_last=True)
+
+    def _delete(self, names: Sequence[str]) -> dict[str, StoreError]:
+        failed: dict[str, StoreError] = {}
+        directories: set[str] = set()
+        for name in names:
+            path = self._path(name)
+            try:
+                os.unlink(path)
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:
+                failed[name] = _failure(error).error
+                continue
+            directories.add(os.path.dirname(path))
+        for directory in sorted(directories, reverse=True):
+            _remove_unfinished(directory)
+            while directory != self._root and _remove_if_empty(directory):
+                directory = os.path.dirname(directory)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                _sync_directory(directory)
+        return failed
+
+
+def _copy(source: Source, target: int) -> None:
+    """Write a source to a descriptor."""
+    if not isinstance(source, FileSource):
+        view = memoryview(source).cast("B")
+        while view:
+            view = view[os.write(target, view) :]
+        return
+    try:
+        with open(source.path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != source.size_bytes:
+                raise OperationFailed(
+                    Failure.SOURCE, f"{source.path} has {size} bytes, not {source.size_bytes}"
+                )
+            with os.fdopen(os.dup(target), "wb", buffering=0) as copy:
+                shutil.copyfileobj(file, copy, COPY_BYTES)
+    except FileNotFoundError:
+        raise OperationFailed(Failure.SOURCE, f"{source.path} does not exist") from None
+
+
+def _info(name: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _names_below(directory: str, name: str, after: str) -> Iterator[str]:
+    """Yield the names of all objects of a directory that come after `after`, in order.
+
+    A directory's objects have its name and `/` in front, so that is what it is sorted by.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            keys = [
+                entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+                for entry in entries
+                if "#" not in entry.name
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    heapq.heapify(keys)
+    while keys:
+        key = heapq.heappop(keys)
+        full = f"{name}/{key}" if name else key
+        if key.endswith("/"):
+            if full > after or after.startswith(full):
+                yield from _names_below(os.path.join(directory, key[:-1]), full[:-1], after)
+        elif full > after:
+            yield full
+
+
+def _remove_unfinished(directory: str) -> None:
+    """Remove temporary files of processes that died, so that the directory can go."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        oldest = time.time() - UNFINISHED_SECONDS_MAX
+        for entry in entries:
+            if "#" in entry.name and entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
+
+
+def _remove_if_empty(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failure(error: OSError) -> OperationFailed:
+    number = error.errno or 0
+    if number == errno.ENOENT:
+        failure = Failure.NOT_FOUND
+    elif number in _DENIED:
+        failure = Failure.DENIED
+    elif number in _INVALID:
+        failure = Failure.INVALID
+    else:
+        failure = Failure.UNAVAILABLE
+    return OperationFailed(failure, f"{error.filename}: {error.strerror}")
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a daemon thread; an OSError becomes an OperationFailed."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if ended.cancelled():
+            return
+        if error is not None:
+            ended.set_exception(error)
+        else:
+            ended.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result: T | None = None
+        failed: BaseException | None = None
+        try:
+            result = work()
+        except OSError as error:
+            failed = _failure(error)
+        except BaseException as error:
+            failed = error
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits.
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=run, name="store-file", daemon=True).start()
+    return await ended

@@ -1,0 +1,35 @@
+"""Opening a store by its URI."""
+
+from collections.abc import Mapping
+
+from obstore.store import MemoryStore
+
+from ottla.base.object_store import Pool
+from ottla.base.ports import Clock
+from ottla.stores.backend import Backend
+from ottla.stores.file_backend import FileBackend
+from ottla.stores.obstore_backend import ObstoreBackend, s3_store
+from ottla.stores.store import PoolLimits, Post, Store
+from ottla.stores.uri import FileUri, MemoryUri, StoreUri
+
+_memory: dict[str, MemoryStore] = {}
+"""The memory stores of this process, by name: they outlive those who open them."""
+
+
+def open_store(
+    uri: StoreUri,
+    *,
+    clock: Clock,
+    post: Post,
+    limits: Mapping[Pool, PoolLimits] | None = None,
+) -> Store:
+    """Return the store. Nothing is sent to it yet. Raises: StoreUriError."""
+    return Store(_backend(uri), clock=clock, post=post, limits=limits, name=f"store {uri}")
+
+
+def _backend(uri: StoreUri) -> Backend:
+    if isinstance(uri, FileUri):
+        return FileBackend(uri.path)
+    if isinstance(uri, MemoryUri):
+        return ObstoreBackend(_memory.setdefault(uri.name, MemoryStore()))
+    return ObstoreBackend(s3_store(uri))

@@ -1,0 +1,175 @@
+"""A directory as a store: what a crash, a full disk or other processes leave."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.base.object_store import Failure
+from ottla.stores import file_backend
+from ottla.stores.file_backend import UNFINISHED_SECONDS_MAX, FileBackend
+from tests.object_store_checks import Tool
+from tests.unit.stores.support import RealBench
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Iterator[Tool]:
+    bench = RealBench(lambda: FileBackend(str(tmp_path / "store")), tmp_path)
+    yield Tool(bench)
+    bench.close()
+
+
+def files_below(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_objects_are_plain_files(tool: Tool, tmp_path: Path) -> None:
+    tool.put("orders-abc/0/0001.log", b"x")
+    tool.put_if_absent("orders-abc/0/manifest/1", b"y")
+    assert files_below(tmp_path / "store") == ["orders-abc/0/0001.log", "orders-abc/0/manifest/1"]
+
+
+def test_empty_directories_are_removed(tool: Tool, tmp_path: Path) -> None:
+    tool.put("t/0/manifest/1", b"x")
+    tool.put("t/1/a", b"x")
+    tool.delete("t/0/manifest/1")
+    assert sorted(os.listdir(tmp_path / "store" / "t")) == ["1"]
+    tool.delete("t/1/a")
+    assert os.listdir(tmp_path / "store") == []
+
+
+def test_a_directory_that_goes_while_an_object_is_made(tool: Tool) -> None:
+    """Puts and deletes of one directory, at once: every put that succeeds is there."""
+    stop = threading.Event()
+    bench = tool.bench
+    assert isinstance(bench, RealBench)
+    other = RealBench(bench._backend, bench._directory)
+    deleting = Tool(other)
+
+    def delete_all() -> None:
+        while not stop.is_set():
+            deleting.delete("t/0/gone")
+
+    thread = threading.Thread(target=delete_all)
+    thread.start()
+    try:
+        for number in range(50):
+            assert tool.put("t/0/gone", b"x") is None
+            assert tool.put(f"t/0/{number}", b"x") is None
+            assert tool.get(f"t/0/{number}") == b"x"
+            tool.delete(f"t/0/{number}")
+    finally:
+        stop.set()
+        thread.join()
+        other.close()
+
+
+def test_a_full_disk(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(file_backend.os, "write", full)
+    assert tool.put("a", b"x") is Failure.UNAVAILABLE
+    monkeypatch.undo()
+    assert files_below(tmp_path / "store") == []
+    assert tool.put("a", b"x") is None
+
+
+def test_a_failed_sync_is_a_failed_put(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool.put("a", b"old")
+
+    def failing(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(file_backend.os, "fsync", failing)
+    assert tool.put("a", b"new") is Failure.UNAVAILABLE
+    monkeypatch.undo()
+    assert tool.get("a") == b"old"
+    assert files_below(tmp_path / "store") == ["a"]
+
+
+def test_the_content_is_synced_before_the_name_and_the_name_before_the_answer(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, replace, link = os.fsync, os.replace, os.link
+
+    def noted_sync(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        done.append("sync directory" if os.path.isdir(path) else "sync file")
+        sync(descriptor)
+
+    monkeypatch.setattr(file_backend.os, "fsync", noted_sync)
+    monkeypatch.setattr(
+        file_backend.os, "replace", lambda a, b: (done.append("name"), replace(a, b))
+    )
+    monkeypatch.setattr(file_backend.os, "link", lambda a, b: (done.append("name"), link(a, b)))
+    tool.put("t/a", b"x")
+    assert done == ["sync file", "name", "sync directory", "sync directory"]
+    done.clear()
+    tool.put_if_absent("t/b", b"x")
+    assert done == ["sync file", "name", "sync directory", "sync directory"]
+
+
+def test_unfinished_files_are_not_listed_and_go_in_time(tool: Tool, tmp_path: Path) -> None:
+    tool.put("t/a", b"x")
+    young, old = tmp_path / "store/t/b#12", tmp_path / "store/t/a#34"
+    young.write_bytes(b"x")
+    old.write_bytes(b"x")
+    past = time.time() - UNFINISHED_SECONDS_MAX - 60
+    os.utime(old, (past, past))
+    assert tool.names() == ["t/a"]
+    tool.delete("t/a")
+    assert files_below(tmp_path / "store") == ["t/b#12"]
+
+
+WRITER = """
+import asyncio, sys
+from ottla.stores.file_backend import FileBackend
+async def write():
+    backend = FileBackend(sys.argv[1])
+    data = bytes(3_000_000)
+    print("begins", flush=True)
+    for number in range(10**9):
+        await backend.put("t/replaced", number.to_bytes(8, "big") + data)
+        await backend.put_if_absent(f"t/{number}", data)
+asyncio.run(write())
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.05, 0.12])
+def test_a_killed_writer_leaves_whole_objects(tool: Tool, tmp_path: Path, seconds: float) -> None:
+    root = str(tmp_path / "store")
+    command = [sys.executable, "-c", WRITER, root]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+    for name in tool.names():
+        found = tool.get(name)
+        assert isinstance(found, bytes)
+        assert len(found) == 3_000_000 + 8 * (name == "t/replaced")
+
+
+def test_a_store_below_a_file(tool: Tool, tmp_path: Path) -> None:
+    tool.put("a", b"x")
+    assert tool.put("a/b", b"x") in (Failure.INVALID, Failure.UNAVAILABLE)
+    assert tool.get("a") == b"x"
+
+
+def test_a_store_that_may_not_be_written(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str, *arguments: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(file_backend.os, "open", refused)
+    assert tool.put("a", b"x") is Failure.DENIED
+    assert tool.get("a", 0, 1) is Failure.DENIED

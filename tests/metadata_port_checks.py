@@ -25,10 +25,10 @@ from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.metadata_port import Committed, Fenced, MetadataPort
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.reassignment import Target, alter_reassignments
-from ottla.controller.step import Decision, Step
+from ottla.controller.step import Decision, Step, refused
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.zookeeper.broker_changes import process_broker_change
-from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -147,8 +147,13 @@ class ControllerTerm:
         self.context = context({"unclean.leader.election.enable": "true"}, CountingDice(number))
         self.heard: list[ClusterDelta] = []
         self.fenced = 0
-        self.runtime = DecisionRuntime(
-            bench.port, epoch=bench.epoch, clock=bench.clock, on_fenced=self._fenced
+        self.order: list[Any] = []
+        self.runtime = ControllerRuntime(
+            bench.port,
+            epoch=bench.epoch,
+            clock=bench.clock,
+            on_fenced=self._fenced,
+            on_effect=self.order.append,
         )
         self.runtime.subscribe(self.heard.append)
 
@@ -161,6 +166,14 @@ class ControllerTerm:
 
     def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Any:
         return self.bench.wait(self.runtime.run(decide))
+
+    def run_noted(
+        self, decide: Callable[[ClusterImage], Decision[Any]], **how: Any
+    ) -> Pending[Any]:
+        """Decide, without waiting; the answer is noted in `order`."""
+        answer = self.runtime.run(decide, **how)
+        answer.then(self.order.append)
+        return answer
 
     def create(self, name: str, partitions: int = 2, factor: int = 2) -> Any:
         wanted = [NewTopic(name=name, partition_count=partitions, replication_factor=factor)]
@@ -365,6 +378,76 @@ def check_the_raw_answer_of_an_append(bench: PortBench) -> None:
     assert bench.stored().producer_ids.next_producer_id == 1_000
 
 
+def next_ids(image: ClusterImage) -> int:
+    return image.producer_ids.next_producer_id
+
+
+def taking(count: int) -> Callable[[ClusterImage], Decision[str]]:
+    """Return a decider that takes so many producer ids, and says where they began."""
+
+    def decide(image: ClusterImage) -> Decision[str]:
+        first = next_ids(image)
+        record = ProducerIdsRecord(broker_id=1, next_producer_id=first + count)
+        return Decision(Step((record,), (f"effect of {first}",)), f"from {first}")
+
+    return decide
+
+
+def check_decisions_rest_on_those_before_and_are_answered_in_order(bench: PortBench) -> None:
+    """Listeners, effects, answer: in this order, and in the order of the decisions."""
+    office = ControllerTerm(bench)
+    bench.set_brokers(BROKERS)
+    office.runtime.subscribe(lambda delta: office.order.append(next_ids(delta.image)))
+    answers = [office.run_noted(taking(10)) for _ in range(3)]
+    if bench.port.is_pipelined:
+        assert next_ids(bench.port.image) == 30
+        assert next_ids(bench.port.committed_image) == 0
+    for answer in answers:
+        bench.wait(answer)
+    assert office.order == [
+        each
+        for first in (0, 10, 20)
+        for each in (first + 10, f"effect of {first}", f"from {first}")
+    ]
+    assert next_ids(bench.port.committed_image) == next_ids(bench.stored()) == 30
+
+
+def check_a_decision_without_records_waits_for_what_it_saw(bench: PortBench) -> None:
+    """It is answered at once, unless it rests on what is not committed yet."""
+    office = ControllerTerm(bench)
+    bench.set_brokers(BROKERS)
+    assert office.runtime.run(lambda image: refused(next_ids(image))).value == 0
+    office.run_noted(taking(10))
+    read = office.run_noted(lambda image: refused(next_ids(image)))
+    assert bench.wait(read) == 10
+    assert office.order == ["effect of 0", "from 0", 10]
+
+
+def check_what_raises_is_answered_and_writes_nothing(bench: PortBench) -> None:
+    """A refusal, a bug of a decider, a deadline, and a listener that raises: others go on."""
+    office = ControllerTerm(bench)
+    bench.set_brokers(BROKERS)
+    office.runtime.subscribe(lambda delta: 1 // 0)
+    calls: list[ClusterDelta] = []
+    office.runtime.subscribe(calls.append)
+
+    def refuse(image: ClusterImage) -> Decision[None]:
+        raise ApiError(Error.INVALID_REQUEST, "no")
+
+    def fail(image: ClusterImage) -> Decision[None]:
+        raise ZeroDivisionError
+
+    now_ms = bench.clock.monotonic_ms()
+    assert office.run(refuse).error is Error.INVALID_REQUEST
+    assert office.run(fail).error is Error.UNKNOWN_SERVER_ERROR
+    late = bench.wait(office.runtime.run(fail, deadline_ms=now_ms))
+    assert late.error is Error.REQUEST_TIMED_OUT
+    assert calls == []
+    in_time = office.runtime.run(taking(10), deadline_ms=now_ms + 60_000)
+    assert bench.wait(in_time) == "from 0"
+    assert len(calls) == 1
+
+
 def check_large_steps_that_may_be_cut_arrive_whole(bench: PortBench) -> None:
     """A step of many records that is not atomic is written in as many parts as it takes."""
     office = ControllerTerm(bench)
@@ -452,6 +535,9 @@ def check_lost_answers_lose_nothing_and_do_nothing_twice(bench: PortBench) -> No
 CHECKS: tuple[Callable[[PortBench], None], ...] = (
     check_committed_facts_are_stored_and_told,
     check_the_raw_answer_of_an_append,
+    check_decisions_rest_on_those_before_and_are_answered_in_order,
+    check_a_decision_without_records_waits_for_what_it_saw,
+    check_what_raises_is_answered_and_writes_nothing,
     check_large_steps_that_may_be_cut_arrive_whole,
     check_kafka_1096_a_deposed_controller_writes_nothing,
     check_a_conflict_is_decided_again_on_what_is_stored,

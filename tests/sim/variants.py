@@ -12,12 +12,15 @@ from types import MappingProxyType
 from typing import Any
 
 from ottla.base.errors import Error
+from ottla.base.pending import Pending, completed
 from ottla.broker.fetch import delayed_fetch
 from ottla.broker.partition import Partition
 from ottla.controller import brokers as brokers_module
 from ottla.controller import isr as isr_module
 from ottla.controller.elections import partition_change
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.controller.metadata_port import Committed
+from ottla.controller.step import Step
+from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import PartitionImage
@@ -89,12 +92,13 @@ def skips_truncation_of_metadata() -> Iterator[None]:
 def answers_before_the_commit() -> Iterator[None]:
     """A controller answers when it has appended, before the commit."""
 
-    def run(self: ControllerRuntime, decide: Any, answer: Any) -> None:
-        decision = decide(self._tail)
-        self._append(decision.step)
-        answer.complete(decision.reply)
+    append = MetadataLog.append
 
-    with replaced(ControllerRuntime, "_run", run):
+    def answer_at_once(self: MetadataLog, step: Step, epoch: int) -> Pending[Any]:
+        appended = append(self, step, epoch)
+        return completed(Committed(())) if step.records else appended
+
+    with replaced(MetadataLog, "append", answer_at_once):
         yield
 
 

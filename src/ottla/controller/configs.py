@@ -235,7 +235,7 @@ def _check_values(
     resource_type, name = resource
     if resource_type == ResourceType.TOPIC:
         validate_topic_configs(after, context.config, image)
-        check_ttl(image, context.config, name, after)
+        check_ttl(image, context.mode, name, after)
         if name not in image.topics:
             raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if image.is_queued_for_deletion(name):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
-from ottla.controller.assignment import KRAFT_ASSIGNMENTS, AssignmentPolicy
 from ottla.controller.idle import IdleReports
 from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.mode_policy import KRAFT_MODE, ModePolicy
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 
@@ -17,7 +17,7 @@ class DecisionContext:
     Fields: `config`: its own properties: defaults of new topics, delete.topic.enable.
             `cluster_id`: what a broker must name on registration.
             `liveness`: soft state; `activate` it when the controller becomes active.
-            `assignments`: which brokers a manual assignment may name.
+            `mode`: the rules of KRaft or ZooKeeper mode.
             `idle`: the brokers' reports of idle topics; soft state of one controller epoch.
     """
 
@@ -25,7 +25,7 @@ class DecisionContext:
     cluster_id: str
     dice: Dice
     liveness: BrokerLiveness
-    assignments: AssignmentPolicy = KRAFT_ASSIGNMENTS
+    mode: ModePolicy = KRAFT_MODE
     idle: IdleReports = field(default_factory=IdleReports)
 
 

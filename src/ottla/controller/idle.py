@@ -26,7 +26,8 @@ from typing import Final, NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_EPOCH, OFFSETS_TOPIC, Uuid
 from ottla.controller.deletion.deletion_policy import is_reachable
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
+from ottla.controller.mode_policy import ModePolicy
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import NO_TTL, TTL, check_may_go, ttl_of
@@ -335,13 +336,12 @@ def _has_no_leader(topic: TopicImage | None) -> bool:
 
 
 def check_ttl(
-    image: ClusterImage, config: NodeConfig, topic: str, overrides: Mapping[str, str]
+    image: ClusterImage, mode: ModePolicy, topic: str, overrides: Mapping[str, str]
 ) -> None:
     """Refuse a limit that would have no effect. Raises: ApiError(INVALID_CONFIG)."""
     check_may_go(topic, overrides)
     text = overrides.get(TTL, str(NO_TTL)).strip()
-    in_kraft = config.zookeeper_connect is None
-    if text != str(NO_TTL) and in_kraft and not ledger_enabled(image.features):
+    if text != str(NO_TTL) and not mode.has_ledger(image.features):
         raise ApiError(
             Error.INVALID_CONFIG,
             f"{TTL}={text} needs the feature {OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",

@@ -81,8 +81,10 @@ def alter_reassignments(
     """
     check_partition_total(len(wanted))
     counts = Counter((target.topic, target.partition_id) for target in wanted)
-    rules = Rules(image, context.config)
-    check = context.assignments.reassigned if check is None else check
+    rules = Rules(
+        image, context.config, requests_may_be_delayed=context.mode.requests_may_be_delayed
+    )
+    check = context.mode.assignments.reassigned if check is None else check
     records: list[PartitionRecord | PartitionChangeRecord] = []
     results: list[Reassigned] = []
     for target in wanted:

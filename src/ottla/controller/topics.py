@@ -167,7 +167,7 @@ def _create(
     _check_name(image, topics, topic.name)
     overrides = _overrides(topic)
     validate_topic_configs(overrides, context.config, image)
-    check_ttl(image, context.config, topic.name, overrides)
+    check_ttl(image, context.mode, topic.name, overrides)
     partitions = _partitions(image, topic, context)
     created = TopicImage(
         name=topic.name, id=new_topic_id(image, context), partitions=Map(enumerate(partitions))
@@ -260,7 +260,7 @@ def _assigned_partitions(
         )
     lists = dict(topic.assignments)
     in_order = [lists[partition_id] for partition_id in range(len(partition_ids))]
-    check = context.assignments.created
+    check = context.mode.assignments.created
     return assign_manually(image, topic.name, in_order, first=0, check=check)
 
 

@@ -15,8 +15,9 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.net.refusals import Refusal
 from ottla.host.net.server import Server
@@ -177,13 +178,15 @@ class LastCount(Generic[T]):
 class ControllerFamilies:
     """A controller's metrics in KRaft mode."""
 
-    def __init__(self, runtime: ControllerRuntime) -> None:
+    def __init__(self, log: MetadataLog, runtime: ControllerRuntime) -> None:
+        self._log = log
         self._runtime = runtime
         self._counts = LastCount(_count)
 
     def collect(self, timed_out_heartbeats: int) -> Iterator[Family]:
         """Yield the families as of now."""
-        runtime, image = self._runtime, self._runtime.committed_image
+        log, runtime = self._log, self._runtime
+        image, metrics = runtime.committed_image, runtime.metrics
         fenced = sum(broker.fenced for broker in image.brokers.values())
         partitions, deletions = self._counts.of(image)
         yield from cluster_gauges(
@@ -212,19 +215,19 @@ class ControllerFamilies:
         yield gauge(
             f"{prefix}_metadata_error_count",
             "How often metadata could not be loaded, which ends the node.",
-            runtime.load_errors,
+            log.load_errors,
         )
         yield counter(
             "kafka_server_raft_metrics_append_records_total",
             "Metadata records that this controller appended.",
-            [((), runtime.records_appended)],
+            [((), log.records_appended)],
         )
         yield histogram(
             "kafka_server_raft_metrics_commit_latency_seconds",
             "From the append of a decision's records to their commit.",
-            runtime.commit_latency,
+            metrics.commit_latency,
         )
-        yield from election_families(runtime.leaders_seen, runtime.statistics)
+        yield from election_families(log.leaders_seen, metrics.statistics)
 
 
 def _count(image: ClusterImage) -> tuple[PartitionCounts, DeletionCounts]:

@@ -207,7 +207,7 @@ class NodeCore:
             self,
             None if on_controller or self._broker is None else self._broker.broker,
             controller,
-            None if controller is None else controller.runtime.quorum,
+            None if controller is None else controller.log.quorum,
             authorizer=self.authorizer,
         )
 
@@ -331,7 +331,7 @@ class NodeCore:
             peers=None if self._peers is None else self._peers.peers,
         )
         self._controller = controller
-        controller.runtime.start()
+        controller.log.start()
         yield listeners.accept()
 
     def _start_broker(self, node_dirs: NodeDirs, listeners: NodeListeners) -> Steps[None]:

@@ -134,8 +134,8 @@ class NodeMetrics:
             yield from self._zookeeper.collect()
         elif node.controller is not None:
             if self._controller is None:
-                self._controller = ControllerFamilies(node.controller.runtime)
-            yield from raft_families(node.controller.runtime.raft)
+                self._controller = ControllerFamilies(node.controller.log, node.controller.runtime)
+            yield from raft_families(node.controller.log.raft)
             yield from self._controller.collect(node.controller.timed_out_heartbeats)
             yield from channel_families(node.controller.deletions.channels)
         elif isinstance(node.broker, BrokerNode):

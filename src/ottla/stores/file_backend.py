@@ -103,7 +103,8 @@ class FileBackend:
             try:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
+                # A directory went before the file, or before `makedirs` looked at it again.
                 if attempt == CREATE_ATTEMPTS - 1:
                     raise
         raise AssertionError("the last attempt raises")

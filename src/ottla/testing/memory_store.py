@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
 from ottla.controller.step import Step
 from ottla.metadata.delta import ClusterDelta, delta_between, replay
@@ -70,6 +70,8 @@ class MemoryStore:
             `steps`: the appended steps. `fenced`: it writes nothing any more.
     """
 
+    is_pipelined = False
+
     def __init__(self, stored: MemoryMetadata, epoch: int, records_per_part_max: int) -> None:
         self.image = stored.image
         self.epoch = epoch
@@ -86,8 +88,15 @@ class MemoryStore:
         """Call `listener` with each change from now on."""
         self._listeners.append(listener)
 
+    @property
+    def committed_image(self) -> ClusterImage:
+        """Return the image: what is in it is stored."""
+        return self.image
+
     def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
         """Write a step, or return the result of the next fault."""
+        if not step.records:
+            return completed(Committed(()))
         assert not self._busy, "one append at a time"
         self._busy = True
         self.steps.append(step)

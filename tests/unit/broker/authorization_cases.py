@@ -14,7 +14,7 @@ from ottla.base.authorizer import (
     Resource,
     ResourceType,
 )
-from ottla.broker.api.base import Listener
+from ottla.broker.ports import Listener
 from ottla.wire.messages import (
     alter_configs,
     alter_partition_reassignments,

@@ -12,8 +12,9 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.principal import ANONYMOUS, Principal
 from ottla.base.turns import Turns
-from ottla.broker.api.base import OPERATIONS_NOT_REQUESTED, Context, Listener
+from ottla.broker.api.base import OPERATIONS_NOT_REQUESTED, Context
 from ottla.broker.dispatch import Dispatcher, load_apis, read_header
+from ottla.broker.ports import Listener
 from ottla.host.forwarder import ControllerForwarder
 from ottla.metadata.configs import ResourceType as ConfigType
 from ottla.metadata.records import ConfigRecord, PartitionRecord, Record, TopicRecord

@@ -20,6 +20,7 @@ from ottla.broker.forwarding.controller_limits import within_limit
 from ottla.broker.ports import Connection, Listener
 from ottla.controller.context import DecisionContext, next_offset
 from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.mode_policy import KRAFT_MODE, ModePolicy
 from ottla.controller.step import Decision
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.delta import replay
@@ -74,12 +75,13 @@ class Controller:
 
     is_active = True
 
-    def __init__(self, given: dict[str, str] | None = None) -> None:
+    def __init__(self, given: dict[str, str] | None = None, mode: ModePolicy = KRAFT_MODE) -> None:
         self.context = DecisionContext(
             config=NodeConfig.parse({**PROPERTIES, **(given or {})}),
             cluster_id=CLUSTER_ID,
             dice=CountingDice(),
             liveness=BrokerLiveness(SESSION_MS),
+            mode=mode,
         )
         self.image: ClusterImage = EMPTY
         self.refusal: Error | None = None

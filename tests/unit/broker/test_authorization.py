@@ -20,8 +20,8 @@ from ottla.base.authorizer import (
 )
 from ottla.base.errors import Error
 from ottla.base.principal import ANONYMOUS
-from ottla.broker.api.base import CloseConnection
 from ottla.broker.dispatch import load_apis, top_level_refusal
+from ottla.broker.ports import CloseConnection
 from ottla.wire.codec import encode
 from ottla.wire.messages import (
     delete_topics,

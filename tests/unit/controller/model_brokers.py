@@ -12,6 +12,7 @@ from typing import Any
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.keys import PartitionKey
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.controller.zookeeper.broker_changes import reset_lost_directories
 from ottla.controller.zookeeper.broker_requests import delta_batch
 from ottla.controller.zookeeper.controller_view import ControllerView
@@ -45,7 +46,7 @@ PROPERTIES = {
 def context(given: Mapping[str, str] | None = None) -> DecisionContext:
     """Return a controller's context with `given` properties over the usual ones."""
     config = NodeConfig.parse({**PROPERTIES, **(given or {})})
-    return replace(any_mode.context(), config=config)
+    return replace(any_mode.context(), config=config, mode=ZOOKEEPER_MODE)
 
 
 CONFIG = context().config

@@ -28,6 +28,7 @@ from ottla.controller.idle import (
     describe_idle,
     due_topics,
 )
+from ottla.controller.mode_policy import KRAFT_MODE
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
@@ -356,14 +357,13 @@ def test_the_least_reported_idle_time_counts(reported: dict[int, int]) -> None:
 
 
 def test_a_limit_that_would_not_be_kept_is_refused() -> None:
-    config = context().config
     led = advance(IMAGE, [FeatureLevelRecord(name=OTTLA_VERSION, feature_level=1)])
-    check_ttl(led, config, "t", {TTL: "5000"})
-    check_ttl(IMAGE, config, "t", {TTL: "-1"})
-    check_ttl(IMAGE, config, OFFSETS_TOPIC, {})
+    check_ttl(led, KRAFT_MODE, "t", {TTL: "5000"})
+    check_ttl(IMAGE, KRAFT_MODE, "t", {TTL: "-1"})
+    check_ttl(IMAGE, KRAFT_MODE, OFFSETS_TOPIC, {})
     for image, topic in ((IMAGE, "t"), (led, OFFSETS_TOPIC)):
         with pytest.raises(ApiError) as refused:
-            check_ttl(image, config, topic, {TTL: "5000"})
+            check_ttl(image, KRAFT_MODE, topic, {TTL: "5000"})
         assert refused.value.error is Error.INVALID_CONFIG
         assert TTL in (refused.value.message or "")
 

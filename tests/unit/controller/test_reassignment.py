@@ -10,10 +10,9 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.assignment import (
-    KRAFT_ASSIGNMENTS,
-    ZOOKEEPER_ASSIGNMENTS,
     RegistrationCheck,
 )
+from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.reassignment import (
     Ongoing,
     Target,
@@ -269,24 +268,40 @@ def test_targets_that_are_not_registered(
 
 def test_the_policy_of_the_mode_sets_which_targets_must_be_registered() -> None:
     image = advance(SIX, topic_records(_over_zookeeper(replicas=(1, 9), isr=(1,))))
-    for policy, error in (
-        (KRAFT_ASSIGNMENTS, Error.INVALID_REPLICA_ASSIGNMENT),
-        (ZOOKEEPER_ASSIGNMENTS, Error.NONE),
+    for mode, error in (
+        (KRAFT_MODE, Error.INVALID_REPLICA_ASSIGNMENT),
+        (ZOOKEEPER_MODE, Error.NONE),
     ):
         decided = alter_reassignments(
             image,
             [Target("t", 0, (9, 1))],
             may_change_factor=True,
-            context=replace(CONTEXT, assignments=policy),
+            context=replace(CONTEXT, mode=mode),
         )
         assert decided.reply[0].error is error
+
+
+@pytest.mark.parametrize(("mode", "bumps"), [(KRAFT_MODE, 0), (ZOOKEEPER_MODE, 1)])
+def test_a_reassignment_that_begins_bumps_the_leader_epoch_where_requests_may_be_delayed(
+    mode: ModePolicy, bumps: int
+) -> None:
+    image = cluster_image((1, 2))
+    decided = alter_reassignments(
+        image,
+        [Target("t", 0, (1, 2, 3))],
+        may_change_factor=True,
+        context=replace(CONTEXT, mode=mode),
+    )
+    moved = of(after(image, decided))
+    assert moved.adding_replicas == (3,)
+    assert moved.leader_epoch == of(image).leader_epoch + bumps
 
 
 def test_a_replica_that_is_being_added_is_one_that_is_added() -> None:
     """Its broker has died since: to ask for it again is refused, to drop it is not."""
     image = reassign(cluster_image((1, 2)), (1, 3, 4))
     image = replace(image, brokers=image.brokers.delete(4))
-    context = replace(CONTEXT, assignments=ZOOKEEPER_ASSIGNMENTS)
+    context = replace(CONTEXT, mode=ZOOKEEPER_MODE)
     for target, error in (
         ((1, 4), Error.INVALID_REPLICA_ASSIGNMENT),
         ((1, 3), Error.NONE),

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+from ottla.base.errors import ApiError
 from ottla.controller.step import Decision, Step
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.metadata_follower import MetadataFollower
+from ottla.host.kraft.metadata_log import MetadataLog
+from ottla.host.kraft.quorum_driver import QuorumLinks
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.storage import bootstrap_records
@@ -34,41 +37,51 @@ class Controller:
         idle_interval_ms: int = 0,
         segment_bytes: int = 1 << 30,
         start: bool = True,
+        node_id: int = 1,
+        voters: tuple[int, ...] = (1,),
+        directory: str = CONTROLLER_DIR,
+        links: QuorumLinks | None = None,
+        failures: list[str] | None = None,
     ) -> None:
         self.harness = harness
-        self.failures: list[str] = []
+        self.node_id = node_id
+        self.failures: list[str] = [] if failures is None else failures
         self.activations = 0
         self.effects: list[Any] = []
-        harness.disk.mkdir(CONTROLLER_DIR)
+        harness.disk.mkdir(directory)
         harness.disk.sync_dir("/")
         self.storage = open_quorum_storage(
             harness.disk,
-            CONTROLLER_DIR,
+            directory,
             clock=harness.clock,
             timers=harness.timers,
             workers=harness.workers,
             segment_bytes=segment_bytes,
         )
-        self.runtime = ControllerRuntime(
-            node_id=1,
+        self.log = MetadataLog(
+            node_id=node_id,
             cluster_id=CLUSTER_ID,
-            voters=(1,),
+            voters=voters,
             storage=self.storage,
             bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
             clock=harness.clock,
             timers=harness.timers,
             workers=harness.workers,
+            on_elected=lambda epoch: self.runtime.begin(epoch).then(self._activated),
+            on_resigned=lambda: self.runtime.resign(),
             on_failure=self.failures.append,
-            on_active=self._activated,
-            on_effect=self.effects.append,
             idle_interval_ms=idle_interval_ms,
             snapshot_limits=limits,
+            links=links,
+        )
+        self.runtime = ControllerRuntime(
+            self.log, clock=harness.clock, on_effect=self.effects.append
         )
         if start:
-            self.runtime.start()
+            self.log.start()
 
-    def _activated(self) -> None:
-        self.activations += 1
+    def _activated(self, failure: ApiError | None) -> None:
+        self.activations += failure is None
 
     def write(self, *records: Record, atomic: bool = True, reply: str = "done") -> Any:
         """Append records; return the promise of `reply`."""
@@ -79,11 +92,11 @@ class Controller:
         ctx = self.harness.context(version=version, connection=connection or a_connection())
         if isinstance(request, FetchRequest):
             request = decode(FetchRequest, encode(request, version), version)
-            answer = self.runtime.quorum.fetch(ctx, request)
+            answer = self.log.quorum.fetch(ctx, request)
             return _through_codec(answer, FetchResponse, version)
         assert isinstance(request, FetchSnapshotRequest)
         request = decode(FetchSnapshotRequest, encode(request, version), version)
-        answer = self.runtime.quorum.fetch_snapshot(ctx, request)
+        answer = self.log.quorum.fetch_snapshot(ctx, request)
         return _through_codec(answer, FetchSnapshotResponse, version)
 
 

@@ -89,7 +89,7 @@ def test_what_is_counted_of_deletions(records: tuple[Record, ...], counts: tuple
 
 
 def gauges(cluster: Cluster) -> tuple[float, ...]:
-    families = ControllerFamilies(cluster.controller.runtime)
+    families = ControllerFamilies(cluster.controller.log, cluster.controller.runtime)
     found = Scrape("".join(render(families.collect(0))))
     return tuple(found.value(f"{PREFIX}_{name}_count") for name in NAMES)
 

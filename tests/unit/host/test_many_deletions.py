@@ -15,7 +15,7 @@ from ottla.base.pending import Pending
 from ottla.broker.api import k20_delete_topics as k20
 from ottla.controller.deletion import delete_topics as deletion
 from ottla.controller.step import Decision, Step
-from ottla.host.kraft import controller_runtime
+from ottla.host.kraft import metadata_log
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.records import PartitionRecord, Record, TopicRecord
@@ -49,7 +49,7 @@ def records_of(number: int) -> tuple[Record, ...]:
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> Harness:
-    monkeypatch.setattr(controller_runtime, "RECORDS_PER_STEP_MAX", 10 * RECORDS_EACH)
+    monkeypatch.setattr(metadata_log, "RECORDS_PER_STEP_MAX", 10 * RECORDS_EACH)
     monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 5)
     return Harness()
 

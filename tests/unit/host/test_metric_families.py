@@ -99,7 +99,7 @@ def a_topic(number: int, *leaders: int) -> tuple[TopicRecord | PartitionRecord, 
 
 def test_what_the_cluster_has() -> None:
     controller = Controller(Harness())
-    families = ControllerFamilies(controller.runtime)
+    families = ControllerFamilies(controller.log, controller.runtime)
     assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 1
     controller.harness.workers.run()
     controller.write(*a_topic(1, 2, 2, -1))
@@ -112,7 +112,7 @@ def test_what_the_cluster_has() -> None:
     controller.write(*a_topic(2, -1))
     controller.harness.workers.run()
     assert scrape(families.collect(0)).value(f"{PREFIX}_offline_partitions_count") == 2
-    controller.runtime.stop()
+    controller.log.stop()
     assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 0
 
 
@@ -133,7 +133,7 @@ def test_elections_show_and_what_is_not_led_as_preferred() -> None:
     controller = Controller(Harness())
     controller.write(*a_topic(1, 2, -1))
     controller.harness.workers.run()
-    families = ControllerFamilies(controller.runtime)
+    families = ControllerFamilies(controller.log, controller.runtime)
     elected = "kafka_controller_controller_stats_leader_elections_total"
     found = scrape(families.collect(0))
     assert found.value(f"{PREFIX}_preferred_replica_imbalance_count") == 1
@@ -151,7 +151,7 @@ def test_elections_show_and_what_is_not_led_as_preferred() -> None:
 def test_records_and_their_commits() -> None:
     controller = Controller(Harness())
     controller.harness.workers.run()
-    families = ControllerFamilies(controller.runtime)
+    families = ControllerFamilies(controller.log, controller.runtime)
     before = scrape(families.collect(0))
     controller.write(*a_topic(1, 2))
     controller.harness.clock.elapsed_ms += 30
@@ -175,7 +175,7 @@ def test_a_silent_broker_shows() -> None:
     harness = Harness()
     controller = running(harness)
     add_broker(harness, controller, 2)
-    families = ControllerFamilies(controller.runtime)
+    families = ControllerFamilies(controller.log, controller.runtime)
     found = scrape(families.collect(controller.timed_out_heartbeats))
     assert found.value(f"{PREFIX}_active_broker_count") == 1
     assert found.value(f"{PREFIX}_fenced_broker_count") == 0
@@ -190,10 +190,10 @@ def test_a_silent_broker_shows() -> None:
 def test_the_quorum_as_its_members_see_it() -> None:
     controller = Controller(Harness())
     prefix = "kafka_server_raft_metrics"
-    found = scrape(raft_families(controller.runtime.raft))
+    found = scrape(raft_families(controller.log.raft))
     assert found.value(f"{prefix}_high_watermark") in (-1, 0)
     controller.harness.workers.run()
-    found = scrape(raft_families(controller.runtime.raft))
+    found = scrape(raft_families(controller.log.raft))
     assert found.value(f"{prefix}_current_leader") == 1
     assert found.value(f"{prefix}_current_state", state="leader") == 1
     assert found.value(f"{prefix}_number_of_voters") == 1

@@ -27,7 +27,7 @@ from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import describe_deletions as wire
 
@@ -51,10 +51,10 @@ class Page:
 
 def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
     """Read the controller's image; translate."""
-    in_zookeeper = ctx.controller.context.config.zookeeper_connect is not None
+    mode = ctx.controller.context.mode
 
     def read(image: ClusterImage) -> Decision[Page]:
-        if not (in_zookeeper or ledger_enabled(image.features)):
+        if not mode.has_ledger(image.features):
             raise ApiError(
                 Error.UNSUPPORTED_VERSION,
                 "This cluster keeps no account of deletions: expected the feature "

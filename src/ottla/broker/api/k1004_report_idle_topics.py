@@ -37,7 +37,7 @@ Taken = tuple[int, list[IdleStatus], tuple[DeletedTopic, ...]]
 def handle(ctx: Context, request: wire.ReportIdleTopicsRequest) -> Answer:
     """Decide on the controller; translate."""
     context, now_ms, wall_ms = ctx.controller.context, ctx.monotonic_ms, ctx.now_ms
-    in_zookeeper = context.config.zookeeper_connect is not None
+    queue = context.mode.deletions_are_queued
     report = IdleReport(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -51,7 +51,7 @@ def handle(ctx: Context, request: wire.ReportIdleTopicsRequest) -> Answer:
         if not due:
             return Decision(Step(), (token, [], ()))
         wanted = [TopicReference(topic_id=each.topic_id) for each in due]
-        deleted = delete_topics(image, wanted, context=context, wall_ms=wall_ms, queue=in_zookeeper)
+        deleted = delete_topics(image, wanted, context=context, wall_ms=wall_ms, queue=queue)
         return Decision(deleted.step, (token, due, deleted.reply))
 
     return ctx.controller.run(decide).map(_answer)

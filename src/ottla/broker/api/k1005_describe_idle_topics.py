@@ -13,7 +13,7 @@ from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.idle import IdleStatus, describe_idle
 from ottla.controller.step import Decision, Step
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import describe_idle_topics as wire
 
@@ -33,7 +33,7 @@ def handle(ctx: Context, request: wire.DescribeIdleTopicsRequest) -> Answer:
     config = context.config
 
     def read(image: ClusterImage) -> Decision[tuple[IdleStatus, ...]]:
-        if config.zookeeper_connect is None and not ledger_enabled(image.features):
+        if not context.mode.has_ledger(image.features):
             raise ApiError(
                 Error.UNSUPPORTED_VERSION,
                 "Topics of this cluster do not go by themselves: expected the feature "

@@ -72,10 +72,9 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Steps[Answer]:
     if len(request.topics) + len(request.topic_names) > DELETED_TOPICS_PER_REQUEST_MAX:
         return (yield from _too_many(request, version))
     wanted = references(request, version)
-    context = ctx.controller.context
-    in_zookeeper = context.config.zookeeper_connect is not None
-    decided = _delete_all(ctx, wanted, queue=in_zookeeper)
-    if not in_zookeeper:
+    is_queued = ctx.controller.context.mode.deletions_are_queued
+    decided = _delete_all(ctx, wanted, queue=is_queued)
+    if not is_queued:
         return decided.map(lambda reply: _answer(wanted, reply, version))
     ended: Pending[Reply] = Pending()
     decided.then(lambda reply: _await_end(ctx, reply, request.timeout_ms, ended))

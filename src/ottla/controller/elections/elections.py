@@ -36,6 +36,7 @@ class Rules:
     """The change context and the kind of election of each topic, computed once a topic.
 
     `without`, `plus`: a broker that the step under way takes out, or unfences.
+    `requests_may_be_delayed`: see `ChangeContext`; of changes that start a reassignment.
     """
 
     def __init__(
@@ -45,12 +46,13 @@ class Rules:
         *,
         without: int | None = None,
         plus: int | None = None,
+        requests_may_be_delayed: bool = False,
     ) -> None:
         self._image = image
         self._config = config
         self._is_acceptable = leader_predicate(image, without=without, plus=plus)
         self._elr_enabled = elr_enabled(image.features)
-        self._orders_come_late = config.zookeeper_connect is not None
+        self._requests_may_be_delayed = requests_may_be_delayed
         self._contexts: dict[str, ChangeContext] = {}
         self._elections: dict[str, Election] = {}
 
@@ -64,7 +66,7 @@ class Rules:
                     self._image, self._config, topic_name, "min.insync.replicas"
                 ),
                 elr_enabled=self._elr_enabled,
-                requests_may_be_delayed=self._orders_come_late,
+                requests_may_be_delayed=self._requests_may_be_delayed,
             )
         return found
 

@@ -105,9 +105,10 @@ class BrokerNode:
         self, cluster_id: str, controller: ControllerNode | None, ports: NodePorts
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
-            controller.runtime.on_leader(self._on_controller_change)
+            controller.log.on_leader(self._on_controller_change)
             return LocalFollower(
                 controller.runtime,
+                controller.log,
                 on_image=self._changed,
                 clock=ports.clock,
                 timers=ports.timers,

@@ -1,4 +1,4 @@
-"""The controller role of a node: the runtime, and its periodic operations.
+"""The controller role of a KRaft node: metadata log, runtime, and periodic operations.
 
 Sessions of brokers are soft state: while this controller is active, a timer checks when the session
 of the stalest broker may have ended, and fences it. Other timers run unclean elections where they
@@ -7,7 +7,7 @@ are allowed, and the preferred leader rebalance. Topic deletions are driven by t
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
@@ -17,21 +17,17 @@ from ottla.broker.ports import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections.elections import (
-    ElectUncleanly,
-    elect_after_failover,
-    elect_uncleanly,
-)
-from ottla.controller.elections.leader_rebalance import balance
+from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.deletion_channel import DeletionChannel
+from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_driver import Peers, QuorumLinks
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.node_ports import Connect
-from ottla.host.periodic import Periodic
+from ottla.host.periodic_elections import PeriodicElections
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -52,7 +48,10 @@ fence every live broker when it continues."""
 
 
 class ControllerNode:
-    """See `ottla.broker.api.base.ControllerPort`."""
+    """See `ottla.broker.api.base.ControllerPort`.
+
+    Fields: `log`: the metadata log, `runtime`: the decisions over it.
+    """
 
     def __init__(
         self,
@@ -81,17 +80,14 @@ class ControllerNode:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self._unclean_elections = self._periodic(
-            elect_uncleanly, config["unclean.leader.election.interval.ms"]
-        )
-        self._leader_rebalance = self._periodic(
-            balance, 1_000 * config["leader.imbalance.check.interval.seconds"]
+        self._elections = PeriodicElections(
+            lambda: self.runtime, config, clock=clock, timers=timers
         )
         self._activations = 0
         self._is_active = False
         own_listeners: Listeners = tuple((each.name, each.host, each.port) for each in listeners)
         self._voters = tuple(voter.id for voter in config.quorum_voters) or (config.node_id,)
-        self.runtime = ControllerRuntime(
+        self.log = MetadataLog(
             node_id=config.node_id,
             cluster_id=cluster_id,
             voters=self._voters,
@@ -100,27 +96,17 @@ class ControllerNode:
             clock=clock,
             timers=timers,
             workers=workers,
+            on_elected=lambda epoch: self.runtime.begin(epoch).then(self._activated),
+            on_resigned=self._resigned,
             on_failure=on_failure,
-            on_active=self._activated,
-            on_inactive=self._deactivated,
-            on_effect=self._on_effect,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
             links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
         )
+        self.runtime = ControllerRuntime(self.log, clock=clock, on_effect=self._elections.on_effect)
         self.deletions = DeletionChannel(
             self.runtime, config, connect=connect, clock=clock, timers=timers
-        )
-
-    def _periodic(
-        self, elect: Callable[[ClusterImage, NodeConfig], Decision[bool]], interval_ms: int
-    ) -> Periodic:
-        return Periodic(
-            lambda: self.runtime.run(lambda image: elect(image, self.context.config)),
-            interval_ms=interval_ms,
-            clock=self._clock,
-            timers=self._timers,
         )
 
     def _other_listeners(self) -> dict[int, Listeners]:
@@ -137,7 +123,7 @@ class ControllerNode:
     @property
     def leader_id(self) -> int:
         """Return the active controller's id; -1 where none is known."""
-        return self.runtime.leader_id
+        return self.log.leader_id
 
     @property
     def is_active(self) -> bool:
@@ -162,9 +148,12 @@ class ControllerNode:
         """Resign and check no session any more."""
         self._stop_timers()
         self.deletions.end()
-        self.runtime.stop()
+        self.log.stop()
 
-    def _activated(self) -> None:
+    def _activated(self, failure: ApiError | None) -> None:
+        """Take over: the first record of this epoch is committed."""
+        if failure is not None:
+            return
         config = self.context.config
         log.info("node %d is the active controller", config.node_id)
         self._activations += 1
@@ -175,13 +164,12 @@ class ControllerNode:
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
         self.runtime.run_step(lambda image: elect_after_failover(image, config))
         self._check_sessions()
-        self._unclean_elections.start()
-        if config["auto.leader.rebalance.enable"]:
-            self._leader_rebalance.start()
+        self._elections.start()
         self.deletions.begin()
         self.ready.complete(None)
 
-    def _deactivated(self) -> None:
+    def _resigned(self) -> None:
+        self.runtime.resign()
         log.info("node %d is no longer the active controller", self.context.config.node_id)
         self._is_active = False
         self._stop_timers()
@@ -190,12 +178,7 @@ class ControllerNode:
     def _stop_timers(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._unclean_elections.stop()
-        self._leader_rebalance.stop()
-
-    def _on_effect(self, effect: Any) -> None:
-        if isinstance(effect, ElectUncleanly):
-            self._unclean_elections.now()
+        self._elections.stop()
 
     def _check_sessions(self, failure: ApiError | None = None) -> None:
         if not self.runtime.active:

@@ -55,13 +55,13 @@ The metadata will have the new epoch, too."""
 
 
 class ControllerRuntimePort(DecisionRunner, Protocol):
-    """What is needed of `ottla.host.kraft.controller_runtime.ControllerRuntime`."""
+    """What is needed of `ottla.host.controller_runtime.ControllerRuntime`."""
 
-    committed_image: ClusterImage
+    epoch: int
 
     @property
-    def epoch(self) -> int:
-        """Return the leader epoch."""
+    def committed_image(self) -> ClusterImage:
+        """Return the image that listeners have got."""
         ...
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:

@@ -39,7 +39,8 @@ from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
 if TYPE_CHECKING:
-    from ottla.host.kraft.controller_runtime import ControllerRuntime
+    from ottla.host.controller_runtime import ControllerRuntime
+    from ottla.host.kraft.metadata_log import MetadataLog
 
 log = logging.getLogger(__name__)
 
@@ -289,6 +290,7 @@ class LocalFollower(Publisher):
     def __init__(
         self,
         runtime: "ControllerRuntime",
+        metadata_log: "MetadataLog",
         *,
         on_image: OnImage,
         clock: Clock,
@@ -297,10 +299,11 @@ class LocalFollower(Publisher):
     ) -> None:
         super().__init__(on_image, clock=clock, timers=timers, prepare=prepare)
         self._runtime = runtime
+        self._log = metadata_log
 
     def start(self) -> None:
         """Publish the controller's committed image, then each change."""
-        self._runtime.subscribe(self._changed)
+        self._runtime.follow(self._changed)
 
     def stop(self) -> None:
         """Stop publishing."""
@@ -310,14 +313,14 @@ class LocalFollower(Publisher):
     @property
     def load_errors(self) -> int:
         """Return how often the controller could not load metadata, which ends the node."""
-        return self._runtime.load_errors
+        return self._log.load_errors
 
     @property
     def raft(self) -> RaftNode:
         """Return the controller's member of the quorum."""
-        return self._runtime.raft
+        return self._log.raft
 
     def _changed(self, delta: ClusterDelta) -> None:
-        self.leader_id = self._runtime.leader_id
-        self.leader_epoch = self._runtime.epoch
+        self.leader_id = self._log.leader_id
+        self.leader_epoch = self._log.epoch
         self.publish(delta)

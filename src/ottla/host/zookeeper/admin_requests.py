@@ -34,7 +34,7 @@ from ottla.controller.reassignment import (
     target_of,
 )
 from ottla.controller.step import Decision, Step
-from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.store.store_requests import StoreHooks
 from ottla.host.zookeeper.store.store_writing import Written
 from ottla.metadata.delta import ClusterDelta
@@ -61,7 +61,7 @@ class AdminRequests:
 
     def __init__(
         self,
-        runtime: DecisionRuntime,
+        runtime: ControllerRuntime,
         context: DecisionContext,
         *,
         change: Change,

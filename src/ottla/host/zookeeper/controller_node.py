@@ -13,15 +13,15 @@ from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
-from ottla.controller.assignment import ZOOKEEPER_ASSIGNMENTS
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.controller.step import Decision
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
+from ottla.host.controller_runtime import DecisionMetrics
 from ottla.host.node_ports import NodePorts
 from ottla.host.zookeeper.controller_term import ControllerTerm, TermEnvironment
 from ottla.host.zookeeper.election import ControllerElection, SessionHolder, Term
-from ottla.host.zookeeper.runtime import DecisionMetrics
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 
@@ -53,7 +53,7 @@ class ZooKeeperController:
             dice=ports.dice,
             # There are no heartbeats in this mode: registered brokers are alive.
             liveness=BrokerLiveness(config["zookeeper.session.timeout.ms"]),
-            assignments=ZOOKEEPER_ASSIGNMENTS,
+            mode=ZOOKEEPER_MODE,
         )
         self.metrics = DecisionMetrics()
         self.leaders_seen = 0

@@ -32,12 +32,7 @@ from ottla.base.zookeeper import Session, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion.deletion_events import IneligibleTopics, MarkersChanged
 from ottla.controller.deletion.deletion_manager import DeletionManager
-from ottla.controller.elections.elections import (
-    ElectUncleanly,
-    elect_after_failover,
-    elect_uncleanly,
-)
-from ottla.controller.elections.leader_rebalance import balance
+from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.elections.new_partitions import bring_online
 from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
@@ -45,8 +40,9 @@ from ottla.controller.zookeeper.broker_changes import process_broker_change, pro
 from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
 from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at_start
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
+from ottla.host.controller_runtime import ControllerRuntime, DecisionMetrics
 from ottla.host.deletions import DeletionDriver
-from ottla.host.periodic import Periodic
+from ottla.host.periodic_elections import PeriodicElections
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
 from ottla.host.zookeeper.controller_events import (
@@ -56,7 +52,6 @@ from ottla.host.zookeeper.controller_events import (
 )
 from ottla.host.zookeeper.election import Term
 from ottla.host.zookeeper.marker_requests import MarkerRequests
-from ottla.host.zookeeper.runtime import DecisionMetrics, DecisionRuntime
 from ottla.host.zookeeper.store.store import ZooKeeperStore
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta
@@ -65,7 +60,7 @@ from ottla.metadata.topics import TopicImage
 
 log = logging.getLogger(__name__)
 
-FIRST_BALANCE_MS = 5_000
+FIRST_REBALANCE_MS = 5_000
 """The delay of a new controller's first preferred leader rebalance."""
 
 RELOAD_MS = 1_000
@@ -96,7 +91,7 @@ class ControllerTerm:
 
     def __init__(self, session: Session, term: Term, environment: TermEnvironment) -> None:
         self.term = term
-        self.runtime: DecisionRuntime | None = None
+        self.runtime: ControllerRuntime | None = None
         self._session = session
         self._environment = environment
         self._config = environment.context.config
@@ -105,11 +100,12 @@ class ControllerTerm:
         self._deletions: DeletionDriver | None = None
         self._requests: AdminRequests | None = None
         self._markers: MarkerRequests | None = None
-        self._unclean_elections = self._periodic(
-            elect_uncleanly, self._config["unclean.leader.election.interval.ms"]
-        )
-        self._balance = self._periodic(
-            balance, 1_000 * self._config["leader.imbalance.check.interval.seconds"]
+        self._elections = PeriodicElections(
+            lambda: self._loaded_runtime,
+            self._config,
+            clock=environment.clock,
+            timers=environment.timers,
+            first_rebalance_ms=FIRST_REBALANCE_MS,
         )
         self._timer: Timer | None = None
         self._is_over = False
@@ -129,16 +125,8 @@ class ControllerTerm:
         """Tell whether brokers have not been sent the complete state yet."""
         return self._deletions is None
 
-    def _periodic(self, elect: Callable[[ClusterImage, Any], Any], interval_ms: int) -> Periodic:
-        return Periodic(
-            lambda: self._loaded_runtime.run(lambda image: elect(image, self._config)),
-            interval_ms=interval_ms,
-            clock=self._environment.clock,
-            timers=self._environment.timers,
-        )
-
     @property
-    def _loaded_runtime(self) -> DecisionRuntime:
+    def _loaded_runtime(self) -> ControllerRuntime:
         assert self.runtime is not None, "nothing is decided before the image is loaded"
         return self.runtime
 
@@ -171,12 +159,12 @@ class ControllerTerm:
 
     def _take_over(self, store: ZooKeeperStore) -> None:
         environment, config = self._environment, self._config
-        runtime = self.runtime = DecisionRuntime(
+        runtime = self.runtime = ControllerRuntime(
             store,
             epoch=self.term.epoch,
             clock=environment.clock,
             on_fenced=environment.on_controller_moved,
-            on_effect=self._on_effect,
+            on_effect=self._elections.on_effect,
             metrics=environment.metrics,
         )
         log.info(
@@ -213,12 +201,10 @@ class ControllerTerm:
         )
         self._deletions.start(runtime.image)
         self._serve_requests(runtime, store, self._deletions)
-        self._unclean_elections.start()
-        if self._config["auto.leader.rebalance.enable"]:
-            self._schedule(FIRST_BALANCE_MS, self._begin_to_balance)
+        self._elections.start()
 
     def _serve_requests(
-        self, runtime: DecisionRuntime, store: ZooKeeperStore, deletions: DeletionDriver
+        self, runtime: ControllerRuntime, store: ZooKeeperStore, deletions: DeletionDriver
     ) -> None:
         self._requests = AdminRequests(
             runtime,
@@ -252,10 +238,6 @@ class ControllerTerm:
         store.hooks.on_deletion_requests = markers_changed
         store.start_requests()
 
-    def _begin_to_balance(self) -> None:
-        self._balance.start()
-        self._balance.now()
-
     def _schedule(self, delay_ms: int, call: Callable[[], None]) -> None:
         now_ms = self._environment.clock.monotonic_ms()
         self._timer = self._environment.timers.at(now_ms + delay_ms, call)
@@ -267,8 +249,7 @@ class ControllerTerm:
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
-        self._unclean_elections.stop()
-        self._balance.stop()
+        self._elections.stop()
         if self._store is not None:
             self._store.close()
         if self._deletions is not None:
@@ -301,11 +282,7 @@ class ControllerTerm:
         elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))
         if _allows_unclean_elections(delta):
-            self._unclean_elections.now()
-
-    def _on_effect(self, effect: Any) -> None:
-        if isinstance(effect, ElectUncleanly):
-            self._unclean_elections.now()
+            self._elections.elect_uncleanly()
 
     def answered(self, channel_event: ChannelEvent) -> None:
         """Process a broker's response, or that there will be none."""

@@ -19,6 +19,7 @@ from typing import Protocol
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.base.zookeeper import SessionState
 from ottla.host.controller_channel_metrics import channel_families
+from ottla.host.controller_runtime import DecisionMetrics
 from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.metric_families import (
     CONTROLLER,
@@ -29,7 +30,6 @@ from ottla.host.metric_families import (
     election_families,
 )
 from ottla.host.zookeeper.controller_node import ZooKeeperController
-from ottla.host.zookeeper.runtime import DecisionMetrics
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage

@@ -16,7 +16,7 @@ from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.dispatch import Outcome
 from ottla.broker.ports import Connection, Listener
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError

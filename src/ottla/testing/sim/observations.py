@@ -297,11 +297,10 @@ class Watch:
         core = self._core
         controller = core.controller
         if controller is not None:
-            runtime = controller.runtime
             if not self._subscribed:
                 self._subscribed = True
-                runtime.subscribe(self._on_delta)
-            raft = runtime.raft
+                controller.runtime.follow(self._on_delta)
+            raft = controller.log.raft
             if raft.epoch != self._epoch_led and raft.is_leader:
                 self._epoch_led = raft.epoch
                 self._notify(QuorumLed(self._now_ms(), self._node, self._incarnation, raft.epoch))

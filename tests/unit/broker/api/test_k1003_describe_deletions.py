@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api import k1003_describe_deletions as k1003
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
@@ -42,15 +43,6 @@ from ..controller_world import Controller
 
 REFUSED = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
 LEDGER = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
-OVER_ZOOKEEPER = {
-    "process.roles": "",
-    "node.id": "-1",
-    "broker.id": "1",
-    "zookeeper.connect": "localhost:2181",
-    "listeners": "PLAINTEXT://localhost:9092",
-    "controller.listener.names": "",
-    "controller.quorum.voters": "",
-}
 
 
 def uuid(number: int) -> Uuid:
@@ -149,7 +141,7 @@ def test_a_cluster_without_a_ledger_refuses() -> None:
 
 
 def test_over_zookeeper_there_is_always_one() -> None:
-    controller = Controller(OVER_ZOOKEEPER)
+    controller = Controller(mode=ZOOKEEPER_MODE)
     entry = replace(OPEN, policy=Policy.CLASSIC)
     controller.write(*deletion_records(entry))
     [returned] = ask(controller).deletions

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import Policy
 from ottla.metadata.features import OTTLA_VERSION
@@ -23,7 +24,6 @@ from ottla.wire.messages.report_idle_topics import (
 )
 
 from ..controller_world import Controller
-from .test_k1003_describe_deletions import OVER_ZOOKEEPER
 
 TOPIC_ID = Uuid(b"t" * 16)
 TTL_MS = 5_000
@@ -81,7 +81,7 @@ def test_what_is_due_is_deleted_at_once_with_an_entry_in_the_ledger() -> None:
 
 
 def test_over_zookeeper_what_is_due_is_queued() -> None:
-    controller = world(given=OVER_ZOOKEEPER, level=0)
+    controller = world(mode=ZOOKEEPER_MODE, level=0)
     report(controller, token=report(controller).token)
     assert controller.image.topics.id_of("t") == TOPIC_ID
     assert controller.image.deletions.is_queued(TOPIC_ID)

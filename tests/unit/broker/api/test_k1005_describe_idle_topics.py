@@ -7,6 +7,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.idle import IdleReason
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.metadata.features import OTTLA_VERSION
 from ottla.wire.messages.describe_idle_topics import (
     DescribedIdleTopic,
@@ -15,7 +16,6 @@ from ottla.wire.messages.describe_idle_topics import (
 )
 
 from ..controller_world import Controller
-from .test_k1003_describe_deletions import OVER_ZOOKEEPER
 from .test_k1004_report_idle_topics import TOPIC_ID, TTL_MS, report, world
 
 
@@ -50,7 +50,7 @@ def test_there_is_no_view_where_no_topic_can_have_a_limit(level: int, error: Err
 
 
 def test_over_zookeeper_queued_deletions_are_shown() -> None:
-    controller = world(given=OVER_ZOOKEEPER, level=0)
+    controller = world(mode=ZOOKEEPER_MODE, level=0)
     assert view(controller).topics[0].reason == IdleReason.NOT_HEARD
     report(controller, token=report(controller).token)
     assert view(controller).topics[0].reason == IdleReason.BEING_DELETED

@@ -16,6 +16,7 @@ from ottla.broker.api import k20_delete_topics as k20
 from ottla.broker.api.base import Context
 from ottla.broker.ports import Connection, Listener
 from ottla.broker.purgatory import Purgatory
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.metadata.image import EMPTY
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import TopicRecord
@@ -32,7 +33,7 @@ class Cluster:
     """A controller and its own broker. `forget`: the broker's metadata drops the topic."""
 
     def __init__(self, **given: str) -> None:
-        self.controller = Controller()
+        self.controller = Controller(mode=ZOOKEEPER_MODE)
         properties = {"broker.id": "1", "zookeeper.connect": "localhost:2181", **given}
         config = NodeConfig.parse(properties)
         object.__setattr__(self.controller.context, "config", config)

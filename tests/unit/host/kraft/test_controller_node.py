@@ -67,7 +67,7 @@ def running(
         connect=(brokers or FakeBrokers()).connect,
         on_failure=failures.append,
     )
-    controller.runtime.start()
+    controller.log.start()
     harness.workers.run()
     assert controller.ready.done
     return controller

@@ -212,11 +212,11 @@ def test_a_response_without_the_replica_is_retried_after_a_backoff(
     cluster = Cluster()
     cluster.delete()
     cluster.harness.workers.run()
-    appended = cluster.controller.runtime.records_appended
+    appended = cluster.controller.log.records_appended
     cluster.brokers.out(12)[0].answer(**answer)
     cluster.harness.workers.run()
     assert cluster.rows[12] == "STARTED"
-    assert cluster.controller.runtime.records_appended == appended
+    assert cluster.controller.log.records_appended == appended
     assert not cluster.brokers.out(12)
     cluster.wait(RETRY_FIRST_MS)
     assert len(cluster.brokers.out(12)) == 1
@@ -231,14 +231,14 @@ def test_a_disk_that_fails_shows_in_the_ledger_and_is_tried_again() -> None:
     cluster.brokers.out(12)[0].answer(Error.KAFKA_STORAGE_ERROR)
     cluster.harness.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
-    appended = cluster.controller.runtime.records_appended
+    appended = cluster.controller.log.records_appended
     for pause in (1, 2, 4):
         cluster.wait(pause * RETRY_FIRST_MS)
         [order] = cluster.brokers.out(12)
         order.answer(Error.KAFKA_STORAGE_ERROR)
         cluster.harness.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
-    assert cluster.controller.runtime.records_appended == appended, "it was known"
+    assert cluster.controller.log.records_appended == appended, "it was known"
     cluster.wait(8 * RETRY_FIRST_MS)
     cluster.answer_all(11, 12)
     assert is_finished(cluster)
@@ -257,12 +257,12 @@ def test_a_disk_that_fails_in_two_terms_is_tried_again_without_a_record() -> Non
     cluster.controller.stop()
     cluster.start()
     assert not unanswered.is_out
-    appended = cluster.controller.runtime.records_appended
+    appended = cluster.controller.log.records_appended
     [order] = cluster.brokers.out(12)
     order.answer(Error.KAFKA_STORAGE_ERROR)
     cluster.harness.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
-    assert cluster.controller.runtime.records_appended == appended
+    assert cluster.controller.log.records_appended == appended
     cluster.wait(2 * RETRY_FIRST_MS)
     cluster.answer_all(12)
     assert is_finished(cluster)

@@ -57,14 +57,14 @@ def test_a_broker_that_cannot_load_a_committed_batch_ends_with_the_reason(
     harness.workers.run()
     before = broker.image
     assert before.position == (2, 1)
-    controller.runtime._driver.propose((value,))
+    controller.log._driver.propose((value,))
     harness.advance(10)
     (failure,) = broker.failures
     assert failure.startswith(f"{BROKER_DIR}/__cluster_metadata-0/00000000000000000000.log: ")
     assert re.search(reason, failure)
     assert broker.follower.errors == MetadataErrors(load=1)
 
-    controller.runtime._driver.propose((encode_record(a_topic(2)),))
+    controller.log._driver.propose((encode_record(a_topic(2)),))
     harness.advance(5_000)
     assert broker.image is before, "nothing behind the batch is published"
     assert not broker.follower._driver.alive
@@ -72,7 +72,7 @@ def test_a_broker_that_cannot_load_a_committed_batch_ends_with_the_reason(
 
 def test_a_broker_whose_log_has_such_a_batch_does_not_start() -> None:
     harness, controller, broker = a_pair()
-    controller.runtime._driver.propose((UNKNOWN_TYPE,))
+    controller.log._driver.propose((UNKNOWN_TYPE,))
     harness.advance(10)
     assert broker.failures
     broker.follower.stop()
@@ -88,17 +88,17 @@ def test_a_standby_that_cannot_load_a_batch_ends_and_is_not_elected(
     leader = room.elected()
     write(leader, 1)
     room.harness.advance(1_000)
-    offset = leader.raft.log.end_offset
-    leader._driver.propose((value,))
+    offset = leader.log.raft.log.end_offset
+    leader.log._driver.propose((value,))
     room.harness.advance(1_000)
-    standbys = [each for each in room.runtimes.values() if each is not leader]
+    standbys = [each for each in room.voters.values() if each is not leader]
     assert len(room.failures) == len(standbys)
     for failure in room.failures:
         assert re.search(reason.replace("offset 3", f"offset {offset}"), failure)
     room.cut = {leader.node_id}
     room.harness.advance(30_000)
-    assert not any(each.active for each in standbys)
-    assert all(each.committed_image.position[0] < offset for each in standbys)
+    assert not any(each.runtime.active for each in standbys)
+    assert all(each.runtime.committed_image.position[0] < offset for each in standbys)
 
 
 def test_a_snapshot_that_cannot_be_loaded_ends_the_broker() -> None:
@@ -122,11 +122,11 @@ def test_a_fetched_snapshot_that_cannot_be_loaded_ends_a_new_broker() -> None:
     for number in range(1, 4):
         controller.write(a_topic(number))
         harness.workers.run()
-    end = OffsetAndEpoch(controller.runtime.raft.log.end_offset, 1)
+    end = OffsetAndEpoch(controller.log.raft.log.end_offset, 1)
     values = [encode_record(a_topic(1)), UNKNOWN_TYPE]
     chunks = encode_snapshot(values, epoch=1, timestamp=1, last_contained_ms=1)
     controller.storage.snapshot_created(controller.storage.create_snapshot(end, chunks))
-    controller.runtime.raft.log.snapshot_stored(end)
+    controller.log.raft.log.snapshot_stored(end)
     late = Broker(
         harness,
         lambda request, version: controller.serve(request, version),
@@ -142,12 +142,16 @@ def test_a_fetched_snapshot_that_cannot_be_loaded_ends_a_new_broker() -> None:
 def test_the_broker_beside_a_failing_controller_counts_it() -> None:
     room = Room()
     leader = room.elected()
-    standby = next(each for each in room.runtimes.values() if each is not leader)
+    standby = next(each for each in room.voters.values() if each is not leader)
     beside = LocalFollower(
-        standby, on_image=lambda delta: None, clock=room.harness.clock, timers=room.harness.timers
+        standby.runtime,
+        standby.log,
+        on_image=lambda delta: None,
+        clock=room.harness.clock,
+        timers=room.harness.timers,
     )
     beside.start()
-    leader._driver.propose((UNKNOWN_TYPE,))
+    leader.log._driver.propose((UNKNOWN_TYPE,))
     room.harness.advance(1_000)
     assert beside.errors == MetadataErrors(load=1)
 

@@ -63,7 +63,7 @@ class Cluster:
 
     def restart_controller(self) -> None:
         self.broker.sender.down = True
-        self.controller.runtime.stop()
+        self.controller.log.stop()
         # The delayed fetch of the old process is not answered.
         self.settle(100)
         self.controller = Controller(self.harness, **self.options)
@@ -210,7 +210,7 @@ def test_a_broker_publishes_nothing_before_the_leader_confirms_its_log() -> None
 def test_a_broker_that_lost_power_fetches_what_its_log_lost() -> None:
     cluster = Cluster()
     cluster.write(1, 2, 3)
-    cluster.controller.runtime.stop()
+    cluster.controller.log.stop()
     cluster.harness.crash()
     cluster.controller = Controller(cluster.harness)
     cluster.harness.workers.run()
@@ -350,7 +350,7 @@ def test_a_crash_at_any_disk_operation_of_a_catch_up_leaves_a_broker_that_catche
         assert fault.hits == 0 or broker.failures
     except OSError:
         assert fault.hits > 0
-    cluster.controller.runtime.stop()
+    cluster.controller.log.stop()
     cluster.harness.crash()
     cluster.controller = Controller(cluster.harness, limits=SMALL, segment_bytes=400)
     cluster.harness.workers.run()
@@ -375,13 +375,13 @@ def test_a_controller_that_lost_committed_metadata_ends_the_follower() -> None:
     cluster.write(*range(1, 10))
     cluster.broker.sender.down = True
     cluster.settle(600)
-    cluster.controller.runtime.stop()
+    cluster.controller.log.stop()
     cluster.harness.disk.rmtree("/controller")
     cluster.controller = Controller(cluster.harness)
     cluster.harness.workers.run()
     for _ in range(3):
         # Epochs past the broker's, or it would not listen at all.
-        cluster.controller.runtime.stop()
+        cluster.controller.log.stop()
         cluster.controller = Controller(cluster.harness)
         cluster.harness.workers.run()
     cluster.broker.sender.down = False
@@ -431,6 +431,7 @@ def test_a_local_follower_has_the_controllers_committed_image_and_the_same_delta
     deltas: list[ClusterDelta] = []
     local = LocalFollower(
         cluster.controller.runtime,
+        cluster.controller.log,
         on_image=deltas.append,
         clock=cluster.harness.clock,
         timers=cluster.harness.timers,

@@ -422,17 +422,17 @@ def test_a_log_without_its_beginning_names_the_damaged_snapshot() -> None:
     for number in range(1, 30):
         controller.write(a_topic(number))
         harness.workers.run()
-    controller.runtime._snapshotter.take()
+    controller.log._snapshotter.take()
     harness.workers.run()
     latest = controller.storage.snapshots[-1].id
     controller.storage.delete_before(latest)
-    controller.runtime.stop()
+    controller.log.stop()
     path = controller.storage.snapshot_file(latest)
     flip(harness, path, 40)
     for _ in range(2):
         again = Controller(harness, segment_bytes=400, start=False)
         with pytest.raises(MetadataDamaged, match=rf"{re.escape(path)}.corrupt is damaged; "):
-            again.runtime.start()
+            again.log.start()
         again.storage.close()
 
 
@@ -448,7 +448,7 @@ def test_a_loss_of_power_brings_back_any_of_the_segments_before_a_snapshot(
         for number in range(1, 30):
             controller.write(a_topic(number))
             harness.workers.run()
-        controller.runtime._snapshotter.take()
+        controller.log._snapshotter.take()
         harness.workers.run()
         latest = controller.storage.snapshots[-1].id
         for number in range(30, 33):
@@ -473,14 +473,14 @@ def test_more_damage_than_a_snapshot_has_changes_nothing() -> None:
     for number in range(1, 30):
         controller.write(a_topic(number))
         harness.workers.run()
-    controller.runtime._snapshotter.take()
+    controller.log._snapshotter.take()
     harness.workers.run()
     snapshot = controller.storage.snapshots[-1].id.offset
     for number in range(30, 40):
         controller.write(a_topic(number))
         harness.workers.run()
     bases = [name for name in harness.disk.listdir(CONTROLLERS) if name.endswith(".log")]
-    controller.runtime.stop()
+    controller.log.stop()
     flip(harness, f"{CONTROLLERS}/{bases[0]}", 40)
     flip(harness, f"{CONTROLLERS}/{bases[-2]}", 40)
     assert int(bases[1][:20]) < snapshot < int(bases[-2][:20])
@@ -496,7 +496,7 @@ def test_a_controller_that_stops_cleanly_raises_the_recovery_point_to_its_end() 
     harness.workers.run()
     controller.write(a_topic(1))
     end = controller.storage.log.end_offset
-    controller.runtime.stop()
+    controller.log.stop()
     assert read_recovery_point(harness.disk, CONTROLLERS) == end
     flip_record(harness, f"{CONTROLLERS}/{FIRST}", end - 1)
     refused(harness, CONTROLLER_DIR, f"offset {end - 1}, ")
@@ -542,21 +542,23 @@ def test_a_follower_that_a_leader_truncates_starts_again() -> None:
     room.cut = {leader.node_id}
     write(leader, 2)
     room.harness.advance(10)
-    cut_from = leader.raft.log.end_offset
+    cut_from = leader.log.raft.log.end_offset
     room.harness.advance(10_000)
-    other = next(each for each in room.runtimes.values() if each.active and each is not leader)
+    other = next(
+        each for each in room.voters.values() if each.runtime.active and each is not leader
+    )
     write(other, 3)
     room.harness.advance(1_000)
     room.cut = set()
     room.harness.advance(10_000)
     assert room.failures == []
     directory = f"/controller-{leader.node_id}/__cluster_metadata-0"
-    assert leader.raft.log.end_offset > cut_from
+    assert leader.log.raft.log.end_offset > cut_from
     room.harness.crash()
     durable = read_recovery_point(room.harness.disk, directory)
-    room.runtimes = {}
+    room.voters = {}
     room.boot(leader.node_id)
-    assert room.runtimes[leader.node_id].raft.log.end_offset >= durable
+    assert room.voters[leader.node_id].log.raft.log.end_offset >= durable
 
 
 def test_a_lower_recovery_point_precedes_the_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -599,8 +601,8 @@ def test_a_recovery_point_that_cannot_be_written_ends_the_controller() -> None:
     assert acknowledged.done
     (failure,) = controller.failures
     assert f"{CONTROLLERS}/{FILE_NAME}" in failure
-    assert isinstance(controller.runtime._driver, QuorumDriver)
-    assert not controller.runtime._driver.alive
+    assert isinstance(controller.log._driver, QuorumDriver)
+    assert not controller.log._driver.alive
 
 
 def test_a_recovery_point_that_cannot_be_synced_ends_the_controller() -> None:

@@ -11,19 +11,14 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import METADATA_TOPIC
 from ottla.base.pending import Pending
-from ottla.controller.step import Decision, Step
-from ottla.host.kraft.controller_runtime import ControllerRuntime
 from ottla.host.kraft.metadata_follower import LocalFollower
 from ottla.host.kraft.quorum_driver import QuorumLinks
 from ottla.host.kraft.quorum_elections import VoterPeers
-from ottla.host.kraft.quorum_log import open_quorum_storage
-from ottla.host.storage import bootstrap_records
-from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.raft.values import ReplicaKey
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
 from tests.unit.host.harness import CLUSTER_ID, Dice, Harness, a_connection
-from tests.unit.host.quorum_harness import NEVER, a_topic
+from tests.unit.host.quorum_harness import Controller, a_topic
 
 VOTERS = (1, 2, 3)
 HANDLERS: dict[type, tuple[str, type]] = {
@@ -45,65 +40,43 @@ class Room:
         self.harness = Harness()
         self.cut: set[int] = set()
         self.failures: list[str] = []
-        self.active: dict[int, int] = dict.fromkeys(VOTERS, 0)
-        self.runtimes: dict[int, ControllerRuntime] = {}
+        self.voters: dict[int, Controller] = {}
         for node_id in VOTERS:
             self.boot(node_id)
 
     def boot(self, node_id: int) -> None:
-        harness, directory = self.harness, f"/controller-{node_id}"
-        harness.disk.mkdir(directory)
-        harness.disk.sync_dir("/")
-        storage = open_quorum_storage(
-            harness.disk,
-            directory,
-            clock=harness.clock,
-            timers=harness.timers,
-            workers=harness.workers,
-        )
         peers = VoterPeers(
             lambda voter: Line(self, node_id, voter),
             lambda voter: Line(self, node_id, voter),
             cluster_id=CLUSTER_ID,
             replica=ReplicaKey(node_id),
-            clock=harness.clock,
+            clock=self.harness.clock,
         )
-
-        def activated() -> None:
-            self.active[node_id] += 1
-
-        self.runtimes[node_id] = ControllerRuntime(
+        self.voters[node_id] = Controller(
+            self.harness,
             node_id=node_id,
-            cluster_id=CLUSTER_ID,
             voters=VOTERS,
-            storage=storage,
-            bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
-            clock=harness.clock,
-            timers=harness.timers,
-            workers=harness.workers,
-            on_failure=self.failures.append,
-            on_active=activated,
+            directory=f"/controller-{node_id}",
             idle_interval_ms=500,
-            snapshot_limits=NEVER,
             links=QuorumLinks(peers=peers, dice=Dice(node_id)),
+            failures=self.failures,
         )
-        self.runtimes[node_id].start()
 
-    def leader(self) -> ControllerRuntime:
-        (found,) = [each for each in self.runtimes.values() if each.active]
+    def leader(self) -> Controller:
+        (found,) = [each for each in self.voters.values() if each.runtime.active]
         return found
 
-    def elected(self) -> ControllerRuntime:
+    def elected(self) -> Controller:
         self.harness.advance(10_000)
         return self.leader()
 
     def serve(self, source: int, to: int, request: Any, version: int) -> Any:
-        if source in self.cut or to in self.cut or to not in self.runtimes:
+        if source in self.cut or to in self.cut or to not in self.voters:
             return Pending[Any]()
         name, response = HANDLERS[type(request)]
         request = decode(type(request), encode(request, version), version)
         ctx = self.harness.context(version=version, connection=a_connection(f"{source}-{to}"))
-        answer = getattr(self.runtimes[to].quorum, name)(ctx, request)
+        answer = getattr(self.voters[to].log.quorum, name)(ctx, request)
         if isinstance(answer, Pending):
             return answer.map(lambda value: decode(response, encode(value, version), version))
         return decode(response, encode(answer, version), version)
@@ -141,8 +114,8 @@ class Line:
         return answer
 
 
-def write(runtime: ControllerRuntime, number: int) -> Pending[Any]:
-    return runtime.run(lambda image: Decision(Step((a_topic(number),)), "done"))
+def write(voter: Controller, number: int) -> Any:
+    return voter.write(a_topic(number))
 
 
 def test_one_of_three_leads_and_all_publish_what_it_commits() -> None:
@@ -152,21 +125,21 @@ def test_one_of_three_leads_and_all_publish_what_it_commits() -> None:
     assert not answer.done, "nobody else has it yet"
     room.harness.advance(100)
     assert answer.value == "done"
-    for runtime in room.runtimes.values():
-        assert runtime.committed_image.topics.by_name("topic-1") is not None
-        assert runtime.leader_id == leader.node_id
-    assert sum(room.active.values()) == 1
+    for voter in room.voters.values():
+        assert voter.runtime.committed_image.topics.by_name("topic-1") is not None
+        assert voter.log.leader_id == leader.node_id
+    assert sum(each.activations for each in room.voters.values()) == 1
     assert room.failures == []
 
 
 def test_a_standby_rejects_decisions_and_returns_the_leader() -> None:
     room = Room()
     leader = room.elected()
-    standby = next(each for each in room.runtimes.values() if each is not leader)
+    standby = next(each for each in room.voters.values() if each is not leader)
     refused = write(standby, 1).value
     assert isinstance(refused, ApiError)
     assert refused.error is Error.NOT_CONTROLLER
-    assert standby.leader_id == leader.node_id
+    assert standby.log.leader_id == leader.node_id
 
 
 def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> None:
@@ -181,8 +154,8 @@ def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> N
     refused = alone.value
     assert isinstance(refused, ApiError)
     assert refused.error is Error.NOT_CONTROLLER
-    assert not old.active
-    assert old.image.topics.by_name("topic-2") is None, "the committed image counts"
+    assert not old.runtime.active
+    assert old.runtime.image.topics.by_name("topic-2") is None, "the committed image counts"
     new = room.leader()
     assert new is not old
     after = write(new, 3)
@@ -190,22 +163,23 @@ def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> N
     assert after.value == "done"
     room.cut = set()
     room.harness.advance(10_000)
-    for runtime in room.runtimes.values():
-        assert sorted(runtime.committed_image.topics.names()) == ["topic-1", "topic-3"]
+    for voter in room.voters.values():
+        assert sorted(voter.runtime.committed_image.topics.names()) == ["topic-1", "topic-3"]
     assert room.failures == []
 
 
 def test_the_broker_beside_a_voter_follows_the_log_whoever_leads() -> None:
     room = Room()
     leader = room.elected()
-    standby = next(each for each in room.runtimes.values() if each is not leader)
+    standby = next(each for each in room.voters.values() if each is not leader)
     leaders: list[int] = []
     followers = []
-    for runtime in (leader, standby):
-        runtime.on_leader(lambda leader_id, _epoch: leaders.append(leader_id))
+    for voter in (leader, standby):
+        voter.log.on_leader(lambda leader_id, _epoch: leaders.append(leader_id))
         followers.append(
             LocalFollower(
-                runtime,
+                voter.runtime,
+                voter.log,
                 on_image=lambda delta: None,
                 clock=room.harness.clock,
                 timers=room.harness.timers,
@@ -214,7 +188,7 @@ def test_the_broker_beside_a_voter_follows_the_log_whoever_leads() -> None:
         followers[-1].start()
     write(leader, 1)
     room.harness.advance(50)
-    leader.stop()
+    leader.log.stop()
     room.cut = {leader.node_id}
     room.harness.advance(5_000)
     write(room.leader(), 2)
@@ -232,14 +206,14 @@ def test_a_restarted_quorum_leads_a_later_epoch_and_has_kept_everything() -> Non
     leader = room.elected()
     write(leader, 1)
     room.harness.advance(100)
-    epoch = leader.epoch
+    epoch = leader.log.epoch
     room.harness.crash()
-    room.runtimes = {}
+    room.voters = {}
     for node_id in VOTERS:
         room.boot(node_id)
     again = room.elected()
-    assert again.epoch > epoch
-    assert again.committed_image.topics.by_name("topic-1") is not None
+    assert again.log.epoch > epoch
+    assert again.runtime.committed_image.topics.by_name("topic-1") is not None
 
 
 # -- requests that make no sense ---------------------------------------------------------------
@@ -286,5 +260,5 @@ def test_a_vote_is_about_this_cluster_this_log_and_this_voter(
 
 def test_a_stopped_voter_votes_no_more() -> None:
     room = Room()
-    room.runtimes[1].stop()
+    room.voters[1].log.stop()
     assert room.serve(2, 1, a_vote(), 2).error_code == Error.BROKER_NOT_AVAILABLE

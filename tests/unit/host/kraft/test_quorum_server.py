@@ -173,7 +173,7 @@ def test_a_closed_connection_leaves_no_delayed_fetch() -> None:
     connection = a_connection()
     answers = [controller.serve(fetch_request(2, 1, wait_ms=500), 17, connection) for _ in range(3)]
     connection.closed.complete(None)
-    server = controller.runtime.quorum
+    server = controller.log.quorum
     assert isinstance(server, QuorumServer)
     assert (server._waiting, server._of_connection) == ({}, {})
     controller.write(a_topic(1))
@@ -193,7 +193,7 @@ def test_a_long_connection_has_one_listener() -> None:
 def test_a_stopped_controller_answers_broker_not_available() -> None:
     controller = running()
     parked = controller.serve(fetch_request(2, 1, wait_ms=500), 17)
-    controller.runtime.stop()
+    controller.log.stop()
     assert partition_of(parked.value).error_code == Error.NOT_LEADER_OR_FOLLOWER
     assert fetched(controller).error_code == Error.BROKER_NOT_AVAILABLE
 
@@ -203,7 +203,7 @@ def test_a_stopped_controller_answers_broker_not_available() -> None:
 
 def with_snapshot() -> tuple[Controller, snapshot_wire.SnapshotId]:
     controller = running(topics=20)
-    controller.runtime._snapshotter.take()
+    controller.log._snapshotter.take()
     controller.harness.workers.run()
     partition = partition_of(fetched(controller))
     assert bytes(partition.records) == b""  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ def piece(
         topics=(snapshot_wire.RequestTopicSnapshot(name=topic, partitions=(requested,)),),
     )
     request = decode(type(request), encode(request, 1), 1)
-    ctx = controller.harness.context(version=1, key=59, quorum_or_none=controller.runtime.quorum)
+    ctx = controller.harness.context(version=1, key=59, quorum_or_none=controller.log.quorum)
     answer = k59_fetch_snapshot.handle(ctx, request)
     return decode(snapshot_wire.FetchSnapshotResponse, encode(answer, 1), 1)
 
@@ -309,9 +309,7 @@ def described(
             for topic, index in partitions or [(METADATA_TOPIC, 0)]
         )
     )
-    ctx = controller.harness.context(
-        version=version, key=55, quorum_or_none=controller.runtime.quorum
-    )
+    ctx = controller.harness.context(version=version, key=55, quorum_or_none=controller.log.quorum)
     answer = k55_describe_quorum.handle(ctx, request)
     return decode(describe_wire.DescribeQuorumResponse, encode(answer, version), version)
 
@@ -341,12 +339,12 @@ def test_the_leader_describes_itself_and_its_observers(version: int) -> None:
 def test_nodes_come_with_version_2() -> None:
     controller = running()
     quorum = QuorumServer(
-        controller.runtime._driver,
+        controller.log._driver,
         cluster_id=CLUSTER_ID,
         clock=controller.harness.clock,
         nodes=lambda: {1: (("CONTROLLER", "here", 9093),)},
     )
-    controller.runtime.quorum = quorum
+    controller.log.quorum = quorum
     (node,) = described(controller).nodes
     (listener,) = node.listeners
     assert (node.node_id, listener.name, listener.host, listener.port) == (
@@ -368,6 +366,6 @@ def test_every_requested_partition_is_answered() -> None:
 
 def test_only_the_leader_describes_the_quorum() -> None:
     controller = running()
-    controller.runtime.stop()
+    controller.log.stop()
     ((partition,),) = [topic.partitions for topic in described(controller).topics]
     assert partition.error_code == Error.NOT_LEADER_OR_FOLLOWER

@@ -28,7 +28,7 @@ def overtaken() -> tuple[Harness, Broker]:
     late = harness.workers.waiting.popleft()
     broker.sender.down = True
     harness.advance(600)
-    controller.runtime.stop()
+    controller.log.stop()
     controller = Controller(harness, limits=SMALL, segment_bytes=400)
     harness.workers.run()
     for number in range(3, 60):
@@ -36,7 +36,7 @@ def overtaken() -> tuple[Harness, Broker]:
         harness.workers.run()
     broker.sender.down = False
     harness.advance(3_000)
-    assert broker.follower.raft.log.latest_snapshot == controller.runtime.raft.log.latest_snapshot
+    assert broker.follower.raft.log.latest_snapshot == controller.log.raft.log.latest_snapshot
     assert broker.follower.raft.log.start_offset > 10
 
     harness.workers.waiting.append(late)

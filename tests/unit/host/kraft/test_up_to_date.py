@@ -73,15 +73,15 @@ def test_what_a_new_leader_says_is_committed_may_be_too_little() -> None:
         room.harness.advance(1)
     assert written.value == "done"
     room.cut = {first.node_id}
-    others = [each for each in room.runtimes.values() if each is not first]
-    while not any(each.raft.is_leader for each in others):
+    others = [each for each in room.voters.values() if each is not first]
+    while not any(each.log.raft.is_leader for each in others):
         room.harness.advance(1)
-    second, third = sorted(others, key=lambda each: not each.raft.is_leader)
+    second, third = sorted(others, key=lambda each: not each.log.raft.is_leader)
     room.cut = {first.node_id, third.node_id}
 
     observer = an_observer(room)
     room.harness.advance(1_500)
-    assert second.raft.is_leader
+    assert second.log.raft.is_leader
     assert observer.raft.leader_id == second.node_id
     whole = observer.raft.log.end_offset
     assert 0 < whole <= observer.image.position[0] + 1, "all of the copy is said to be committed"
@@ -118,8 +118,10 @@ def test_a_controller_beside_a_broker_is_up_to_date_once_its_epoch_has_begun() -
     room = Room()
     leader = room.elected()
     room.harness.advance(1_000)
-    assert all(is_up_to_date(each.committed_image, each.raft) for each in room.runtimes.values())
+    assert all(
+        is_up_to_date(each.runtime.committed_image, each.log.raft) for each in room.voters.values()
+    )
     room.cut = {each for each in VOTERS if each != leader.node_id}
     write(leader, 1)
     room.harness.advance(10)
-    assert is_up_to_date(leader.committed_image, leader.raft)
+    assert is_up_to_date(leader.runtime.committed_image, leader.log.raft)

@@ -7,8 +7,8 @@ import asyncio
 from pathlib import Path
 
 from ottla.base.principal import ANONYMOUS, Principal
-from ottla.broker.api.base import Connection
 from ottla.broker.dispatch import Outcome
+from ottla.broker.ports import Connection
 from ottla.host.descriptors import SocketBudget
 from ottla.host.net.transport import MakeTransport, PlainTransport
 from tests.unit.host.scripted import (

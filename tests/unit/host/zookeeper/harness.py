@@ -9,9 +9,9 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Delete, Operation, Session, SessionState, SetData, ZkError
 from ottla.controller.metadata_port import Appended
 from ottla.controller.step import Decision, Step
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.steps import drive
 from ottla.host.zookeeper.persistent import make_persistent
-from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.host.zookeeper.store.store import ZooKeeperStore
 from ottla.metadata.brokers import Endpoint
@@ -202,7 +202,7 @@ class Controller:
         """Load the store and begin to decide."""
         answer = self.sim.wait(self.store.load())
         assert answer is None, answer
-        self.runtime = DecisionRuntime(
+        self.runtime = ControllerRuntime(
             self.store, epoch=self.epoch, clock=self.client.clock, on_fenced=self._fenced
         )
         return self

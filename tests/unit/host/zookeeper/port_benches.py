@@ -1,19 +1,15 @@
 """The three back ends behind one interface, for `tests.metadata_port_checks`."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import count
 from random import Random
 from typing import TypeVar
 
-from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Session
-from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
-from ottla.controller.step import Decision, Step
-from ottla.host.kraft.controller_runtime import ControllerRuntime
+from ottla.controller.metadata_port import Conflict, Unknown
 from ottla.host.kraft.quorum_replay import load_image
-from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.metadata.znodes import paths
@@ -82,47 +78,6 @@ class MemoryBench:
         self.port.faults.clear()
 
 
-class KraftPort:
-    """A KRaft controller as a metadata port: its log answers only committed or fenced.
-
-    What is appended when a leader resigns may be committed by the next one or not; its caller gets
-    NOT_CONTROLLER, so that to the port it is fenced.
-    """
-
-    def __init__(self, runtime: ControllerRuntime) -> None:
-        self._runtime = runtime
-        self._deltas: list[ClusterDelta] = []
-        runtime.subscribe(self._deltas.append)
-
-    @property
-    def image(self) -> ClusterImage:
-        return self._runtime.image
-
-    def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        # The runtime begins with all there is; the port tells what comes after it.
-        is_started = iter([False])
-
-        def later(delta: ClusterDelta) -> None:
-            if next(is_started, True):
-                listener(delta)
-
-        self._runtime.subscribe(later)
-
-    def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
-        if epoch != self._runtime.epoch:
-            fenced: Pending[Appended | ApiError] = Pending()
-            fenced.complete(Fenced())
-            return fenced
-        first = len(self._deltas)
-
-        def outcome(answer: ApiError | None) -> Appended | ApiError:
-            if isinstance(answer, ApiError):
-                return Fenced() if answer.error is Error.NOT_CONTROLLER else answer
-            return Committed(tuple(self._deltas[first:]))
-
-        return self._runtime.run(lambda image: Decision(step, None)).map(outcome)
-
-
 class KraftBench:
     """One voter's metadata log, on a disk in memory."""
 
@@ -133,8 +88,8 @@ class KraftBench:
         self.clock = self.room.clock
         self.controller = QuorumController(self.room)
         self.room.workers.run()
-        self.port = KraftPort(self.controller.runtime)
-        self.epoch = self.controller.runtime.epoch
+        self.port = self.controller.log
+        self.epoch = self.controller.log.epoch
         self._is_deposed = False
         self._epochs = count(1)
 
@@ -154,7 +109,7 @@ class KraftBench:
         return load_image(self.controller.storage)
 
     def depose(self) -> None:
-        self.controller.runtime.stop()
+        self.controller.log.stop()
         self._is_deposed = True
 
     def disturb(self, topic: str) -> None:

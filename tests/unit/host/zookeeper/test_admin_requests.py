@@ -12,8 +12,9 @@ from ottla.base.pending import Pending, completed
 from ottla.base.zookeeper import Delete, Operation, SetData
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.admin_requests import AdminRequests
-from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.store.store_writing import Done
 from ottla.metadata.znodes import paths
 from ottla.testing.memory_store import MemoryMetadata
@@ -37,14 +38,18 @@ class Requests:
     def __init__(self) -> None:
         nothing: Any = None
         self.stored = MemoryMetadata()
-        self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=FakeClock())
+        self.runtime = ControllerRuntime(self.stored.elect(), epoch=1, clock=FakeClock())
         self.written: list[Operation] = []
         self.pending: list[Any] = []
         config = a_config(1, {})
         self.requests = AdminRequests(
             self.runtime,
             DecisionContext(
-                config=config, cluster_id="c", dice=nothing, liveness=BrokerLiveness(1)
+                config=config,
+                cluster_id="c",
+                dice=nothing,
+                liveness=BrokerLiveness(1),
+                mode=ZOOKEEPER_MODE,
             ),
             change=self._change,
             resend=nothing,

@@ -15,8 +15,8 @@ from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.marker_requests import MarkerRequests
-from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.store.store_writing import Changed, Done, Written
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.records import ForgetDeletionRecord, RemoveTopicRecord, TopicRecord
@@ -49,7 +49,7 @@ class Markers:
         nothing: Any = None
         self.stored = MemoryMetadata()
         self.clock, self.timers = FakeClock(), Timers()
-        self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=self.clock)
+        self.runtime = ControllerRuntime(self.stored.elect(), epoch=1, clock=self.clock)
         self.erased: list[Operation] = []
         self.removed: list[str] = []
         self.sought: dict[str, Pending[Any]] = {}

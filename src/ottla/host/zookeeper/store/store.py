@@ -74,6 +74,8 @@ class ZooKeeperStore:
             `StoreRequests`.
     """
 
+    is_pipelined = False
+
     def __init__(
         self,
         session: Session,
@@ -191,8 +193,15 @@ class ZooKeeperStore:
         """Call `listener` with each change after the load."""
         self._listeners.append(listener)
 
+    @property
+    def committed_image(self) -> ClusterImage:
+        """Return the image: what is in it is written."""
+        return self.image
+
     def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
         """Write a step that was decided on `image`. Raises: ApiError where it cannot be written."""
+        if not step.records:
+            return completed(Committed(()))
         if self.dead or epoch != self.epoch:
             return completed(Fenced())
         assert self._is_loaded, "the image is loaded before decisions"

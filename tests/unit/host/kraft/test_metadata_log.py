@@ -1,4 +1,4 @@
-"""The controller decides, commits, answers, and never acknowledges what a crash can take away.
+"""The metadata log: appends, commits, snapshots; no crash takes away what was acknowledged.
 
 Method: a real metadata log on a disk in memory that forgets what was not synced and fails on
 request; threads run when the test says so, so every moment between append and commit can be seen.
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.base.errors import ApiError, Error
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.step import Decision, Step
-from ottla.host.kraft.controller_runtime import RECORDS_PER_STEP_MAX
+from ottla.host.kraft.metadata_log import RECORDS_PER_STEP_MAX
 from ottla.host.kraft.quorum_replay import load_image
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.metadata.delta import ClusterDelta
@@ -64,18 +64,18 @@ def test_the_first_start_writes_the_metadata_version_and_then_is_active() -> Non
 
 def test_a_restart_writes_no_bootstrap_records_and_leads_the_next_epoch() -> None:
     controller = running()
-    controller.runtime.stop()
+    controller.log.stop()
     again = running(controller.harness)
     assert again.runtime.image.position == (2, 2)
     assert features(again) == {METADATA_VERSION: METADATA_VERSION_LEVEL}
-    assert (again.runtime.epoch, again.runtime.leader_id) == (2, 1)
+    assert (again.runtime.epoch, again.log.leader_id) == (2, 1)
 
 
 def test_before_start_and_after_stop_nothing_is_decided() -> None:
     controller = Controller(Harness(), start=False)
     assert controller.write(a_topic(1)).value.error is Error.NOT_CONTROLLER
     controller = running()
-    controller.runtime.stop()
+    controller.log.stop()
     assert controller.write(a_topic(1)).value.error is Error.NOT_CONTROLLER
 
 
@@ -118,54 +118,6 @@ def test_decisions_during_a_flush_share_the_next_one() -> None:
     assert all(answer.done for answer in answers)
 
 
-def test_answers_and_effects_come_in_the_order_of_the_decisions() -> None:
-    controller = running()
-    order: list[object] = []
-    controller.runtime._on_effect = order.append
-    for number in (1, 2):
-        step = Step((a_topic(number),), effects=(f"effect {number}", f"more {number}"))
-        controller.runtime.run(lambda image, step=step: Decision(step, "reply")).then(
-            lambda reply, number=number: order.append(f"{reply} {number}")
-        )
-    assert order == []
-    controller.harness.workers.run()
-    assert order == ["effect 1", "more 1", "reply 1", "effect 2", "more 2", "reply 2"]
-
-
-def test_a_read_waits_for_what_it_saw() -> None:
-    controller = running()
-    at_once = controller.runtime.run(lambda image: Decision(Step(), names(image)))
-    assert at_once.value == []
-    controller.write(a_topic(1))
-    read = controller.runtime.run(lambda image: Decision(Step(), names(image)))
-    assert not read.done
-    controller.harness.workers.run()
-    assert read.value == ["topic-1"]
-
-
-def test_a_refusal_answers_and_writes_nothing() -> None:
-    controller = running()
-
-    def refuse(image: ClusterImage) -> Decision[None]:
-        raise ApiError(Error.TOPIC_ALREADY_EXISTS, "it is there")
-
-    answer = controller.runtime.run(refuse)
-    assert answer.value.error is Error.TOPIC_ALREADY_EXISTS
-    assert controller.storage.log.end_offset == 2
-
-
-def test_an_exception_of_a_decider_is_answered_and_the_loop_continues() -> None:
-    controller = running()
-
-    def broken(image: ClusterImage) -> Decision[None]:
-        raise ZeroDivisionError
-
-    assert controller.runtime.run(broken).value.error is Error.UNKNOWN_SERVER_ERROR
-    answer = controller.write(a_topic(1))
-    controller.harness.workers.run()
-    assert answer.value == "done"
-
-
 def test_a_record_that_the_image_cannot_take_is_never_written() -> None:
     controller = running()
     orphan = PartitionRecord(partition_id=0, topic_id=b"\7" * 16, replicas=(1,), isr=(1,), leader=1)
@@ -173,38 +125,6 @@ def test_a_record_that_the_image_cannot_take_is_never_written() -> None:
     assert answer.value.error is Error.UNKNOWN_SERVER_ERROR
     assert controller.storage.log.end_offset == 2
     assert names(controller.runtime.image) == []
-
-
-def test_a_listener_that_breaks_does_not_stop_the_others() -> None:
-    controller = running()
-    published: list[int] = []
-
-    def broken(delta: ClusterDelta) -> None:
-        raise ZeroDivisionError
-
-    controller.runtime.subscribe(lambda delta: published.append(delta.image.position[0]))
-    with pytest.raises(ZeroDivisionError):
-        controller.runtime.subscribe(broken)
-    controller.runtime._subscribers.insert(0, broken)
-    answer = controller.write(a_topic(1))
-    controller.harness.workers.run()
-    assert published == [1, 2]
-    assert answer.value == "done"
-
-
-def test_a_deadline_that_has_passed_is_not_decided() -> None:
-    controller = running()
-    controller.harness.clock.elapsed_ms = 100
-    decided: list[int] = []
-
-    def decide(image: ClusterImage) -> Decision[str]:
-        decided.append(1)
-        return Decision(Step(), "yes")
-
-    late = controller.runtime.run(decide, deadline_ms=100)
-    assert late.value.error is Error.REQUEST_TIMED_OUT
-    assert controller.runtime.run(decide, deadline_ms=101).value == "yes"
-    assert len(decided) == 1
 
 
 def test_an_atomic_step_may_not_be_larger_than_the_limit() -> None:
@@ -232,7 +152,7 @@ def test_a_splittable_step_becomes_several_batches_and_one_answer() -> None:
 def test_stopping_answers_callers_and_drops_what_was_not_committed() -> None:
     controller = running()
     answer = controller.write(a_topic(1))
-    controller.runtime.stop()
+    controller.log.stop()
     assert answer.value.error is Error.NOT_CONTROLLER
     assert names(controller.runtime.image) == []
     controller.harness.workers.run()
@@ -242,12 +162,12 @@ def test_stopping_answers_callers_and_drops_what_was_not_committed() -> None:
 # -- readers -----------------------------------------------------------------------------------
 
 
-def test_a_subscriber_gets_the_state_and_then_each_change() -> None:
+def test_a_follower_gets_the_state_and_then_each_change() -> None:
     controller = running()
     controller.write(a_topic(1))
     controller.harness.workers.run()
     published: list[ClusterDelta] = []
-    controller.runtime.subscribe(published.append)
+    controller.runtime.follow(published.append)
     assert [next(iter(delta.created_topics.values())).name for delta in published] == ["topic-1"]
     controller.write(a_topic(2))
     assert len(published) == 1, "not committed"
@@ -265,7 +185,7 @@ def test_no_op_records_keep_the_committed_offset_moving() -> None:
     offset = controller.runtime.committed_image.position[0]
     controller.harness.advance(2_600)
     assert controller.runtime.committed_image.position[0] == offset + 5
-    controller.runtime.stop()
+    controller.log.stop()
     controller.harness.advance(2_000)
     assert controller.storage.log.end_offset == offset + 6
 
@@ -376,13 +296,13 @@ def test_a_snapshot_and_the_tail_equal_the_whole_log() -> None:
         controller.write(a_topic(number), a_config(f"key-{number}", "v"))
     harness.workers.run()
     whole = load_image(controller.storage)
-    controller.runtime._snapshotter.take()
+    controller.log._snapshotter.take()
     harness.workers.run()
     controller.write(a_topic(30), a_config("key-1", None))
     harness.workers.run()
     assert len(snapshot_files(harness)) == 1
     assert whole != controller.runtime.committed_image
-    controller.runtime.stop()
+    controller.log.stop()
     again = running(harness)
     assert again.storage.snapshots[-1].id.offset == 60
     assert load_image(again.storage) == again.runtime.image
@@ -401,7 +321,7 @@ def test_snapshots_are_taken_by_size_and_old_ones_go() -> None:
     assert controller.storage.log.start_offset > 0
     assert 1 <= len(snapshot_files(harness)) < 10
     harness.advance(100_000)
-    controller.runtime.stop()
+    controller.log.stop()
     again = running(harness, limits=limits, segment_bytes=400)
     assert again.storage.log.start_offset > 0
     assert len(names(again.runtime.committed_image)) == 79
@@ -438,9 +358,9 @@ def test_a_damaged_snapshot_is_renamed_where_the_log_is_complete() -> None:
     controller = running(harness)
     controller.write(a_topic(1))
     harness.workers.run()
-    controller.runtime._snapshotter.take()
+    controller.log._snapshotter.take()
     harness.workers.run()
-    controller.runtime.stop()
+    controller.log.stop()
     (name,) = snapshot_files(harness)
     harness.disk.corrupt(f"{METADATA_DIR}/{name}", 80, b"\xff")
     again = running(harness)

@@ -1,14 +1,14 @@
-"""A controller: decides on the appended image, answers once the records are committed.
+"""The metadata log of a KRaft cluster behind the metadata port, for one controller.
 
-Only the quorum's leader is active. The others replay what it appends and publish what is
-committed, so that each can take over at once; what is appended but not committed when a leader
-resigns is dropped or committed by the next leader, and its callers get NOT_CONTROLLER.
+Only the quorum's leader appends. The others replay what it appends and publish what is committed,
+so that each can take over at once; what is appended but not committed when a leader resigns is
+dropped or committed by the next leader, and its callers learn only that it is fenced.
 
-One decision is made at a time, on the loop, on the image of all records appended so far; so none
-waits for the flush of another. Records are appended to the metadata log at once, they are flushed
-in a thread, and what is appended meanwhile shares the next flush. Replies and effects come in the
-order of the decisions, when the high watermark has passed them; a failed write ends the
-controller, and nothing uncommitted is ever acknowledged.
+The image is that of all records appended so far, so no decision waits for the flush of another.
+Records are appended at once, they are flushed in a thread, and what is appended meanwhile shares
+the next flush. Listeners are called, and appends answered, in the order of the log, when the high
+watermark has passed them; a failed write ends the controller, and nothing uncommitted is ever
+acknowledged.
 
 Not done: registration of controllers (RegisterController): brokers find the controller from
           controller.quorum.voters or controller.quorum.bootstrap.servers.
@@ -21,22 +21,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_LEADER
+from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.base.limits import (
     DELETED_REPLICAS_PER_STEP_MAX,
     DELETIONS_PER_STEP_MAX,
     PARTITIONS_PER_REQUEST_MAX,
 )
-from ottla.base.metrics import latency_ms
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.broker.ports import Listeners
-from ottla.controller.statistics import ElectionStatistics
-from ottla.controller.step import Decision, Step
+from ottla.controller.metadata_port import Appended, Committed, Fenced
+from ottla.controller.step import Step
 from ottla.host.kraft.quorum_driver import QuorumDriver, QuorumLinks
 from ottla.host.kraft.quorum_replay import decode_batches, image_of, load_image, replay_batches
 from ottla.host.kraft.quorum_server import QuorumServer
@@ -53,8 +51,6 @@ from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R")
-
 RECORDS_PER_STEP_MAX = 40_000
 """The most records of one atomic step: a request's 10,000 partitions with their topics and configs.
 Kafka stops at 10,000 records, and so refuses ten topics of 1,000 partitions in one request."""
@@ -70,29 +66,30 @@ IDLE_INTERVAL_MS = 500
 
 
 @dataclass(slots=True)
-class _Appended:
-    """One appended batch. `outcome`: None = committed, else why it will not be."""
+class _Batch:
+    """One appended batch. `is_committed`: False = it will not be, as far as this leader knows."""
 
     next_offset: int
     delta: ClusterDelta
     wall_ms: int
-    monotonic_ms: int
     size_bytes: int
-    outcome: Pending[ApiError | None] = field(default_factory=Pending)
+    is_committed: Pending[bool] = field(default_factory=Pending)
 
 
-class ControllerRuntime:
-    """One controller. See `ottla.broker.api.base.ControllerPort`.
+class MetadataLog:
+    """One member of the quorum. See `ottla.controller.metadata_port.MetadataPort`.
 
-    Fields: `image`: with everything appended; the next decision is made on it.
+    Fields: `image`: with everything appended; the next decision is made on it. On another member
+            than the leader, the committed one.
             `committed_image`: what readers and followers may see.
             `quorum`: answers the quorum's requests (`QuorumPort`).
-            `records_appended`, `commit_latency`: of this controller's own decisions.
-            `statistics`: of what was committed since the start; `leaders_seen`: how often a
-            controller became active.
-    Hooks:  `on_active`: the first record of this epoch is committed; `on_effect`: a decision's
-            effect is due; `on_failure`: the controller has failed.
+            `records_appended`: by this member as the leader.
+            `leaders_seen`: how often a controller became active.
+    Hooks:  `on_elected`: this member leads this epoch. `on_resigned`: it leads no more; called
+            before what is under way is answered. `on_failure`: the controller has failed.
     """
+
+    is_pipelined = True
 
     def __init__(
         self,
@@ -105,10 +102,9 @@ class ControllerRuntime:
         clock: Clock,
         timers: Timers,
         workers: Workers,
+        on_elected: Callable[[int], None],
+        on_resigned: Callable[[], None],
         on_failure: Callable[[str], None],
-        on_active: Callable[[], None] = lambda: None,
-        on_inactive: Callable[[], None] = lambda: None,
-        on_effect: Callable[[Any], None] = lambda effect: None,
         idle_interval_ms: int = IDLE_INTERVAL_MS,
         snapshot_limits: SnapshotLimits | None = None,
         nodes: Callable[[], dict[int, Listeners]] = dict,
@@ -117,23 +113,20 @@ class ControllerRuntime:
         self.node_id = node_id
         self.committed_image = EMPTY
         self._tail = EMPTY
-        self.active = False
+        self._led_epoch = NO_EPOCH
         self.records_appended = 0
-        self.commit_latency = latency_ms()
-        self.statistics = ElectionStatistics()
         self.leaders_seen = 0
         self._storage = storage
         self._bootstrap = tuple(bootstrap)
         self._clock = clock
         self._timers = timers
+        self._on_elected = on_elected
+        self._on_resigned = on_resigned
         self._on_failure = on_failure
-        self._on_active = on_active
-        self._on_inactive = on_inactive
-        self._on_effect = on_effect
         self._idle_interval_ms = idle_interval_ms
         self._idle_timer: Timer | None = None
-        self._queue: deque[_Appended] = deque()
-        self._subscribers: list[Callable[[ClusterDelta], None]] = []
+        self._queue: deque[_Batch] = deque()
+        self._listeners: list[Callable[[ClusterDelta], None]] = []
         self._leader_listeners: list[Callable[[int, int], None]] = []
         self._driver = QuorumDriver(
             local=ReplicaKey(node_id),
@@ -177,8 +170,13 @@ class ControllerRuntime:
 
     @property
     def image(self) -> ClusterImage:
-        """Return the appended image while this controller is active, else the committed one."""
-        return self._tail if self.active else self.committed_image
+        """Return the appended image while this member leads, else the committed one."""
+        return self._tail if self.is_leading else self.committed_image
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether this member leads, and may append."""
+        return self._led_epoch != NO_EPOCH
 
     @property
     def epoch(self) -> int:
@@ -200,115 +198,86 @@ class ControllerRuntime:
         """Return the quorum member, for metrics and tests."""
         return self._driver.node
 
-    def _deactivate(self) -> None:
-        """Stop deciding. What is appended may be committed by the next leader, or not."""
-        was_active, self.active = self.active, False
+    def _resign(self) -> None:
+        """Append no more. What is appended may be committed by the next leader, or not."""
+        was_leading, self._led_epoch = self.is_leading, NO_EPOCH
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for appended in tuple(self._queue):
-            appended.outcome.complete(ApiError(Error.NOT_CONTROLLER))
-        if was_active:
-            self._on_inactive()
+        if was_leading:
+            self._on_resigned()
+        for batch in tuple(self._queue):
+            batch.is_committed.complete(False)
 
     def _shut_down(self) -> None:
-        self._deactivate()
+        self._resign()
         self._snapshotter.stop()
-        self._drop_appended(lambda appended: True)
+        self._drop_appended(lambda batch: True)
 
-    def _drop_appended(self, is_removed: Callable[[_Appended], bool]) -> None:
+    def _drop_appended(self, is_removed: Callable[[_Batch], bool]) -> None:
         """Drop, from the newest on, what is no longer in the log."""
         while self._queue and is_removed(self._queue[-1]):
-            self._queue.pop().outcome.complete(ApiError(Error.NOT_CONTROLLER))
+            self._queue.pop().is_committed.complete(False)
         self._tail = self._queue[-1].delta.image if self._queue else self.committed_image
 
-    # -- decisions -----------------------------------------------------------------------------
+    # -- appending -----------------------------------------------------------------------------
 
-    def run(
-        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
-    ) -> Pending[R | ApiError]:
-        """Decide now; answer when the decision's records, and those before it, are committed."""
-        answer: Pending[R | ApiError] = Pending()
-        if not self.active or not self._driver.node.is_leader:
-            answer.complete(ApiError(Error.NOT_CONTROLLER))
-        elif deadline_ms is not None and self._clock.monotonic_ms() >= deadline_ms:
-            answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
-        else:
-            self._run(decide, answer)
-        return answer
+    def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
+        """Append a step that was decided on `image`; answer once it, and all before, is committed.
 
-    def _run(
-        self, decide: Callable[[ClusterImage], Decision[R]], answer: Pending[R | ApiError]
-    ) -> None:
-        try:
-            decision = decide(self._tail)
-            appended = self._append(decision.step)
-        except ApiError as error:
-            answer.complete(error)
-            return
-        except Exception:
-            log.exception("controller operation failed; nothing was written")
-            answer.complete(ApiError(Error.UNKNOWN_SERVER_ERROR))
-            return
-
-        def decided(error: ApiError | None) -> None:
-            if error is not None:
-                _guarded(answer.complete, error)
-                return
-            for effect in decision.step.effects:
-                _guarded(self._on_effect, effect)
-            _guarded(answer.complete, decision.reply)
-
-        if appended is None and self._queue:
-            # It wrote nothing, but may rest on what is not committed yet.
-            appended = self._queue[-1]
-        if appended is None:
-            decided(None)
-        else:
-            appended.outcome.then(decided)
-
-    def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
-        """Decide without a request: the work of timers."""
-        return self.run(lambda image: Decision(decide(image), None))
-
-    def _append(self, step: Step) -> _Appended | None:
-        """Append a step's records; return its last batch, None without records."""
+        Raises: ApiError where it cannot be written.
+        """
+        if not self.is_leading or epoch != self._led_epoch:
+            return completed(Fenced())
+        if not self._may_append:
+            # It is fenced once what is committed up to here was published and answered.
+            raise ApiError(Error.NOT_CONTROLLER)
         batches = list(_batches_of(step))
-        if not batches:
-            return None
-        # All is replayed before anything is written: a record that cannot be replayed must not
-        # get into the log, where it would fail every later start.
+        if not batches and not self._queue:
+            return completed(Committed(()))
+        deltas = self._replayed(batches)
+        # A step without records may rest on what is not committed yet.
+        last = self._queue[-1] if self._queue else None
+        for delta, (_records, values) in zip(deltas, batches, strict=True):
+            last = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))
+            self.records_appended += len(values)
+            self._driver.propose(values)
+            if not self._driver.alive:
+                break
+        assert last is not None
+        return last.is_committed.map(
+            lambda is_committed: Committed(deltas) if is_committed else Fenced()
+        )
+
+    @property
+    def _may_append(self) -> bool:
+        """Tell whether the quorum member leads, too: it learns of a newer epoch first."""
+        return self._driver.node.is_leader
+
+    def _replayed(self, batches: Sequence["RecordBatch"]) -> tuple[ClusterDelta, ...]:
+        """Replay batches before any is written.
+
+        A record that cannot be replayed must not get into the log, where it would fail every later
+        start.
+        """
         image, base_offset = self._tail, self._driver.node.log.end_offset
         deltas = []
         for records, _values in batches:
             base_offset += len(records)
             deltas.append(replay(image, records, offset=base_offset - 1, epoch=self.epoch))
             image = deltas[-1].image
-        for delta, (_records, values) in zip(deltas, batches, strict=True):
-            appended = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))
-            self.records_appended += len(values)
-            self._driver.propose(values)
-            if not self._driver.alive:
-                break
-        return appended
+        return tuple(deltas)
 
-    def _enqueue(self, next_offset: int, delta: ClusterDelta, size_bytes: int) -> _Appended:
-        clock = self._clock
-        appended = _Appended(next_offset, delta, clock.now_ms(), clock.monotonic_ms(), size_bytes)
-        self._queue.append(appended)
+    def _enqueue(self, next_offset: int, delta: ClusterDelta, size_bytes: int) -> _Batch:
+        batch = _Batch(next_offset, delta, self._clock.now_ms(), size_bytes)
+        self._queue.append(batch)
         self._tail = delta.image
-        return appended
+        return batch
 
     # -- readers -------------------------------------------------------------------------------
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Call `listener` with the committed state, then with each change to it."""
-        if self.committed_image.position != EMPTY.position:
-            listener(delta_between(EMPTY, self.committed_image))
-        self._subscribers.append(listener)
-
-    def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Remove a listener of `subscribe`."""
-        self._subscribers.remove(listener)
+        """Call `listener` with each change from now on that is committed."""
+        self._listeners.append(listener)
 
     def on_leader(self, listener: Callable[[int, int], None]) -> None:
         """Call `listener` with leader and epoch, now and with each change; -1 = no leader."""
@@ -323,36 +292,32 @@ class ControllerRuntime:
         for listener in tuple(self._leader_listeners):
             listener(leader_id, epoch)
         if leader_id != self.node_id:
-            self._deactivate()
+            self._resign()
             return
         log.info("controller %d leads epoch %d of the metadata quorum", leader_id, epoch)
         end_offset = self._driver.node.log.end_offset
         epoch_start = replay(self._tail, (), offset=end_offset - 1, epoch=epoch)
-        first = self._enqueue(end_offset, epoch_start, 0)
-        self.active = True
+        self._enqueue(end_offset, epoch_start, 0)
+        self._led_epoch = epoch
+        self._on_elected(epoch)
         if METADATA_VERSION not in self._tail.features:
             log.info("writing %d bootstrap records", len(self._bootstrap))
-            self.run_step(lambda image: Step(self._bootstrap))
-        first.outcome.then(self._on_epoch_start)
+            self._append_own(Step(self._bootstrap))
         self._arm_idle()
 
-    def _on_epoch_start(self, error: ApiError | None) -> None:
-        if error is None:
-            _guarded(lambda _none: self._on_active(), None)
+    def _append_own(self, step: Step) -> None:
+        if self._may_append:
+            self.append(step, self._led_epoch)
 
     def committed(self, offset: int) -> None:
-        """Publish and answer, in the order of the decisions."""
+        """Publish and answer, in the order of the log."""
         while self._queue and self._queue[0].next_offset <= offset:
-            appended = self._queue.popleft()
-            self.committed_image = appended.delta.image
-            self.statistics.observe(appended.delta)
-            if appended.size_bytes:
-                elapsed_ms = self._clock.monotonic_ms() - appended.monotonic_ms
-                self.commit_latency.observe(elapsed_ms)
-            for subscriber in tuple(self._subscribers):
-                _guarded(subscriber, appended.delta)
-            self._snapshotter.committed(appended.size_bytes, appended.wall_ms)
-            appended.outcome.complete(None)
+            batch = self._queue.popleft()
+            self.committed_image = batch.delta.image
+            for listener in tuple(self._listeners):
+                listener(batch.delta)
+            self._snapshotter.committed(batch.size_bytes, batch.wall_ms)
+            batch.is_committed.complete(True)
 
     def fetched(self, data: bytes) -> None:
         """Replay what the leader appended, to be published once it is committed."""
@@ -363,14 +328,14 @@ class ControllerRuntime:
     def truncated(self, offset: int) -> None:
         """Drop what the leader does not have; none of it was committed."""
         log.info("metadata log truncated to offset %d", offset)
-        self._drop_appended(lambda appended: appended.next_offset > offset)
+        self._drop_appended(lambda batch: batch.next_offset > offset)
         if self._tail.position[0] + 1 < offset:
             self._load()  # What was loaded at the start is one change, and part of it is truncated.
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
         """Replace the state with a snapshot's."""
         log.info("loading metadata snapshot at offset %d, epoch %d", *snapshot)
-        self._drop_appended(lambda appended: True)
+        self._drop_appended(lambda batch: True)
         delta = delta_between(self._tail, image_of(snapshot, content, self._storage))
         self._enqueue(snapshot.offset, delta, 0)
 
@@ -389,16 +354,16 @@ class ControllerRuntime:
 
     def _idle(self) -> None:
         """Append a NoOpRecord when idle, so that the committed offset advances (KIP-835)."""
-        if self.active:
-            self.run_step(lambda image: Step((NoOpRecord(),)))
+        if self.is_leading:
+            self._append_own(Step((NoOpRecord(),)))
             self._arm_idle()
 
 
-Batch = tuple[Sequence[Record], tuple[bytes, ...]]
+RecordBatch = tuple[Sequence[Record], tuple[bytes, ...]]
 """A batch's records, and their encodings."""
 
 
-def _batches_of(step: Step) -> Iterator[Batch]:
+def _batches_of(step: Step) -> Iterator[RecordBatch]:
     """Yield a step's records as batches, with their encodings: one if it is atomic.
 
     Raises: ApiError where an atomic step is too large.
@@ -426,16 +391,8 @@ def _batches_of(step: Step) -> Iterator[Batch]:
         yield _batch(step.records[start:], values[start:])
 
 
-def _batch(records: Sequence[Record], values: tuple[bytes, ...]) -> Batch:
+def _batch(records: Sequence[Record], values: tuple[bytes, ...]) -> RecordBatch:
     """Return a batch with at least one record type that Kafka knows; see `with_no_op`."""
     known = tuple(with_no_op(list(values)))
     added = len(known) - len(values)
     return (*(NoOpRecord() for _ in range(added)), *records), known
-
-
-def _guarded(call: Callable[[Any], object], value: Any) -> None:
-    """Call a listener; log its exception."""
-    try:
-        call(value)
-    except Exception:
-        log.exception("a controller listener failed")

@@ -1,13 +1,16 @@
-"""A controller's decisions, one after another, over a back end that others write to as well.
+"""A controller's decisions: queued, decided, appended to a back end, answered once committed.
 
-A decision is made on the back end's image and appended before the next one is made. After a
-conflict with another writer, or where it is unknown whether it was written, it is decided again on
-what is stored now; so a decider may be called several times, and only its last decision counts.
-Replies and effects come once the records are committed, and after all listeners were called.
+A decision is made on the back end's image. Where the back end is pipelined that is the image of all
+that was appended, and a decision is made at once; elsewhere decisions are queued, and each one is
+appended before the next one is made. After a conflict with another writer, or where it is unknown
+whether it was written, it is decided again on what is stored now; so a decider may be called
+several times, and only its last decision counts. Replies and effects come in the order of the
+decisions, once the records are committed, and after all listeners were called.
 
-Not done: several appends under way at once; ZooKeeper answers in a millisecond or two.
+The back ends are those of `ottla.controller.metadata_port`; both modes use this runtime.
 
-Source: the event thread of KafkaController, Kafka 3.9, of which this is the part that writes.
+Source: the event threads of QuorumController, and of KafkaController of Kafka 3.9, of which this is
+the part that writes.
 """
 
 import logging
@@ -17,14 +20,15 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_EPOCH
 from ottla.base.metrics import Histogram, latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, MetadataPort
 from ottla.controller.statistics import ElectionStatistics
 from ottla.controller.step import Decision, Step
-from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.image import ClusterImage
+from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.metadata.image import EMPTY, ClusterImage
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +42,9 @@ ATTEMPTS_PER_LINE = 10
 class DecisionMetrics:
     """The metrics of a node's controller, over all its terms.
 
-    Fields: `queue_time`: how long decisions were queued; `commit_latency`: from a decision to the
-            commit of its records.
+    Fields: `records_appended`: by decisions that are committed; `queue_time`: how long decisions
+            were queued; `commit_latency`: from a decision to the commit of its records;
+            `statistics`: of all that was committed since the start.
     """
 
     records_appended: int = 0
@@ -60,35 +65,43 @@ class _QueuedDecision(Generic[R]):
     is_queued: bool = False
 
 
-class DecisionRuntime:
-    """One controller in one term. See `ottla.broker.api.base.ControllerPort`.
+class ControllerRuntime:
+    """One controller. See `ottla.broker.api.base.ControllerPort`.
 
-    Hooks: `on_fenced`: another broker is the controller: called once, after queued decisions were
-           answered NOT_CONTROLLER. `on_effect`: a decision's effect is due.
+    Fields: `active`: decisions are made, in controller epoch `epoch`.
+    Hooks:  `on_fenced`: another controller is active: called once an epoch, after queued decisions
+            were answered NOT_CONTROLLER. `on_effect`: a decision's effect is due.
     """
 
     def __init__(
         self,
         store: MetadataPort,
         *,
-        epoch: int,
         clock: Clock,
+        epoch: int = NO_EPOCH,
         on_fenced: Callable[[], None] = lambda: None,
         on_effect: Callable[[Any], None] = lambda effect: None,
         metrics: DecisionMetrics | None = None,
     ) -> None:
+        """With an epoch it is active in it; else it begins with `begin`."""
         self.epoch = epoch
-        self.active = True
+        self.active = epoch != NO_EPOCH
         self.metrics = DecisionMetrics() if metrics is None else metrics
         self._store = store
         self._clock = clock
         self._on_fenced = on_fenced
         self._on_effect = on_effect
         self._queue: deque[_QueuedDecision[Any]] = deque()
-        self._current: _QueuedDecision[Any] | None = None
+        self._under_way: dict[_QueuedDecision[Any], None] = {}
         self._hold_count = 0
         self._subscribers: list[Callable[[ClusterDelta], None]] = []
         store.subscribe(self._changed)
+
+    def begin(self, epoch: int) -> Pending[ApiError | None]:
+        """Begin another epoch; return the promise that what is in the image now is committed."""
+        self.epoch = epoch
+        self.active = True
+        return self.run_step(lambda image: Step())
 
     @property
     def image(self) -> ClusterImage:
@@ -96,13 +109,18 @@ class DecisionRuntime:
         return self._store.image
 
     @property
+    def committed_image(self) -> ClusterImage:
+        """Return the image that subscribers have got."""
+        return self._store.committed_image
+
+    @property
     def idle(self) -> bool:
         """Tell whether nothing is under way and nothing is queued."""
-        return self._current is None and not self._queue
+        return not self._under_way and not self._queue
 
     @property
     def queue_size(self) -> int:
-        """Return the number of queued decisions, without the one under way."""
+        """Return the number of queued decisions, without those under way."""
         return len(self._queue)
 
     # -- decisions -----------------------------------------------------------------------------
@@ -135,16 +153,15 @@ class DecisionRuntime:
         return answer
 
     def resign(self) -> None:
-        """End the term: queued decisions are answered NOT_CONTROLLER; nothing is decided any more.
+        """End the epoch: decisions are answered NOT_CONTROLLER; nothing is decided any more.
 
-        The append under way may still be committed. Its caller does not learn that it was.
+        What is under way may still be committed. Its caller does not learn that it was.
         """
         if not self.active:
             return
         self.active = False
-        waiting = [] if self._current is None else [self._current]
-        waiting += self._queue
-        self._current = None
+        waiting = [*self._under_way, *self._queue]
+        self._under_way.clear()
         self._queue.clear()
         for queued in waiting:
             queued.is_queued = False
@@ -156,16 +173,21 @@ class DecisionRuntime:
             self._queue.remove(queued)
 
     def _decide_next(self) -> None:
-        """Decide what is queued. Not while listeners are called, nor recursively: they would get
-        the next change before this one, and effects before both."""
-        if self._hold_count:
+        """Decide what is queued.
+
+        Where an append ends before the next one begins, not while listeners are called, nor
+        recursively: they would get the next change before this one, and effects before both.
+        """
+        is_pipelined = self._store.is_pipelined
+        if self._hold_count and not is_pipelined:
             return
         self._hold_count += 1
         try:
-            while self._current is None and self._queue and self.active:
-                self._current = self._queue.popleft()
-                self._current.is_queued = False
-                self._decide(self._current)
+            while self._queue and self.active and (is_pipelined or not self._under_way):
+                queued = self._queue.popleft()
+                queued.is_queued = False
+                self._under_way[queued] = None
+                self._decide(queued)
         finally:
             self._hold_count -= 1
 
@@ -179,9 +201,6 @@ class DecisionRuntime:
         queued.attempts += 1
         try:
             decision = queued.decide(self._store.image)
-            if not decision.step.records:
-                self._decided(queued, decision)
-                return
             appended = self._store.append(decision.step, self.epoch)
         except ApiError as error:
             self._answer(queued, error)
@@ -198,18 +217,19 @@ class DecisionRuntime:
         outcome: Appended | ApiError,
         started_ms: int,
     ) -> None:
-        if self._current is not queued:
-            return  # The term has ended meanwhile.
+        if queued not in self._under_way:
+            return  # The epoch has ended meanwhile.
         if isinstance(outcome, Committed):
-            self.metrics.records_appended += len(decision.step.records)
-            self.metrics.commit_latency.observe(self._clock.monotonic_ms() - started_ms)
-            self._decided(queued, decision)
+            if decision.step.records:
+                self.metrics.records_appended += len(decision.step.records)
+                self.metrics.commit_latency.observe(self._clock.monotonic_ms() - started_ms)
+            for effect in decision.step.effects:
+                _guarded(self._on_effect, effect)
+            self._answer(queued, decision.reply)
         elif isinstance(outcome, ApiError):
             self._answer(queued, outcome)
         elif isinstance(outcome, Fenced):
-            log.warning(
-                "controller epoch %d is fenced: another broker is the controller", self.epoch
-            )
+            log.warning("controller epoch %d is fenced: another controller is active", self.epoch)
             self.resign()
             _guarded(lambda _none: self._on_fenced(), None)
         else:
@@ -218,29 +238,30 @@ class DecisionRuntime:
                 log.info(
                     "controller operation is retried, attempt %d: %s", queued.attempts + 1, what
                 )
-            self._current = None
+            del self._under_way[queued]
             queued.is_queued = True
             self._queue.appendleft(queued)
         self._decide_next()
 
-    def _decided(self, queued: _QueuedDecision[Any], decision: Decision[Any]) -> None:
-        for effect in decision.step.effects:
-            _guarded(self._on_effect, effect)
-        self._answer(queued, decision.reply)
-
     def _answer(self, queued: _QueuedDecision[Any], reply: Any) -> None:
-        if self._current is queued:
-            self._current = None
+        self._under_way.pop(queued, None)
         _guarded(queued.answer.complete, reply)
 
     # -- readers -------------------------------------------------------------------------------
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Call `listener` with every change from now on, appended or observed, in order."""
+        """Call `listener` with every committed change from now on, whoever made it, in order."""
         self._subscribers.append(listener)
 
+    def follow(self, listener: Callable[[ClusterDelta], None]) -> None:
+        """Call `listener` with the committed image, then as `subscribe` does."""
+        image = self.committed_image
+        if image.position != EMPTY.position:
+            listener(delta_between(EMPTY, image))
+        self.subscribe(listener)
+
     def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
-        """Remove a listener of `subscribe`."""
+        """Remove a listener of `subscribe` or `follow`."""
         self._subscribers.remove(listener)
 
     def _changed(self, delta: ClusterDelta) -> None:

@@ -1,7 +1,8 @@
 """Decisions are made one after another, retried after conflicts, and answered when committed.
 
 Method: the runtime over a back end in memory that gives each of the four answers on request, and
-holds answers back. Deciders are written out; the image shows their results.
+holds answers back. Deciders are written out; the image shows their results. What holds over every
+back end is in `tests.metadata_port_checks`.
 """
 
 from collections.abc import Callable
@@ -12,8 +13,8 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.controller.metadata_port import Conflict, Fenced, Unknown
-from ottla.controller.step import Decision, Step, refused
-from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.controller.step import Decision, Step
+from ottla.host.controller_runtime import ControllerRuntime
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, ProducerIdsRecord
@@ -41,7 +42,7 @@ class Harness:
         self.stored = MemoryMetadata()
         self.store = self.stored.elect(records_per_part_max=1)
         self.seen: list[Any] = []
-        self.runtime = DecisionRuntime(
+        self.runtime = ControllerRuntime(
             self.store,
             epoch=self.store.epoch,
             clock=self.clock,
@@ -92,12 +93,6 @@ def test_listeners_are_called_before_effects_and_before_the_answer(harness: Harn
     assert harness.runtime.metrics.records_appended == 1
 
 
-def test_a_decision_that_writes_nothing_is_answered_at_once(harness: Harness) -> None:
-    harness.run(lambda image: refused(ids(image)))
-    assert harness.seen == [("answer", 0)]
-    assert harness.store.steps == []
-
-
 def test_the_next_decision_rests_on_what_the_one_before_wrote(harness: Harness) -> None:
     harness.store.hold()
     answers = [harness.run(take_ten) for _ in range(3)]
@@ -105,21 +100,6 @@ def test_the_next_decision_rests_on_what_the_one_before_wrote(harness: Harness) 
     harness.store.release()
     assert [answer.value for answer in answers] == [0, 10, 20]
     assert ids(harness.stored.image) == 30
-
-
-def test_a_refusal_is_the_answer(harness: Harness) -> None:
-    def refuse(image: ClusterImage) -> Decision[None]:
-        raise ApiError(Error.INVALID_REQUEST, "no")
-
-    harness.run(refuse)
-    harness.run(take_ten)
-    assert harness.seen == [("answer", "INVALID_REQUEST"), 10, "effect", ("answer", 0)]
-
-
-def test_an_exception_of_a_decider_does_not_affect_others(harness: Harness) -> None:
-    harness.run(lambda image: 1 // 0)  # type: ignore[arg-type, return-value]
-    assert harness.run(take_ten).value == 0
-    assert harness.seen[0] == ("answer", "UNKNOWN_SERVER_ERROR")
 
 
 def test_a_conflict_is_decided_again_on_what_is_stored(harness: Harness) -> None:
@@ -164,7 +144,7 @@ def test_kafka_1096_a_controller_that_was_paused_over_an_election_writes_nothing
     harness: Harness,
 ) -> None:
     newer = harness.stored.elect()
-    DecisionRuntime(newer, epoch=newer.epoch, clock=harness.clock).run(take_ten)
+    ControllerRuntime(newer, epoch=newer.epoch, clock=harness.clock).run(take_ten)
     answer = harness.run(take_ten)
     assert answer.value.error is Error.NOT_CONTROLLER
     assert "fenced" in harness.seen

@@ -5,7 +5,7 @@ from typing import Final
 
 from ottla.base.ids import NO_UUID
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Refusal
+from ottla.client.errors import ClientError, Refusal
 from ottla.client.partitions import TopicPartition, by_topic
 from ottla.wire.messages.produce import (
     PartitionProduceData,
@@ -20,7 +20,10 @@ _LAST_WITH_NAMES: Final = 12
 def produce(
     client: ClusterClient, node: int, batches: Mapping[TopicPartition, bytes], *, acks: int
 ) -> dict[TopicPartition, Refusal | None]:
-    """Send one batch a partition; return each partition's error, None = it is acknowledged."""
+    """Send one batch a partition; return each partition's error, None = it is acknowledged.
+
+    Raises: ClientError, also for a response that leaves a partition out: its batch may be lost.
+    """
     request = ProduceRequest(
         acks=acks,
         timeout_ms=round(client.config.request_s * 1000),
@@ -37,7 +40,7 @@ def produce(
         ),
     )
     response = client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
-    return {
+    results = {
         (topic.name, each.index): Refusal(
             f"{topic.name}-{each.index}", each.error_code, each.error_message
         )
@@ -46,3 +49,10 @@ def produce(
         for topic in response.responses
         for each in topic.partition_responses
     }
+    missing = sorted(batches.keys() - results.keys())
+    if missing:
+        topic, partition = missing[0]
+        raise ClientError(
+            f"Produce: broker {node} did not answer for partition {topic}-{partition}"
+        )
+    return results

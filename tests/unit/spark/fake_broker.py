@@ -2,7 +2,8 @@
 
 It speaks Metadata, ListOffsets, Fetch, InitProducerId and Produce, with the checks of sequence
 numbers that make retries harmless. `faults` holds, by request class, what to do with the next
-requests of that class: an error code, or DROP (do it, then close the connection unanswered).
+requests of that class: an error code, DROP (do it, then close the connection unanswered),
+or LEAVE_OUT (do nothing for a Produce's first partition, and do not answer for it).
 """
 
 import socketserver
@@ -23,6 +24,7 @@ from ottla.wire.messages import api_versions, fetch, init_producer_id, list_offs
 from ottla.wire.messages import produce as produce_messages
 
 DROP = -100
+LEAVE_OUT = -101
 TOPIC = "t"
 ID = Uuid(b"i" * 16)
 NODE = 7
@@ -184,6 +186,9 @@ class FakeBroker:
         answers = []
         for topic in request.topic_data:
             for each in topic.partition_data:
+                if error == LEAVE_OUT:
+                    error = 0
+                    continue
                 code = error or self._append(each.index, bytes(each.records))
                 answers.append(
                     produce_messages.PartitionProduceResponse(

@@ -20,7 +20,7 @@ from ottla.spark.producing import RawProducer
 from ottla.spark.write_options import WriteOptions
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import ProduceRequest
-from tests.unit.spark.fake_broker import DROP, TOPIC, FakeBroker, Log
+from tests.unit.spark.fake_broker import DROP, LEAVE_OUT, TOPIC, FakeBroker, Log
 
 
 def options(broker: FakeBroker, **changes: Any) -> WriteOptions:
@@ -37,7 +37,8 @@ def stored(log: Log) -> list[bytes | None]:
 
 
 FAULTS = st.lists(
-    st.sampled_from([0, DROP, Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_ENOUGH_REPLICAS]), max_size=6
+    st.sampled_from([0, DROP, LEAVE_OUT, Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_ENOUGH_REPLICAS]),
+    max_size=6,
 )
 
 

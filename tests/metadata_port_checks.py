@@ -5,8 +5,8 @@ of real decisions are compared: the same ones give the same facts in memory, in 
 ZooKeeper. Then the answers that are no success: nothing half-done is served, nothing that was
 acknowledged is lost, and a deposed controller writes nothing.
 
-Left out of the comparison is what a back end is free in: brokers' epochs, folders' ids, features,
-and the position.
+Left out of the comparison is what a back end is free in: brokers' epochs, directories' ids,
+features, and the position.
 """
 
 from collections.abc import Callable, Collection
@@ -367,11 +367,11 @@ def check_the_raw_answer_of_an_append(bench: PortBench) -> None:
     """An append tells its deltas; another epoch's is fenced, and nothing of it is written."""
     bench.set_brokers(BROKERS)
     step = Step((ProducerIdsRecord(broker_id=1, next_producer_id=1_000),))
-    told: list[ClusterDelta] = []
-    bench.port.subscribe(told.append)
+    notified: list[ClusterDelta] = []
+    bench.port.subscribe(notified.append)
     answer = bench.wait(bench.port.append(step, bench.epoch))
     assert isinstance(answer, Committed)
-    assert list(answer.deltas) == told
+    assert list(answer.deltas) == notified
     assert bench.port.image.producer_ids.next_producer_id == 1_000
     again = Step((ProducerIdsRecord(broker_id=1, next_producer_id=2_000),))
     assert isinstance(bench.wait(bench.port.append(again, bench.epoch + 7)), Fenced)

@@ -85,8 +85,8 @@ class Load(Background):
             assert self.seen[partition] == expected, f"the consumer of {partition}"
             assert len(self.acknowledged[partition]) == len(expected)
             # Nothing but the records is in the log, so a number is an offset.
-            told = sorted(self.offsets[partition])
-            assert told == sorted(set(expected).intersection(told))
+            notified = sorted(self.offsets[partition])
+            assert notified == sorted(set(expected).intersection(notified))
             for node in self._cluster.partitions(self.topic)[partition].replicas:
                 self._check_replica(partition, node, expected)
 

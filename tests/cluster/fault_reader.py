@@ -62,7 +62,7 @@ class Reader:
             "group.id": f"{topic}-reader",
             "enable.auto.commit": False,
             # All that is committed stays: who is told otherwise has found a fault, and must not
-            # begin anew somewhere else in silence.
+            # begin again somewhere else in silence.
             "auto.offset.reset": "error",
             "log_level": 0,
             "error_cb": on_error,
@@ -186,8 +186,9 @@ def said_by(statistics: str, topic: str) -> list[str]:
     known = json.loads(statistics)
     partitions = known.get("topics", {}).get(topic, {}).get("partitions", {})
     return [
-        f"  {kind} {name}: " + ", ".join(f"{each} {state[each]}" for each in told if each in state)
-        for kind, states, told in (
+        f"  {kind} {name}: "
+        + ", ".join(f"{each} {state[each]}" for each in notified if each in state)
+        for kind, states, notified in (
             ("broker", known.get("brokers", {}), BROKER),
             ("partition", partitions, PARTITION),
         )

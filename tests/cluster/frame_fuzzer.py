@@ -114,7 +114,7 @@ class Session:
         self._produce()
 
     def _made_topic(self) -> Any:
-        """Return the topic's id; it is made anew where a damaged request has deleted it."""
+        """Return the topic's id; it is made again where a damaged request has deleted it."""
         new = CreatableTopic(
             name=self.topic, num_partitions=2, replication_factor=1, assignments=(), configs=()
         )

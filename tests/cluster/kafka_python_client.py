@@ -272,8 +272,8 @@ class Admin:
         (broker,) = _asked(lambda: self._library.describe_log_dirs(brokers=[node]))
         return {
             (topic["name"], each["partition_index"]): each["partition_size"]
-            for folder in broker["log_dirs"]
-            for topic in folder["topics"]
+            for directory in broker["log_dirs"]
+            for topic in directory["topics"]
             for each in topic["partitions"]
         }
 

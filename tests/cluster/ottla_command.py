@@ -69,8 +69,8 @@ class _Forks:
             pass
 
     def run(self, arguments: tuple[str, ...], stdin: str, cwd: Path | None, timeout: float) -> Ran:
-        with self._lock, tempfile.TemporaryDirectory() as folder:
-            streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
+        with self._lock, tempfile.TemporaryDirectory() as directory:
+            streams = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
             for stream, text in zip(streams, (stdin, "", ""), strict=True):
                 stream.write_text(text, encoding="utf-8")
             order = {

@@ -15,7 +15,7 @@ def segments(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) ->
 
 
 def folders_below(root: Path, pattern: str) -> list[Path]:
-    """Return the folders below one whose names match; what goes in this moment may be missing."""
+    """Return the directories below one whose names match; what goes just now may be missing."""
     return [
         Path(parent, name)
         for parent, names, _ in os.walk(root)
@@ -23,13 +23,13 @@ def folders_below(root: Path, pattern: str) -> list[Path]:
     ]
 
 
-def segments_in(folder: Path) -> list[Path]:
-    """Return the segment files of a folder, oldest first; none, where it goes in this moment."""
+def segments_in(directory: Path) -> list[Path]:
+    """Return the segment files of a directory, oldest first; none, where it goes in this moment."""
     try:
-        names = os.listdir(folder)
+        names = os.listdir(directory)
     except FileNotFoundError:
         return []
-    return [folder / name for name in sorted(names) if name.endswith(".log")]
+    return [directory / name for name in sorted(names) if name.endswith(".log")]
 
 
 def batches(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> list[BatchHeader]:

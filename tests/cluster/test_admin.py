@@ -255,17 +255,17 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 def test_a_deleted_topic_leaves_the_disk(shared: Cluster, make_topic: MakeTopic) -> None:
-    """Its folders are renamed at once, and go after the node's log.segment.delete.delay.ms."""
+    """Its directories are renamed at once, and go after the node's log.segment.delete.delay.ms."""
     topic = make_topic(2)
     client = client_of("confluent")
     produce(client, shared.bootstrap, [Message(topic=topic, value=b"x")])
-    folder = shared.data_dir(1)
-    assert (folder / f"{topic}-0").is_dir()
+    directory = shared.data_dir(1)
+    assert (directory / f"{topic}-0").is_dir()
     with Closing(client.admin(shared.bootstrap)) as admin:
         admin.delete_topic(topic)
-    eventually(lambda: not (folder / f"{topic}-0").exists(), what="the folder to be renamed")
+    eventually(lambda: not (directory / f"{topic}-0").exists(), what="the directory to be renamed")
     eventually(
-        lambda: [path.name for path in folder.iterdir() if path.name.startswith(topic)],
+        lambda: [path.name for path in directory.iterdir() if path.name.startswith(topic)],
         lambda left: not left,
-        what="the folders to go",
+        what="the directories to go",
     )

@@ -86,7 +86,7 @@ ANSWERS = {
     "eighty million headers": {Error.MESSAGE_TOO_LARGE},
     "a million records": {Error.NONE, Error.MESSAGE_TOO_LARGE},
 }
-"""A million records in a batch may be too many bytes for a topic once they are compressed anew."""
+"""A million records in a batch may be too many bytes for a topic once they are compressed again."""
 
 
 def offset_of(victim: Cluster, topic: str, timestamp: int) -> tuple[int, int]:

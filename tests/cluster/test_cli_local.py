@@ -1,6 +1,6 @@
 """`ottla up` and its like: real nodes, started, frozen, killed and stopped from the command line.
 
-Method: each test has a folder and ports of its own, and stops what it started.
+Method: each test has a directory and ports of its own, and stops what it started.
 """
 
 import json
@@ -31,14 +31,14 @@ STOP_SECONDS_PROMISED = 15
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Local]:
-    """Run a command about the cluster in the test's folder; it is stopped at the end."""
-    folder = tmp_path / "cluster"
+    """Run a command about the cluster in the test's directory; it is stopped at the end."""
+    directory = tmp_path / "cluster"
 
     def run(name: str, *arguments: str) -> Ran:
-        return ottla(name, "--data-dir", str(folder), *arguments, cwd=tmp_path)
+        return ottla(name, "--data-dir", str(directory), *arguments, cwd=tmp_path)
 
     yield run
-    if (folder / "cluster.json").exists():
+    if (directory / "cluster.json").exists():
         run("down", "--timeout", "5")
 
 
@@ -243,19 +243,19 @@ def test_a_node_that_does_not_start_shows_the_end_of_its_log(local: Local, tmp_p
     lock.mkdir()  # Where the node wants a file.
     ran = local("up", "--detach")
     assert ran.code == 1
-    told = ran.err[ran.err.index("ottla up: ") :].splitlines()
-    assert told[0] == "ottla up: node 1 ended with exit code 1 while it started"
-    assert told[1] == f"the end of {tmp_path}/cluster/node-1/server.log:"
-    assert str(lock) in told[-1]
+    notified = ran.err[ran.err.index("ottla up: ") :].splitlines()
+    assert notified[0] == "ottla up: node 1 ended with exit code 1 while it started"
+    assert notified[1] == f"the end of {tmp_path}/cluster/node-1/server.log:"
+    assert str(lock) in notified[-1]
     assert states(local) == {1: "stopped"}
 
 
 @pytest.fixture
 def foreground(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """`ottla up` in the foreground of the test's folder, once it serves."""
-    folder = tmp_path / "cluster"
+    """`ottla up` in the foreground of the test's directory, once it serves."""
+    directory = tmp_path / "cluster"
     with subprocess.Popen(
-        ottla_arguments("up", "--data-dir", str(folder), "--port", str(first_port(1))),
+        ottla_arguments("up", "--data-dir", str(directory), "--port", str(first_port(1))),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -317,7 +317,7 @@ def test_nodes_do_not_outlive_the_tests_that_started_them(tmp_path: Path) -> Non
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         text=True,
-        # The killed parent cannot remove its folder.
+        # The killed parent cannot remove its directory.
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert parent.stdout is not None

@@ -287,9 +287,9 @@ def test_log_dirs(tool: Tool, cluster: Cluster) -> None:
     fill(tool, "sized", "some bytes")
     ran = tool("log-dirs", "--describe", "--topic-list", "sized")
     (broker,) = json.loads(ran.out.splitlines()[-1])["brokers"]
-    (folder,) = broker["logDirs"]
-    assert folder["logDir"] == str(cluster.data_dir(1))
-    (partition,) = folder["partitions"]
+    (directory,) = broker["logDirs"]
+    assert directory["logDir"] == str(cluster.data_dir(1))
+    (partition,) = directory["partitions"]
     size = (cluster.data_dir(1) / "sized-0" / f"{0:020d}.log").stat().st_size
     assert partition == {
         "partition": "sized-0", "size": size, "offsetLag": 0, "isFuture": False
@@ -419,9 +419,9 @@ def test_the_performance_of_a_producer_and_a_consumer(tool: Tool) -> None:
     got = tool("consumer-perf-test", "--topic", "fast", "--num-records", "2500")
     assert (got.code, got.err) == (0, "")
     heading, row = (line.split(", ") for line in got.out.splitlines())
-    told = dict(zip(heading, row, strict=True))
-    assert told["data.consumed.in.nMsg"] == "2500"
-    assert float(told["data.consumed.in.MB"]) == pytest.approx(2500 * 100 / 2**20, abs=0.0001)
+    notified = dict(zip(heading, row, strict=True))
+    assert notified["data.consumed.in.nMsg"] == "2500"
+    assert float(notified["data.consumed.in.MB"]) == pytest.approx(2500 * 100 / 2**20, abs=0.0001)
     short = tool("consumer-perf-test", "--topic", "fast", "--num-records", "9000",
                  "--timeout", "1000", "--hide-header")  # fmt: skip
     assert short.out.startswith("WARNING: Exiting before consuming the expected number of records")

@@ -134,7 +134,7 @@ def check(cluster: Cluster, writer: Writer) -> None:
     assert state == writer.state
 
 
-def folder(cluster: Cluster, topic: str) -> Path:
+def directory(cluster: Cluster, topic: str) -> Path:
     return cluster.data_dir(1) / f"{topic}-0"
 
 
@@ -171,7 +171,7 @@ def test_a_topic_is_cleaned_while_it_is_written_to(cluster: Cluster) -> None:
 @pytest.mark.cluster
 def test_a_broker_killed_while_cleaning_loses_nothing(cluster: Cluster) -> None:
     writer = Writer(cluster, new_topic(cluster, "killed"))
-    where = folder(cluster, writer.topic)
+    where = directory(cluster, writer.topic)
     met = 0
     for _ in range(6):
         writer.write(1500)

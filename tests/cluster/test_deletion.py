@@ -141,7 +141,7 @@ def test_a_cluster_that_was_formatted_without_a_ledger_deletes_as_before(
 
 
 def format_without_ledger(folder: Path) -> None:
-    """Format a stopped node's folder anew, at the level of clusters from before there was one."""
+    """Format a stopped node's folder again, at the level of clusters from before there was one."""
     told = (folder / "meta.properties").read_text().splitlines()
     [cluster_id] = [line.partition("=")[2] for line in told if line.startswith("cluster.id=")]
     shutil.rmtree(folder)

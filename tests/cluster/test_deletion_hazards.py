@@ -54,28 +54,28 @@ def test_a_topic_is_made_anew_while_a_replica_is_away(site: Site) -> None:
     new one in the end.
     """
     first, second, away = site.trio()
-    old = site.create("anew", *[(first, second, away)] * 3)
+    old = site.create("again", *[(first, second, away)] * 3)
     site.kill(away)
-    assert site.delete("anew") is Error.NONE
+    assert site.delete("again") is Error.NONE
     site.wait_successful(old, 6)
     places = [(away, first, second)] * 5
     if site.is_classic:
-        error, _ = site.try_create("anew", *places)
+        error, _ = site.try_create("again", *places)
         assert error is Error.TOPIC_ALREADY_EXISTS
         site.start(away)
         site.wait_receipt(old)
-        new = site.create("anew", *places)
+        new = site.create("again", *places)
     else:
-        new = site.create("anew", *places)
+        new = site.create("again", *places)
         site.start(away)
         site.wait_receipt(old)
-    site.cluster.wait_in_sync("anew")
-    assert elect(site, "anew")["anew"] in (Error.NONE, Error.ELECTION_NOT_NEEDED)
-    eventually(lambda: site.told("anew").partitions[0].leader_id, away.__eq__, what="a leader")
+    site.cluster.wait_in_sync("again")
+    assert elect(site, "again")["again"] in (Error.NONE, Error.ELECTION_NOT_NEEDED)
+    eventually(lambda: site.told("again").partitions[0].leader_id, away.__eq__, what="a leader")
     site.write(new, 0)
     for number in range(5):
         for node in (first, second, away):
-            found = site.words("anew", number, node)
+            found = site.words("again", number, node)
             assert found == [new.word] * (2 if number == 0 else 1), (number, node)
     assert site.keepers(old.word) == []
     assert len(site.folders(new.id)) == 15

@@ -69,8 +69,8 @@ def row(broker: int, state: str = "successful", reason: str | None = None) -> Ro
     return broker, state, reason, tuple(range(PARTITIONS))
 
 
-def folders(cluster: Cluster, topic: str) -> list[Path]:
-    """Return the folders of a topic's logs on all brokers, but for those renamed away."""
+def directories(cluster: Cluster, topic: str) -> list[Path]:
+    """Return the directories of a topic's logs on all brokers, but for those renamed away."""
     nodes = [cluster.data_dir(plan.id) for plan in cluster.brokers]
     found = [each for node in nodes for each in folders_below(node, f"{topic}-*")]
     return [each for each in found if not each.name.endswith("-delete")]
@@ -108,7 +108,7 @@ def test_a_deletion_that_waits_for_a_broker_is_seen_through_to_its_receipt(trio:
     assert receipt["state"] == "finished"
     assert receipt["finished_ms"] >= receipt["asked_ms"] == entry["asked_ms"]
     assert rows(receipt) == {row(plan.id) for plan in trio.brokers}
-    assert folders(trio, topic) == [], "the receipt is true"
+    assert directories(trio, topic) == [], "the receipt is true"
 
 
 def test_what_was_just_acknowledged_is_waited_for_and_not_an_older_receipt(trio: Cluster) -> None:
@@ -130,7 +130,7 @@ def test_what_was_just_acknowledged_is_waited_for_and_not_an_older_receipt(trio:
         assert len({each["topic_id"] for each in found}) == generation
         assert found == sorted(found, key=lambda each: each["asked_ms"]), "newest last"
         assert rows(found[-1]) == {row(each.id) for each in trio.brokers}
-        assert folders(trio, topic) == []
+        assert directories(trio, topic) == []
 
 
 def test_a_wait_outlives_the_controller(trio: Cluster) -> None:
@@ -152,7 +152,7 @@ def test_a_wait_outlives_the_controller(trio: Cluster) -> None:
     [receipt] = entries(Ran(waiting.returncode, out, said + err))
     assert receipt["state"] == "finished"
     assert rows(receipt) == {row(plan.id) for plan in trio.brokers}
-    assert folders(trio, topic) == []
+    assert directories(trio, topic) == []
 
 
 @pytest.mark.parametrize("trio_of_session", [Kind.ZOOKEEPER], ids=["zookeeper"], indirect=True)
@@ -165,7 +165,7 @@ def test_a_mark_in_zookeeper_is_waited_for_as_well(trio: Cluster) -> None:
     ran = topics(trio, "--describe-deletions", "--topic", topic, *FOR_LONG)
     assert ran.code == 0, ran
     assert "finished" in ran.out
-    assert folders(trio, topic) == []
+    assert directories(trio, topic) == []
 
 
 def test_what_was_never_deleted_is_no_receipt(trio: Cluster) -> None:

@@ -1,7 +1,7 @@
 """A cluster that was formatted without the deletion ledger gets it while it runs, and keeps it.
 
-Method: three combined nodes whose folders are formatted anew at `ottla.version` 0. Levels change
-by the command and by kafka-python; one broker is dead meanwhile, and follows when it is back.
+Method: three combined nodes whose directories are formatted again at `ottla.version` 0. Levels
+change by the command and by kafka-python; one broker is dead meanwhile and follows later.
 """
 
 from collections.abc import Iterator
@@ -100,18 +100,18 @@ def test_a_running_cluster_gets_the_ledger_for_good(cluster: Cluster) -> None:
 
 
 def test_a_client_of_others_changes_levels(cluster: Cluster) -> None:
-    def told(value: str) -> None:
+    def notified(value: str) -> None:
         eventually(lambda: level(cluster, ELR), value.__eq__, what=f"level {value}")
 
     with Closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap)) as admin:
         assert admin.update_features({ELR: ("SAFE_DOWNGRADE", 0)}) == {ELR: "OK"}
-        told("0")
+        notified("0")
         with pytest.raises(KafkaError, match=f"Level 2 of {ELR} is not supported"):
             admin.update_features({ELR: LATER})
         assert admin.update_features({ELR: 1}, validate_only=True) == {ELR: "OK"}
         assert level(cluster, ELR) == "0"
         assert admin.update_features({ELR: 1}) == {ELR: "OK"}
-        told("1")
+        notified("1")
 
 
 def test_controllers_are_asked_without_a_broker(cluster: Cluster) -> None:

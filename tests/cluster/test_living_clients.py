@@ -1,10 +1,10 @@
-"""Clients that live while a topic goes and is made anew use the new one, and read all of it.
+"""Clients that live while a topic goes and is made again use the new one, and read all of it.
 
 They know the former topic's leader epochs, and librdkafka takes any smaller one for stale whatever
 id the topic has (KAFKA-12257): it would send to a leader of the past, for ever.
 
 Method: elections raise the former topic's epoch, records take its log to some offset; then it is
-deleted and made anew under producers and consumers of two libraries, which are told nothing.
+deleted and made again under producers and consumers of two libraries, which are told nothing.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from .deletions import MODES, PATIENCE_SECONDS, Site, site_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-NAME = "made-anew"
+NAME = "made-again"
 ELECTIONS = 4
 FORMER, NEW = [b"former %d" % number for number in range(7)], [b"new %d" % n for n in range(10)]
 

@@ -2,7 +2,7 @@
 
 Method: three replicas under load (`fault_load.py`). A full disk is a limit on the size of the
 process's files, as in test_disk_full.py. An empty one is a folder that was removed and formatted
-anew while the broker was dead. In the end all three replicas have every record once and in order.
+again while the broker was dead. In the end all three replicas have every record once and in order.
 """
 
 import shutil
@@ -80,9 +80,9 @@ def wipe(cluster: Cluster, node: int) -> None:
     if cluster.zookeeper_connect is not None:
         shutil.rmtree(folder)
         return
-    told = (folder / "meta.properties").read_text()
+    notified = (folder / "meta.properties").read_text()
     (cluster_id,) = [
-        line.partition("=")[2] for line in told.splitlines() if line.startswith("cluster.id=")
+        line.partition("=")[2] for line in notified.splitlines() if line.startswith("cluster.id=")
     ]
     shutil.rmtree(folder)
     properties = folder.parent / "node.properties"

@@ -35,16 +35,16 @@ def addresses(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def test_brokers_and_controllers_tell_the_same(cluster: Cluster) -> None:
-    told = []
+    notified = []
     for option, address in addresses(cluster):
         facts = dict(line.split(":", maxsplit=1) for line in describe(option, address, "--status"))
         assert int(facts.pop("HighWatermark")) > 0
-        told.append({name: value.strip() for name, value in facts.items()})
-    assert told[0] == told[1]
+        notified.append({name: value.strip() for name, value in facts.items()})
+    assert notified[0] == notified[1]
     port = addresses(cluster)[1][1]
-    assert told[0]["LeaderId"] == "101"
-    assert told[0]["CurrentVoters"] == f'[{{"id": 101, "endpoints": ["CONTROLLER://{port}"]}}]'
-    assert told[0]["CurrentObservers"] == '[{"id": 1}, {"id": 2}]'
+    assert notified[0]["LeaderId"] == "101"
+    assert notified[0]["CurrentVoters"] == f'[{{"id": 101, "endpoints": ["CONTROLLER://{port}"]}}]'
+    assert notified[0]["CurrentObservers"] == '[{"id": 1}, {"id": 2}]'
 
 
 def test_every_member_is_listed(cluster: Cluster) -> None:

@@ -34,9 +34,9 @@ UNREACHABLE = (OSError, TimeoutError)
 class Quorum:
     """One broker and three controllers on neighbouring ports."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.plans = plan_nodes(1, 3, a_port_with_neighbours())
-        self.engine = LocalCluster(folder, bound=True)
+        self.engine = LocalCluster(directory, bound=True)
         self.engine.prepare(self.plans, {})
 
     def leader(self, besides: int = -1) -> quorum_wire.ResponsePartitionData:

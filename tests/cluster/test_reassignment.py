@@ -84,13 +84,13 @@ def assigned(cluster: Cluster, test: str, *replicas: Ids, **config: str) -> str:
     return topic
 
 
-def plan(folder: Path, topic: str, replicas: Mapping[int, Ids]) -> str:
+def plan(directory: Path, topic: str, replicas: Mapping[int, Ids]) -> str:
     """Write a reassignment file; return its path."""
     partitions = [
         {"topic": topic, "partition": number, "replicas": list(each)}
         for number, each in replicas.items()
     ]
-    path = folder / "moves.json"
+    path = directory / "moves.json"
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return str(path)
 
@@ -113,19 +113,19 @@ def finish(cluster: Cluster, path: str) -> None:
     assert "in progress" not in out
 
 
-def move(cluster: Cluster, folder: Path, topic: str, replicas: Mapping[int, Ids]) -> None:
-    path = plan(folder, topic, replicas)
+def move(cluster: Cluster, directory: Path, topic: str, replicas: Mapping[int, Ids]) -> None:
+    path = plan(directory, topic, replicas)
     start(cluster, path)
     finish(cluster, path)
 
 
 def copies(cluster: Cluster, topic: str, partition: int) -> dict[int, bytes]:
-    """Return the bytes of a partition's log by broker; only brokers that have a folder of it."""
+    """Return the bytes of a partition's log by broker; only brokers that have a directory of it."""
     found = {}
     for node in NODES:
-        folder = cluster.data_dir(node) / f"{topic}-{partition}"
-        if folder.exists():
-            found[node] = b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+        directory = cluster.data_dir(node) / f"{topic}-{partition}"
+        if directory.exists():
+            found[node] = b"".join(each.read_bytes() for each in sorted(directory.glob("*.log")))
     return found
 
 
@@ -439,9 +439,9 @@ def test_another_administrator_moves_lists_and_cancels(four: Cluster) -> None:
         return admin
 
     with held(four, acquainted) as admin:
-        told = admin.alter_partition_reassignments({partition: [3, 4], other: [3]})
+        notified = admin.alter_partition_reassignments({partition: [3, 4], other: [3]})
     with Closing(admin):
-        assert told == {partition: None, other: UnknownTopicOrPartitionError}
+        assert notified == {partition: None, other: UnknownTopicOrPartitionError}
         assert admin.list_partition_reassignments([partition])[partition] == {
             "replicas": [3, 4, 1, 2],
             "adding_replicas": [3, 4],

@@ -64,8 +64,8 @@ def logs(cluster: Cluster, topic: str, partition: int) -> dict[int, bytes]:
     """Return the bytes of one partition's log by broker."""
     found = {}
     for node in BROKERS:
-        folder = cluster.data_dir(node) / f"{topic}-{partition}"
-        found[node] = b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+        directory = cluster.data_dir(node) / f"{topic}-{partition}"
+        found[node] = b"".join(each.read_bytes() for each in sorted(directory.glob("*.log")))
     return found
 
 

@@ -39,7 +39,7 @@ def test_a_node_through_all_that_can_happen_to_it(tmp_path: Path) -> None:
         assert cluster.state(1) == "running"
         assert cluster.logs(1).count("node 1 started") == 4
         assert (cluster.data_dir(1) / "meta.properties").exists()
-    assert tmp_path.exists()  # A folder that was given is kept ...
+    assert tmp_path.exists()  # A directory that was given is kept ...
     with Cluster(data_dir=tmp_path) as cluster:  # ... and its cluster goes on.
         assert cluster.logs(1).count("node 1 started") == 5
 
@@ -80,10 +80,10 @@ def test_a_whole_cluster_stops_in_order(tmp_path: Path) -> None:
     assert [stops(tmp_path, node) for node in (1, 2, 3)] == [2, 2, 2]
 
 
-def stops(folder: Path, node: int) -> int:
+def stops(directory: Path, node: int) -> int:
     """Return how often a node has stopped in order; the last time its logs were closed."""
-    assert (folder / f"node-{node}" / "data" / ".kafka_cleanshutdown").exists()
-    log = (folder / f"node-{node}" / "server.log").read_text()
+    assert (directory / f"node-{node}" / "data" / ".kafka_cleanshutdown").exists()
+    log = (directory / f"node-{node}" / "server.log").read_text()
     return log.count(f"node {node} stopped")
 
 
@@ -112,7 +112,7 @@ def test_controllers_of_their_own_and_what_is_known_of_partitions() -> None:
 
 
 def test_a_folder_with_a_separate_controller_goes_on_with_it(tmp_path: Path) -> None:
-    """As all folders of several brokers had one before combined nodes became the default."""
+    """As all directories of several brokers had one before combined nodes became the default."""
     with Cluster(brokers=2, controllers=1, data_dir=tmp_path):
         pass
     with Cluster(brokers=2, data_dir=tmp_path) as cluster:
@@ -127,9 +127,9 @@ def metrics(address: str) -> str:
 
 def test_a_folder_that_was_not_given_goes_away() -> None:
     with Cluster() as cluster:
-        folder = cluster.data_dir()
-        assert folder.exists()
-    assert not folder.exists()
+        directory = cluster.data_dir()
+        assert directory.exists()
+    assert not directory.exists()
 
 
 def test_a_node_that_does_not_start_tells_why(tmp_path: Path) -> None:

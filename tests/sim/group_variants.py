@@ -139,7 +139,7 @@ def goes_on_after_it_resigned() -> Iterator[None]:
 
 @contextmanager
 def keeps_what_it_knew_in_a_new_epoch() -> Iterator[None]:
-    """A broker that led the partition before does not load it anew."""
+    """A broker that led the partition before does not load it again."""
     became_leader, resigned = GroupService.became_leader, GroupService.resigned
     former: dict[tuple[int, int], Shard] = {}
 
@@ -258,13 +258,13 @@ def loads_generations_as_new() -> Iterator[None]:
     """A group that is loaded counts its generations from the beginning."""
     loaded = loading._loaded
 
-    def anew(shard: Shard, group_id: str, value: Any) -> Group:
+    def again(shard: Shard, group_id: str, value: Any) -> Group:
         group = loaded(shard, group_id, value)
         if not group.members:
             group.generation = 0
         return group
 
-    with replaced(loading, "_loaded", anew):
+    with replaced(loading, "_loaded", again):
         yield
 
 

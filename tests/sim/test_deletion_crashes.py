@@ -1,12 +1,13 @@
 """Whoever crashes after whatever step of a deletion: it ends, truly, and its name is used again.
 
-Method: a small cluster without other faults; a topic is deleted and made anew, and one node crashes
-right after a step (`ottla.testing.sim.deletion_steps`), a broker with replicas or the controller.
-It is away for longer than its session lasts. The checkers judge. Every step is played with both
-victims, and in KRaft two of the steps take their machines' power. OTTLA_DELETION_STEPS=all plays
-every step both ways, and goes through every single write to a disk and to ZooKeeper, of which a few
-are played otherwise. At these, and over ZooKeeper, it is the process only that ends: where a step
-would take the power there, the process is back before its session is over.
+Method: a small cluster without other faults; a topic is deleted and made again, and one node
+crashes right after a step (`ottla.testing.sim.deletion_steps`): a broker with replicas, or the
+controller. It is away for longer than its session lasts. The checkers judge. Every step is played
+with both victims, and in KRaft two of the steps take their machines' power.
+OTTLA_DELETION_STEPS=all plays every step both ways, and goes through every single write to a disk
+and to ZooKeeper, of which a few are played otherwise. At these, and over ZooKeeper, it is the
+process only that ends: where a step would take the power there, the process is back before its
+session is over.
 """
 
 import os

@@ -114,7 +114,7 @@ class Cluster:
 def test_the_next_controller_still_counts_on_the_previous_incarnation(
     seed: int, pause_ms: int
 ) -> None:
-    """It is elected while the session lives; it may sleep when the broker registers anew."""
+    """It is elected while the session lives; it may sleep when the broker registers again."""
     cluster = Cluster(seed)
     sim, former = cluster.sim, cluster.registered()
     cluster.controller.crash(lose_unflushed=False)

@@ -104,7 +104,7 @@ def error_of(response: Any) -> Error:
 
 
 def test_one_deletion_by_name_deletes_one_topic() -> None:
-    """Who made the topic anew would lose records that were acknowledged."""
+    """Who made the topic again would lose records that were acknowledged."""
     story = Story()
     assert error_of(story.ask(creation(), 5)) is Error.NONE
     story.sim.run(500)

@@ -1,6 +1,6 @@
 """Clusters under every fault keep what they acknowledged, and work again once the faults end.
 
-Method: the product's own nodes in simulated worlds, a seed each, played in as many processes as
+Method: the product's own nodes in simulated harnesses, a seed each, played in as many processes as
 there are cores; the judgement is that of `ottla.testing.checkers.verdict`. Seeds that once failed
 (`tests/seeds.txt`, lines "sim <seed> <its story>", and "zookeeper <seed> <its story>" for clusters
 over ZooKeeper) are played first. Most seeds count: one in twenty has no faults, and in some too

@@ -45,15 +45,15 @@ def test_one_session_is_shared(spark: Any) -> None:
     assert again.conf.get("spark.sql.shuffle.partitions") == "3"
 
 
-def path_without_java(folder: Path) -> str:
+def path_without_java(directory: Path) -> str:
     """Return a PATH with all programs of this machine but Java."""
     for place in reversed(os.environ["PATH"].split(os.pathsep)):
         for program in Path(place).glob("*"):
-            link = folder / program.name
+            link = directory / program.name
             if not program.name.startswith("java"):
                 link.unlink(missing_ok=True)
                 link.symlink_to(program)
-    return str(folder)
+    return str(directory)
 
 
 def test_without_java(cluster: Any, make_topic: Any, produce: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real ZooKeeper for the tests of this folder, and sessions with it.
+"""A real ZooKeeper for the tests of this directory, and sessions with it.
 
 A test that harms its servers makes its own.
 """

@@ -58,8 +58,8 @@ class Ensemble:
             straight to the servers, below the chroot.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, str]) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, config: Mapping[str, str]) -> None:
+        self._folder = directory
         self._config = dict(config)
         self._stack = ExitStack()
         self._gates: dict[tuple[int, int], Gate] = {}
@@ -103,10 +103,10 @@ class Ensemble:
             ports = [f"127.0.0.1:{gate.port}" for gate in self.gates(broker)]
             file = self.cluster.data_dir(broker).parent / "node.properties"
             assert self.cluster.zookeeper_connect is not None
-            told = file.read_text()
-            assert self.cluster.zookeeper_connect in told
+            notified = file.read_text()
+            assert self.cluster.zookeeper_connect in notified
             file.write_text(
-                told.replace(self.cluster.zookeeper_connect, f"{','.join(ports)}{CHROOT}")
+                notified.replace(self.cluster.zookeeper_connect, f"{','.join(ports)}{CHROOT}")
             )
         self.cluster.start()
         self.cluster.wait_ready()

@@ -301,8 +301,8 @@ def test_a_topic_that_grows_while_it_waits_to_be_deleted_goes_as_a_whole(
     gone(operator, paths.marker("growing"))
     assert operator.stat(paths.topic("growing")) is None
     operator.cluster.wait_ready()
-    folders = [f"growing-{number}" for number in (0, 1)]
-    assert not any(has_folder(operator, each, name) for name in folders for each in (1, 2, 3))
+    directories = [f"growing-{number}" for number in (0, 1)]
+    assert not any(has_folder(operator, each, name) for name in directories for each in (1, 2, 3))
 
 
 def test_a_marker_that_no_controller_saw_is_found_by_the_next(operator: Operator) -> None:
@@ -353,7 +353,7 @@ def test_markers_are_erased_where_deletions_are_switched_off(zookeeper: ZooKeepe
 
 
 def test_whoever_deletes_the_controller_s_znode_has_another_elected(operator: Operator) -> None:
-    """As operators of Kafka do to have everything read anew; nothing else changes."""
+    """As operators of Kafka do to have everything read again; nothing else changes."""
     operator.place("elected", {0: [1, 2, 3]})
     before, epoch = operator.text(paths.state("elected", 0)), operator.epoch()
     operator.client.delete(paths.CONTROLLER)
@@ -382,9 +382,9 @@ def test_a_state_that_its_leader_wrote_is_taken_over_when_it_says_so(operator: O
 
 def test_a_broker_whose_folder_failed_is_asked_again(operator: Operator) -> None:
     """Nothing has failed: it answers that all is well, and the notification goes."""
-    operator.place("folders", {0: [2, 3]})
+    operator.place("directories", {0: [2, 3]})
     event = b'{"version":1,"broker":2,"event":1}'
     operator.client.create(paths.LOG_DIR_EVENT, event, sequence=True)
     until(lambda: not operator.client.get_children(paths.LOG_DIR_EVENTS))
-    assert operator.produce("folders") is None
-    assert operator.json(paths.state("folders", 0))["leader_epoch"] == 0
+    assert operator.produce("directories") is None
+    assert operator.json(paths.state("directories", 0))["leader_epoch"] == 0

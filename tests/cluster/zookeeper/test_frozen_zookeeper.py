@@ -59,7 +59,7 @@ def test_every_request_is_answered_within_its_limit() -> None:
         asked = list(product((1, 2), KEYS))
         with ThreadPoolExecutor(len(asked)) as threads:
             answers = {each: threads.submit(errors, cluster, *each) for each in asked}
-        told = {each: answer.result() for each, answer in answers.items()}
-    assert {each: told[each] for each in product((1, 2), WRITES)} == {
+        notified = {each: answer.result() for each, answer in answers.items()}
+    assert {each: notified[each] for each in product((1, 2), WRITES)} == {
         each: {Error.REQUEST_TIMED_OUT} for each in product((1, 2), WRITES)
     }

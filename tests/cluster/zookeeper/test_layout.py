@@ -165,9 +165,9 @@ def test_a_registration_s_czxid_is_the_broker_s_epoch(operator: Operator) -> Non
         for given in (epoch - 1, epoch)
     }
     assert asked == {epoch - 1: Error.STALE_BROKER_EPOCH, epoch: Error.NONE}
-    told = {given: update_metadata(operator, number, given) for given in (epoch - 1, epoch)}
+    notified = {given: update_metadata(operator, number, given) for given in (epoch - 1, epoch)}
     # With the right one the request gets as far as its controller epoch, which is none.
-    assert told == {epoch - 1: Error.STALE_BROKER_EPOCH, epoch: Error.STALE_CONTROLLER_EPOCH}
+    assert notified == {epoch - 1: Error.STALE_BROKER_EPOCH, epoch: Error.STALE_CONTROLLER_EPOCH}
 
 
 def alter_partition(

@@ -195,8 +195,8 @@ def test_a_deposed_controller_is_not_obeyed_by_brokers(ensemble: Ensemble) -> No
         plan = next(plan for plan in ensemble.cluster.brokers if plan.id == frozen)
 
         def heard_of() -> int:
-            told = cluster_facts.ask_cluster(plan)
-            return -1 if told is None else told.controller_id
+            notified = cluster_facts.ask_cluster(plan)
+            return -1 if notified is None else notified.controller_id
 
         eventually(heard_of, lambda found: found == third, what="the new controller to be heard")
         ensemble.cluster.resume(zombie)

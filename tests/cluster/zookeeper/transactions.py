@@ -49,16 +49,16 @@ class Transaction:
     is_end: bool = False
 
 
-def transactions(folders: Sequence[Path]) -> list[Transaction]:
-    """Return all that most of the servers with these data folders have in their logs."""
-    found = [frozenset(_of_server(folder)) for folder in folders]
+def transactions(directories: Sequence[Path]) -> list[Transaction]:
+    """Return all that most of the servers with these data directories have in their logs."""
+    found = [frozenset(_of_server(directory)) for directory in directories]
     counts = Counter(each for one in found for each in one)
-    done = [each for each, count in counts.items() if 2 * count > len(folders)]
+    done = [each for each, count in counts.items() if 2 * count > len(directories)]
     return sorted(done, key=lambda each: each.zxid)
 
 
-def _of_server(folder: Path) -> Iterator[Transaction]:
-    for path in (folder / "version-2").glob("log.*"):
+def _of_server(directory: Path) -> Iterator[Transaction]:
+    for path in (directory / "version-2").glob("log.*"):
         yield from _of_file(path.read_bytes())
 
 

@@ -73,23 +73,23 @@ def test_cancelling_what_was_just_set_keeps_the_count() -> None:
 
 
 def test_on_earlier_is_called_for_an_earlier_deadline_only() -> None:
-    told: list[int] = []
-    timers = Timers(on_earlier=told.append)
+    notified: list[int] = []
+    timers = Timers(on_earlier=notified.append)
     timers.at(10, lambda: None)
     timers.at(20, lambda: None)
     timers.at(5, lambda: None)
-    assert told == [10, 5]
+    assert notified == [10, 5]
 
 
 def test_on_earlier_is_called_for_a_postponed_deadline() -> None:
     """A loop once slept until the session of 10 s ended, with an answer that was due at once."""
-    told: list[int] = []
-    timers = Timers(on_earlier=told.append)
+    notified: list[int] = []
+    timers = Timers(on_earlier=notified.append)
     timers.at(5, lambda: timers.at(5, lambda: None) and None)
     timers.at(6, lambda: timers.at(10_000, lambda: None) and None)
     timers.run_due(6)
     assert timers.next_ms() == 5
-    assert told[-1] == 5
+    assert notified[-1] == 5
 
 
 def test_a_timer_is_moved_only_where_it_waits_for_another_time() -> None:

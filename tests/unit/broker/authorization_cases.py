@@ -53,7 +53,7 @@ from ottla.wire.messages import (
     update_features,
 )
 
-from .authorization_world import (
+from .authorization_harness import (
     A_ID,
     B_ID,
     Question,

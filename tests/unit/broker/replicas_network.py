@@ -1,4 +1,4 @@
-"""The network of `replicas_world`: messages have latency, and are lost on a broken link."""
+"""The network of `replicas_harness`: messages have latency, and are lost on a broken link."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,10 +8,10 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.ports import Listener
 
-from .world import START_MS, received
+from .harness import START_MS, received
 
 if TYPE_CHECKING:
-    from .replicas_world import Node
+    from .replicas_harness import Node
 
 HOP_MS = 1
 """How long a message, or a metadata record, takes to get anywhere."""
@@ -66,7 +66,7 @@ class Link:
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any]:
         answer: Pending[Any] = Pending()
-        source, life, world = self.peers.node, self.peers.life, self.peers.node.world
+        source, life, harness = self.peers.node, self.peers.life, self.peers.node.harness
 
         def alive() -> bool:
             return source.up and source.life == life
@@ -76,9 +76,9 @@ class Link:
                 answer.complete(ApiError(Error.NETWORK_EXCEPTION))
 
         def arrive() -> None:
-            target = world.nodes[self.to]
-            if not target.up or not world.linked(source.id, self.to):
-                world.after(HOP_MS, fail)
+            target = harness.nodes[self.to]
+            if not target.up or not harness.linked(source.id, self.to):
+                harness.after(HOP_MS, fail)
                 return
             served = target.life
             target.serving[answer] = fail
@@ -92,14 +92,14 @@ class Link:
             target.serving.pop(answer, None)
 
             def come() -> None:
-                if not world.linked(source.id, self.to) or target.life != served or not target.up:
+                if not harness.linked(source.id, self.to) or target.life != served or not target.up:
                     fail()
                 elif alive():
                     answer.complete(message)
 
-            world.after(HOP_MS, come)
+            harness.after(HOP_MS, come)
 
-        world.after(HOP_MS, arrive)
+        harness.after(HOP_MS, arrive)
         return answer
 
 
@@ -112,16 +112,16 @@ class Forwarder:
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any]:
         answer: Pending[Any] = Pending()
-        world = self.node.world
+        harness = self.node.harness
 
         def arrive() -> None:
             if not self.node.up or self.node.life != self.life:
                 return
-            if self.node.id in world.out_of_reach:
-                world.after(50, arrive)
+            if self.node.id in harness.out_of_reach:
+                harness.after(50, arrive)
                 return
-            response = world.decide(request)
-            world.after(HOP_MS, lambda: self.node.life == self.life and answer.complete(response))
+            response = harness.decide(request)
+            harness.after(HOP_MS, lambda: self.node.life == self.life and answer.complete(response))
 
-        world.after(HOP_MS, arrive)
+        harness.after(HOP_MS, arrive)
         return answer

@@ -15,7 +15,7 @@ from ottla.broker.core import ApplyError
 from ottla.metadata.delta import delta_between
 from ottla.metadata.records import PartitionChangeRecord
 
-from .world import World
+from .harness import BrokerHarness
 
 OFFSETS_ID = Uuid(b"o" * 16)
 T = Uuid(b"t" * 16)
@@ -35,26 +35,28 @@ def failing(real: Callable[..., Any], times: int = 1) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_broker()
-    world.add_topic(OFFSETS_TOPIC, OFFSETS_ID, partitions=3, replicas=(1, 2), isr=(1, 2), leader=2)
-    assert world.groups.calls == [("resigned", each) for each in range(3)]
-    world.groups.calls.clear()
-    return world
+def harness() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(
+        OFFSETS_TOPIC, OFFSETS_ID, partitions=3, replicas=(1, 2), isr=(1, 2), leader=2
+    )
+    assert harness.groups.calls == [("resigned", each) for each in range(3)]
+    harness.groups.calls.clear()
+    return harness
 
 
-def leads_all(world: World) -> list[PartitionChangeRecord]:
+def leads_all(harness: BrokerHarness) -> list[PartitionChangeRecord]:
     return [
         PartitionChangeRecord(partition_id=each, topic_id=OFFSETS_ID, leader=1) for each in range(3)
     ]
 
 
 def test_a_partition_that_fails_does_not_hold_up_the_others_and_leads_with_the_next_try(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = world.broker.image
-    first = world.broker.replicas.partition(OFFSETS_TOPIC, 0)
+    before = harness.broker.image
+    first = harness.broker.replicas.partition(OFFSETS_TOPIC, 0)
     cls = type(first)
     applied_state = cls.apply
 
@@ -66,45 +68,45 @@ def test_a_partition_that_fails_does_not_hold_up_the_others_and_leads_with_the_n
 
     monkeypatch.setattr(cls, "apply", broken)
     with pytest.raises(ApplyError, match=rf"failed for 1 partitions, first {OFFSETS_TOPIC}-0:"):
-        world.commit(*leads_all(world))
-    assert world.groups.calls == [("became_leader", 1), ("became_leader", 2)]
+        harness.commit(*leads_all(harness))
+    assert harness.groups.calls == [("became_leader", 1), ("became_leader", 2)]
     with pytest.raises(ApiError) as refused:
         first.leader_log()
     assert refused.value.error is Error.NOT_LEADER_OR_FOLLOWER
 
     monkeypatch.setattr(cls, "apply", applied_state)
-    world.broker.apply(delta_between(before, world.broker.image))
-    assert world.groups.calls[2:] == [("became_leader", 0)]
+    harness.broker.apply(delta_between(before, harness.broker.image))
+    assert harness.groups.calls[2:] == [("became_leader", 0)]
     assert first.leader_log() is first.log
     assert first.leader_epoch == 1
 
 
 def test_a_new_leadership_is_returned_again_where_a_later_part_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = world.broker.image
-    monkeypatch.setattr(world.broker.fetchers, "update", failing(world.broker.fetchers.update))
+    before = harness.broker.image
+    monkeypatch.setattr(harness.broker.fetchers, "update", failing(harness.broker.fetchers.update))
     with pytest.raises(ZeroDivisionError):
-        world.commit(*leads_all(world))
-    assert world.groups.calls == []
+        harness.commit(*leads_all(harness))
+    assert harness.groups.calls == []
     # Another change comes first, and its delta has only itself.
-    world.add_topic("t", T)
-    assert world.groups.calls == []
-    world.broker.apply(delta_between(before, world.broker.image))
-    assert world.groups.calls == [("became_leader", each) for each in range(3)]
-    world.groups.calls.clear()
-    world.broker.apply(delta_between(before, world.broker.image))
-    assert world.groups.calls == [], "what was said once is not said again"
+    harness.add_topic("t", T)
+    assert harness.groups.calls == []
+    harness.broker.apply(delta_between(before, harness.broker.image))
+    assert harness.groups.calls == [("became_leader", each) for each in range(3)]
+    harness.groups.calls.clear()
+    harness.broker.apply(delta_between(before, harness.broker.image))
+    assert harness.groups.calls == [], "what was said once is not said again"
 
 
 def test_who_has_given_up_meanwhile_does_not_begin(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = world.broker.image
-    monkeypatch.setattr(world.broker.fetchers, "update", failing(world.broker.fetchers.update))
+    before = harness.broker.image
+    monkeypatch.setattr(harness.broker.fetchers, "update", failing(harness.broker.fetchers.update))
     with pytest.raises(ZeroDivisionError):
-        world.commit(*leads_all(world))
-    world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=2))
-    world.broker.apply(delta_between(before, world.broker.image))
-    began = [each for each in world.groups.calls if each[0] == "became_leader"]
+        harness.commit(*leads_all(harness))
+    harness.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=2))
+    harness.broker.apply(delta_between(before, harness.broker.image))
+    began = [each for each in harness.groups.calls if each[0] == "became_leader"]
     assert began == [("became_leader", 0), ("became_leader", 2)]

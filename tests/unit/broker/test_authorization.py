@@ -51,10 +51,10 @@ from .authorization_cases import (
     cluster,
     on,
 )
-from .authorization_world import (
+from .authorization_harness import (
     ALICE,
     GROUPS,
-    AuthorizationWorld,
+    AuthorizationHarness,
     Denying,
     Question,
     made,
@@ -95,16 +95,16 @@ def test_a_refusal_of_the_whole_request_can_be_said_in_every_version(key: int) -
 # -- one denial after the other ----------------------------------------------------------------
 
 
-def played(case: Case, *denied: Question) -> AuthorizationWorld:
-    world = AuthorizationWorld()
-    world.authorizer = Denying(*denied)
-    world.response = world.ask(case.request, case.version, **case.how)
-    return world
+def played(case: Case, *denied: Question) -> AuthorizationHarness:
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(*denied)
+    harness.response = harness.ask(case.request, case.version, **case.how)
+    return harness
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_denied_is_refused_alone(case: Case) -> None:
-    before = AuthorizationWorld().state()
+    before = AuthorizationHarness().state()
     allowed, denied = played(case), played(case, *case.denied)
     all_parts, some_parts = parts(allowed.response), parts(denied.response)
     assert {
@@ -131,15 +131,17 @@ def check_effects(
             assert some_done[name] == all_done[name], name
 
 
-def check_questions(case: Case, allowed: AuthorizationWorld, denied: AuthorizationWorld) -> None:
+def check_questions(
+    case: Case, allowed: AuthorizationHarness, denied: AuthorizationHarness
+) -> None:
     """Check that nothing else was asked than Kafka asks, but to list the authorized operations."""
     key = spec_of(type(case.request)).key
     assert key is not None
     expected = set(ASKED[key])
     if any("_operations" in label for label in parts(allowed.response)):
         expected |= {(operation, each) for each in ResourceType for operation in Operation}
-    for world in (allowed, denied):
-        asked = {(operation, each.type) for operation, each in world.authorizer.asked}
+    for harness in (allowed, denied):
+        asked = {(operation, each.type) for operation, each in harness.authorizer.asked}
         assert asked <= expected
     assert not case.changes or set(case.denied) <= set(denied.authorizer.asked)
 
@@ -154,12 +156,12 @@ def test_every_client_api_has_a_case() -> None:
 
 
 def test_groups_that_are_hidden_are_not_listed() -> None:
-    world = AuthorizationWorld()
+    harness = AuthorizationHarness()
     request = list_groups.ListGroupsRequest()
 
     def listed(*denied: Question) -> list[str]:
-        world.authorizer = Denying(*denied)
-        return sorted(each.group_id for each in world.ask(request, 4).groups)
+        harness.authorizer = Denying(*denied)
+        return sorted(each.group_id for each in harness.ask(request, 4).groups)
 
     assert listed(on(DESCRIBE, GROUP, "g")) == ["g", "h"]  # The cluster is enough.
     assert listed(cluster(DESCRIBE)) == ["g", "h"]
@@ -178,53 +180,53 @@ def test_groups_that_are_hidden_are_not_listed() -> None:
 def test_producer_ids(
     transactional_id: str | None, denied: tuple[Question, ...], error: Error
 ) -> None:
-    world = AuthorizationWorld()
-    world.authorizer = Denying(*denied)
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(*denied)
     request = made(
         init_producer_id.InitProducerIdRequest,
         transactional_id=transactional_id,
         producer_id=-1,
         producer_epoch=-1,
     )
-    assert world.ask(request, 4).error_code == error
+    assert harness.ask(request, 4).error_code == error
     allowed = error is Error.COORDINATOR_LOAD_IN_PROGRESS  # It waited for the controller's ids.
-    assert bool(world.controller.calls) == allowed
+    assert bool(harness.controller.calls) == allowed
     if not allowed:
-        assert world.authorizer.asked == list(denied)
+        assert harness.authorizer.asked == list(denied)
 
 
 def test_a_refused_produce_without_a_response_ends_its_connection() -> None:
-    world = AuthorizationWorld()
-    world.authorizer = Denying(on(W, TOPIC, "a"))
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(on(W, TOPIC, "a"))
     with pytest.raises(CloseConnection):
-        world.ask(produced("a", "b", acks=0), 9)
-    state = world.state()
+        harness.ask(produced("a", "b", acks=0), 9)
+    state = harness.state()
     assert (state["a"][2], state["b"][2]) == ((0, 1), (0, 2))
 
 
 @pytest.mark.parametrize("transactional_id", [None, "x"])
 def test_a_transaction_that_is_refused_is_refused_as_a_whole(transactional_id: str | None) -> None:
-    world = AuthorizationWorld()
-    world.authorizer = Denying(on(W, TXN, "x"))
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(on(W, TXN, "x"))
     request = produced(
         "a", "b", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0
     )
-    response = world.ask(replace(request, transactional_id=transactional_id), 9)
+    response = harness.ask(replace(request, transactional_id=transactional_id), 9)
     assert parts(response) == {"a-0": X53, "b-0": X53}
     # Without an id there is nothing to ask for.
-    assert world.authorizer.asked == ([on(W, TXN, "x")] if transactional_id else [])
+    assert harness.authorizer.asked == ([on(W, TXN, "x")] if transactional_id else [])
 
 
 def test_a_fetch_session_asks_again_each_time() -> None:
     """A consumer whose access was revoked gets nothing more, and all once it is granted again."""
-    world = AuthorizationWorld()
-    first = world.ask(replace(FETCHED, session_epoch=0), 12)
+    harness = AuthorizationHarness()
+    first = harness.ask(replace(FETCHED, session_epoch=0), 12)
     assert first.session_id
     assert parts(first) == {"": 0, "a-0": 0, "b-0": 0}
 
     def again(epoch: int, *denied: Question) -> Any:
-        world.authorizer = Denying(*denied)
-        return world.ask(
+        harness.authorizer = Denying(*denied)
+        return harness.ask(
             replace(
                 FETCHED, topics=(), session_id=first.session_id, session_epoch=epoch, max_wait_ms=0
             ),
@@ -236,9 +238,9 @@ def test_a_fetch_session_asks_again_each_time() -> None:
 
 
 def test_a_refused_fetch_does_not_wait() -> None:
-    world = AuthorizationWorld()
-    world.authorizer = Denying(on(R, TOPIC, "a"))
-    began_ms = world.clock.elapsed_ms
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(on(R, TOPIC, "a"))
+    began_ms = harness.clock.elapsed_ms
     at_the_end = made(
         fetch.FetchRequest,
         replica_id=-1,
@@ -260,8 +262,8 @@ def test_a_refused_fetch_does_not_wait() -> None:
             for name in "ab"
         ],
     )
-    assert parts(world.ask(at_the_end, 12)) == {"": 0, "a-0": T29, "b-0": 0}
-    assert world.clock.elapsed_ms == began_ms
+    assert parts(harness.ask(at_the_end, 12)) == {"": 0, "a-0": T29, "b-0": 0}
+    assert harness.clock.elapsed_ms == began_ms
 
 
 def test_without_an_authorizer_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,19 +275,19 @@ def test_without_an_authorizer_nothing_is_asked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(AllowAll, "authorize", fail)
     monkeypatch.setattr(AllowAll, "authorize_by_resource_type", fail)
     for case in CASES:
-        world = AuthorizationWorld()
-        all_parts = parts(world.ask(case.request, case.version, **case.how))
-        without = AuthorizationWorld()
+        harness = AuthorizationHarness()
+        all_parts = parts(harness.ask(case.request, case.version, **case.how))
+        without = AuthorizationHarness()
         without.authorizer = ALLOW_ALL
         assert parts(without.ask(case.request, case.version, **case.how)) == all_parts, case.name
 
 
 def test_a_decision_of_the_controller_sees_the_principal_of_the_client() -> None:
     """Through the broker's dispatcher, an Envelope's bytes and the controller's dispatcher."""
-    world = AuthorizationWorld()
-    world.authorizer = Denying(cluster(D), on(D, TOPIC, "a"), principal=ALICE)
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(cluster(D), on(D, TOPIC, "a"), principal=ALICE)
     request = made(delete_topics.DeleteTopicsRequest, topic_names=("a",), timeout_ms=500)
-    world.client_principal = ALICE
-    assert parts(world.ask_through_broker(request, 5)) == {"a": T29}
-    world.client_principal = ANONYMOUS
-    assert parts(world.ask_through_broker(request, 5)) == {"a": 0}
+    harness.client_principal = ALICE
+    assert parts(harness.ask_through_broker(request, 5)) == {"a": T29}
+    harness.client_principal = ANONYMOUS
+    assert parts(harness.ask_through_broker(request, 5)) == {"a": 0}

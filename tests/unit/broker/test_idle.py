@@ -18,8 +18,8 @@ from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsResponse,
 )
 
-from .group_world import GroupWorld, commit_request
-from .world import TOPIC_ID, World, batch, config_record
+from .group_harness import GroupHarness, commit_request
+from .harness import TOPIC_ID, BrokerHarness, batch, config_record
 
 SECOND = 1_000
 OTHER_ID = Uuid(b"u" * 16)
@@ -27,16 +27,16 @@ OFFSETS_ID = Uuid(b"o" * 16)
 PROPERTIES = {"ottla.topic.idle.check.interval.ms": str(SECOND)}
 
 
-def world(**configs: str) -> World:
+def harness(**configs: str) -> BrokerHarness:
     """Return a serving broker with a topic of these configs, a limit of an hour among them."""
-    made = World(PROPERTIES)
+    made = BrokerHarness(PROPERTIES)
     made.add_broker()
     made.add_topic(**{"ottla_topic_ttl_ms": "3600000"} | configs)
     made.broker.start_serving()
     return made
 
 
-def answered(of: World) -> ReportIdleTopicsRequest | None:
+def answered(of: BrokerHarness) -> ReportIdleTopicsRequest | None:
     """Answer the reports; return the last one."""
     report = None
     for request, pending in list(of.controller.calls):
@@ -47,7 +47,7 @@ def answered(of: World) -> ReportIdleTopicsRequest | None:
     return report
 
 
-def reported(of: World) -> dict[Uuid, int]:
+def reported(of: BrokerHarness) -> dict[Uuid, int]:
     """Let a second pass; return the reported idle times."""
     answered(of)
     of.clock.advance(SECOND)
@@ -55,7 +55,7 @@ def reported(of: World) -> dict[Uuid, int]:
     return {} if report is None else {row.topic_id: row.idle_ms for row in report.topics}
 
 
-def write(of: World, topic: str = "t", *, records: Any = None) -> None:
+def write(of: BrokerHarness, topic: str = "t", *, records: Any = None) -> None:
     request = produce.ProduceRequest(
         acks=1,
         timeout_ms=1_000,
@@ -73,7 +73,7 @@ def write(of: World, topic: str = "t", *, records: Any = None) -> None:
     of.ask(request, 9)
 
 
-def read(of: World, *, replica: int = -1, topic: str = "t") -> None:
+def read(of: BrokerHarness, *, replica: int = -1, topic: str = "t") -> None:
     request = fetch.FetchRequest(
         replica_id=replica,
         max_wait_ms=0,
@@ -91,12 +91,12 @@ def read(of: World, *, replica: int = -1, topic: str = "t") -> None:
 
 
 def test_time_without_use_adds_up() -> None:
-    at = world()
+    at = harness()
     assert [reported(at) for _ in range(3)] == [{TOPIC_ID: n * SECOND} for n in (1, 2, 3)]
 
 
 def test_a_produce_resets_the_idle_time() -> None:
-    at = world()
+    at = harness()
     reported(at)
     write(at)
     assert reported(at) == {TOPIC_ID: 0}
@@ -104,21 +104,21 @@ def test_a_produce_resets_the_idle_time() -> None:
 
 
 def test_a_produce_that_fails_is_a_use() -> None:
-    at = world(cleanup_policy="compact")
+    at = harness(cleanup_policy="compact")
     reported(at)
     write(at)  # Its record has no key.
     assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_a_fetch_that_finds_nothing_is_a_use() -> None:
-    at = world()
+    at = harness()
     reported(at)
     read(at)
     assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_what_a_follower_fetches_is_no_use() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker()
     at.add_broker(2)
     at.add_topic(replicas=(1, 2), isr=(1, 2), ottla_topic_ttl_ms="3600000")
@@ -129,7 +129,7 @@ def test_what_a_follower_fetches_is_no_use() -> None:
 
 
 def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker()
     at.add_topic(OFFSETS_TOPIC, OFFSETS_ID)
     at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
@@ -145,7 +145,7 @@ def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
     interval_ms = 10_000
     unknown: dict[str, Any] = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     for who, is_refused in (({}, False), (unknown, True)):
-        at = GroupWorld()
+        at = GroupHarness()
         at.add_broker()
         at.add_offsets_topic()
         at.add_topic(ottla_topic_ttl_ms="3600000")
@@ -159,7 +159,7 @@ def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
 
 
 def test_a_topic_that_the_broker_does_not_observe_is_not_reported() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker()
     at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
@@ -167,7 +167,7 @@ def test_a_topic_that_the_broker_does_not_observe_is_not_reported() -> None:
 
 
 def test_there_is_no_check_while_no_topic_has_a_limit() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker()
     at.add_topic()
     at.broker.idle.start()
@@ -180,7 +180,7 @@ def test_there_is_no_check_while_no_topic_has_a_limit() -> None:
 
 
 def test_what_was_used_before_it_had_a_limit_does_not_count_as_idle() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker()
     at.add_topic()
     at.broker.start_serving()
@@ -191,7 +191,7 @@ def test_what_was_used_before_it_had_a_limit_does_not_count_as_idle() -> None:
 
 
 def test_internal_topics_are_never_counted() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker()
     at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, ottla_topic_ttl_ms="5000")
     at.broker.start_serving()
@@ -201,7 +201,7 @@ def test_internal_topics_are_never_counted() -> None:
 def test_other_replicas_reset_the_idle_time() -> None:
     """The one that went took along what it saw. The time before the change is not counted."""
     for topic_id in (TOPIC_ID, OFFSETS_ID):
-        at = World(PROPERTIES)
+        at = BrokerHarness(PROPERTIES)
         for each in (1, 2, 3):
             at.add_broker(each)
         at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, replicas=(1, 2), isr=(1,))
@@ -227,7 +227,7 @@ def test_other_replicas_reset_the_idle_time() -> None:
 
 
 def test_a_new_topic_of_the_name_starts_at_zero() -> None:
-    at = world()
+    at = harness()
     reported(at)
     at.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
     at.add_topic("t", OTHER_ID, ottla_topic_ttl_ms="3600000")
@@ -235,7 +235,7 @@ def test_a_new_topic_of_the_name_starts_at_zero() -> None:
 
 
 def test_a_process_that_was_stopped_counts_one_interval_for_it() -> None:
-    at = world()
+    at = harness()
     reported(at)
     at.clock.elapsed_ms += 3_600 * SECOND  # Nobody ran what was due meanwhile.
     at.timers.run_due(at.clock.elapsed_ms)
@@ -243,7 +243,7 @@ def test_a_process_that_was_stopped_counts_one_interval_for_it() -> None:
 
 
 def test_a_broker_that_is_fenced_does_not_count() -> None:
-    at = World(PROPERTIES)
+    at = BrokerHarness(PROPERTIES)
     at.add_broker(fenced=True)
     at.add_topic(ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
@@ -251,7 +251,7 @@ def test_a_broker_that_is_fenced_does_not_count() -> None:
 
 
 def test_each_report_names_the_answer_that_came_before_its_look() -> None:
-    at = world()
+    at = harness()
     at.clock.advance(SECOND)
     first, pending = at.controller.calls.pop()
     at.clock.advance(SECOND)
@@ -269,7 +269,7 @@ def test_each_report_names_the_answer_that_came_before_its_look() -> None:
 
 
 def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_count() -> None:
-    at = world()
+    at = harness()
     reported(at)
     at.clock.advance(SECOND // 2)
     at.broker.idle.stop()
@@ -280,7 +280,7 @@ def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_co
     assert after.saved()[TOPIC_ID].idle_ms == 2_500
 
 
-def restarted(at: World, saved: dict[Uuid, SavedIdleTime]) -> IdleTopics:
+def restarted(at: BrokerHarness, saved: dict[Uuid, SavedIdleTime]) -> IdleTopics:
     """Return the counting of the next process, ten seconds later."""
     at.broker.idle.stop()
     at.clock.advance(10 * SECOND)
@@ -300,7 +300,7 @@ def restarted(at: World, saved: dict[Uuid, SavedIdleTime]) -> IdleTopics:
 
 
 def test_what_was_kept_for_other_witnesses_or_another_topic_is_dropped() -> None:
-    at = world()
+    at = harness()
     for saved in (
         {TOPIC_ID: SavedIdleTime((1, 2), (), 1_500)},
         {TOPIC_ID: SavedIdleTime((1,), (1,), 1_500)},
@@ -311,7 +311,7 @@ def test_what_was_kept_for_other_witnesses_or_another_topic_is_dropped() -> None
 
 def test_what_was_kept_is_for_the_start_only() -> None:
     """A topic that gets its limit back later was used meanwhile, for all that is known."""
-    at = world()
+    at = harness()
     at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
     after = restarted(at, {TOPIC_ID: SavedIdleTime((1,), (), 1_500)})
     before = at.broker.image
@@ -322,7 +322,7 @@ def test_what_was_kept_is_for_the_start_only() -> None:
 
 
 def test_a_use_right_after_the_start_counts() -> None:
-    at = world()
+    at = harness()
     after = restarted(at, {TOPIC_ID: SavedIdleTime((1,), (), 1_500)})
     write(at)
     at.clock.advance(SECOND)

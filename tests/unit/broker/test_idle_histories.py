@@ -3,7 +3,7 @@
 Method: brokers that really count and a controller's board that really decides, joined by a network
 that loses and delays; time, uses, stops, crashes, moves of replicas and failovers are drawn. As in
 a cluster, a replica that moves is used once it is in sync, and a leader that knew of it says so:
-of those that see it come, one at least outlives its going, or begins anew when it is back. What
+of those that see it come, one at least outlives its going, or begins again when it is back. What
 the wall clocks say is drawn at each look at them. The law looks at true time: when a topic goes,
 no use lies within its limit but in the last looks, which may come too late. And left in peace it
 goes, or a broker that never says anything would keep the law.
@@ -49,7 +49,7 @@ from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsResponse,
 )
 
-from .world import TOPIC_ID, node_config
+from .harness import TOPIC_ID, node_config
 
 INTERVAL_MS = 1_000
 TTL_MS = 10_000

@@ -11,8 +11,8 @@ from ottla.coordinator.group_states import NAMES
 from ottla.metadata.records import PartitionChangeRecord
 from tests.exposition import Scrape
 
-from .group_world import GroupWorld, commit_request
-from .world import World
+from .group_harness import GroupHarness, commit_request
+from .harness import BrokerHarness
 
 GROUPS = "kafka_coordinator_group_group_metadata_manager_num_groups"
 OFFSETS = "kafka_coordinator_group_group_metadata_manager_num_offsets"
@@ -23,32 +23,32 @@ def by_state(found: Scrape) -> dict[str, float]:
     return {state: found.value(GROUPS, state=state) for state in states}
 
 
-def scrape(world: GroupWorld) -> Scrape:
-    return Scrape("".join(render(broker_families(world.broker))))
+def scrape(harness: GroupHarness) -> Scrape:
+    return Scrape("".join(render(broker_families(harness.broker))))
 
 
 def test_groups_by_state_and_their_offsets() -> None:
-    world = GroupWorld()
-    world.add_topic("t")
-    world.add_offsets_topic()
+    harness = GroupHarness()
+    harness.add_topic("t")
+    harness.add_offsets_topic()
     states = dict.fromkeys(NAMES.values(), 0.0)
-    assert (by_state(scrape(world)), scrape(world).value(OFFSETS)) == (states, 0)
-    world.later(commit_request({("t", 0): 5}, group_id="idle"), 8)
+    assert (by_state(scrape(harness)), scrape(harness).value(OFFSETS)) == (states, 0)
+    harness.later(commit_request({("t", 0): 5}, group_id="idle"), 8)
     states["Empty"] = 1
-    assert (by_state(scrape(world)), scrape(world).value(OFFSETS)) == (states, 1)
-    world.join("busy")
+    assert (by_state(scrape(harness)), scrape(harness).value(OFFSETS)) == (states, 1)
+    harness.join("busy")
     states["CompletingRebalance"] = 1
-    assert by_state(scrape(world)) == states
-    world.stable("calm")
+    assert by_state(scrape(harness)) == states
+    harness.stable("calm")
     states["Stable"] = 1
-    assert by_state(scrape(world)) == states
+    assert by_state(scrape(harness)) == states
 
 
 def test_what_is_in_sync_of_what_is_led() -> None:
     """Of four partitions: all in sync; at and below min.insync.replicas; led elsewhere."""
-    world = World()
+    harness = BrokerHarness()
     for node_id in (1, 2, 3):
-        world.add_broker(node_id)
+        harness.add_broker(node_id)
     replicas = (1, 2, 3)
     for name, isr, leader in (
         ("a", replicas, 1),
@@ -57,10 +57,10 @@ def test_what_is_in_sync_of_what_is_led() -> None:
         ("d", (2,), 2),
     ):
         topic_id = Uuid(name.encode() * 16)
-        world.add_topic(
+        harness.add_topic(
             name, topic_id, replicas=replicas, isr=isr, leader=leader, min_insync_replicas="2"
         )
-    world.commit(
+    harness.commit(
         PartitionChangeRecord(
             partition_id=0,
             topic_id=Uuid(b"a" * 16),
@@ -69,8 +69,8 @@ def test_what_is_in_sync_of_what_is_led() -> None:
             removing_replicas=(3,),
         )
     )
-    world.broker.isr.shrinks, world.broker.isr.expands, world.broker.isr.failures = 1, 2, 3
-    found = scrape_of(world)
+    harness.broker.isr.shrinks, harness.broker.isr.expands, harness.broker.isr.failures = 1, 2, 3
+    found = scrape_of(harness)
     prefix = "kafka_server_replica_manager"
     assert {
         name: found.value(f"{prefix}_{name}")
@@ -99,16 +99,16 @@ def test_what_is_in_sync_of_what_is_led() -> None:
 
 
 def test_replicated_bytes() -> None:
-    world = World()
-    world.add_broker()
-    world.add_topic()
-    (metrics,) = world.broker.replicas.topic_metrics
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic()
+    (metrics,) = harness.broker.replicas.topic_metrics
     metrics.replication_bytes_in, metrics.replication_bytes_out = 5, 7
-    found = scrape_of(world)
+    found = scrape_of(harness)
     prefix = "kafka_server_broker_topic_metrics_replication_bytes"
     assert found.value(f"{prefix}_in_total", topic="t") == 5
     assert found.value(f"{prefix}_out_total", topic="t") == 7
 
 
-def scrape_of(world: World) -> Scrape:
-    return Scrape("".join(render(broker_families(world.broker))))
+def scrape_of(harness: BrokerHarness) -> Scrape:
+    return Scrape("".join(render(broker_families(harness.broker))))

@@ -24,7 +24,7 @@ from ottla.wire.messages import produce as produce_wire
 from tests.exposition import Scrape
 from tests.unit.base.scripted_turns import ScriptedTurns
 
-from .world import TOPIC_ID, World, batch
+from .harness import TOPIC_ID, BrokerHarness, batch
 
 OUT = "kafka_server_broker_topic_metrics_bytes_out_total"
 IN = "kafka_server_broker_topic_metrics_bytes_in_total"
@@ -35,25 +35,25 @@ PARKED = "kafka_server_delayed_operation_purgatory_size"
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def harness() -> BrokerHarness:
+    made = BrokerHarness()
     made.add_broker()
     made.add_topic(partitions=2)
     return made
 
 
-def scrape(world: World) -> Scrape:
-    return Scrape("".join(render(broker_families(world.broker))))
+def scrape(harness: BrokerHarness) -> Scrape:
+    return Scrape("".join(render(broker_families(harness.broker))))
 
 
-def produce(world: World, data: bytes, index: int = 0, topic: str = "t") -> None:
+def produce(harness: BrokerHarness, data: bytes, index: int = 0, topic: str = "t") -> None:
     partition = produce_wire.PartitionProduceData(index=index, records=data)
     topics = (produce_wire.TopicProduceData(name=topic, partition_data=(partition,)),)
     request = produce_wire.ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
-    assert world.begin(request, 9).done
+    assert harness.begin(request, 9).done
 
 
-def fetch(world: World, offset: int, *, min_bytes: int = 1, wait_ms: int = 0) -> Any:
+def fetch(harness: BrokerHarness, offset: int, *, min_bytes: int = 1, wait_ms: int = 0) -> Any:
     partition = fetch_wire.FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
     )
@@ -61,64 +61,64 @@ def fetch(world: World, offset: int, *, min_bytes: int = 1, wait_ms: int = 0) ->
     request = fetch_wire.FetchRequest(
         max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, topics=topics
     )
-    return world.begin(request, 11)
+    return harness.begin(request, 11)
 
 
-def test_bytes_and_messages_in_and_out(world: World) -> None:
+def test_bytes_and_messages_in_and_out(harness: BrokerHarness) -> None:
     data = batch("a", "b", "c")
-    produce(world, data)
-    produce(world, data, index=1)
-    found = scrape(world)
+    produce(harness, data)
+    produce(harness, data, index=1)
+    found = scrape(harness)
     assert found.value(IN, topic="t") == 2 * len(data)
     assert found.value(MESSAGES, topic="t") == 6
     assert found.value(OUT, topic="t") == 0
-    assert fetch(world, 0).done
-    assert scrape(world).value(OUT, topic="t") == len(data)
+    assert fetch(harness, 0).done
+    assert scrape(harness).value(OUT, topic="t") == len(data)
 
 
-def test_a_fetch_that_waits_counts_once(world: World) -> None:
+def test_a_fetch_that_waits_counts_once(harness: BrokerHarness) -> None:
     data = batch("a")
-    produce(world, data)
-    waiting = fetch(world, 0, min_bytes=len(data) * 2, wait_ms=1_000)
+    produce(harness, data)
+    waiting = fetch(harness, 0, min_bytes=len(data) * 2, wait_ms=1_000)
     assert not waiting.done
-    found = scrape(world)
+    found = scrape(harness)
     assert found.value(OUT, topic="t") == 0
     assert found.value(PARKED, delayed_operation="Fetch") == 1
-    produce(world, data)
+    produce(harness, data)
     assert waiting.done
-    found = scrape(world)
+    found = scrape(harness)
     assert found.value(OUT, topic="t") == 2 * len(data)
     assert found.value(PARKED, delayed_operation="Fetch") == 0
 
 
-def test_what_fails_counts_as_failed(world: World) -> None:
+def test_what_fails_counts_as_failed(harness: BrokerHarness) -> None:
     spoilt = bytearray(batch("a"))
     spoilt[-1] ^= 1
-    produce(world, bytes(spoilt))
-    produce(world, batch("a"), topic="nowhere")
-    fetch(world, 99)
-    found = scrape(world)
+    produce(harness, bytes(spoilt))
+    produce(harness, batch("a"), topic="nowhere")
+    fetch(harness, 99)
+    found = scrape(harness)
     assert (found.value(FAILED_IN, topic="t"), found.value(IN, topic="t")) == (1, 0)
     assert found.value(FAILED_OUT, topic="t") == 1
-    assert world.broker.partition_errors.by_key == {
+    assert harness.broker.partition_errors.by_key == {
         0: Counter({Error.CORRUPT_MESSAGE: 1, Error.UNKNOWN_TOPIC_OR_PARTITION: 1}),
         1: Counter({Error.OFFSET_OUT_OF_RANGE: 1}),
     }
 
 
-def test_counters_go_with_their_topic(world: World) -> None:
-    produce(world, batch("a"))
-    world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
-    assert scrape(world).labels(IN) == set()
-    world.add_topic(topic_id=Uuid(b"u" * 16))
-    assert scrape(world).value(IN, topic="t") == 0
-    assert len(scrape(world).labels(IN)) == 1
+def test_counters_go_with_their_topic(harness: BrokerHarness) -> None:
+    produce(harness, batch("a"))
+    harness.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert scrape(harness).labels(IN) == set()
+    harness.add_topic(topic_id=Uuid(b"u" * 16))
+    assert scrape(harness).value(IN, topic="t") == 0
+    assert len(scrape(harness).labels(IN)) == 1
 
 
-def test_partitions_leaders_and_logs(world: World) -> None:
+def test_partitions_leaders_and_logs(harness: BrokerHarness) -> None:
     data = batch("a", "b")
-    produce(world, data)
-    found = scrape(world)
+    produce(harness, data)
+    found = scrape(harness)
     prefix = "kafka_server_replica_manager"
     assert found.value(f"{prefix}_partition_count") == 2
     assert found.value(f"{prefix}_leader_count") == 2
@@ -128,57 +128,57 @@ def test_partitions_leaders_and_logs(world: World) -> None:
     assert found.value("kafka_log_log_log_end_offset", topic="t", partition="0") == 2
     assert found.value("kafka_log_log_num_log_segments", topic="t", partition="1") == 1
     offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
-    assert found.value(offset) == world.offset
-    world.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=1, leader=-1))
-    found = scrape(world)
+    assert found.value(offset) == harness.offset
+    harness.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=1, leader=-1))
+    found = scrape(harness)
     assert found.value(f"{prefix}_partition_count") == 2
     assert found.value(f"{prefix}_leader_count") == 1
 
 
-def test_a_zookeeper_broker_has_no_metadata_offset(world: World) -> None:
-    before = set(scrape(world).families)
+def test_a_zookeeper_broker_has_no_metadata_offset(harness: BrokerHarness) -> None:
+    before = set(scrape(harness).families)
     port: Any = object()  # Only its presence matters.
-    world.broker.zk_metadata = port
+    harness.broker.zk_metadata = port
     offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
-    assert before - set(scrape(world).families) == {offset}
+    assert before - set(scrape(harness).families) == {offset}
 
 
-def test_replicas_out_of_sync(world: World) -> None:
-    world.add_topic("wide", Uuid(b"w" * 16), replicas=(1, 2), min_insync_replicas="2")
-    found = scrape(world)
+def test_replicas_out_of_sync(harness: BrokerHarness) -> None:
+    harness.add_topic("wide", Uuid(b"w" * 16), replicas=(1, 2), min_insync_replicas="2")
+    found = scrape(harness)
     assert found.value("kafka_server_replica_manager_under_replicated_partitions") == 1
     assert found.value("kafka_server_replica_manager_under_min_isr_partition_count") == 1
 
 
-def test_strays_show(world: World) -> None:
-    [directory] = world.log_dirs.dirs
-    assert scrape(world).value("ottla_log_stray_folders", directory=directory.path) == 0
-    world.log_dirs.get_or_create("x", Uuid(b"1" * 16), 0, LogConfig())
-    world.log_dirs.get_or_create("x", Uuid(b"2" * 16), 0, LogConfig())
-    assert scrape(world).value("ottla_log_stray_folders", directory=directory.path) == 1
+def test_strays_show(harness: BrokerHarness) -> None:
+    [directory] = harness.log_dirs.dirs
+    assert scrape(harness).value("ottla_log_stray_folders", directory=directory.path) == 0
+    harness.log_dirs.get_or_create("x", Uuid(b"1" * 16), 0, LogConfig())
+    harness.log_dirs.get_or_create("x", Uuid(b"2" * 16), 0, LogConfig())
+    assert scrape(harness).value("ottla_log_stray_folders", directory=directory.path) == 1
 
 
-def test_a_failed_log_dir_is_counted(world: World) -> None:
-    world.broker.replicas.on_all_log_dirs_failed = lambda: None
-    world.fail_disk("append")
-    produce(world, batch("a"))
-    found = scrape(world)
+def test_a_failed_log_dir_is_counted(harness: BrokerHarness) -> None:
+    harness.broker.replicas.on_all_log_dirs_failed = lambda: None
+    harness.fail_disk("append")
+    produce(harness, batch("a"))
+    found = scrape(harness)
     assert found.value("kafka_log_log_manager_offline_log_directory_count") == 1
     assert found.value("kafka_server_replica_manager_offline_replica_count") == 2
     assert found.value(FAILED_IN, topic="t") == 1
     assert found.labels("kafka_log_log_size_bytes") == set()
 
 
-def test_fetch_sessions(world: World) -> None:
+def test_fetch_sessions(harness: BrokerHarness) -> None:
     prefix = "kafka_server_fetch_session_cache"
-    assert scrape(world).value(f"{prefix}_num_incremental_fetch_sessions") == 0
+    assert scrape(harness).value(f"{prefix}_num_incremental_fetch_sessions") == 0
     partition = fetch_wire.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topics = (fetch_wire.FetchTopic(topic="t", partitions=(partition,)),)
     request = fetch_wire.FetchRequest(
         max_wait_ms=0, min_bytes=1, session_id=0, session_epoch=0, topics=topics
     )
-    assert world.begin(request, 11).done
-    found = scrape(world)
+    assert harness.begin(request, 11).done
+    found = scrape(harness)
     assert found.value(f"{prefix}_num_incremental_fetch_sessions") == 1
     assert found.value(f"{prefix}_num_incremental_fetch_partitions_cached") == 1
     assert found.value(f"{prefix}_incremental_fetch_session_evictions_total") == 0

@@ -28,7 +28,7 @@ from ottla.metadata.topics import (
     TopicsImage,
 )
 
-from .world import FakeDice
+from .harness import FakeDice
 
 DIR = Uuid(b"d" * 16)
 GONE = Uuid(b"g" * 16)

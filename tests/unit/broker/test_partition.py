@@ -13,7 +13,7 @@ from ottla.broker.fetch.fetch_sessions import FetchPartition
 from ottla.broker.partition import Partition
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage
 
-from .world import START_MS, World, batch, reach
+from .harness import START_MS, BrokerHarness, batch, reach
 
 ALL, LEADER_ONLY = -1, 1
 
@@ -39,9 +39,9 @@ def partition() -> Partition:
 
 def make() -> Partition:
     """Return a partition of broker 1 that has no leader yet."""
-    world = World()
-    world.add_topic(replicas=(1,), leader=-1)
-    log = world.broker.replicas.partition("t", 0).log
+    harness = BrokerHarness()
+    harness.add_topic(replicas=(1,), leader=-1)
+    log = harness.broker.replicas.partition("t", 0).log
     return Partition("t", Uuid(b"t" * 16), 0, node_id=1, log=log)
 
 

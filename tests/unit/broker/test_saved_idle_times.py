@@ -1,6 +1,6 @@
 """What was counted of idle topics outlives a clean stop, and nothing else.
 
-Method: brokers one after the other on one disk in memory, with one or two log folders; how each
+Method: brokers one after the other on one disk in memory, with one or two log directories; how each
 ended is the test's. An interval is a second, and all of them begin with the same image.
 """
 
@@ -16,17 +16,19 @@ from ottla.broker.saved_idle_times import NAME, VERSION, decode_idle_times, enco
 from ottla.metadata.image import EMPTY
 from ottla.testing.disk import MemoryDisk
 
-from .world import LOG_DIR, TOPIC_ID, World
+from .harness import LOG_DIR, TOPIC_ID, BrokerHarness
 
 SECOND = 1_000
 EPOCH = 7
 SECOND_DIR = "/more-logs"
 
 
-def broker(disk: MemoryDisk, *, epoch: int = EPOCH, dirs: str = LOG_DIR) -> World:
+def broker(disk: MemoryDisk, *, epoch: int = EPOCH, dirs: str = LOG_DIR) -> BrokerHarness:
     """Return a broker that begins on a disk and serves a topic that has a limit."""
-    at = World({"ottla.topic.idle.check.interval.ms": str(SECOND), "log.dirs": dirs}, disk=disk)
-    source = World()
+    at = BrokerHarness(
+        {"ottla.topic.idle.check.interval.ms": str(SECOND), "log.dirs": dirs}, disk=disk
+    )
+    source = BrokerHarness()
     source.add_broker()
     source.add_topic(ottla_topic_ttl_ms="3600000")
     at.log_dirs.acquire(node_id=1, cluster_id=None)
@@ -39,11 +41,11 @@ def broker(disk: MemoryDisk, *, epoch: int = EPOCH, dirs: str = LOG_DIR) -> Worl
     return at
 
 
-def idle_ms(at: World) -> int:
+def idle_ms(at: BrokerHarness) -> int:
     return at.broker.idle.saved()[TOPIC_ID].idle_ms
 
 
-def counted(disk: MemoryDisk, **how: object) -> World:
+def counted(disk: MemoryDisk, **how: object) -> BrokerHarness:
     """Return a broker that has counted five seconds and stopped cleanly."""
     at = broker(disk, **how)  # type: ignore[arg-type]
     at.clock.advance(5 * SECOND)
@@ -80,7 +82,7 @@ def test_a_log_dir_that_was_away_invalidates_the_file() -> None:
     again = broker(disk, epoch=8, dirs=both)
     assert idle_ms(again) == 5 * SECOND
     again.broker.shutdown()
-    other = World({"log.dirs": SECOND_DIR}, disk=disk)
+    other = BrokerHarness({"log.dirs": SECOND_DIR}, disk=disk)
     other.log_dirs.acquire(node_id=1, cluster_id=None)
     other.load(EMPTY)
     other.broker.epoch = 9
@@ -100,7 +102,7 @@ def test_a_file_that_cannot_be_written_does_not_block_the_shutdown() -> None:
 
 def test_where_nothing_is_counted_nothing_is_written() -> None:
     disk = MemoryDisk()
-    at = World(disk=disk)
+    at = BrokerHarness(disk=disk)
     at.add_broker()
     at.add_topic()
     at.broker.shutdown()

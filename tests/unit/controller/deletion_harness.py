@@ -224,7 +224,7 @@ class DeletionHarness:
     # -- brokers -------------------------------------------------------------------------------
 
     def start(self, broker_id: int) -> None:
-        """Start a broker's process, and register it: anew, where the last one is still listed."""
+        """Start a broker's process, and register it: again, where the last one is still listed."""
         self.epochs += 1
         machine = self.machines[broker_id]
         machine.epoch, machine.queue = self.epochs, []

@@ -233,7 +233,7 @@ def test_a_group_left_in_peace_is_stable(
     for action, number in script:
         play(harness, clients, action, number)
         check_safety(harness)
-        # A generation that was never assigned is in no log: the next coordinator counts it anew.
+        # A generation that was never assigned is in no log: the next coordinator counts it again.
         if not any(each == "failover" for each, _ in script):
             assert all(client.seen == sorted(client.seen) for client in clients)
     heal(harness, clients)

@@ -14,7 +14,7 @@ from ottla.host.node_ports import Address
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import EMPTY, ClusterImage
 
-from ..broker.world import node_config
+from ..broker.harness import node_config
 
 
 class FakeLink:

@@ -39,7 +39,7 @@ from ottla.wire.messages.delete_replicas import (
 )
 from tests.unit.base.scripted_turns import ScriptedTurns
 
-from ..broker.world import TOPIC_ID, World
+from ..broker.harness import TOPIC_ID, BrokerHarness
 
 TERM = 7
 OTHER_ID = Uuid(b"o" * 16)
@@ -61,11 +61,11 @@ class Broker:
 
     def start(self, epoch: int) -> None:
         self.epoch = epoch
-        self.world = World(disk=self.disk)
-        self.world.log_dirs.acquire(node_id=1, cluster_id=None)
-        self.world.load(self.world.broker.image)
-        self.world.broker.epoch = epoch
-        self.world.add_broker()
+        self.harness = BrokerHarness(disk=self.disk)
+        self.harness.log_dirs.acquire(node_id=1, cluster_id=None)
+        self.harness.load(self.harness.broker.image)
+        self.harness.broker.epoch = epoch
+        self.harness.add_broker()
         self.dispatcher = Dispatcher(load_apis(), timers=Timers(), turns=ScriptedTurns())
 
     async def listen(self) -> None:
@@ -75,7 +75,12 @@ class Broker:
     def handle(self, connection: Connection, frame: memoryview) -> Any:
         header, body_at = read_header(frame)
         ctx = Context(
-            header, connection, 0, 0, node=cast(Any, self.world), broker_or_none=self.world.broker
+            header,
+            connection,
+            0,
+            0,
+            node=cast(Any, self.harness),
+            broker_or_none=self.harness.broker,
         )
         outcome = self.dispatcher.dispatch(ctx, frame, body_at)
         if isinstance(outcome, Pending) and outcome.done:
@@ -161,7 +166,7 @@ class Controller:
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not holds():
-                self.broker.world.clock.advance(1)  # Its answers wait for its timers.
+                self.broker.harness.clock.advance(1)  # Its answers wait for its timers.
                 await asyncio.sleep(0.002)
 
     def errors(self) -> list[dict[int, Error] | Error]:
@@ -214,11 +219,11 @@ def run(test: Callable[[Broker, Controller], Coroutine[Any, Any, None]]) -> None
 
 def test_replicas_are_deleted_and_confirmed() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
-        broker.world.add_topic(partitions=2)
+        broker.harness.add_topic(partitions=2)
         controller.delete(40, 0)
         await controller.until(lambda: broker.served == 1)
         assert controller.events == [], "the broker waits for the metadata: the topic is there"
-        broker.world.commit(*deletion(), entry(OTHER_ID))
+        broker.harness.commit(*deletion(), entry(OTHER_ID))
         controller.delete(40, 0, 1)
         controller.delete(40, 5, topic_id=OTHER_ID)
         await controller.until(lambda: len(controller.events) == 3)
@@ -237,8 +242,8 @@ def test_a_request_with_a_lost_response_is_retried() -> None:
     """The broker has done it; only its response was lost, three times. The request is retried."""
 
     async def test(broker: Broker, controller: Controller) -> None:
-        broker.world.add_topic(partitions=2)
-        broker.world.commit(*deletion())
+        broker.harness.add_topic(partitions=2)
+        broker.harness.commit(*deletion())
         broker.lost_answers = 3
         controller.delete(40, 0)
         controller.delete(40, 1)
@@ -252,7 +257,7 @@ def test_a_request_with_a_lost_response_is_retried() -> None:
 
 def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
-        broker.world.add_topic(partitions=2)
+        broker.harness.add_topic(partitions=2)
         await broker.kill()
         controller.delete(40, 0)
         controller.delete(40, 1)
@@ -272,7 +277,7 @@ def test_a_broker_that_restarts_loses_no_response_and_restores_no_replica() -> N
         assert controller.errors() == [stale, stale]
 
         # On a request with its new epoch, it deletes them once it knows of the deletion.
-        broker.world.commit(entry(TOPIC_ID))
+        broker.harness.commit(entry(TOPIC_ID))
         controller.delete(41, 0, 1)
         await controller.until(lambda: len(controller.events) == 3)
         assert controller.errors()[2] == {0: Error.NONE, 1: Error.NONE}
@@ -286,8 +291,8 @@ def test_a_broker_that_was_unreachable_answers_queued_requests() -> None:
     """Its port was closed and opened again by the same process, without a new registration."""
 
     async def test(broker: Broker, controller: Controller) -> None:
-        broker.world.add_topic(partitions=2)
-        broker.world.commit(*deletion())
+        broker.harness.add_topic(partitions=2)
+        broker.harness.commit(*deletion())
         await broker.server.close()
         controller.delete(40, 0)
         controller.delete(40, 1)
@@ -301,9 +306,9 @@ def test_a_broker_that_was_unreachable_answers_queued_requests() -> None:
 
 def test_a_fenced_controller_gets_the_error() -> None:
     async def test(broker: Broker, controller: Controller) -> None:
-        broker.world.add_topic()
-        broker.world.commit(*deletion())
-        broker.world.broker.controller_epoch = TERM + 1
+        broker.harness.add_topic()
+        broker.harness.commit(*deletion())
+        broker.harness.broker.controller_epoch = TERM + 1
         controller.delete(40, 0)
         await controller.until(lambda: len(controller.events) == 1)
         assert controller.errors() == [Error.STALE_CONTROLLER_EPOCH]

@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the log holds. `began`: it began anew, so that of an older one any piece may be left."""
+    """What the log holds. `began`: it began again, so any piece of an older one may be left."""
 
     start: int
     end: int
@@ -290,9 +290,9 @@ class History:
             self.flushed = min(self.flushed, self.cut_to)
         found, start, end = self._found(), self.log.log_start_offset, self.log.log_end_offset
         assert [entry.offset for entry in found] == list(range(start, end)), "a hole"
-        told = (found, self.now, self.older, self.flushed)
-        assert any(self._is_piece_of(state) for state in [self.now, *self.older]), told
-        assert end >= self.flushed, told
+        notified = (found, self.now, self.older, self.flushed)
+        assert any(self._is_piece_of(state) for state in [self.now, *self.older]), notified
+        assert end >= self.flushed, notified
         self._take_over(durable=True)
 
     def _is_piece_of(self, state: State) -> bool:
@@ -371,12 +371,12 @@ class History:
             self.older.clear()
 
     def _cut_at(self) -> int:
-        # Below the log start a log begins anew, which `start_anew` plays.
+        # Below the log start a log begins again, which `start_anew` plays.
         return self.random.randint(self.log.segments.first.base_offset, self.now.end)
 
     def _will_be_cut(self, offset: int) -> None:
         if offset < self.now.end:
-            # Where only deleted records would be left a log begins anew.
+            # Where only deleted records would be left a log begins again.
             began = offset <= self.now.start
             self.older.append(self.now)
             if began:

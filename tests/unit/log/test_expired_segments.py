@@ -133,9 +133,9 @@ def test_a_log_that_is_deleted_meanwhile_is_left_alone() -> None:
     broker.expire()
     broker.dirs.delete("t", 0)
     broker.workers.run()
-    anew = create(broker.dirs)
+    again = create(broker.dirs)
     broker.workers.run()
-    assert (anew.log_start_offset, anew.log_end_offset) == (0, 0)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 0)
     assert not broker.node.env.failures
 
 

@@ -168,11 +168,11 @@ def test_records_of_an_older_epoch_survive_behind_deleted_ones() -> None:
 # --- flushes under way ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_flush_that_ends_late_does_not_vouch_for_what_came_since(anew: bool) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_a_flush_that_ends_late_does_not_vouch_for_what_came_since(again: bool) -> None:
     env, log = filled()
     late = log.flush()
-    if anew:
+    if again:
         log.truncate_fully_and_start_at(3)
     else:
         log.truncate_to(3)

@@ -99,7 +99,7 @@ class Question:
 
 
 class Simulation:
-    """The world of one seed. `tamper` breaks a member, for tests of the checkers."""
+    """The harness of one seed. `tamper` breaks a member, for tests of the checkers."""
 
     def __init__(
         self,

@@ -393,5 +393,5 @@ def test_a_voters_fetch_is_answered_when_the_high_watermark_moves() -> None:
     assert member.committed == 1
     parked = fetch(1, 1, by=3, leader=member)
     member.step(parked)
-    (told,) = [each for each in member.answers if isinstance(each, fx.RespondToFetch)][-1:]
-    assert (told.token, told.high_watermark, told.start, told.end) == (3, 1, 1, 1)
+    (notified,) = [each for each in member.answers if isinstance(each, fx.RespondToFetch)][-1:]
+    assert (notified.token, notified.high_watermark, notified.start, notified.end) == (3, 1, 1, 1)

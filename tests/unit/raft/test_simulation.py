@@ -1,6 +1,6 @@
 """Quorums of 1, 3 and 5 voters under every fault keep what they committed, and go on after it.
 
-Method: the real `RaftNode`s in a simulated world (see `simulation`), one seed a history. Safety
+Method: the real `RaftNode`s in a simulated harness (see `simulation`), one seed a history. Safety
 is judged by the functions of `checkers`; after healing, everybody must catch up. Then members
 that break one rule of Raft each: some seed must show it, or the simulation proves nothing. (What
 older epochs left, committed too early, needs a history that chance does not find: it is told in
@@ -53,7 +53,7 @@ def unsafe(sim: Simulation) -> dict[str, object]:
 
 
 def history_of(seed: int, tamper: Tamper = whole) -> tuple[Simulation, dict[str, object]]:
-    """Run a seed; return the world and the anomalies."""
+    """Run a seed; return the harness and the anomalies."""
     voters, observers = SIZES[seed % len(SIZES)]
     sim = Simulation(seed, voters=voters, observers=observers, tamper=tamper)
     sim.run(ROUGH_MS)

@@ -1,6 +1,6 @@
 """Java must be found where there is one that is new enough, and its lack explained.
 
-Method: folders with small scripts in place of Java; a made-up home and PATH.
+Method: directories with small scripts in place of Java; a made-up home and PATH.
 """
 
 import os

@@ -60,7 +60,7 @@ def test_another_process_of_the_same_pid_is_not_it(spawn: Spawn) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a first thread end alone")
 def test_a_process_is_alive_until_its_last_thread_ends(spawn: Spawn) -> None:
-    """Or a node would count as stopped while it still holds its ports and its folder's lock."""
+    """Or a node would count as stopped while it still holds its ports and its directory's lock."""
     child = spawn(FIRST_THREAD_ENDS)
     identity = processes.identify(child.pid)
     while (facts := processes.look(child.pid)) is not None and facts.state != "Z":

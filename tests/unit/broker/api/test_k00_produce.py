@@ -19,7 +19,7 @@ from ottla.records.compression import Codec
 from ottla.testing.disk import Fault
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from ..world import START_MS, TOPIC_ID, World, batch, reach
+from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch, reach
 
 OTHER_ID = Uuid(b"o" * 16)
 
@@ -49,19 +49,19 @@ def parts(answer: Any) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_broker()
-    world.add_topic(partitions=2)
-    return world
+def harness() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=2)
+    return harness
 
 
-def log_of(world: World, index: int = 0, topic: str = "t") -> Any:
-    return world.broker.replicas.partition(topic, index).log
+def log_of(harness: BrokerHarness, index: int = 0, topic: str = "t") -> Any:
+    return harness.broker.replicas.partition(topic, index).log
 
 
 @pytest.mark.parametrize("version", API.versions)
-def test_every_version_appends(world: World, version: int) -> None:
+def test_every_version_appends(harness: BrokerHarness, version: int) -> None:
     by_id = version >= 13
     request = produce(
         batch("a", "b"),
@@ -69,14 +69,14 @@ def test_every_version_appends(world: World, version: int) -> None:
         topic="" if by_id else "t",
         topic_id=TOPIC_ID if by_id else NO_UUID,
     )
-    answer = world.ask(request, version)
+    answer = harness.ask(request, version)
     assert parts(answer) == [(Error.NONE, 0), (Error.NONE, 0)]
-    assert parts(world.ask(request, version)) == [(Error.NONE, 2), (Error.NONE, 1)]
+    assert parts(harness.ask(request, version)) == [(Error.NONE, 2), (Error.NONE, 1)]
     first = answer.responses[0].partition_responses[0]
     assert first.log_append_time_ms == -1
     assert first.log_start_offset == (0 if version >= 5 else -1)
     assert answer.responses[0].topic_id == (TOPIC_ID if by_id else NO_UUID)
-    assert log_of(world).log_end_offset == log_of(world).high_watermark == 4
+    assert log_of(harness).log_end_offset == log_of(harness).high_watermark == 4
 
 
 def test_kafka_is_followed_in_advertising_version_0() -> None:
@@ -84,11 +84,11 @@ def test_kafka_is_followed_in_advertising_version_0() -> None:
     assert API.versions[0] == 3
 
 
-def test_offset_and_epoch_are_stamped_and_nothing_else_changes(world: World) -> None:
+def test_offset_and_epoch_are_stamped_and_nothing_else_changes(harness: BrokerHarness) -> None:
     sent = batch("a", codec=Codec.ZSTD)
-    world.ask(produce(batch("x")), 9)
-    world.ask(produce(sent), 9)
-    found = log_of(world).read(1, max_bytes=1_000, upper_bound=2)
+    harness.ask(produce(batch("x")), 9)
+    harness.ask(produce(sent), 9)
+    found = log_of(harness).read(1, max_bytes=1_000, upper_bound=2)
     (piece,) = found.slices
     kept = piece.read()
     piece.release()
@@ -97,31 +97,31 @@ def test_offset_and_epoch_are_stamped_and_nothing_else_changes(world: World) -> 
     assert kept[16:] == sent[16:]
 
 
-def test_log_append_time_is_stamped_by_the_broker(world: World) -> None:
-    world.add_topic("stamped", OTHER_ID, message_timestamp_type="LogAppendTime")
-    answer = world.ask(produce(batch("a", timestamp=5), topic="stamped"), 9)
+def test_log_append_time_is_stamped_by_the_broker(harness: BrokerHarness) -> None:
+    harness.add_topic("stamped", OTHER_ID, message_timestamp_type="LogAppendTime")
+    answer = harness.ask(produce(batch("a", timestamp=5), topic="stamped"), 9)
     assert answer.responses[0].partition_responses[0].log_append_time_ms == START_MS
 
 
 @pytest.mark.parametrize("acks", [2, -2, 127])
-def test_other_acks_are_refused_for_each_partition(world: World, acks: int) -> None:
-    answer = world.ask(produce(batch("a"), batch("b"), acks=acks), 9)
+def test_other_acks_are_refused_for_each_partition(harness: BrokerHarness, acks: int) -> None:
+    answer = harness.ask(produce(batch("a"), batch("b"), acks=acks), 9)
     assert parts(answer) == [(Error.INVALID_REQUIRED_ACKS, -1)] * 2
-    assert log_of(world).log_end_offset == 0
+    assert log_of(harness).log_end_offset == 0
 
 
-def test_acks_0_is_not_answered(world: World) -> None:
-    assert world.ask(produce(batch("a"), acks=0), 9) is None
-    assert log_of(world).log_end_offset == 1
+def test_acks_0_is_not_answered(harness: BrokerHarness) -> None:
+    assert harness.ask(produce(batch("a"), acks=0), 9) is None
+    assert log_of(harness).log_end_offset == 1
 
 
-def test_a_failure_with_acks_0_ends_the_connection(world: World) -> None:
+def test_a_failure_with_acks_0_ends_the_connection(harness: BrokerHarness) -> None:
     with pytest.raises(CloseConnection):
-        world.ask(produce(batch("a"), topic="nowhere", acks=0), 9)
+        harness.ask(produce(batch("a"), topic="nowhere", acks=0), 9)
 
 
-def test_partitions_fail_by_themselves(world: World) -> None:
-    answer = world.ask(produce(batch("a"), None, batch("c")), 9)
+def test_partitions_fail_by_themselves(harness: BrokerHarness) -> None:
+    answer = harness.ask(produce(batch("a"), None, batch("c")), 9)
     assert parts(answer) == [
         (Error.NONE, 0),
         (Error.INVALID_RECORD, -1),
@@ -129,8 +129,8 @@ def test_partitions_fail_by_themselves(world: World) -> None:
     ]
 
 
-def test_an_unknown_id(world: World) -> None:
-    answer = world.ask(produce(batch("a"), topic="", topic_id=OTHER_ID), 13)
+def test_an_unknown_id(harness: BrokerHarness) -> None:
+    answer = harness.ask(produce(batch("a"), topic="", topic_id=OTHER_ID), 13)
     assert parts(answer) == [(Error.UNKNOWN_TOPIC_ID, -1)]
 
 
@@ -149,65 +149,71 @@ def test_an_unknown_id(world: World) -> None:
     ],
     ids=["none", "two", "cut", "old format", "transactional", "damaged", "large", "future"],
 )  # fmt: skip
-def test_what_is_no_fit_batch_is_refused(world: World, records: bytes, error: Error) -> None:
-    answer = world.ask(produce(records), 9)
+def test_what_is_no_fit_batch_is_refused(
+    harness: BrokerHarness, records: bytes, error: Error
+) -> None:
+    answer = harness.ask(produce(records), 9)
     assert parts(answer) == [(error, -1)]
-    assert log_of(world).log_end_offset == 0
+    assert log_of(harness).log_end_offset == 0
 
 
-def test_a_refusal_has_a_message(world: World) -> None:
-    (part,) = world.ask(produce(b""), 9).responses[0].partition_responses
+def test_a_refusal_has_a_message(harness: BrokerHarness) -> None:
+    (part,) = harness.ask(produce(b""), 9).responses[0].partition_responses
     assert "one record batch" in part.error_message
-    (part,) = world.ask(produce(batch("a"), topic="nowhere"), 9).responses[0].partition_responses
+    (part,) = harness.ask(produce(batch("a"), topic="nowhere"), 9).responses[0].partition_responses
     assert part.error_message is None  # The code says all.
 
 
-def test_zstd_needs_version_7(world: World) -> None:
+def test_zstd_needs_version_7(harness: BrokerHarness) -> None:
     request = produce(batch("a", codec=Codec.ZSTD))
-    assert parts(world.ask(request, 6)) == [(Error.UNSUPPORTED_COMPRESSION_TYPE, -1)]
-    assert parts(world.ask(request, 7)) == [(Error.NONE, 0)]
+    assert parts(harness.ask(request, 6)) == [(Error.UNSUPPORTED_COMPRESSION_TYPE, -1)]
+    assert parts(harness.ask(request, 7)) == [(Error.NONE, 0)]
 
 
-def test_records_without_keys_are_refused_by_name_on_compacted_topics(world: World) -> None:
-    world.add_topic("compacted", OTHER_ID, cleanup_policy="compact")
+def test_records_without_keys_are_refused_by_name_on_compacted_topics(
+    harness: BrokerHarness,
+) -> None:
+    harness.add_topic("compacted", OTHER_ID, cleanup_policy="compact")
     records = [(key, b"v", (), START_MS) for key in (b"k", None, b"k", None)]
-    answer = world.ask(produce(encode_batch(records, codec=Codec.LZ4), topic="compacted"), 9)
+    answer = harness.ask(produce(encode_batch(records, codec=Codec.LZ4), topic="compacted"), 9)
     assert parts(answer) == [(Error.INVALID_RECORD, -1)]
     (part,) = answer.responses[0].partition_responses
     assert [each.batch_index for each in part.record_errors] == [1, 3]
     # Not what is wrong with the batch as a whole.
-    answer = world.ask(produce(batch("a")[:-1] + b"?", topic="compacted"), 9)
+    answer = harness.ask(produce(batch("a")[:-1] + b"?", topic="compacted"), 9)
     (part,) = answer.responses[0].partition_responses
     assert (part.error_code, part.record_errors) == (Error.CORRUPT_MESSAGE, ())
 
 
-def test_only_the_admin_client_writes_to_internal_topics(world: World) -> None:
-    world.add_topic("__consumer_offsets", OTHER_ID)
+def test_only_the_admin_client_writes_to_internal_topics(harness: BrokerHarness) -> None:
+    harness.add_topic("__consumer_offsets", OTHER_ID)
     request = produce(batch("a"), topic="__consumer_offsets")
-    assert parts(world.ask(request, 9)) == [(Error.INVALID_TOPIC_EXCEPTION, -1)]
-    assert parts(world.ask(request, 9, client_id=ADMIN_CLIENT_ID)) == [(Error.NONE, 0)]
+    assert parts(harness.ask(request, 9)) == [(Error.INVALID_TOPIC_EXCEPTION, -1)]
+    assert parts(harness.ask(request, 9, client_id=ADMIN_CLIENT_ID)) == [(Error.NONE, 0)]
 
 
-def test_an_idempotent_retry_lands_once(world: World) -> None:
+def test_an_idempotent_retry_lands_once(harness: BrokerHarness) -> None:
     request = produce(batch("a", "b", producer_id=9, producer_epoch=0, base_sequence=0))
-    assert parts(world.ask(request, 9)) == [(Error.NONE, 0)]
-    assert parts(world.ask(request, 9)) == [(Error.NONE, 0)]
-    assert log_of(world).log_end_offset == 2
+    assert parts(harness.ask(request, 9)) == [(Error.NONE, 0)]
+    assert parts(harness.ask(request, 9)) == [(Error.NONE, 0)]
+    assert log_of(harness).log_end_offset == 2
     gap = produce(batch("c", producer_id=9, producer_epoch=0, base_sequence=5))
-    assert parts(world.ask(gap, 9)) == [(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    assert parts(harness.ask(gap, 9)) == [(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
 class TestLeadership:
     """The error of a broker that does not lead, and the current leader in its response."""
 
     @pytest.fixture
-    def moved(self, world: World) -> World:
-        world.add_broker(2)
-        world.add_topic("far", OTHER_ID, leader=2, replicas=(2,), isr=(2,))
-        return world
+    def moved(self, harness: BrokerHarness) -> BrokerHarness:
+        harness.add_broker(2)
+        harness.add_topic("far", OTHER_ID, leader=2, replicas=(2,), isr=(2,))
+        return harness
 
     @pytest.mark.parametrize("version", [9, 10])
-    def test_the_new_leader_is_returned_from_version_10(self, moved: World, version: int) -> None:
+    def test_the_new_leader_is_returned_from_version_10(
+        self, moved: BrokerHarness, version: int
+    ) -> None:
         answer = moved.ask(produce(batch("a"), topic="far"), version)
         assert parts(answer) == [(Error.NOT_LEADER_OR_FOLLOWER, -1)]
         leader = answer.responses[0].partition_responses[0].current_leader
@@ -218,25 +224,25 @@ class TestLeadership:
         else:
             assert (leader.leader_id, endpoints) == (-1, [])
 
-    def test_a_follower_refuses(self, world: World) -> None:
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
-        assert parts(world.ask(produce(batch("a")), 9)) == [(Error.NOT_LEADER_OR_FOLLOWER, -1)]
+    def test_a_follower_refuses(self, harness: BrokerHarness) -> None:
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+        assert parts(harness.ask(produce(batch("a")), 9)) == [(Error.NOT_LEADER_OR_FOLLOWER, -1)]
 
 
 class TestAcksAll:
     """A partition of three in-sync replicas, two of which have not fetched."""
 
     @pytest.fixture
-    def replicated(self, world: World) -> World:
-        world.add_topic("r", OTHER_ID, replicas=(1, 2, 3), isr=(1, 2, 3), min_insync_replicas="2")
-        return world
+    def replicated(self, harness: BrokerHarness) -> BrokerHarness:
+        harness.add_topic("r", OTHER_ID, replicas=(1, 2, 3), isr=(1, 2, 3), min_insync_replicas="2")
+        return harness
 
-    def catch_up(self, world: World, **ends: int) -> None:
-        partition = world.broker.replicas.partition("r", 0)
+    def catch_up(self, harness: BrokerHarness, **ends: int) -> None:
+        partition = harness.broker.replicas.partition("r", 0)
         if reach(partition, {int(node[1:]): end for node, end in ends.items()}):
-            world.broker.replicas.produce_purgatory.wake(partition)
+            harness.broker.replicas.produce_purgatory.wake(partition)
 
-    def test_the_answer_waits_for_every_in_sync_replica(self, replicated: World) -> None:
+    def test_the_answer_waits_for_every_in_sync_replica(self, replicated: BrokerHarness) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
         assert not waiting.done
         self.catch_up(replicated, n2=1)
@@ -244,18 +250,18 @@ class TestAcksAll:
         self.catch_up(replicated, n3=1)
         assert parts(waiting.value) == [(Error.NONE, 0)]
 
-    def test_acks_1_does_not_wait(self, replicated: World) -> None:
+    def test_acks_1_does_not_wait(self, replicated: BrokerHarness) -> None:
         assert parts(replicated.ask(produce(batch("a"), topic="r", acks=1), 9)) == [(0, 0)]
         assert log_of(replicated, topic="r").high_watermark == 0
 
-    def test_the_wait_ends_with_the_timeout(self, replicated: World) -> None:
+    def test_the_wait_ends_with_the_timeout(self, replicated: BrokerHarness) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r", timeout_ms=50), 9)
         replicated.clock.advance(49)
         assert not waiting.done
         replicated.clock.advance(1)
         assert parts(waiting.value) == [(Error.REQUEST_TIMED_OUT, -1)]
 
-    def test_a_producer_that_is_gone_is_not_waited_with(self, replicated: World) -> None:
+    def test_a_producer_that_is_gone_is_not_waited_with(self, replicated: BrokerHarness) -> None:
         """Its timeout is the client's choice: weeks, for each connection that was opened."""
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
         assert replicated.broker.replicas.produce_purgatory.count == 1
@@ -263,7 +269,7 @@ class TestAcksAll:
         assert replicated.broker.replicas.produce_purgatory.count == 0
         assert not waiting.done
 
-    def test_a_retry_waits_like_the_first(self, replicated: World) -> None:
+    def test_a_retry_waits_like_the_first(self, replicated: BrokerHarness) -> None:
         request = produce(
             batch("a", producer_id=9, producer_epoch=0, base_sequence=0), topic="r", timeout_ms=50
         )
@@ -273,7 +279,9 @@ class TestAcksAll:
         self.catch_up(replicated, n2=1, n3=1)
         assert parts(retry.value) == [(Error.NONE, 0)]
 
-    def test_too_few_in_sync_replicas_refuse_before_the_append(self, replicated: World) -> None:
+    def test_too_few_in_sync_replicas_refuse_before_the_append(
+        self, replicated: BrokerHarness
+    ) -> None:
         replicated.commit(
             PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, isr=(1,), leader=1)
         )
@@ -281,7 +289,7 @@ class TestAcksAll:
         assert parts(answer) == [(Error.NOT_ENOUGH_REPLICAS, -1)]
         assert log_of(replicated, topic="r").log_end_offset == 0
 
-    def test_a_shrunken_isr_after_the_append_is_an_error(self, replicated: World) -> None:
+    def test_a_shrunken_isr_after_the_append_is_an_error(self, replicated: BrokerHarness) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
         self.catch_up(replicated, n2=1)
         partition = replicated.broker.replicas.partition("r", 0)
@@ -290,7 +298,7 @@ class TestAcksAll:
         replicated.commit(PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, isr=(1,)))
         assert parts(waiting.value) == [(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)]
 
-    def test_losing_the_leadership_ends_the_wait(self, replicated: World) -> None:
+    def test_losing_the_leadership_ends_the_wait(self, replicated: BrokerHarness) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
         replicated.commit(PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, leader=2))
         assert parts(waiting.value) == [(Error.NOT_LEADER_OR_FOLLOWER, -1)]
@@ -298,23 +306,25 @@ class TestAcksAll:
     @pytest.mark.parametrize(
         ("version", "error"), [(9, Error.UNKNOWN_TOPIC_OR_PARTITION), (13, Error.UNKNOWN_TOPIC_ID)]
     )
-    def test_deletion_ends_the_wait(self, replicated: World, version: int, error: Error) -> None:
+    def test_deletion_ends_the_wait(
+        self, replicated: BrokerHarness, version: int, error: Error
+    ) -> None:
         request = produce(batch("a"), topic="" if version == 13 else "r", topic_id=OTHER_ID)
         waiting = replicated.begin(request, version)
         replicated.commit(RemoveTopicRecord(topic_id=OTHER_ID))
         assert parts(waiting.value) == [(error, -1)]
 
 
-def test_a_topic_that_flushes_each_record_answers_after_the_flush(world: World) -> None:
-    world.add_topic("safe", OTHER_ID, flush_messages="1")
-    assert parts(world.ask(produce(batch("a"), topic="safe"), 9)) == [(Error.NONE, 0)]
-    assert log_of(world, topic="safe").recovery_point == 1
+def test_a_topic_that_flushes_each_record_answers_after_the_flush(harness: BrokerHarness) -> None:
+    harness.add_topic("safe", OTHER_ID, flush_messages="1")
+    assert parts(harness.ask(produce(batch("a"), topic="safe"), 9)) == [(Error.NONE, 0)]
+    assert log_of(harness, topic="safe").recovery_point == 1
 
 
-def test_a_disk_failure_takes_the_log_dir_offline(world: World) -> None:
-    world.disk.faults.append(Fault(operation="append", number=errno.EIO))
-    answer = world.ask(produce(batch("a"), batch("b")), 9)
+def test_a_disk_failure_takes_the_log_dir_offline(harness: BrokerHarness) -> None:
+    harness.disk.faults.append(Fault(operation="append", number=errno.EIO))
+    answer = harness.ask(produce(batch("a"), batch("b")), 9)
     assert parts(answer) == [(Error.KAFKA_STORAGE_ERROR, -1)] * 2
-    world.disk.faults.clear()
+    harness.disk.faults.clear()
     # The log directory stays offline until the broker restarts.
-    assert parts(world.ask(produce(batch("a")), 9)) == [(Error.KAFKA_STORAGE_ERROR, -1)]
+    assert parts(harness.ask(produce(batch("a")), 9)) == [(Error.KAFKA_STORAGE_ERROR, -1)]

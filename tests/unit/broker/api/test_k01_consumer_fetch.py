@@ -18,7 +18,7 @@ from ottla.records.batch import parse_header
 from ottla.records.record import read_records
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-from ..world import TOPIC_ID, World, batch
+from ..harness import TOPIC_ID, BrokerHarness, batch
 
 PARTITIONS = 3
 SIZE = len(batch("0"))
@@ -39,8 +39,8 @@ steps = st.lists(
 class Client:
     """A consumer of all partitions. `got`: offset and value of each record, by partition."""
 
-    def __init__(self, world: World, version: int) -> None:
-        self.world = world
+    def __init__(self, harness: BrokerHarness, version: int) -> None:
+        self.harness = harness
         self.version = version
         self.session, self.epoch = 0, 0
         self.positions = [0] * PARTITIONS
@@ -91,12 +91,12 @@ class Client:
     def take_partition(self, part: Any) -> None:
         index = part.partition_index
         if part.error_code == Error.FENCED_LEADER_EPOCH:
-            state = self.world.broker.image.topics.by_name("t")
+            state = self.harness.broker.image.topics.by_name("t")
             assert state is not None
             self.leader_epochs[index] = state.partitions[index].leader_epoch
             return
         if part.error_code == Error.OFFSET_OUT_OF_RANGE:
-            log = self.world.broker.replicas.partition("t", index).leader_log()
+            log = self.harness.broker.replicas.partition("t", index).leader_log()
             assert self.positions[index] < log.log_start_offset
             self.positions[index] = log.log_start_offset
             return
@@ -118,39 +118,39 @@ class Run:
     """One drawn history."""
 
     def __init__(self, version: int) -> None:
-        self.world = World()
-        self.world.add_broker()
-        self.world.add_topic(partitions=PARTITIONS)
-        self.client = Client(self.world, version)
+        self.harness = BrokerHarness()
+        self.harness.add_broker()
+        self.harness.add_topic(partitions=PARTITIONS)
+        self.client = Client(self.harness, version)
         self.written: list[list[str]] = [[] for _ in range(PARTITIONS)]
 
     def append(self, index: int, count: int) -> None:
         values = [f"{index}.{len(self.written[index]) + number}" for number in range(count)]
-        self.world.broker.replicas.append("t", index, batch(*values))
+        self.harness.broker.replicas.append("t", index, batch(*values))
         self.written[index] += values
 
     def fetch(self, max_bytes: int, per_partition: int) -> None:
         request = self.client.request(max_bytes=max_bytes, per_partition=per_partition)
-        self.client.take(self.world.ask(request, self.client.version))
+        self.client.take(self.harness.ask(request, self.client.version))
 
     def wait(self, min_bytes: int, index: int) -> None:
         request = self.client.request(
             max_bytes=10_000, per_partition=10_000, min_bytes=min_bytes, max_wait_ms=50
         )
-        waiting = self.world.begin(request, self.client.version)
+        waiting = self.harness.begin(request, self.client.version)
         self.append(index, 1)
-        self.world.clock.advance(50)
+        self.harness.clock.advance(50)
         self.client.take(waiting.value)
 
     def elect(self, index: int, _: int) -> None:
-        self.world.commit(PartitionChangeRecord(partition_id=index, topic_id=TOPIC_ID, leader=1))
+        self.harness.commit(PartitionChangeRecord(partition_id=index, topic_id=TOPIC_ID, leader=1))
 
     def delete(self, index: int, ahead: int) -> None:
-        log = self.world.broker.replicas.partition("t", index).leader_log()
+        log = self.harness.broker.replicas.partition("t", index).leader_log()
         log.delete_records(min(log.log_start_offset + ahead, log.high_watermark))
 
     def lose_session(self, _: int, __: int) -> None:
-        self.world.broker.sessions._sessions.clear()
+        self.harness.broker.sessions._sessions.clear()
 
     def check(self) -> None:
         """No record twice, none out of order, each with the value written at its offset."""
@@ -163,7 +163,7 @@ class Run:
         for _ in range(20 * PARTITIONS):
             self.fetch(4 * SIZE, 2 * SIZE)
         for index in range(PARTITIONS):
-            log = self.world.broker.replicas.partition("t", index).leader_log()
+            log = self.harness.broker.replicas.partition("t", index).leader_log()
             assert self.client.positions[index] == log.log_end_offset
             missed = set(range(log.log_start_offset, log.log_end_offset)) - {
                 offset for offset, _ in self.client.got[index]

@@ -24,7 +24,7 @@ from ottla.wire.messages.fetch import (
     ReplicaState,
 )
 
-from ..world import START_MS, TOPIC_ID, World, batch
+from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch
 
 OTHER_ID = Uuid(b"o" * 16)
 COMMITTED = 1
@@ -70,30 +70,30 @@ def errors(answer: Any) -> list[int]:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_broker()
-    world.add_topic(partitions=2)
-    return world
+def harness() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=2)
+    return harness
 
 
-def append(world: World, *batches: bytes, topic: str = "t", index: int = 0) -> None:
+def append(harness: BrokerHarness, *batches: bytes, topic: str = "t", index: int = 0) -> None:
     for data in batches:
-        result = world.broker.replicas.append(topic, index, data)
+        result = harness.broker.replicas.append(topic, index, data)
         assert not isinstance(result, Pending)
         assert result.error is Error.NONE
 
 
 @pytest.mark.parametrize("version", API.versions)
-def test_every_version_reads(world: World, version: int) -> None:
-    append(world, batch("a", "b"), batch("c"))
+def test_every_version_reads(harness: BrokerHarness, version: int) -> None:
+    append(harness, batch("a", "b"), batch("c"))
     by_id = version >= 13
     topic = want(0, 0, topic_id=TOPIC_ID if by_id else NO_UUID)
-    answer = world.ask(fetch(topic), version)
+    answer = harness.ask(fetch(topic), version)
     assert (answer.error_code, answer.session_id) == (Error.NONE, 0)
-    (told,) = answer.responses
-    assert (told.topic, told.topic_id) == (("", TOPIC_ID) if by_id else ("t", NO_UUID))
-    first, second = told.partitions
+    (notified,) = answer.responses
+    assert (notified.topic, notified.topic_id) == (("", TOPIC_ID) if by_id else ("t", NO_UUID))
+    first, second = notified.partitions
     assert values(first) == ["a", "b", "c"]
     assert values(second) == []
     assert (first.partition_index, first.high_watermark, first.last_stable_offset) == (0, 3, 3)
@@ -102,121 +102,125 @@ def test_every_version_reads(world: World, version: int) -> None:
     assert first.aborted_transactions is None
 
 
-def test_reading_begins_with_the_batch_that_holds_the_offset(world: World) -> None:
-    append(world, batch("a", "b"), batch("c"))
-    (part,) = parts(world.ask(fetch(want(1)), 12))
+def test_reading_begins_with_the_batch_that_holds_the_offset(harness: BrokerHarness) -> None:
+    append(harness, batch("a", "b"), batch("c"))
+    (part,) = parts(harness.ask(fetch(want(1)), 12))
     assert values(part) == ["a", "b", "c"]
-    (part,) = parts(world.ask(fetch(want(2)), 12))
+    (part,) = parts(harness.ask(fetch(want(2)), 12))
     assert values(part) == ["c"]
 
 
 class TestSizes:
     """max_bytes, of partition and response; the first batch comes whatever its size."""
 
-    def test_the_first_batch_exceeds_every_limit(self, world: World) -> None:
-        append(world, batch("a" * 500), index=0)
-        append(world, batch("b" * 500), index=1)
-        answer = world.ask(fetch(want(0, 0, partition_max_bytes=10), max_bytes=10), 12)
+    def test_the_first_batch_exceeds_every_limit(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a" * 500), index=0)
+        append(harness, batch("b" * 500), index=1)
+        answer = harness.ask(fetch(want(0, 0, partition_max_bytes=10), max_bytes=10), 12)
         assert [len(part.records) > 500 for part in parts(answer)] == [True, False]
         assert parts(answer)[1].high_watermark == 1  # Told, though there was no room.
 
-    def test_the_response_is_filled_in_order(self, world: World) -> None:
-        append(world, batch("a" * 500), index=0)
-        append(world, batch("b" * 500), index=1)
+    def test_the_response_is_filled_in_order(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a" * 500), index=0)
+        append(harness, batch("b" * 500), index=1)
         size = len(batch("a" * 500))
-        answer = world.ask(fetch(want(0, 0), max_bytes=size + 100), 12)
+        answer = harness.ask(fetch(want(0, 0), max_bytes=size + 100), 12)
         assert [len(part.records) for part in parts(answer)] == [size, 0]
-        answer = world.ask(fetch(want(0, 0), max_bytes=2 * size), 12)
+        answer = harness.ask(fetch(want(0, 0), max_bytes=2 * size), 12)
         assert [len(part.records) for part in parts(answer)] == [size, size]
 
-    def test_a_partition_gives_no_more_than_its_limit(self, world: World) -> None:
-        append(world, batch("a"), batch("b"))
+    def test_a_partition_gives_no_more_than_its_limit(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a"), batch("b"))
         size = len(batch("a"))
-        answer = world.ask(fetch(want(0, partition_max_bytes=size + 5)), 12)
+        answer = harness.ask(fetch(want(0, partition_max_bytes=size + 5)), 12)
         assert len(parts(answer)[0].records) == size + 5
 
     def test_the_broker_has_a_limit_of_its_own(self) -> None:
-        world = World({"fetch.max.bytes": "1024"})
-        world.add_broker()
-        world.add_topic()
-        append(world, *(batch("a" * 400) for _ in range(5)))
-        answer = world.ask(fetch(want(0)), 12)
+        harness = BrokerHarness({"fetch.max.bytes": "1024"})
+        harness.add_broker()
+        harness.add_topic()
+        append(harness, *(batch("a" * 400) for _ in range(5)))
+        answer = harness.ask(fetch(want(0)), 12)
         assert len(parts(answer)[0].records) == 1024
 
 
 class TestWaiting:
     """Long polls: min_bytes, max_wait_ms, and all that ends them early."""
 
-    def begin(self, world: World, *topics: FetchTopic, version: int = 12, **how: Any) -> Any:
+    def begin(
+        self, harness: BrokerHarness, *topics: FetchTopic, version: int = 12, **how: Any
+    ) -> Any:
         request = fetch(*(topics or (want(0, 0),)), **({"max_wait_ms": 500} | how))
-        return world.begin(request, version)
+        return harness.begin(request, version)
 
-    def test_an_append_wakes_a_fetch(self, world: World) -> None:
-        waiting = self.begin(world)
+    def test_an_append_wakes_a_fetch(self, harness: BrokerHarness) -> None:
+        waiting = self.begin(harness)
         assert not waiting.done
-        append(world, batch("a"), index=1)
+        append(harness, batch("a"), index=1)
         assert [values(part) for part in parts(waiting.value)] == [[], ["a"]]
-        assert world.broker.replicas.fetch_reader.consumer_purgatory.count == 0
+        assert harness.broker.replicas.fetch_reader.consumer_purgatory.count == 0
 
-    def test_a_fetch_takes_what_there_is_when_its_time_is_up(self, world: World) -> None:
-        append(world, batch("a"))
-        waiting = self.begin(world, min_bytes=1_000)
-        world.clock.advance(499)
+    def test_a_fetch_takes_what_there_is_when_its_time_is_up(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a"))
+        waiting = self.begin(harness, min_bytes=1_000)
+        harness.clock.advance(499)
         assert not waiting.done
-        world.clock.advance(1)
+        harness.clock.advance(1)
         assert values(parts(waiting.value)[0]) == ["a"]
 
-    def test_bytes_of_all_partitions_count(self, world: World) -> None:
+    def test_bytes_of_all_partitions_count(self, harness: BrokerHarness) -> None:
         size = len(batch("a"))
-        waiting = self.begin(world, min_bytes=2 * size)
-        append(world, batch("a"), index=0)
+        waiting = self.begin(harness, min_bytes=2 * size)
+        append(harness, batch("a"), index=0)
         assert not waiting.done
-        append(world, batch("b"), index=1)
+        append(harness, batch("b"), index=1)
         assert [values(part) for part in parts(waiting.value)] == [["a"], ["b"]]
 
-    def test_what_is_there_already_is_not_waited_for(self, world: World) -> None:
-        append(world, batch("a"))
-        assert self.begin(world).done
+    def test_what_is_there_already_is_not_waited_for(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a"))
+        assert self.begin(harness).done
 
-    def test_a_fetch_of_nothing_is_answered(self, world: World) -> None:
-        assert world.begin(fetch(max_wait_ms=500), 12).done
+    def test_a_fetch_of_nothing_is_answered(self, harness: BrokerHarness) -> None:
+        assert harness.begin(fetch(max_wait_ms=500), 12).done
 
-    def test_an_error_is_answered_at_once(self, world: World) -> None:
-        waiting = self.begin(world, want(0), want(0, topic="nowhere"))
+    def test_an_error_is_answered_at_once(self, harness: BrokerHarness) -> None:
+        waiting = self.begin(harness, want(0), want(0, topic="nowhere"))
         assert errors(waiting.value) == [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION]
 
     @pytest.mark.parametrize(
         ("version", "error"), [(12, Error.UNKNOWN_TOPIC_OR_PARTITION), (13, Error.UNKNOWN_TOPIC_ID)]
     )
-    def test_deletion_ends_a_wait(self, world: World, version: int, error: Error) -> None:
+    def test_deletion_ends_a_wait(self, harness: BrokerHarness, version: int, error: Error) -> None:
         topic = want(0, 0, topic_id=TOPIC_ID if version >= 13 else NO_UUID)
-        waiting = self.begin(world, topic, version=version)
-        world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+        waiting = self.begin(harness, topic, version=version)
+        harness.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
         assert error in errors(waiting.value)
 
-    def test_losing_the_leadership_ends_a_wait(self, world: World) -> None:
-        waiting = self.begin(world, version=10)
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+    def test_losing_the_leadership_ends_a_wait(self, harness: BrokerHarness) -> None:
+        waiting = self.begin(harness, version=10)
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
 
-    def test_a_consumer_that_may_read_from_followers_gets_the_new_epoch(self, world: World) -> None:
-        waiting = self.begin(world, want(0, 0, current_leader_epoch=0), version=11)
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+    def test_a_consumer_that_may_read_from_followers_gets_the_new_epoch(
+        self, harness: BrokerHarness
+    ) -> None:
+        waiting = self.begin(harness, want(0, 0, current_leader_epoch=0), version=11)
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.FENCED_LEADER_EPOCH, Error.NONE]
 
-    def test_nothing_is_read_for_a_client_that_left(self, world: World) -> None:
-        ctx = world.context(1, 12)
+    def test_nothing_is_read_for_a_client_that_left(self, harness: BrokerHarness) -> None:
+        ctx = harness.context(1, 12)
         from ottla.broker.api import k01_fetch
 
         pending = k01_fetch.handle(ctx, fetch(want(0), max_wait_ms=500))
         ctx.connection.closed.complete(None)
-        append(world, batch("a"))
+        append(harness, batch("a"))
         assert not pending.done
-        assert world.broker.replicas.fetch_reader.consumer_purgatory.count == 0
+        assert harness.broker.replicas.fetch_reader.consumer_purgatory.count == 0
 
-    def test_all_partitions_of_one_produce_request_are_seen(self, world: World) -> None:
-        waiting = self.begin(world)
-        replicas = world.broker.replicas
+    def test_all_partitions_of_one_produce_request_are_seen(self, harness: BrokerHarness) -> None:
+        waiting = self.begin(harness)
+        replicas = harness.broker.replicas
         replicas.append_all(
             [(replicas.partition("t", 0), batch("a")), (replicas.partition("t", 1), batch("b"))],
             acks=1,
@@ -229,25 +233,25 @@ class TestOffsetsAndEpochs:
     """Positions that the log does not have, and leaders that are not the one meant."""
 
     @pytest.mark.parametrize("offset", [-1, 4, 100])
-    def test_out_of_range(self, world: World, offset: int) -> None:
-        append(world, batch("a", "b", "c"))
-        (part,) = parts(world.ask(fetch(want(offset)), 12))
+    def test_out_of_range(self, harness: BrokerHarness, offset: int) -> None:
+        append(harness, batch("a", "b", "c"))
+        (part,) = parts(harness.ask(fetch(want(offset)), 12))
         assert (part.error_code, part.high_watermark) == (Error.OFFSET_OUT_OF_RANGE, -1)
 
-    def test_below_the_log_start(self, world: World) -> None:
-        append(world, batch("a", "b", "c"))
-        world.broker.replicas.partition("t", 0).leader_log().delete_records(2)
-        assert errors(world.ask(fetch(want(1)), 12)) == [Error.OFFSET_OUT_OF_RANGE]
-        (part,) = parts(world.ask(fetch(want(2)), 12))
+    def test_below_the_log_start(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a", "b", "c"))
+        harness.broker.replicas.partition("t", 0).leader_log().delete_records(2)
+        assert errors(harness.ask(fetch(want(1)), 12)) == [Error.OFFSET_OUT_OF_RANGE]
+        (part,) = parts(harness.ask(fetch(want(2)), 12))
         assert (part.error_code, part.log_start_offset) == (Error.NONE, 2)
 
-    def test_what_is_not_committed_is_not_read(self, world: World) -> None:
-        world.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
-        world.broker.replicas.append("r", 0, batch("a"), acks=1)
-        (part,) = parts(world.ask(fetch(want(0, topic="r")), 12))
+    def test_what_is_not_committed_is_not_read(self, harness: BrokerHarness) -> None:
+        harness.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
+        harness.broker.replicas.append("r", 0, batch("a"), acks=1)
+        (part,) = parts(harness.ask(fetch(want(0, topic="r")), 12))
         assert (part.error_code, part.high_watermark, values(part)) == (Error.NONE, 0, [])
         # Between high watermark and log end there is nothing yet, but nothing wrong either.
-        (part,) = parts(world.ask(fetch(want(1, topic="r")), 12))
+        (part,) = parts(harness.ask(fetch(want(1, topic="r")), 12))
         assert (part.error_code, values(part)) == (Error.NONE, [])
 
     @pytest.mark.parametrize(
@@ -255,42 +259,44 @@ class TestOffsetsAndEpochs:
         [(-1, Error.NONE), (0, Error.FENCED_LEADER_EPOCH), (1, Error.NONE),
          (2, Error.UNKNOWN_LEADER_EPOCH)],
     )  # fmt: skip
-    def test_leader_epochs(self, world: World, epoch: int, error: Error) -> None:
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
-        answer = world.ask(fetch(want(0, current_leader_epoch=epoch)), 12)
+    def test_leader_epochs(self, harness: BrokerHarness, epoch: int, error: Error) -> None:
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        answer = harness.ask(fetch(want(0, current_leader_epoch=epoch)), 12)
         assert errors(answer) == [error]
 
-    def test_a_fenced_fetcher_gets_the_leader(self, world: World) -> None:
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+    def test_a_fenced_fetcher_gets_the_leader(self, harness: BrokerHarness) -> None:
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         topic = want(0, topic_id=TOPIC_ID, current_leader_epoch=0)
-        answer = world.ask(fetch(topic), 16)
+        answer = harness.ask(fetch(topic), 16)
         leader = parts(answer)[0].current_leader
         assert (leader.leader_id, leader.leader_epoch) == (1, 1)
         assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, 9091)]
 
-    def test_a_fetcher_whose_log_diverges_gets_the_diverging_epoch(self, world: World) -> None:
-        append(world, batch("a", "b"))
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
-        append(world, batch("c"))
+    def test_a_fetcher_whose_log_diverges_gets_the_diverging_epoch(
+        self, harness: BrokerHarness
+    ) -> None:
+        append(harness, batch("a", "b"))
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        append(harness, batch("c"))
         # It holds three records of epoch 0, this log two.
-        (part,) = parts(world.ask(fetch(want(3, last_fetched_epoch=0)), 12))
+        (part,) = parts(harness.ask(fetch(want(3, last_fetched_epoch=0)), 12))
         assert (part.error_code, part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (
             Error.NONE,
             0,
             2,
         )
-        (part,) = parts(world.ask(fetch(want(2, last_fetched_epoch=0)), 12))
+        (part,) = parts(harness.ask(fetch(want(2, last_fetched_epoch=0)), 12))
         assert (part.diverging_epoch.epoch, values(part)) == (-1, ["c"])
 
-    def test_an_epoch_that_is_not_known_is_out_of_range(self, world: World) -> None:
-        append(world, batch("a"))
-        answer = world.ask(fetch(want(1, last_fetched_epoch=7)), 12)
+    def test_an_epoch_that_is_not_known_is_out_of_range(self, harness: BrokerHarness) -> None:
+        append(harness, batch("a"))
+        answer = harness.ask(fetch(want(1, last_fetched_epoch=7)), 12)
         assert errors(answer) == [Error.OFFSET_OUT_OF_RANGE]
 
-    def test_unknown_topics_and_partitions(self, world: World) -> None:
-        world.add_broker(2)
-        world.add_topic("far", OTHER_ID, leader=2, replicas=(2,), isr=(2,))
-        answer = world.ask(
+    def test_unknown_topics_and_partitions(self, harness: BrokerHarness) -> None:
+        harness.add_broker(2)
+        harness.add_topic("far", OTHER_ID, leader=2, replicas=(2,), isr=(2,))
+        answer = harness.ask(
             fetch(want(0, topic_id=Uuid(b"x" * 16)), want(0, 0, topic_id=OTHER_ID)), 13
         )
         assert errors(answer) == [
@@ -302,29 +308,33 @@ class TestOffsetsAndEpochs:
     @pytest.mark.parametrize(
         ("epoch", "error"), [(0, Error.UNKNOWN_LEADER_EPOCH), (-1, Error.NOT_LEADER_OR_FOLLOWER)]
     )
-    def test_replicas_are_not_known_here(self, world: World, epoch: int, error: Error) -> None:
+    def test_replicas_are_not_known_here(
+        self, harness: BrokerHarness, epoch: int, error: Error
+    ) -> None:
         topic = want(0, topic_id=TOPIC_ID, current_leader_epoch=epoch)
-        assert errors(world.ask(fetch(topic, replica_id=2), 13)) == [error]
+        assert errors(harness.ask(fetch(topic, replica_id=2), 13)) == [error]
         request = fetch(topic, replica_state=ReplicaState(replica_id=2, replica_epoch=2))
-        assert errors(world.ask(request, 17)) == [error]
+        assert errors(harness.ask(request, 17)) == [error]
 
 
 class TestSessions:
     """Sessions through the whole handler; their rules are tested beside their module."""
 
-    def open(self, world: World, *topics: FetchTopic) -> int:
-        answer = world.ask(fetch(*(topics or (want(0, 0),)), session_epoch=0), 12)
+    def open(self, harness: BrokerHarness, *topics: FetchTopic) -> int:
+        answer = harness.ask(fetch(*(topics or (want(0, 0),)), session_epoch=0), 12)
         assert answer.session_id > 0
         return int(answer.session_id)
 
-    def again(self, world: World, session: int, epoch: int, *topics: FetchTopic, **how: Any) -> Any:
-        return world.ask(fetch(*topics, session_id=session, session_epoch=epoch, **how), 12)
+    def again(
+        self, harness: BrokerHarness, session: int, epoch: int, *topics: FetchTopic, **how: Any
+    ) -> Any:
+        return harness.ask(fetch(*topics, session_id=session, session_epoch=epoch, **how), 12)
 
-    def test_only_changed_partitions_are_returned(self, world: World) -> None:
-        session = self.open(world)
-        assert parts(self.again(world, session, 1)) == []
-        append(world, batch("a"), index=1)
-        answer = self.again(world, session, 2)
+    def test_only_changed_partitions_are_returned(self, harness: BrokerHarness) -> None:
+        session = self.open(harness)
+        assert parts(self.again(harness, session, 1)) == []
+        append(harness, batch("a"), index=1)
+        answer = self.again(harness, session, 2)
         assert answer.session_id == session
         (part,) = parts(answer)
         assert (part.partition_index, values(part)) == (1, ["a"])
@@ -332,118 +342,122 @@ class TestSessions:
             topic="t",
             partitions=(FetchPartition(partition=1, fetch_offset=1, partition_max_bytes=1_000),),
         )
-        assert parts(self.again(world, session, 3, moved)) == []
+        assert parts(self.again(harness, session, 3, moved)) == []
 
-    def test_partitions_with_records_go_to_the_end(self, world: World) -> None:
+    def test_partitions_with_records_go_to_the_end(self, harness: BrokerHarness) -> None:
         size = len(batch("a"))
         for index in (0, 1):
-            append(world, batch("a"), index=index)
-        session = self.open(world)
+            append(harness, batch("a"), index=index)
+        session = self.open(harness)
         # Room for one batch, and no position moves: each partition gets its turn.
         turns = [
             [part.partition_index for part in parts(answer) if part.records]
             for answer in (
-                self.again(world, session, 1 + turn, max_bytes=size) for turn in range(4)
+                self.again(harness, session, 1 + turn, max_bytes=size) for turn in range(4)
             )
         ]
         assert turns == [[0], [1], [0], [1]]
 
-    def test_a_wait_within_a_session(self, world: World) -> None:
-        session = self.open(world)
-        waiting = world.begin(fetch(session_id=session, session_epoch=1, max_wait_ms=500), 12)
+    def test_a_wait_within_a_session(self, harness: BrokerHarness) -> None:
+        session = self.open(harness)
+        waiting = harness.begin(fetch(session_id=session, session_epoch=1, max_wait_ms=500), 12)
         assert not waiting.done
-        append(world, batch("a"))
+        append(harness, batch("a"))
         (part,) = parts(waiting.value)
         assert values(part) == ["a"]
 
-    def test_forgotten_partitions_are_not_returned(self, world: World) -> None:
-        session = self.open(world)
-        append(world, batch("a"), index=1)
+    def test_forgotten_partitions_are_not_returned(self, harness: BrokerHarness) -> None:
+        session = self.open(harness)
+        append(harness, batch("a"), index=1)
         forgotten = (ForgottenTopic(topic="t", partitions=(1,)),)
-        assert parts(self.again(world, session, 1, forgotten_topics_data=forgotten)) == []
+        assert parts(self.again(harness, session, 1, forgotten_topics_data=forgotten)) == []
 
-    def test_session_errors_are_top_level_errors(self, world: World) -> None:
-        session = self.open(world)
+    def test_session_errors_are_top_level_errors(self, harness: BrokerHarness) -> None:
+        session = self.open(harness)
         for number, epoch, error in (
             (session + 1, 1, Error.FETCH_SESSION_ID_NOT_FOUND),
             (session, 9, Error.INVALID_FETCH_SESSION_EPOCH),
         ):
-            answer = self.again(world, number, epoch)
+            answer = self.again(harness, number, epoch)
             assert (answer.error_code, answer.session_id, parts(answer)) == (error, 0, [])
-        answer = world.ask(fetch(session_id=session, session_epoch=1), 13)
+        answer = harness.ask(fetch(session_id=session, session_epoch=1), 13)
         assert answer.error_code == Error.FETCH_SESSION_TOPIC_ID_ERROR
 
-    def test_an_overtaken_fetch_pins_nothing(self, world: World) -> None:
-        session = self.open(world)
-        parked = world.begin(fetch(session_id=session, session_epoch=1, max_wait_ms=500), 12)
-        self.again(world, session, 2)
-        append(world, batch("a"))
+    def test_an_overtaken_fetch_pins_nothing(self, harness: BrokerHarness) -> None:
+        session = self.open(harness)
+        parked = harness.begin(fetch(session_id=session, session_epoch=1, max_wait_ms=500), 12)
+        self.again(harness, session, 2)
+        append(harness, batch("a"))
         assert parked.value.error_code == Error.INVALID_FETCH_SESSION_EPOCH
         # A pinned file would stay open when its log is closed.
-        log = world.broker.replicas.partition("t", 0).leader_log()
+        log = harness.broker.replicas.partition("t", 0).leader_log()
         log.close()
-        assert len(world.log_dirs.ports.files) == 0
+        assert len(harness.log_dirs.ports.files) == 0
 
     def test_the_cache_has_as_many_slots_as_configured(self) -> None:
-        world = World({"max.incremental.fetch.session.cache.slots": "1"})
-        world.add_broker()
-        world.add_topic(partitions=2)
-        self.open(world)
-        assert world.ask(fetch(want(0, 0), session_epoch=0), 12).session_id == 0
+        harness = BrokerHarness({"max.incremental.fetch.session.cache.slots": "1"})
+        harness.add_broker()
+        harness.add_topic(partitions=2)
+        self.open(harness)
+        assert harness.ask(fetch(want(0, 0), session_epoch=0), 12).session_id == 0
 
 
 class TestOldClients:
     """What they cannot read or understand is put in words that they know."""
 
-    def test_zstd_topics_need_version_10(self, world: World) -> None:
-        world.add_topic("z", OTHER_ID, compression_type="zstd")
-        append(world, batch("a", codec=Codec.ZSTD), topic="z")
+    def test_zstd_topics_need_version_10(self, harness: BrokerHarness) -> None:
+        harness.add_topic("z", OTHER_ID, compression_type="zstd")
+        append(harness, batch("a", codec=Codec.ZSTD), topic="z")
         request = fetch(want(0, topic="z"))
-        assert errors(world.ask(request, 9)) == [Error.UNSUPPORTED_COMPRESSION_TYPE]
-        assert errors(world.ask(request, 10)) == [Error.NONE]
+        assert errors(harness.ask(request, 9)) == [Error.UNSUPPORTED_COMPRESSION_TYPE]
+        assert errors(harness.ask(request, 10)) == [Error.NONE]
 
     @pytest.mark.parametrize(
         ("version", "error"), [(5, Error.NOT_LEADER_OR_FOLLOWER), (6, Error.KAFKA_STORAGE_ERROR)]
     )
-    def test_a_disk_failure(self, world: World, version: int, error: Error) -> None:
-        append(world, batch("a"))
-        partition = world.broker.replicas.partition("t", 0)
-        world.broker.replicas.storage_failed(partition, OSError(5, "broken"))
-        assert errors(world.ask(fetch(want(0, 0)), version)) == [error, error]
+    def test_a_disk_failure(self, harness: BrokerHarness, version: int, error: Error) -> None:
+        append(harness, batch("a"))
+        partition = harness.broker.replicas.partition("t", 0)
+        harness.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+        assert errors(harness.ask(fetch(want(0, 0)), version)) == [error, error]
 
 
-def test_a_read_failure_takes_the_log_dir_offline(world: World) -> None:
-    append(world, batch("a"), batch("b"))
-    world.disk.faults.append(Fault(operation="read_at"))
+def test_a_read_failure_takes_the_log_dir_offline(harness: BrokerHarness) -> None:
+    append(harness, batch("a"), batch("b"))
+    harness.disk.faults.append(Fault(operation="read_at"))
     # Only the log's latest batches can be found without reading.
-    answer = world.ask(fetch(want(0)), 12)
+    answer = harness.ask(fetch(want(0)), 12)
     assert errors(answer) == [Error.KAFKA_STORAGE_ERROR]
-    assert world.broker.replicas.partition("t", 0).log is None
+    assert harness.broker.replicas.partition("t", 0).log is None
 
 
-def test_readers_of_committed_records_get_a_list_of_aborted_transactions(world: World) -> None:
-    append(world, batch("a"))
-    (part,) = parts(world.ask(fetch(want(0), isolation_level=COMMITTED), 12))
+def test_readers_of_committed_records_get_a_list_of_aborted_transactions(
+    harness: BrokerHarness,
+) -> None:
+    append(harness, batch("a"))
+    (part,) = parts(harness.ask(fetch(want(0), isolation_level=COMMITTED), 12))
     assert (part.aborted_transactions, values(part)) == ((), ["a"])
-    (part,) = parts(world.ask(fetch(want(1), isolation_level=COMMITTED), 12))
+    (part,) = parts(harness.ask(fetch(want(1), isolation_level=COMMITTED), 12))
     assert (part.aborted_transactions, values(part)) == ((), [])
 
 
-def test_readers_of_committed_records_stop_before_an_open_transaction(world: World) -> None:
-    append(world, batch("a"))
-    log = world.broker.replicas.partition("t", 0).leader_log()
+def test_readers_of_committed_records_stop_before_an_open_transaction(
+    harness: BrokerHarness,
+) -> None:
+    append(harness, batch("a"))
+    log = harness.broker.replicas.partition("t", 0).leader_log()
     log.append_as_leader(
         batch("b", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True),
         leader_epoch=0,
         now_ms=START_MS,
     )
     log.advance_high_watermark(2)
-    (part,) = parts(world.ask(fetch(want(0), isolation_level=COMMITTED), 12))
+    (part,) = parts(harness.ask(fetch(want(0), isolation_level=COMMITTED), 12))
     assert (part.high_watermark, part.last_stable_offset, values(part)) == (2, 1, ["a"])
-    (part,) = parts(world.ask(fetch(want(0)), 12))
+    (part,) = parts(harness.ask(fetch(want(0)), 12))
     assert values(part) == ["a", "b"]
 
 
-def test_the_controllers_listener_is_the_quorums(world: World) -> None:
-    world.ask(fetch(want(0)), 12, listener=Listener.CONTROLLER)
-    assert len(world.quorum.asked) == 1
+def test_the_controllers_listener_is_the_quorums(harness: BrokerHarness) -> None:
+    harness.ask(fetch(want(0)), 12, listener=Listener.CONTROLLER)
+    assert len(harness.quorum.asked) == 1

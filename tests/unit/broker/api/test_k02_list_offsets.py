@@ -21,7 +21,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-from ..world import START_MS, TOPIC_ID, World, batch
+from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch
 
 OTHER_ID = Uuid(b"o" * 16)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -29,7 +29,7 @@ COMMITTED = 1
 
 
 def ask(
-    world: World,
+    harness: BrokerHarness,
     timestamp: int,
     version: int = 10,
     *,
@@ -46,26 +46,26 @@ def ask(
         **({"replica_id": -1} | how),
         topics=(ListOffsetsTopic(name=topic, partitions=(partition,)),),
     )
-    (part,) = world.ask(request, version).topics[0].partitions
+    (part,) = harness.ask(request, version).topics[0].partitions
     return part.error_code, part.offset, part.timestamp, part.leader_epoch
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_broker()
-    world.add_topic()
-    world.broker.replicas.append("t", 0, batch("a", timestamp=START_MS))
-    world.broker.replicas.append("t", 0, batch("b", "c", timestamp=START_MS + 20))
-    world.broker.replicas.append("t", 0, batch("d", timestamp=START_MS + 10))
-    return world
+def harness() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic()
+    harness.broker.replicas.append("t", 0, batch("a", timestamp=START_MS))
+    harness.broker.replicas.append("t", 0, batch("b", "c", timestamp=START_MS + 20))
+    harness.broker.replicas.append("t", 0, batch("d", timestamp=START_MS + 10))
+    return harness
 
 
 @pytest.mark.parametrize("version", API.versions)
-def test_every_version_returns_the_log_start_and_end(world: World, version: int) -> None:
+def test_every_version_returns_the_log_start_and_end(harness: BrokerHarness, version: int) -> None:
     epoch = 0 if version >= 4 else -1
-    assert ask(world, LATEST, version) == (Error.NONE, 4, -1, epoch)
-    assert ask(world, EARLIEST, version) == (Error.NONE, 0, -1, epoch)
+    assert ask(harness, LATEST, version) == (Error.NONE, 4, -1, epoch)
+    assert ask(harness, EARLIEST, version) == (Error.NONE, 0, -1, epoch)
 
 
 @pytest.mark.parametrize(
@@ -73,29 +73,29 @@ def test_every_version_returns_the_log_start_and_end(world: World, version: int)
     [(0, 0, 0), (START_MS, 0, 0), (START_MS + 1, 1, 20), (START_MS + 20, 1, 20)],
 )
 def test_the_first_record_at_or_after_a_time(
-    world: World, timestamp: int, offset: int, found_ms: int
+    harness: BrokerHarness, timestamp: int, offset: int, found_ms: int
 ) -> None:
-    assert ask(world, timestamp) == (Error.NONE, offset, START_MS + found_ms, 0)
+    assert ask(harness, timestamp) == (Error.NONE, offset, START_MS + found_ms, 0)
 
 
-def test_no_record_that_late(world: World) -> None:
-    assert ask(world, START_MS + 21) == (Error.NONE, -1, -1, -1)
+def test_no_record_that_late(harness: BrokerHarness) -> None:
+    assert ask(harness, START_MS + 21) == (Error.NONE, -1, -1, -1)
 
 
-def test_the_record_with_the_largest_timestamp(world: World) -> None:
-    assert ask(world, MAX_TIMESTAMP) == (Error.NONE, 1, START_MS + 20, 0)
-    world.add_topic("empty", OTHER_ID)
-    assert ask(world, MAX_TIMESTAMP, topic="empty") == (Error.NONE, -1, -1, -1)
+def test_the_record_with_the_largest_timestamp(harness: BrokerHarness) -> None:
+    assert ask(harness, MAX_TIMESTAMP) == (Error.NONE, 1, START_MS + 20, 0)
+    harness.add_topic("empty", OTHER_ID)
+    assert ask(harness, MAX_TIMESTAMP, topic="empty") == (Error.NONE, -1, -1, -1)
 
 
-def test_the_start_follows_deletions(world: World) -> None:
-    world.broker.replicas.partition("t", 0).leader_log().delete_records(2)
-    assert ask(world, EARLIEST)[:2] == (Error.NONE, 2)
-    assert ask(world, EARLIEST_LOCAL)[:2] == (Error.NONE, 2)
+def test_the_start_follows_deletions(harness: BrokerHarness) -> None:
+    harness.broker.replicas.partition("t", 0).leader_log().delete_records(2)
+    assert ask(harness, EARLIEST)[:2] == (Error.NONE, 2)
+    assert ask(harness, EARLIEST_LOCAL)[:2] == (Error.NONE, 2)
 
 
-def test_there_is_no_remote_tier(world: World) -> None:
-    assert ask(world, LATEST_TIERED) == (Error.NONE, -1, -1, -1)
+def test_there_is_no_remote_tier(harness: BrokerHarness) -> None:
+    assert ask(harness, LATEST_TIERED) == (Error.NONE, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -103,96 +103,98 @@ def test_there_is_no_remote_tier(world: World) -> None:
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10)],
 )
 def test_what_a_version_does_not_know_is_refused(
-    world: World, timestamp: int, version: int
+    harness: BrokerHarness, timestamp: int, version: int
 ) -> None:
-    assert ask(world, timestamp, version)[0] == Error.UNSUPPORTED_VERSION
+    assert ask(harness, timestamp, version)[0] == Error.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(
     ("epoch", "error"),
     [(0, Error.FENCED_LEADER_EPOCH), (1, Error.NONE), (2, Error.UNKNOWN_LEADER_EPOCH)],
 )
-def test_leader_epochs(world: World, epoch: int, error: Error) -> None:
-    world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
-    assert ask(world, LATEST, epoch=epoch)[0] == error
+def test_leader_epochs(harness: BrokerHarness, epoch: int, error: Error) -> None:
+    harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+    assert ask(harness, LATEST, epoch=epoch)[0] == error
 
 
-def test_only_leaders_answer(world: World) -> None:
-    assert ask(world, LATEST, topic="nowhere")[0] == Error.UNKNOWN_TOPIC_OR_PARTITION
-    assert ask(world, LATEST, index=7)[0] == Error.UNKNOWN_TOPIC_OR_PARTITION
-    world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
-    assert ask(world, LATEST)[0] == Error.NOT_LEADER_OR_FOLLOWER
+def test_only_leaders_answer(harness: BrokerHarness) -> None:
+    assert ask(harness, LATEST, topic="nowhere")[0] == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(harness, LATEST, index=7)[0] == Error.UNKNOWN_TOPIC_OR_PARTITION
+    harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+    assert ask(harness, LATEST)[0] == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_partition_that_is_named_twice_is_refused(world: World) -> None:
+def test_a_partition_that_is_named_twice_is_refused(harness: BrokerHarness) -> None:
     partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(partition, partition)),)
     )
-    answer = world.ask(request, 7)
+    answer = harness.ask(request, 7)
     assert [part.error_code for part in answer.topics[0].partitions] == [42, 42]
 
 
-def test_a_time_beyond_what_is_committed_finds_nothing(world: World) -> None:
-    world.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
-    world.broker.replicas.append("r", 0, batch("a"), acks=1)
-    assert ask(world, LATEST, topic="r")[:2] == (Error.NONE, 0)
-    assert ask(world, START_MS, topic="r")[:2] == (Error.NONE, -1)
+def test_a_time_beyond_what_is_committed_finds_nothing(harness: BrokerHarness) -> None:
+    harness.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
+    harness.broker.replicas.append("r", 0, batch("a"), acks=1)
+    assert ask(harness, LATEST, topic="r")[:2] == (Error.NONE, 0)
+    assert ask(harness, START_MS, topic="r")[:2] == (Error.NONE, -1)
     # A replica, or a tool that says it is one, sees the whole log.
-    assert ask(world, LATEST, topic="r", replica_id=-2)[:2] == (Error.NONE, 1)
+    assert ask(harness, LATEST, topic="r", replica_id=-2)[:2] == (Error.NONE, 1)
 
 
-def test_an_open_transaction_ends_what_is_committed(world: World) -> None:
-    log = world.broker.replicas.partition("t", 0).leader_log()
+def test_an_open_transaction_ends_what_is_committed(harness: BrokerHarness) -> None:
+    log = harness.broker.replicas.partition("t", 0).leader_log()
     log.append_as_leader(
         batch("e", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True),
         leader_epoch=0,
         now_ms=START_MS,
     )
     log.advance_high_watermark(5)
-    assert ask(world, LATEST)[1] == 5
-    assert ask(world, LATEST, isolation_level=COMMITTED)[1] == 4
+    assert ask(harness, LATEST)[1] == 5
+    assert ask(harness, LATEST, isolation_level=COMMITTED)[1] == 4
 
 
 class TestAfterAnElection:
     """The high watermark of a new leader may lag behind where its epoch began (KIP-207)."""
 
     @pytest.fixture
-    def elected(self, world: World) -> World:
-        world.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
-        world.broker.replicas.append("r", 0, batch("a"), acks=1)
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, leader=1))
-        return world
+    def elected(self, harness: BrokerHarness) -> BrokerHarness:
+        harness.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
+        harness.broker.replicas.append("r", 0, batch("a"), acks=1)
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, leader=1))
+        return harness
 
     @pytest.mark.parametrize("timestamp", [LATEST, START_MS, START_MS + 99])
-    def test_what_depends_on_it_is_not_available(self, elected: World, timestamp: int) -> None:
+    def test_what_depends_on_it_is_not_available(
+        self, elected: BrokerHarness, timestamp: int
+    ) -> None:
         assert ask(elected, timestamp, topic="r")[0] == Error.OFFSET_NOT_AVAILABLE
         assert ask(elected, timestamp, 4, topic="r")[0] == Error.LEADER_NOT_AVAILABLE
 
-    def test_the_start_is(self, elected: World) -> None:
+    def test_the_start_is(self, elected: BrokerHarness) -> None:
         assert ask(elected, EARLIEST, topic="r")[0] == Error.NONE
 
-    def test_replicas_are_answered(self, elected: World) -> None:
+    def test_replicas_are_answered(self, elected: BrokerHarness) -> None:
         assert ask(elected, LATEST, topic="r", replica_id=2)[:2] == (Error.NONE, 1)
 
 
-def begin(world: World, timestamp: int) -> Any:
+def begin(harness: BrokerHarness, timestamp: int) -> Any:
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = ListOffsetsTopic(name="t", partitions=(partition,))
-    answer = world.begin(ListOffsetsRequest(replica_id=-1, topics=(topic,)), 10)
+    answer = harness.begin(ListOffsetsRequest(replica_id=-1, topics=(topic,)), 10)
     return answer.map(lambda found: found.topics[0].partitions[0])
 
 
-def test_records_are_looked_into_by_a_worker(world: World) -> None:
-    world.workers.inline = False
+def test_records_are_looked_into_by_a_worker(harness: BrokerHarness) -> None:
+    harness.workers.inline = False
     answers = [
-        begin(world, START_MS + 10),
-        begin(world, MAX_TIMESTAMP),
-        begin(world, START_MS + 99),
+        begin(harness, START_MS + 10),
+        begin(harness, MAX_TIMESTAMP),
+        begin(harness, START_MS + 99),
     ]
-    assert [begin(world, ends).done for ends in (LATEST, EARLIEST)] == [True, True]
+    assert [begin(harness, ends).done for ends in (LATEST, EARLIEST)] == [True, True]
     assert [answer.done for answer in answers] == [False, False, True]
-    world.workers.run()
+    harness.workers.run()
     assert [(answer.value.error_code, answer.value.offset) for answer in answers] == [
         (Error.NONE, 1),
         (Error.NONE, 1),
@@ -200,53 +202,53 @@ def test_records_are_looked_into_by_a_worker(world: World) -> None:
     ]
 
 
-def test_only_who_leads_in_the_end_answers(world: World) -> None:
-    world.workers.inline = False
-    answer = begin(world, START_MS)
-    world.commit(
+def test_only_who_leads_in_the_end_answers(harness: BrokerHarness) -> None:
+    harness.workers.inline = False
+    answer = begin(harness, START_MS)
+    harness.commit(
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, replicas=[1, 2], isr=[2])
     )
-    world.workers.run()
+    harness.workers.run()
     assert answer.value.error_code == Error.NOT_LEADER_OR_FOLLOWER
     assert answer.value.offset == -1
 
 
-def test_a_log_that_goes_while_it_is_searched(world: World) -> None:
-    world.workers.inline = False
-    answer = begin(world, START_MS)
-    world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
-    world.workers.run()
+def test_a_log_that_goes_while_it_is_searched(harness: BrokerHarness) -> None:
+    harness.workers.inline = False
+    answer = begin(harness, START_MS)
+    harness.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    harness.workers.run()
     assert answer.value.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_batch_that_expands_too_far_is_an_error(world: World) -> None:
+def test_a_batch_that_expands_too_far_is_an_error(harness: BrokerHarness) -> None:
     """Only a log from before such batches were refused has one."""
     packed = compress(Codec.ZSTD, bytes(EXPANDED_BYTES_MIN + 1))
     header = parse_header(batch("a", timestamp=START_MS + 50))
     bomb = seal(header._replace(attributes=Codec.ZSTD, base_offset=4), packed)
-    log = world.broker.replicas.partition("t", 0).log
+    log = harness.broker.replicas.partition("t", 0).log
     assert log is not None
     log.append_as_follower(bytearray(bomb), now_ms=START_MS)
     log.advance_high_watermark(5)
-    assert ask(world, START_MS + 50)[:2] == (Error.MESSAGE_TOO_LARGE, -1)
-    assert ask(world, START_MS + 20)[:2] == (Error.NONE, 1)
+    assert ask(harness, START_MS + 50)[:2] == (Error.MESSAGE_TOO_LARGE, -1)
+    assert ask(harness, START_MS + 20)[:2] == (Error.NONE, 1)
 
 
 def test_partitions_are_looked_up_one_after_the_other() -> None:
     """A lookup holds a file open, and a request may name all partitions there are."""
-    world = World()
-    world.add_broker()
-    world.add_topic(partitions=50)
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=50)
     for index in range(50):
-        world.broker.replicas.append("t", index, batch("a", timestamp=START_MS + index))
-    world.workers.inline = False
+        harness.broker.replicas.append("t", index, batch("a", timestamp=START_MS + index))
+    harness.workers.inline = False
     partitions = tuple(
         ListOffsetsPartition(partition_index=index, timestamp=START_MS) for index in range(50)
     )
     topics = (ListOffsetsTopic(name="t", partitions=partitions),)
-    answer = world.begin(ListOffsetsRequest(replica_id=-1, topics=topics), 10)
-    assert world.broker.replicas.batch_work.waiting == 1
-    world.workers.run()
+    answer = harness.begin(ListOffsetsRequest(replica_id=-1, topics=topics), 10)
+    assert harness.broker.replicas.batch_work.waiting == 1
+    harness.workers.run()
     found = answer.value.topics[0].partitions
     assert [(each.partition_index, each.offset, each.timestamp) for each in found] == [
         (index, 0, START_MS + index) for index in range(50)

@@ -10,7 +10,7 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-from ..world import CLUSTER_ID, TOPIC_ID, World
+from ..harness import CLUSTER_ID, TOPIC_ID, BrokerHarness
 
 NOBODY = Uuid(b"n" * 16)
 ASKED, OPERATIONS_NOT_REQUESTED = 3576, -(2**31)
@@ -31,18 +31,18 @@ def by_id(*ids: Uuid) -> MetadataRequest:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def harness() -> BrokerHarness:
+    harness = BrokerHarness()
     for node_id in (1, 2):
-        world.add_broker(node_id)
-    world.add_broker(3, fenced=True)
-    world.add_topic("t", partitions=2, replicas=(1, 2, 3), isr=(1, 2))
-    return world
+        harness.add_broker(node_id)
+    harness.add_broker(3, fenced=True)
+    harness.add_topic("t", partitions=2, replicas=(1, 2, 3), isr=(1, 2))
+    return harness
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_describes_a_topic(world: World, version: int) -> None:
-    answer = world.ask(by_name("t"), version)
+def test_every_version_describes_a_topic(harness: BrokerHarness, version: int) -> None:
+    answer = harness.ask(by_name("t"), version)
     assert [(node.node_id, node.host, node.port) for node in answer.brokers] == [
         (1, "host1", 9091),
         (2, "host2", 9092),
@@ -64,16 +64,16 @@ def test_every_version_describes_a_topic(world: World, version: int) -> None:
         assert answer.controller_id in (1, 2)
 
 
-def test_null_means_all_and_nothing_means_none(world: World) -> None:
-    world.add_topic("u", Uuid(b"u" * 16))
+def test_null_means_all_and_nothing_means_none(harness: BrokerHarness) -> None:
+    harness.add_topic("u", Uuid(b"u" * 16))
     every = MetadataRequest(topics=None)
-    assert [topic.name for topic in world.ask(every, 12).topics] == ["t", "u"]
-    assert world.ask(by_name(), 1).topics == ()
-    assert [topic.name for topic in world.ask(by_name(), 0).topics] == ["t", "u"]
+    assert [topic.name for topic in harness.ask(every, 12).topics] == ["t", "u"]
+    assert harness.ask(by_name(), 1).topics == ()
+    assert [topic.name for topic in harness.ask(by_name(), 0).topics] == ["t", "u"]
 
 
-def test_topics_by_id(world: World) -> None:
-    known, unknown = world.ask(by_id(TOPIC_ID, NOBODY), 12).topics
+def test_topics_by_id(harness: BrokerHarness) -> None:
+    known, unknown = harness.ask(by_id(TOPIC_ID, NOBODY), 12).topics
     assert (known.error_code, known.name) == (Error.NONE, "t")
     assert (unknown.error_code, unknown.name, unknown.topic_id) == (
         Error.UNKNOWN_TOPIC_ID,
@@ -83,52 +83,52 @@ def test_topics_by_id(world: World) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_ids_before_their_version_are_refused(world: World, version: int) -> None:
+def test_ids_before_their_version_are_refused(harness: BrokerHarness, version: int) -> None:
     with_id = MetadataRequestTopic(topic_id=TOPIC_ID, name="t")
     nameless = MetadataRequestTopic(name=None)
     plain = MetadataRequestTopic(name="t")
-    answer = world.ask(MetadataRequest(topics=(plain, with_id)), version)
+    answer = harness.ask(MetadataRequest(topics=(plain, with_id)), version)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("t", Error.INVALID_REQUEST),
         ("t", Error.INVALID_REQUEST),
     ]
-    answer = world.ask(MetadataRequest(topics=(nameless,)), version)
+    answer = harness.ask(MetadataRequest(topics=(nameless,)), version)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("", Error.INVALID_REQUEST)
     ]
     assert answer.brokers == ()
 
 
-def test_a_missing_topic_is_created_where_both_sides_allow_it(world: World) -> None:
-    answer = world.ask(by_name("new", "t"), 12)
+def test_a_missing_topic_is_created_where_both_sides_allow_it(harness: BrokerHarness) -> None:
+    answer = harness.ask(by_name("new", "t"), 12)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("new", Error.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", Error.NONE),
     ]
-    assert [each.name for each in world.controller.calls[0][0].topics] == ["new"]
+    assert [each.name for each in harness.controller.calls[0][0].topics] == ["new"]
 
 
-def test_a_missing_topic_is_not_created_where_the_client_forbids_it(world: World) -> None:
-    answer = world.ask(by_name("new", "bad name", create=False), 12)
+def test_a_missing_topic_is_not_created_where_the_client_forbids_it(harness: BrokerHarness) -> None:
+    answer = harness.ask(by_name("new", "bad name", create=False), 12)
     assert [topic.error_code for topic in answer.topics] == [
         Error.UNKNOWN_TOPIC_OR_PARTITION,
         Error.INVALID_TOPIC_EXCEPTION,
     ]
-    assert not world.controller.calls
+    assert not harness.controller.calls
 
 
 def test_a_missing_topic_is_not_created_where_the_broker_forbids_it() -> None:
-    world = World({"auto.create.topics.enable": "false"})
-    answer = world.ask(by_name("new"), 12)
+    harness = BrokerHarness({"auto.create.topics.enable": "false"})
+    answer = harness.ask(by_name("new"), 12)
     assert answer.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
-    assert not world.controller.calls
+    assert not harness.controller.calls
 
 
-def test_operations_are_returned_where_requested(world: World) -> None:
-    quiet = world.ask(by_name("t"), 8)
+def test_operations_are_returned_where_requested(harness: BrokerHarness) -> None:
+    quiet = harness.ask(by_name("t"), 8)
     assert quiet.cluster_authorized_operations == OPERATIONS_NOT_REQUESTED
     assert quiet.topics[0].topic_authorized_operations == OPERATIONS_NOT_REQUESTED
-    loud = world.ask(
+    loud = harness.ask(
         by_name(
             "t",
             include_topic_authorized_operations=True,
@@ -150,11 +150,11 @@ def test_operations_are_returned_where_requested(world: World) -> None:
     ],
 )
 def test_a_leader_that_cannot_be_reached(
-    world: World, leader: int, version: int, error: Error
+    harness: BrokerHarness, leader: int, version: int, error: Error
 ) -> None:
-    world.add_broker(4, listener="OTHER")
+    harness.add_broker(4, listener="OTHER")
     topic_id = Uuid(b"u" * 16)
-    world.commit(
+    harness.commit(
         TopicRecord(name="u", topic_id=topic_id),
         PartitionRecord(
             partition_id=0,
@@ -166,10 +166,10 @@ def test_a_leader_that_cannot_be_reached(
             partition_epoch=0,
         ),
     )
-    (part,) = world.ask(by_name("u"), version).topics[0].partitions
+    (part,) = harness.ask(by_name("u"), version).topics[0].partitions
     assert (part.error_code, part.leader_id) == (error, -1)
 
 
-def test_internal_topics_are_marked(world: World) -> None:
-    world.add_topic("__consumer_offsets", Uuid(b"o" * 16))
-    assert world.ask(by_name("__consumer_offsets"), 12).topics[0].is_internal
+def test_internal_topics_are_marked(harness: BrokerHarness) -> None:
+    harness.add_topic("__consumer_offsets", Uuid(b"o" * 16))
+    assert harness.ask(by_name("__consumer_offsets"), 12).topics[0].is_internal

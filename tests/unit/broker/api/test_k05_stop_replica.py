@@ -16,15 +16,15 @@ from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.config import LogConfig
 from ottla.log.dirs.log_dir import CHECKPOINTS
 
-from ..world import TOPIC_ID
-from .zk_metadata_world import CONTROLLER_EPOCH, DYING, ZkMetadataWorld, known, partition_state
+from ..harness import TOPIC_ID
+from .zk_metadata_harness import CONTROLLER_EPOCH, DYING, ZkMetadataHarness, known, partition_state
 
 OTHER_ID = Uuid(b"z" * 16)
 
 
-def hosting(**how: Any) -> ZkMetadataWorld:
+def hosting(**how: Any) -> ZkMetadataHarness:
     """Return a broker that leads partition 0 and follows partition 1, in epoch 4."""
-    made = ZkMetadataWorld(**how)
+    made = ZkMetadataHarness(**how)
     made.update_metadata()
     made.lead(
         partition_state(0, leader_epoch=4, partition_epoch=4),
@@ -33,7 +33,7 @@ def hosting(**how: Any) -> ZkMetadataWorld:
     return made
 
 
-def fail_log_dir(made: ZkMetadataWorld) -> None:
+def fail_log_dir(made: ZkMetadataHarness) -> None:
     made.broker.replicas.storage_failed(made.broker.replicas.partition("t", 0), OSError(5, "io"))
 
 
@@ -278,7 +278,7 @@ def test_a_stray_replica_is_deleted_with_its_topic() -> None:
     first = hosting()
     first.broker.shutdown()
     first.disk.kill()
-    made = ZkMetadataWorld(disk=first.disk)
+    made = ZkMetadataHarness(disk=first.disk)
     strays = made.partition_dirs()
     assert [name.rpartition("-")[2] for name in strays] == ["stray", "stray"]
     assert made.stop(0, topic_id=OTHER_ID) == {0: Error.NONE}

@@ -18,12 +18,12 @@ from ottla.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
 )
 
-from ..world import TOPIC_ID, config_record
-from .zk_metadata_world import (
+from ..harness import TOPIC_ID, config_record
+from .zk_metadata_harness import (
     BROKER_EPOCH,
     CONTROLLER_EPOCH,
     DYING,
-    ZkMetadataWorld,
+    ZkMetadataHarness,
     known,
     partition_state,
 )
@@ -31,14 +31,14 @@ from .zk_metadata_world import (
 OTHER_ID, NEXT_ID = Uuid(b"o" * 16), Uuid(b"n" * 16)
 
 
-def state(made: ZkMetadataWorld, number: int = 0) -> PartitionImage:
+def state(made: ZkMetadataHarness, number: int = 0) -> PartitionImage:
     topic = made.image.topics.by_name("t")
     assert topic is not None
     return topic.partitions[number]
 
 
 def test_brokers_are_all_that_are_named() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     assert made.update_metadata(brokers=(1, 2)) is Error.NONE
     made.update_metadata(brokers=(1, 3))
     assert made.image.broker_ids() == [1, 3]
@@ -51,7 +51,7 @@ def test_brokers_are_all_that_are_named() -> None:
 
 
 def test_a_repeated_request_changes_nothing() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known())
     before = made.image
     made.update_metadata(known())
@@ -59,7 +59,7 @@ def test_a_repeated_request_changes_nothing() -> None:
 
 
 def test_partitions_that_are_not_named_stay() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(0), known(1))
     made.update_metadata(known(1, leader=2, leader_epoch=1, zk_version=1))
     assert state(made, 0).leader == 1
@@ -68,7 +68,7 @@ def test_partitions_that_are_not_named_stay() -> None:
 
 def test_of_all_partitions_one_that_is_not_named_is_a_ghost_where_a_replica_of_it_is() -> None:
     """It may have been deleted: the ledger is read. Its name may have been used again."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.lead(partition_state())
     made.update_metadata(known(), type=FULL)
     made.update_metadata(known(), topic_id=OTHER_ID, type=INCREMENTAL)
@@ -92,7 +92,7 @@ def elsewhere(number: int = 0, **how: Any) -> UpdateMetadataPartitionState:
 
 def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> None:
     """A late copy took topics from the metadata, and from groups what they had committed."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(type=FULL)
     made.update_metadata(elsewhere())
     made.update_metadata(type=FULL)
@@ -107,7 +107,7 @@ def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> N
 
 
 def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(elsewhere())
     made.update_metadata(elsewhere(), topic_id=OTHER_ID, type=FULL)
     assert made.image.topics.id_of("t") == OTHER_ID
@@ -116,7 +116,7 @@ def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once(
 
 def test_the_configuration_of_the_next_topic_of_a_name_is_kept_and_read() -> None:
     """All configurations were read when it existed, and the request was about its predecessor."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(elsewhere())
     made.apply([config_record("t", "retention.ms", "5")])
     made.update_metadata(elsewhere(), topic_id=OTHER_ID, type=FULL)
@@ -126,7 +126,7 @@ def test_the_configuration_of_the_next_topic_of_a_name_is_kept_and_read() -> Non
 
 def test_what_is_refused_is_remembered_until_it_is_taken_or_goes() -> None:
     """Its name is its own by then, though a former topic's replicas are still here."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata()
     made.lead(partition_state())
     made.update_metadata(elsewhere(), topic_id=OTHER_ID)
@@ -142,7 +142,7 @@ def test_what_is_refused_is_remembered_until_it_is_taken_or_goes() -> None:
 
 
 def test_metadata_is_full_from_the_first_full_update_of_a_registration_on() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata()
     assert not made.facts.has_full_metadata
     made.update_metadata(type=FULL)
@@ -154,7 +154,7 @@ def test_metadata_is_full_from_the_first_full_update_of_a_registration_on() -> N
 
 def test_metadata_is_not_full_before_a_new_controllers_full_update() -> None:
     """Its elections come first: a coordinator would take a recreated topic for the old one."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(type=FULL)
     again = {"controller_epoch": CONTROLLER_EPOCH + 1}
     made.lead(partition_state(), **again)
@@ -168,7 +168,7 @@ def test_metadata_is_not_full_before_a_new_controllers_full_update() -> None:
 
 def test_requests_to_an_older_registration_are_stale_after_one_to_a_newer() -> None:
     """The broker may not know its new registration yet; the request has its epoch."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(elsewhere(), broker_epoch=BROKER_EPOCH + 1, topic_id=OTHER_ID)
     assert made.update_metadata(elsewhere(), topic_id=TOPIC_ID) is Error.STALE_BROKER_EPOCH
     assert made.begin_lead(partition_state()).value.error_code == Error.STALE_BROKER_EPOCH
@@ -180,7 +180,7 @@ def test_requests_to_an_older_registration_are_stale_after_one_to_a_newer() -> N
 
 
 def test_no_request_is_handled_before_the_broker_has_its_epoch() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.facts.broker_epoch = NO_EPOCH
     with pytest.raises(AssertionError):
         made.update_metadata(broker_epoch=BROKER_EPOCH)
@@ -188,7 +188,7 @@ def test_no_request_is_handled_before_the_broker_has_its_epoch() -> None:
 
 def test_what_is_older_than_known_is_passed_over() -> None:
     """What was read in ZooKeeper at the start may be newer than what is on its way here."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(leader_epoch=3, zk_version=8))
     made.update_metadata(known(leader=2, leader_epoch=2, zk_version=9))
     made.update_metadata(known(leader_epoch=3, zk_version=7, isr=(1,)))
@@ -196,7 +196,7 @@ def test_what_is_older_than_known_is_passed_over() -> None:
 
 
 def test_a_move_and_a_recovery_are_known_from_leader_and_isr_alone() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata()
     made.lead(
         partition_state(
@@ -219,7 +219,7 @@ def test_a_move_and_a_recovery_are_known_from_leader_and_isr_alone() -> None:
 
 
 def test_a_live_brokers_offline_replica_is_in_a_failed_log_dir() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(offline_replicas=(2,)), brokers=(1, 2))
     assert state(made).directories == (DIRECTORY_MIGRATING, DIRECTORY_LOST)
     made.update_metadata(known(offline_replicas=(2,)), brokers=(1,))
@@ -227,7 +227,7 @@ def test_a_live_brokers_offline_replica_is_in_a_failed_log_dir() -> None:
 
 
 def test_kafka_1355_a_leader_of_minus_two_ends_the_topic() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata()
     made.lead(partition_state(0), partition_state(1))
     made.update_metadata(known(0, leader=DYING), known(1, leader=DYING))
@@ -238,7 +238,7 @@ def test_kafka_1355_a_leader_of_minus_two_ends_the_topic() -> None:
 
 
 def test_a_topic_of_another_id_does_not_take_replicas_away() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata()
     made.lead(partition_state())
     made.update_metadata(known(leader=2, replicas=(2, 3), leader_epoch=9), topic_id=OTHER_ID)
@@ -248,14 +248,14 @@ def test_a_topic_of_another_id_does_not_take_replicas_away() -> None:
 
 
 def test_the_configuration_of_a_topic_that_is_new_is_read() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(leader=2, replicas=(2, 3)))
     made.update_metadata(known(leader=2, replicas=(2, 3), leader_epoch=1))
     assert made.configs_read == [["t"]]
 
 
 def test_epochs() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(controller_epoch=9)
     assert made.update_metadata(controller_epoch=8) is Error.STALE_CONTROLLER_EPOCH
     assert made.update_metadata(broker_epoch=3) is Error.STALE_BROKER_EPOCH
@@ -264,7 +264,7 @@ def test_epochs() -> None:
 
 def test_the_end_of_a_move_is_known_to_a_broker_that_is_no_replica_any_more() -> None:
     """LeaderAndIsr is sent to replicas alone."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata()
     made.lead(partition_state(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,)))
     made.update_metadata(known(replicas=(2, 3), isr=(2, 3), leader=2, leader_epoch=9, zk_version=9))
@@ -273,7 +273,7 @@ def test_the_end_of_a_move_is_known_to_a_broker_that_is_no_replica_any_more() ->
 
 def test_a_late_copy_of_an_earlier_request_does_not_bring_a_deleted_topic_back() -> None:
     """It was sent again where no answer came; the copy on the broken connection arrives last."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known())
     made.update_metadata(known(leader=DYING))
     assert made.update_metadata(known(1, leader=2)) is Error.NONE
@@ -282,7 +282,7 @@ def test_a_late_copy_of_an_earlier_request_does_not_bring_a_deleted_topic_back()
 
 
 def test_a_topic_that_never_was_here_does_not_come_after_its_end_either() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(leader=DYING))
     made.update_metadata(known())
     assert "t" not in made.image.topics
@@ -296,7 +296,7 @@ def test_a_rejected_deleted_topic_is_logged_once_a_controller_epoch(
     def lines() -> list[str]:
         return [each.getMessage() for each in caplog.records if "rejected" in each.getMessage()]
 
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(leader=DYING))
     assert lines() == []
     made.update_metadata(known())
@@ -309,7 +309,7 @@ def test_a_rejected_deleted_topic_is_logged_once_a_controller_epoch(
 
 
 def test_a_later_controller_may_speak_of_a_topic_whose_deletion_an_earlier_one_began() -> None:
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.update_metadata(known(leader=DYING))
     made.update_metadata(known(), controller_epoch=CONTROLLER_EPOCH + 1)
     assert state(made).leader == 1

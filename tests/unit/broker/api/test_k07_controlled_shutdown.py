@@ -16,12 +16,12 @@ from ottla.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
 )
 
-from ..controller_world import BROKER, Controller, versions_of
+from ..controller_harness import BROKER, Controller, versions_of
 
 ID = Uuid(b"topic-----------")
 
 
-def world(*, isr: tuple[int, ...]) -> Controller:
+def harness(*, isr: tuple[int, ...]) -> Controller:
     """Return a controller of brokers 1 and 2, and a partition of both that 1 leads."""
     controller = Controller()
     controller.write(record_of(replace(BROKER, id=2, epoch=2)))
@@ -49,7 +49,7 @@ def ask(controller: Controller, version: int, epoch: int = 1) -> ControlledShutd
 
 @pytest.mark.parametrize("version", versions_of(7))
 def test_what_it_leads_moves(version: int) -> None:
-    controller = world(isr=(1, 2))
+    controller = harness(isr=(1, 2))
     response = ask(controller, version)
     assert (response.error_code, response.remaining_partitions) == (Error.NONE, ())
     topic = controller.image.topics.by_name("t")
@@ -60,21 +60,21 @@ def test_what_it_leads_moves(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of(7))
 def test_what_cannot_move_is_named(version: int) -> None:
-    response = ask(world(isr=(1,)), version)
+    response = ask(harness(isr=(1,)), version)
     [left] = response.remaining_partitions
     assert (left.topic_name, left.partition_index) == ("t", 0)
 
 
 def test_an_older_process_cannot_ask() -> None:
-    assert ask(world(isr=(1, 2)), 3, epoch=0).error_code == Error.STALE_BROKER_EPOCH
+    assert ask(harness(isr=(1, 2)), 3, epoch=0).error_code == Error.STALE_BROKER_EPOCH
 
 
 def test_an_unknown_broker_cannot_ask() -> None:
     request = ControlledShutdownRequest(broker_id=9, broker_epoch=1)
-    assert world(isr=(1,)).ask(request, 3).error_code == Error.BROKER_NOT_AVAILABLE
+    assert harness(isr=(1,)).ask(request, 3).error_code == Error.BROKER_NOT_AVAILABLE
 
 
 def test_a_node_that_is_not_the_controller_answers_not_controller() -> None:
-    controller = world(isr=(1, 2))
+    controller = harness(isr=(1, 2))
     controller.refusal = Error.NOT_CONTROLLER
     assert ask(controller, 3).error_code == Error.NOT_CONTROLLER

@@ -27,14 +27,14 @@ from ottla.metadata.records import (
 )
 from ottla.wire.messages import delete_replicas as wire
 
-from ..world import TOPIC_ID, World
+from ..harness import TOPIC_ID, BrokerHarness
 
 OTHER_ID = Uuid(b"o" * 16)
 BROKER_EPOCH = 40
 
 
-def world(**how: Any) -> World:
-    made = World(**how)
+def harness(**how: Any) -> BrokerHarness:
+    made = BrokerHarness(**how)
     made.broker.epoch = BROKER_EPOCH
     made.log_dirs.acquire(node_id=1, cluster_id=None)
     made.load(made.broker.image)
@@ -44,7 +44,7 @@ def world(**how: Any) -> World:
 
 
 def delete(
-    made: World,
+    made: BrokerHarness,
     *partitions: int,
     topic_id: Uuid = TOPIC_ID,
     controller_epoch: int = 7,
@@ -74,7 +74,7 @@ def deletion(topic_id: Uuid = TOPIC_ID) -> tuple[Record, ...]:
     return RemoveTopicRecord(topic_id=topic_id), entry(topic_id)
 
 
-def order(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> Pending[Any]:
+def order(made: BrokerHarness, *partitions: int, topic_id: Uuid = TOPIC_ID) -> Pending[Any]:
     """Send an order that may have to wait."""
     topic = wire.DeleteReplicasTopic(topic_id=topic_id, partitions=partitions or (0,))
     request = wire.DeleteReplicasRequest(
@@ -83,7 +83,7 @@ def order(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> Pending[A
     return made.begin(request, 0)
 
 
-def late(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> dict[int, Error]:
+def late(made: BrokerHarness, *partitions: int, topic_id: Uuid = TOPIC_ID) -> dict[int, Error]:
     """Request a deletion that never reaches this broker's metadata, and wait for its timeout."""
     answer = order(made, *partitions, topic_id=topic_id)
     assert not answer.done
@@ -98,7 +98,7 @@ def codes(response: wire.DeleteReplicasResponse) -> dict[int, Error]:
 
 
 def test_a_deleted_topic_s_replica_is_gone_by_the_time_it_is_confirmed() -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion())
     response = delete(made, 0, 1)
     assert codes(response) == {0: Error.NONE, 1: Error.NONE}
@@ -109,7 +109,7 @@ def test_a_deleted_topic_s_replica_is_gone_by_the_time_it_is_confirmed() -> None
 
 def test_by_the_answer_no_checkpoint_speaks_of_the_replica() -> None:
     """A topic has the name already, maybe: it could begin where this one ended."""
-    made = world()
+    made = harness()
     made.log_dirs.checkpoint()
     checkpoint = "/logs/recovery-point-offset-checkpoint"
     assert b"t 0 " in made.disk.read_bytes(checkpoint)
@@ -129,7 +129,7 @@ def test_a_checkpoint_that_cannot_be_written_neither_holds_up_nor_belies_the_ans
 
     An error would be repeated until that disk is back, and the deletion be under way until then.
     """
-    made = world(properties={"log.dirs": "/logs,/more"})
+    made = harness(properties={"log.dirs": "/logs,/more"})
     made.commit(*deletion())
     made.fail_disk("write_atomic", f"/logs/{name}")
     assert codes(delete(made, 0, 1)) == {0: Error.NONE, 1: Error.NONE}
@@ -140,14 +140,14 @@ def test_a_checkpoint_that_cannot_be_written_neither_holds_up_nor_belies_the_ans
 
 
 def test_what_is_not_here_counts_as_deleted() -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion(), entry(OTHER_ID))
     assert codes(delete(made, 5, topic_id=OTHER_ID)) == {5: Error.NONE}
     assert codes(delete(made, 9)) == {9: Error.NONE}
 
 
 def test_a_request_waits_for_the_metadata_with_the_deletion() -> None:
-    made = world()
+    made = harness()
     answer = order(made, 0, 1)
     assert not answer.done
     assert made.log_dirs.get("t", 0) is not None
@@ -158,7 +158,7 @@ def test_a_request_waits_for_the_metadata_with_the_deletion() -> None:
 
 
 def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiting() -> None:
-    made = world()
+    made = harness()
     answer = order(made, 0, topic_id=OTHER_ID)
     made.commit(TopicRecord(name="x", topic_id=OTHER_ID), *deletion(OTHER_ID))
     assert codes(answer.value) == {0: Error.NONE}
@@ -167,7 +167,7 @@ def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiti
 
 def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> None:
     """It may be made yet, by older records that this broker has still to replay."""
-    made = world()
+    made = harness()
     assert late(made, 0, topic_id=OTHER_ID) == {0: Error.OPERATION_NOT_ATTEMPTED}
     made.commit(RemoveTopicRecord(topic_id=TOPIC_ID), entry(OTHER_ID))
     assert late(made, 0) == {0: Error.OPERATION_NOT_ATTEMPTED}, "there is no entry of it"
@@ -177,14 +177,14 @@ def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> Non
 
 
 def test_an_existing_topic_is_kept_whatever_the_ledger_has() -> None:
-    made = world()
+    made = harness()
     made.commit(entry())
     assert late(made, 0) == {0: Error.OPERATION_NOT_ATTEMPTED}
     assert made.log_dirs.get("t", 0) is not None
 
 
 def test_a_request_is_dropped_when_the_controller_disconnects() -> None:
-    made = world()
+    made = harness()
     answer = order(made, 0)
     assert made.broker.topic_deletion_purgatory.count == 1
     made.connection.closed.complete(None)
@@ -194,7 +194,7 @@ def test_a_request_is_dropped_when_the_controller_disconnects() -> None:
 
 
 def test_of_several_topics_those_that_are_known_go_when_the_wait_is_over() -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion())
     topics = tuple(
         wire.DeleteReplicasTopic(topic_id=each, partitions=(0,)) for each in (TOPIC_ID, OTHER_ID)
@@ -209,14 +209,14 @@ def test_of_several_topics_those_that_are_known_go_when_the_wait_is_over() -> No
 
 
 def test_latent_l6_a_deletion_may_be_repeated() -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion())
     assert {codes(delete(made))[0] for _ in range(3)} == {Error.NONE}
 
 
 def test_kafka_9539_a_late_request_does_not_delete_a_replica_of_a_live_topic() -> None:
     """Whatever is assigned to whom: the deletion of a replica that moved is not ordered so."""
-    made = world()
+    made = harness()
     assert late(made, 0, 1) == dict.fromkeys((0, 1), Error.OPERATION_NOT_ATTEMPTED)
     assert made.log_dirs.get("t", 0) is not None
     moved = PartitionChangeRecord(
@@ -227,7 +227,7 @@ def test_kafka_9539_a_late_request_does_not_delete_a_replica_of_a_live_topic() -
 
 
 def test_a_topic_of_the_old_name_is_another_one() -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion())
     made.add_topic(topic_id=OTHER_ID)
     assert codes(delete(made)) == {0: Error.NONE}
@@ -237,7 +237,7 @@ def test_a_topic_of_the_old_name_is_another_one() -> None:
 
 
 def test_the_zero_id_names_nothing() -> None:
-    assert late(world(), topic_id=NO_UUID) == {0: Error.OPERATION_NOT_ATTEMPTED}
+    assert late(harness(), topic_id=NO_UUID) == {0: Error.OPERATION_NOT_ATTEMPTED}
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_the_zero_id_names_nothing() -> None:
     ],
 )
 def test_kafka_9839_only_an_older_broker_epoch_is_refused(broker_epoch: int, error: Error) -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion())
     response = delete(made, 9, broker_epoch=broker_epoch)
     assert response.error_code == error
@@ -258,7 +258,7 @@ def test_kafka_9839_only_an_older_broker_epoch_is_refused(broker_epoch: int, err
 
 
 def test_kafka_6082_an_older_controller_is_refused_once_a_newer_one_has_spoken() -> None:
-    made = world()
+    made = harness()
     made.commit(*deletion())
     assert delete(made, 9, controller_epoch=7).error_code == Error.NONE
     assert delete(made, 9, controller_epoch=9).error_code == Error.NONE
@@ -267,12 +267,12 @@ def test_kafka_6082_an_older_controller_is_refused_once_a_newer_one_has_spoken()
 
 
 def test_a_controller_older_than_the_metadata_is_refused() -> None:
-    """The world's records bear epoch 1."""
-    assert delete(world(), 9, controller_epoch=0).error_code == Error.STALE_CONTROLLER_EPOCH
+    """The harness's records bear epoch 1."""
+    assert delete(harness(), 9, controller_epoch=0).error_code == Error.STALE_CONTROLLER_EPOCH
 
 
 def test_a_stale_request_deletes_nothing() -> None:
-    made = world()
+    made = harness()
     made.broker.controller_epoch = 100
     made.commit(*deletion())
     made.disk.crash()
@@ -281,7 +281,7 @@ def test_a_stale_request_deletes_nothing() -> None:
 
 def test_an_unreadable_partition_dir_delays_the_receipt_of_its_own_topic_alone() -> None:
     """A link to a disk that was not mounted held up those of all topics."""
-    made = world()
+    made = harness()
     made.commit(*deletion())
     made.disk.link("/logs/foo-0", "/not-mounted/foo-0")
     assert codes(delete(made)) == {0: Error.NONE}
@@ -293,7 +293,7 @@ def test_an_unreadable_partition_dir_delays_the_receipt_of_its_own_topic_alone()
 
 def test_a_partition_dir_that_cannot_be_renamed_affects_its_replica_alone() -> None:
     """A mount point in the only log directory ended the broker when its topic was deleted."""
-    made = world()
+    made = harness()
     alarms: list[None] = []
     made.broker.replicas.on_log_dir_failed = made.broker.replicas.on_all_log_dirs_failed = lambda: (
         alarms.append(None)
@@ -309,7 +309,7 @@ def test_a_partition_dir_that_cannot_be_renamed_affects_its_replica_alone() -> N
 
 
 def test_kafka_7313_an_offline_log_dir_has_the_same_error_every_time() -> None:
-    made = world(properties={"log.dirs": "/logs,/more"})
+    made = harness(properties={"log.dirs": "/logs,/more"})
     log = made.log_dirs.get("t", 0)
     assert log is not None
     made.log_dirs.fail(log, OSError(5, "broken"))
@@ -322,7 +322,7 @@ def test_deletions_delayed_by_an_offline_log_dir_are_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An operator must find the other lines of a broker whose disk is to be mended next week."""
-    made = world(properties={"log.dirs": "/logs,/more"})
+    made = harness(properties={"log.dirs": "/logs,/more"})
     log = made.log_dirs.get("t", 0)
     assert log is not None
     made.log_dirs.fail(log, OSError(5, "broken"))
@@ -344,7 +344,7 @@ def test_the_api_is_for_nodes_only() -> None:
     apis = load_apis()
     for listener in Listener:
         assert 1002 not in advertised(apis, listener)
-    made = World(
+    made = BrokerHarness(
         {
             "listeners": "PLAINTEXT://localhost:9092,INTERNAL://localhost:9094,"
             "CONTROLLER://localhost:9093",

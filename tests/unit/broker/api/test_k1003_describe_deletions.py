@@ -39,7 +39,7 @@ from ottla.wire.messages.describe_deletions import (
     DescribeDeletionsTopic,
 )
 
-from ..controller_world import Controller
+from ..controller_harness import Controller
 
 REFUSED = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
 LEDGER = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
@@ -64,7 +64,7 @@ DONE = deletion(11, "b", finished_ms=2_000).with_status(1, SUCCESSFUL, (0,))
 OTHER = deletion(12, "a")
 
 
-def world(*deletions: DeletionImage, level: bool = True) -> Controller:
+def harness(*deletions: DeletionImage, level: bool = True) -> Controller:
     controller = Controller()
     if level:
         controller.write(LEDGER)
@@ -88,7 +88,7 @@ def named(*names: str) -> tuple[DescribeDeletionsTopic, ...]:
 
 
 def test_an_entry_is_returned_whole() -> None:
-    [returned] = ask(world(OPEN)).deletions
+    [returned] = ask(harness(OPEN)).deletions
     assert (returned.topic_id, returned.name, returned.asked_ms, returned.finished_ms) == (
         uuid(10),
         "b",
@@ -106,19 +106,19 @@ def test_an_entry_is_returned_whole() -> None:
 
 
 def test_all_topics_that_had_a_name_are_returned() -> None:
-    controller = world(OTHER, DONE, OPEN)
+    controller = harness(OTHER, DONE, OPEN)
     assert ids(ask(controller)) == [uuid(10), uuid(11), uuid(12)]
     assert ids(ask(controller, topics=named("b"))) == [uuid(10), uuid(11)]
 
 
 def test_receipts_are_left_out_where_they_are_not_wanted() -> None:
-    controller = world(OPEN, DONE, OTHER)
+    controller = harness(OPEN, DONE, OTHER)
     assert ids(ask(controller, include_receipts=False)) == [uuid(10), uuid(12)]
     assert ids(ask(controller, topics=named("b"), include_receipts=False)) == [uuid(10)]
 
 
 def test_an_id_finds_one_and_a_stranger_nothing() -> None:
-    controller = world(OPEN, DONE, OTHER)
+    controller = harness(OPEN, DONE, OTHER)
     by_id = (DescribeDeletionsTopic(topic_id=uuid(10)), *named("a", "nobody"))
     assert ids(ask(controller, topics=by_id)) == [uuid(10), uuid(12)]
     assert ids(ask(controller, topics=(DescribeDeletionsTopic(topic_id=uuid(99)),))) == []
@@ -126,7 +126,7 @@ def test_an_id_finds_one_and_a_stranger_nothing() -> None:
 
 
 def test_a_request_changes_nothing() -> None:
-    controller = world(OPEN)
+    controller = harness(OPEN)
     before = controller.image
     ask(controller)
     assert controller.image == before
@@ -134,7 +134,7 @@ def test_a_request_changes_nothing() -> None:
 
 def test_a_cluster_without_a_ledger_refuses() -> None:
     """An empty answer would be taken for a proof."""
-    answer = ask(world(level=False))
+    answer = ask(harness(level=False))
     assert answer.error_code == Error.UNSUPPORTED_VERSION
     assert answer.error_message is not None
     assert OTTLA_VERSION in answer.error_message
@@ -149,7 +149,7 @@ def test_over_zookeeper_there_is_always_one() -> None:
 
 
 def test_who_is_not_the_controller_refuses() -> None:
-    controller = world(OPEN)
+    controller = harness(OPEN)
     controller.refusal = Error.NOT_CONTROLLER
     answer = ask(controller)
     assert (answer.error_code, answer.deletions) == (Error.NOT_CONTROLLER, ())
@@ -162,7 +162,7 @@ def test_a_response_has_a_maximum_of_replicas(
     monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_RESPONSE_MAX", 3)
     wide = deletion(1, "wide").with_status(1, STARTED, range(10))
     narrow = [deletion(each, "n").with_status(1, STARTED, (0, 1)) for each in (2, 3, 4)]
-    controller = world(wide, *narrow)
+    controller = harness(wide, *narrow)
     first = ask(controller)
     assert (ids(first), first.next_after) == ([uuid(1)], uuid(1))
     second = ask(controller, after=uuid(1))
@@ -219,7 +219,7 @@ def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", 2)
-    controller = world(*(deletion(each, "ab"[each == 3]) for each in range(1, 6)))
+    controller = harness(*(deletion(each, "ab"[each == 3]) for each in range(1, 6)))
     returned = []
     after = NO_UUID
     for _answer in range(3):
@@ -246,7 +246,7 @@ def test_the_response_has_exactly_the_requested_topics(
         for number in range(1, 7)
     ]
     topics = (*named(*names), *(DescribeDeletionsTopic(topic_id=uuid(each)) for each in numbers))
-    controller = world(*ledger)
+    controller = harness(*ledger)
     returned: list[Uuid] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", limit)

@@ -23,13 +23,13 @@ from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsResponse,
 )
 
-from ..controller_world import Controller
+from ..controller_harness import Controller
 
 TOPIC_ID = Uuid(b"t" * 16)
 TTL_MS = 5_000
 
 
-def world(*, level: int = 1, **how: Any) -> Controller:
+def harness(*, level: int = 1, **how: Any) -> Controller:
     controller = Controller(**how)
     controller.write(
         FeatureLevelRecord(name=OTTLA_VERSION, feature_level=level),
@@ -69,7 +69,7 @@ def report(
 
 
 def test_what_is_due_is_deleted_at_once_with_an_entry_in_the_ledger() -> None:
-    controller = world()
+    controller = harness()
     first = report(controller)
     assert (first.error_code, controller.image.topics.id_of("t")) == (Error.NONE, TOPIC_ID)
     second = report(controller, token=first.token)
@@ -81,14 +81,14 @@ def test_what_is_due_is_deleted_at_once_with_an_entry_in_the_ledger() -> None:
 
 
 def test_over_zookeeper_what_is_due_is_queued() -> None:
-    controller = world(mode=ZOOKEEPER_MODE, level=0)
+    controller = harness(mode=ZOOKEEPER_MODE, level=0)
     report(controller, token=report(controller).token)
     assert controller.image.topics.id_of("t") == TOPIC_ID
     assert controller.image.deletions.is_queued(TOPIC_ID)
 
 
 def test_who_is_not_registered_or_meets_no_controller_is_refused() -> None:
-    controller = world()
+    controller = harness()
     assert report(controller, epoch=7).error_code == Error.STALE_BROKER_EPOCH
     controller.refusal = Error.NOT_CONTROLLER
     assert report(controller).error_code == Error.NOT_CONTROLLER

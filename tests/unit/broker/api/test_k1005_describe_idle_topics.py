@@ -15,8 +15,8 @@ from ottla.wire.messages.describe_idle_topics import (
     DescribeIdleTopicsResponse,
 )
 
-from ..controller_world import Controller
-from .test_k1004_report_idle_topics import TOPIC_ID, TTL_MS, report, world
+from ..controller_harness import Controller
+from .test_k1004_report_idle_topics import TOPIC_ID, TTL_MS, harness, report
 
 
 def view(controller: Controller, *names: str) -> DescribeIdleTopicsResponse:
@@ -26,7 +26,7 @@ def view(controller: Controller, *names: str) -> DescribeIdleTopicsResponse:
 
 
 def test_the_response_has_idle_times_and_reasons() -> None:
-    controller = world()
+    controller = harness()
     report(controller, 1_234)
     assert view(controller).topics == (
         DescribedIdleTopic(
@@ -44,19 +44,19 @@ def test_the_response_has_idle_times_and_reasons() -> None:
 
 @pytest.mark.parametrize(("level", "error"), [(0, Error.UNSUPPORTED_VERSION), (1, Error.NONE)])
 def test_there_is_no_view_where_no_topic_can_have_a_limit(level: int, error: Error) -> None:
-    answer = view(world(level=level))
+    answer = view(harness(level=level))
     assert answer.error_code == error
     assert (OTTLA_VERSION in (answer.error_message or "")) == (error is not Error.NONE)
 
 
 def test_over_zookeeper_queued_deletions_are_shown() -> None:
-    controller = world(mode=ZOOKEEPER_MODE, level=0)
+    controller = harness(mode=ZOOKEEPER_MODE, level=0)
     assert view(controller).topics[0].reason == IdleReason.NOT_HEARD
     report(controller, token=report(controller).token)
     assert view(controller).topics[0].reason == IdleReason.BEING_DELETED
 
 
 def test_a_node_that_is_not_the_controller_answers_not_controller() -> None:
-    controller = world()
+    controller = harness()
     controller.refusal = Error.NOT_CONTROLLER
     assert view(controller).error_code == Error.NOT_CONTROLLER

@@ -17,7 +17,7 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 
 def topic(name: str, count: int = 2, factor: int = 1, **more: object) -> CreatableTopic:

@@ -12,13 +12,13 @@ from ottla.controller.deletion import delete_topics as deletion
 from ottla.metadata.records import Record, TopicRecord
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 ID = Uuid(b"topic-----------")
 NOBODY = Uuid(b"nobody----------")
 
 
-def world(**given: str) -> Controller:
+def harness(**given: str) -> Controller:
     controller = Controller({name.replace("_", "."): value for name, value in given.items()})
     controller.write(TopicRecord(name="t", topic_id=ID))
     return controller
@@ -26,7 +26,7 @@ def world(**given: str) -> Controller:
 
 @pytest.mark.parametrize("version", versions_of(20))
 def test_every_version(version: int) -> None:
-    controller = world()
+    controller = harness()
     if version >= 6:
         request = DeleteTopicsRequest(
             topics=(
@@ -49,7 +49,7 @@ def test_every_version(version: int) -> None:
 
 
 def test_by_id() -> None:
-    controller = world()
+    controller = harness()
     request = DeleteTopicsRequest(
         topics=(DeleteTopicState(topic_id=ID), DeleteTopicState(topic_id=NOBODY)), timeout_ms=0
     )
@@ -60,7 +60,7 @@ def test_by_id() -> None:
 
 @pytest.mark.parametrize("version", versions_of(20))
 def test_switched_off(version: int) -> None:
-    controller = world(delete_topic_enable="false")
+    controller = harness(delete_topic_enable="false")
     if version >= 6:
         request = DeleteTopicsRequest(topics=(DeleteTopicState(topic_id=ID),), timeout_ms=1)
     else:
@@ -75,7 +75,7 @@ NAMES = ("t", "u", "nobody", "v")
 
 
 def several(**given: str) -> Controller:
-    controller = world(**given)
+    controller = harness(**given)
     for name in ("u", "v"):
         controller.write(TopicRecord(name=name, topic_id=Uuid(name.encode() * 16)))
     return controller
@@ -126,7 +126,7 @@ def test_an_office_that_ends_between_two_decisions_ends_the_request(
 
 @pytest.mark.parametrize("version", [5, 6])
 def test_too_many_are_refused(version: int) -> None:
-    controller = world()
+    controller = harness()
     names = ("t", *(f"t{number}" for number in range(DELETED_TOPICS_PER_REQUEST_MAX)))
     request = (
         DeleteTopicsRequest(

@@ -23,7 +23,7 @@ from ottla.metadata.records import TopicRecord
 from ottla.wire.frames import RequestHeader
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
-from ..controller_world import Controller
+from ..controller_harness import Controller
 
 ID = Uuid(b"topic-----------")
 NOW_MS = 1_000

@@ -7,7 +7,7 @@ from ottla.broker.api.k22_init_producer_id import API, GRANT_TIMEOUT_MS
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
-from ..world import World
+from ..harness import BrokerHarness
 
 
 def request(
@@ -22,14 +22,14 @@ def request(
 
 
 @pytest.fixture
-def world() -> World:
+def harness() -> BrokerHarness:
     """A broker with a block of ids from 1000 on."""
-    world = World()
-    world.begin(request(), 4)
-    world.controller.answer(
+    harness = BrokerHarness()
+    harness.begin(request(), 4)
+    harness.controller.answer(
         AllocateProducerIdsResponse(error_code=0, producer_id_start=1000, producer_id_len=1000)
     )
-    return world
+    return harness
 
 
 def test_version_6_is_unstable_in_kafka_and_not_served() -> None:
@@ -37,23 +37,23 @@ def test_version_6_is_unstable_in_kafka_and_not_served() -> None:
 
 
 @pytest.mark.parametrize("version", API.versions)
-def test_every_version_gets_an_id(world: World, version: int) -> None:
-    answers = [world.ask(request(), version) for _ in range(2)]
+def test_every_version_gets_an_id(harness: BrokerHarness, version: int) -> None:
+    answers = [harness.ask(request(), version) for _ in range(2)]
     assert [(one.error_code, one.producer_id, one.producer_epoch) for one in answers] == [
         (Error.NONE, 1001, 0),
         (Error.NONE, 1002, 0),
     ]
 
 
-def test_a_known_id_is_replaced(world: World) -> None:
-    assert world.ask(request(producer_id=1000, producer_epoch=3), 4).producer_id == 1001
+def test_a_known_id_is_replaced(harness: BrokerHarness) -> None:
+    assert harness.ask(request(producer_id=1000, producer_epoch=3), 4).producer_id == 1001
 
 
 def test_the_first_producer_waits_for_the_controller() -> None:
-    world = World()
-    waiting = world.begin(request(), 4)
+    harness = BrokerHarness()
+    waiting = harness.begin(request(), 4)
     assert not waiting.done
-    world.clock.advance(GRANT_TIMEOUT_MS)
+    harness.clock.advance(GRANT_TIMEOUT_MS)
     assert waiting.value.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -66,6 +66,6 @@ def test_the_first_producer_waits_for_the_controller() -> None:
         (request(producer_epoch=5), Error.INVALID_REQUEST),
     ],
 )
-def test_refusals(world: World, asked: InitProducerIdRequest, error: Error) -> None:
-    answer = world.ask(asked, 4)
+def test_refusals(harness: BrokerHarness, asked: InitProducerIdRequest, error: Error) -> None:
+    answer = harness.ask(asked, 4)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)

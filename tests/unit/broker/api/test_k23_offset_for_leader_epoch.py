@@ -10,11 +10,11 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-from ..world import TOPIC_ID, World, batch
+from ..harness import TOPIC_ID, BrokerHarness, batch
 
 
 def ask(
-    world: World, epoch: int, *, current: int = -1, topic: str = "t", version: int = 4
+    harness: BrokerHarness, epoch: int, *, current: int = -1, topic: str = "t", version: int = 4
 ) -> tuple[int, int, int]:
     """Return (error, epoch, end offset)."""
     partition = OffsetForLeaderPartition(
@@ -23,23 +23,23 @@ def ask(
     request = OffsetForLeaderEpochRequest(
         topics=(OffsetForLeaderTopic(topic=topic, partitions=(partition,)),)
     )
-    (part,) = world.ask(request, version).topics[0].partitions
+    (part,) = harness.ask(request, version).topics[0].partitions
     return part.error_code, part.leader_epoch, part.end_offset
 
 
 @pytest.fixture
-def world() -> World:
+def harness() -> BrokerHarness:
     """Two records of epoch 0, three of epoch 2, and this leader's epoch 3 without any."""
-    world = World()
-    world.add_broker()
-    world.add_topic()
-    replicas = world.broker.replicas
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic()
+    replicas = harness.broker.replicas
     replicas.append("t", 0, batch("a", "b"))
     for _ in range(2):
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
     replicas.append("t", 0, batch("c", "d", "e"))
-    world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
-    return world
+    harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+    return harness
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -48,12 +48,12 @@ def world() -> World:
     [(0, (0, 2)), (2, (2, 5)), (3, (3, 5)), (9, (-1, -1))],
 )
 def test_where_an_epoch_ends(
-    world: World, version: int, epoch: int, found: tuple[int, int]
+    harness: BrokerHarness, version: int, epoch: int, found: tuple[int, int]
 ) -> None:
-    assert ask(world, epoch, version=version) == (Error.NONE, *found)
+    assert ask(harness, epoch, version=version) == (Error.NONE, *found)
 
 
-def test_refusals(world: World) -> None:
-    assert ask(world, 0, current=1) == (Error.FENCED_LEADER_EPOCH, -1, -1)
-    assert ask(world, 0, current=4) == (Error.UNKNOWN_LEADER_EPOCH, -1, -1)
-    assert ask(world, 0, topic="nowhere") == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+def test_refusals(harness: BrokerHarness) -> None:
+    assert ask(harness, 0, current=1) == (Error.FENCED_LEADER_EPOCH, -1, -1)
+    assert ask(harness, 0, current=4) == (Error.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert ask(harness, 0, topic="nowhere") == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

@@ -14,13 +14,13 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
 )
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 TOPIC, BROKER = 2, 4
 DYNAMIC_TOPIC, DYNAMIC_DEFAULT, STATIC, DEFAULT = 1, 3, 4, 5
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller({"num.partitions": "3"})
     controller.write(
         TopicRecord(name="t", topic_id=Uuid(b"topic-----------")),
@@ -37,7 +37,7 @@ def ask(
         resource_type=resource_type, resource_name=name, configuration_keys=keys
     )
     request = DescribeConfigsRequest(resources=(resource,), **how)  # type: ignore[arg-type]
-    [result] = world().ask(request, version).results
+    [result] = harness().ask(request, version).results
     assert (result.resource_type, result.resource_name) == (resource_type, name)
     return result.error_code, {each.name: each for each in result.configs}
 
@@ -132,7 +132,7 @@ def test_a_resource_that_is_named_often_is_described_once() -> None:
     resources = [resource(BROKER, "1")] * 1000
     resources += [resource(TOPIC, "t", "retention.ms"), resource(TOPIC, "t", "segment.ms")]
     resources += [resource(BROKER, "1", "num.partitions"), resource(TOPIC, "missing")] * 10
-    results = world().ask(DescribeConfigsRequest(resources=tuple(resources)), 4).results
+    results = harness().ask(DescribeConfigsRequest(resources=tuple(resources)), 4).results
     assert [each.resource_name for each in results] == ["1", "t", "missing"]
     broker, topic, _missing = results
     assert len(broker.configs) > 100, "one that asked for all gets all"

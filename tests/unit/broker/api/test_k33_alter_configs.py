@@ -14,10 +14,10 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResource,
 )
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller()
     controller.write(
         TopicRecord(name="t", topic_id=Uuid(b"topic-----------")),
@@ -37,7 +37,7 @@ def resource(name: str, config: str, value: str | None) -> AlterConfigsResource:
 @pytest.mark.parametrize("version", versions_of(33))
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_every_version(version: int, validate_only: bool) -> None:
-    controller = world()
+    controller = harness()
     request = AlterConfigsRequest(
         resources=(resource("t", "segment.ms", "9"), resource("nobody", "segment.ms", "9")),
         validate_only=validate_only,
@@ -51,8 +51,8 @@ def test_every_version(version: int, validate_only: bool) -> None:
 
 
 def test_without_a_controller() -> None:
-    controller = world()
+    controller = harness()
     controller.refusal = Error.NOT_CONTROLLER
     request = AlterConfigsRequest(resources=(resource("t", "a", "b"),), validate_only=False)
-    [told] = controller.ask(request, 2).responses
-    assert (told.resource_name, told.error_code) == ("t", Error.NOT_CONTROLLER)
+    [notified] = controller.ask(request, 2).responses
+    assert (notified.resource_name, notified.error_code) == ("t", Error.NOT_CONTROLLER)

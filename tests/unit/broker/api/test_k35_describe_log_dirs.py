@@ -9,20 +9,20 @@ from ottla.base.ids import Uuid
 from ottla.broker.api.k35_describe_log_dirs import API
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
-from ..world import World, batch
+from ..harness import BrokerHarness, batch
 
 OTHER_ID = Uuid(b"o" * 16)
 ALL = DescribeLogDirsRequest(topics=None)
 
 
 @pytest.fixture
-def world() -> World:
-    world = World({"log.dirs": "/one,/two"})
-    world.add_broker()
-    world.add_topic("t", partitions=2)
-    world.add_topic("u", OTHER_ID)
-    world.broker.replicas.append("t", 0, batch("a"))
-    return world
+def harness() -> BrokerHarness:
+    harness = BrokerHarness({"log.dirs": "/one,/two"})
+    harness.add_broker()
+    harness.add_topic("t", partitions=2)
+    harness.add_topic("u", OTHER_ID)
+    harness.broker.replicas.append("t", 0, batch("a"))
+    return harness
 
 
 def sizes(answer: Any) -> dict[str, dict[tuple[str, int], int]]:
@@ -38,8 +38,8 @@ def sizes(answer: Any) -> dict[str, dict[tuple[str, int], int]]:
 
 
 @pytest.mark.parametrize("version", API.versions)
-def test_all_logs(world: World, version: int) -> None:
-    answer = world.ask(ALL, version)
+def test_all_logs(harness: BrokerHarness, version: int) -> None:
+    answer = harness.ask(ALL, version)
     assert sizes(answer) == {
         "/one": {("t", 0): len(batch("a")), ("u", 0): 0},
         "/two": {("t", 1): 0},
@@ -51,15 +51,15 @@ def test_all_logs(world: World, version: int) -> None:
     assert (first.usable_bytes > 0) is known
 
 
-def test_only_requested_partitions(world: World) -> None:
+def test_only_requested_partitions(harness: BrokerHarness) -> None:
     topic = DescribableLogDirTopic(topic="t", partitions=(1, 7))
-    answer = world.ask(DescribeLogDirsRequest(topics=(topic,)), 4)
+    answer = harness.ask(DescribeLogDirsRequest(topics=(topic,)), 4)
     assert sizes(answer) == {"/one": {}, "/two": {("t", 1): 0}}
 
 
-def test_an_offline_log_dir(world: World) -> None:
-    partition = world.broker.replicas.partition("t", 0)
-    world.broker.replicas.storage_failed(partition, OSError(5, "broken"))
-    answer = world.ask(ALL, 4)
+def test_an_offline_log_dir(harness: BrokerHarness) -> None:
+    partition = harness.broker.replicas.partition("t", 0)
+    harness.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+    answer = harness.ask(ALL, 4)
     assert [result.error_code for result in answer.results] == [Error.KAFKA_STORAGE_ERROR, 0]
     assert sizes(answer) == {"/one": {}, "/two": {("t", 1): 0}}

@@ -13,10 +13,10 @@ from ottla.wire.messages.create_partitions import (
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller()
     topic = CreatableTopic(
         name="t", num_partitions=1, replication_factor=1, assignments=(), configs=()
@@ -37,7 +37,7 @@ def grow(*topics: CreatePartitionsTopic, validate_only: bool = False) -> CreateP
 
 @pytest.mark.parametrize("version", versions_of(37))
 def test_every_version(version: int) -> None:
-    controller = world()
+    controller = harness()
     request = grow(
         CreatePartitionsTopic(name="t", count=3, assignments=None),
         CreatePartitionsTopic(name="nobody", count=3, assignments=None),
@@ -50,7 +50,7 @@ def test_every_version(version: int) -> None:
 
 
 def test_by_hand_and_validation_alone() -> None:
-    controller = world()
+    controller = harness()
     by_hand = CreatePartitionsTopic(
         name="t", count=2, assignments=(CreatePartitionsAssignment(broker_ids=(1,)),)
     )
@@ -61,7 +61,7 @@ def test_by_hand_and_validation_alone() -> None:
 
 
 def test_a_top_level_refusal_is_returned_for_each_topic() -> None:
-    controller = world()
+    controller = harness()
     much = CreatePartitionsTopic(name="t", count=20_000, assignments=None)
-    [told] = controller.ask(grow(much), 3).results
-    assert (told.name, told.error_code) == ("t", Error.POLICY_VIOLATION)
+    [notified] = controller.ask(grow(much), 3).results
+    assert (notified.name, notified.error_code) == ("t", Error.POLICY_VIOLATION)

@@ -11,13 +11,13 @@ from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 TOPIC = Uuid(b"topic-----------")
 PREFERRED, UNCLEAN = 0, 1
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller()
     controller.write(TopicRecord(name="t", topic_id=TOPIC))
     for number, leader in enumerate((1, 2)):
@@ -50,7 +50,7 @@ SOME = (
 
 @pytest.mark.parametrize("version", versions_of(43))
 def test_every_version(version: int) -> None:
-    controller = world()
+    controller = harness()
     answer = controller.ask(ElectLeadersRequest(topic_partitions=SOME), version)
     assert answer.error_code == Error.NONE
     mine, nobody = answer.replica_election_results
@@ -68,14 +68,14 @@ def test_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of(43))
 def test_null_topics_elect_in_all_partitions(version: int) -> None:
-    answer = world().ask(ElectLeadersRequest(topic_partitions=None), version)
+    answer = harness().ask(ElectLeadersRequest(topic_partitions=None), version)
     [topic] = answer.replica_election_results
     assert [each.partition_id for each in topic.partition_result] == [1]
 
 
 @pytest.mark.parametrize("version", versions_of(43))
 def test_a_top_level_refusal_is_returned_for_each_partition(version: int) -> None:
-    controller = world()
+    controller = harness()
     controller.refusal = Error.NOT_CONTROLLER
     answer = controller.ask(ElectLeadersRequest(topic_partitions=SOME), version)
     assert answer.error_code == (Error.NOT_CONTROLLER if version else Error.NONE)
@@ -88,7 +88,7 @@ def test_a_top_level_refusal_is_returned_for_each_partition(version: int) -> Non
 
 
 def test_the_type_of_the_election() -> None:
-    controller = world()
+    controller = harness()
     answer = controller.ask(ElectLeadersRequest(topic_partitions=None, election_type=UNCLEAN), 2)
     assert answer.replica_election_results == ()
     answer = controller.ask(ElectLeadersRequest(topic_partitions=None, election_type=7), 2)
@@ -96,6 +96,6 @@ def test_the_type_of_the_election() -> None:
 
 
 def test_the_timeout_becomes_a_deadline() -> None:
-    controller = world()
+    controller = harness()
     controller.ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=500), 2)
     assert controller.deadlines == [1_500]

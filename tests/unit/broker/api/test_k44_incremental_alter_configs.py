@@ -14,12 +14,12 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 SET, DELETE, APPEND = 0, 1, 2
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller()
     controller.write(
         TopicRecord(name="t", topic_id=Uuid(b"topic-----------")),
@@ -44,14 +44,14 @@ def alter(
 
 @pytest.mark.parametrize("version", versions_of(44))
 def test_every_version(version: int) -> None:
-    controller = world()
+    controller = harness()
     request = alter(
         ("segment.ms", SET, "9"),
         ("retention.ms", DELETE, None),
         ("cleanup.policy", APPEND, "compact"),
     )
-    [told] = controller.ask(request, version).responses
-    assert (told.resource_name, told.error_code) == ("t", Error.NONE)
+    [notified] = controller.ask(request, version).responses
+    assert (notified.resource_name, notified.error_code) == ("t", Error.NONE)
     assert dict(controller.image.configs.of(2, "t")) == {
         "segment.ms": "9",
         "cleanup.policy": "delete,compact",
@@ -59,16 +59,16 @@ def test_every_version(version: int) -> None:
 
 
 def test_refusals_and_validation_alone() -> None:
-    controller = world()
-    [told] = controller.ask(alter(("segment.ms", 9, "1")), 1).responses
-    assert told.error_code == Error.INVALID_REQUEST
-    [told] = controller.ask(alter(("segment.ms", SET, "9"), validate_only=True), 1).responses
-    assert told.error_code == Error.NONE
+    controller = harness()
+    [notified] = controller.ask(alter(("segment.ms", 9, "1")), 1).responses
+    assert notified.error_code == Error.INVALID_REQUEST
+    [notified] = controller.ask(alter(("segment.ms", SET, "9"), validate_only=True), 1).responses
+    assert notified.error_code == Error.NONE
     assert dict(controller.image.configs.of(2, "t")) == {"retention.ms": "5"}
 
 
 def test_without_a_controller() -> None:
-    controller = world()
+    controller = harness()
     controller.refusal = Error.NOT_CONTROLLER
-    [told] = controller.ask(alter(("segment.ms", SET, "9")), 1).responses
-    assert (told.resource_name, told.error_code) == ("t", Error.NOT_CONTROLLER)
+    [notified] = controller.ask(alter(("segment.ms", SET, "9")), 1).responses
+    assert (notified.resource_name, notified.error_code) == ("t", Error.NOT_CONTROLLER)

@@ -23,10 +23,10 @@ from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 
-from ..controller_world import BROKER, Controller, versions_of
+from ..controller_harness import BROKER, Controller, versions_of
 
 
-def world() -> Controller:
+def harness() -> Controller:
     """Two brokers; the topic t has two partitions on the first."""
     controller = Controller()
     second = replace(
@@ -70,7 +70,7 @@ def request(
 
 @pytest.mark.parametrize("version", versions_of(45))
 def test_every_version(version: int) -> None:
-    controller = world()
+    controller = harness()
     answer = controller.ask(request({"t": {1: (2,), 0: None}, "nobody": {0: (1,)}}), version)
     assert (answer.error_code, answer.error_message) == (Error.NONE, None)
     returned = {
@@ -95,7 +95,7 @@ def test_every_version(version: int) -> None:
 
 
 def test_the_number_of_replicas_can_be_held_fast() -> None:
-    controller = world()
+    controller = harness()
     grown: Any = {"t": {0: (1, 2)}}
     answer = controller.ask(request(grown, allow_replication_factor_change=False), 1)
     assert answer.allow_replication_factor_change is False
@@ -122,7 +122,7 @@ def listed(controller: Controller, topics: Any = None) -> list[Any]:
 
 
 def test_listing() -> None:
-    controller = world()
+    controller = harness()
     assert listed(controller) == []
     controller.ask(request({"t": {1: (2,)}}), 1)
     moving = [("t", 1, (2, 1), (2,), (1,))]
@@ -136,7 +136,7 @@ def test_listing() -> None:
 
 
 def test_a_controller_without_office_refuses_the_whole() -> None:
-    controller = world()
+    controller = harness()
     controller.refusal = Error.NOT_CONTROLLER
     answer = controller.ask(request({"t": {1: (2,)}}), 1)
     assert (answer.error_code, answer.responses) == (Error.NOT_CONTROLLER, ())

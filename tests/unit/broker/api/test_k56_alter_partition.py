@@ -16,12 +16,12 @@ from ottla.wire.messages.alter_partition import (
     RequestTopicData,
 )
 
-from ..controller_world import Controller, versions_of
+from ..controller_harness import Controller, versions_of
 
 TOPIC, OTHER = Uuid(b"topic-----------"), Uuid(b"other-----------")
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller()
     partition = PartitionRecord(
         partition_id=0,
@@ -61,7 +61,7 @@ def request(version: int, epoch: int = 1) -> AlterPartitionRequest:
 
 @pytest.mark.parametrize("version", versions_of(56))
 def test_every_version(version: int) -> None:
-    answer = world().ask(request(version), version)
+    answer = harness().ask(request(version), version)
     assert answer.error_code == Error.NONE
     assert [each.topic_id for each in answer.topics] == [TOPIC, OTHER]
     [good], [bad] = (each.partitions for each in answer.topics)
@@ -72,11 +72,11 @@ def test_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of(56))
 def test_a_refusal_of_the_whole(version: int) -> None:
-    answer = world().ask(request(version, epoch=2), version)
+    answer = harness().ask(request(version, epoch=2), version)
     assert (answer.error_code, answer.topics) == (Error.STALE_BROKER_EPOCH, ())
 
 
 def test_without_a_controller() -> None:
-    controller = world()
+    controller = harness()
     controller.refusal = Error.NOT_CONTROLLER
     assert controller.ask(request(3), 3).error_code == Error.NOT_CONTROLLER

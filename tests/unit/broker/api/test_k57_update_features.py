@@ -10,7 +10,7 @@ from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.wire.messages import update_features as wire
 
-from ..controller_world import Controller
+from ..controller_harness import Controller
 
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 

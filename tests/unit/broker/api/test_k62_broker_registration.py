@@ -11,7 +11,7 @@ from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
-from ..controller_world import CLUSTER_ID, Controller, versions_of
+from ..controller_harness import CLUSTER_ID, Controller, versions_of
 
 
 def register(**changes: object) -> BrokerRegistrationRequest:
@@ -26,7 +26,7 @@ def register(**changes: object) -> BrokerRegistrationRequest:
             Feature(name="metadata.version", min_supported_version=1, max_supported_version=25),
         ),
         "rack": "r",
-        "log_dirs": (Uuid(b"another-folder--"),),
+        "log_dirs": (Uuid(b"another-directory--"),),
         **changes,
     }
     return BrokerRegistrationRequest(**values)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
-from ..controller_world import DIRECTORY, Controller, versions_of
+from ..controller_harness import DIRECTORY, Controller, versions_of
 
 
 def beat(**changes: object) -> BrokerHeartbeatRequest:

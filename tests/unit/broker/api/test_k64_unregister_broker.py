@@ -3,7 +3,7 @@
 from ottla.base.errors import Error
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
-from ..controller_world import Controller
+from ..controller_harness import Controller
 
 
 def test_a_broker_goes_once() -> None:

@@ -3,7 +3,7 @@
 from ottla.base.errors import Error
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
-from ..controller_world import Controller
+from ..controller_harness import Controller
 
 
 def test_blocks_and_refusals() -> None:

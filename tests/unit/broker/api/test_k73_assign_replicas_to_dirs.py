@@ -13,12 +13,12 @@ from ottla.wire.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 
-from ..controller_world import DIRECTORY, Controller
+from ..controller_harness import DIRECTORY, Controller
 
 TOPIC, OTHER = Uuid(b"topic-----------"), Uuid(b"other-----------")
 
 
-def world() -> Controller:
+def harness() -> Controller:
     controller = Controller()
     partition = PartitionRecord(
         partition_id=0,
@@ -47,7 +47,7 @@ def request(epoch: int = 1) -> AssignReplicasToDirsRequest:
 
 
 def test_each_replica_is_answered() -> None:
-    controller = world()
+    controller = harness()
     answer = controller.ask(request(), 0)
     assert answer.error_code == Error.NONE
     [directory] = answer.directories
@@ -62,5 +62,5 @@ def test_each_replica_is_answered() -> None:
 
 
 def test_a_refusal_of_the_whole() -> None:
-    answer = world().ask(request(epoch=2), 0)
+    answer = harness().ask(request(epoch=2), 0)
     assert (answer.error_code, answer.directories) == (Error.STALE_BROKER_EPOCH, ())

@@ -15,22 +15,22 @@ from ottla.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 
-from ..world import World
+from ..harness import BrokerHarness
 
 SIZES = {"a": 3, "b": 1, "c": 4}
 ALL = [(name, index) for name, size in SIZES.items() for index in range(size)]
 
 
-def build() -> World:
-    world = World({"max.request.partition.size.limit": "5"})
-    world.add_broker()
+def build() -> BrokerHarness:
+    harness = BrokerHarness({"max.request.partition.size.limit": "5"})
+    harness.add_broker()
     for name, size in SIZES.items():
-        world.add_topic(name, Uuid(name.encode() * 16), partitions=size)
-    return world
+        harness.add_topic(name, Uuid(name.encode() * 16), partitions=size)
+    return harness
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def harness() -> BrokerHarness:
     return build()
 
 
@@ -46,12 +46,14 @@ def request(
 
 @given(limit=st.integers(-1, 9), named=st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_the_pages_hold_every_partition_once(world: World, limit: int, named: bool) -> None:
+def test_the_pages_hold_every_partition_once(
+    harness: BrokerHarness, limit: int, named: bool
+) -> None:
     names = tuple(SIZES) if named else ()
     returned: list[tuple[str, int]] = []
     cursor = None
     while True:
-        answer = world.ask(request(*names, limit=limit, cursor=cursor), 0)
+        answer = harness.ask(request(*names, limit=limit, cursor=cursor), 0)
         page = [
             (topic.name, part.partition_index)
             for topic in answer.topics
@@ -65,8 +67,8 @@ def test_the_pages_hold_every_partition_once(world: World, limit: int, named: bo
     assert returned == ALL
 
 
-def test_a_partition_is_described_in_full(world: World) -> None:
-    (topic,) = world.ask(request("b"), 0).topics
+def test_a_partition_is_described_in_full(harness: BrokerHarness) -> None:
+    (topic,) = harness.ask(request("b"), 0).topics
     assert (topic.error_code, topic.topic_id, topic.topic_authorized_operations) == (
         0,
         Uuid(b"b" * 16),
@@ -86,8 +88,8 @@ def test_a_partition_is_described_in_full(world: World) -> None:
     )
 
 
-def test_missing_topics_are_returned_only_where_requested(world: World) -> None:
-    answer = world.ask(request("nowhere", "b", "no/slash"), 0)
+def test_missing_topics_are_returned_only_where_requested(harness: BrokerHarness) -> None:
+    answer = harness.ask(request("nowhere", "b", "no/slash"), 0)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("b", Error.NONE),
         ("no/slash", Error.INVALID_TOPIC_EXCEPTION),
@@ -95,7 +97,7 @@ def test_missing_topics_are_returned_only_where_requested(world: World) -> None:
     ]
     # A topic may have been deleted since the page before: the next one follows.
     gone = Cursor(topic_name="bb", partition_index=2)
-    answer = world.ask(request(cursor=gone), 0)
+    answer = harness.ask(request(cursor=gone), 0)
     assert [topic.name for topic in answer.topics] == ["c"]
 
 
@@ -103,8 +105,10 @@ def test_missing_topics_are_returned_only_where_requested(world: World) -> None:
     "cursor",
     [Cursor(topic_name="a", partition_index=-1), Cursor(topic_name="z", partition_index=0)],
 )
-def test_senseless_cursors_are_refused_topic_by_topic(world: World, cursor: Cursor) -> None:
-    answer = world.ask(request("b", "a", cursor=cursor), 0)
+def test_senseless_cursors_are_refused_topic_by_topic(
+    harness: BrokerHarness, cursor: Cursor
+) -> None:
+    answer = harness.ask(request("b", "a", cursor=cursor), 0)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("b", Error.INVALID_REQUEST),
         ("a", Error.INVALID_REQUEST),

@@ -13,26 +13,26 @@ from ottla.base.pending import Pending
 from ottla.broker.fetch.delayed_fetch import FetchLimits, FetchReader, Reads
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, IncrementalFetching
 from ottla.broker.partition import Partition
-from tests.unit.broker.world import World, batch, reach
+from tests.unit.broker.harness import BrokerHarness, batch, reach
 
 SIZE = len(batch("a"))
 
 
 @pytest.fixture
-def world() -> World:
+def harness() -> BrokerHarness:
     return make()
 
 
-def make(partitions: int = 3) -> World:
-    world = World()
-    world.add_broker()
-    world.add_topic(partitions=partitions)
-    return world
+def make(partitions: int = 3) -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=partitions)
+    return harness
 
 
-def append(world: World, index: int, count: int = 1) -> None:
+def append(harness: BrokerHarness, index: int, count: int = 1) -> None:
     for _ in range(count):
-        world.broker.replicas.append("t", index, batch("a"))
+        harness.broker.replicas.append("t", index, batch("a"))
 
 
 def fetching(*offsets: int, max_bytes: int = 10_000) -> Fetching:
@@ -47,8 +47,10 @@ def limits(*, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 10_000) -> 
     return FetchLimits(wait_ms, min_bytes, max_bytes, False)
 
 
-def fetch(world: World, fetching: Fetching, wanted: FetchLimits) -> Reads | Pending[Reads]:
-    return world.broker.replicas.fetch_reader.fetch(fetching, wanted, Pending())
+def fetch(
+    harness: BrokerHarness, fetching: Fetching, wanted: FetchLimits
+) -> Reads | Pending[Reads]:
+    return harness.broker.replicas.fetch_reader.fetch(fetching, wanted, Pending())
 
 
 def release(reads: Reads) -> None:
@@ -56,12 +58,12 @@ def release(reads: Reads) -> None:
         found.release()
 
 
-def pinned(world: World) -> int:
+def pinned(harness: BrokerHarness) -> int:
     """Return how many files stay open though their logs are closed."""
-    for partition in world.broker.replicas.hosted():
+    for partition in harness.broker.replicas.hosted():
         if partition.log is not None:
             partition.log.close()
-    return len(world.log_dirs.ports.files)
+    return len(harness.log_dirs.ports.files)
 
 
 @given(
@@ -73,11 +75,11 @@ def pinned(world: World) -> int:
 def test_no_limit_is_exceeded_but_for_the_first_batch(
     counts: list[int], room: int, per_partition: int
 ) -> None:
-    world = make()
+    harness = make()
     for index, count in enumerate(counts):
-        append(world, index, count)
+        append(harness, index, count)
     wanted = fetching(0, 0, 0, max_bytes=per_partition)
-    reads, total, urgent = world.broker.replicas.fetch_reader.read(wanted, limits(max_bytes=room))
+    reads, total, urgent = harness.broker.replicas.fetch_reader.read(wanted, limits(max_bytes=room))
     sizes = [found.size for _, found in reads]
     first = next((size for size in sizes if size), 0)
     assert not urgent
@@ -88,21 +90,21 @@ def test_no_limit_is_exceeded_but_for_the_first_batch(
         assert size <= max(per_partition, SIZE if size == first else 0)
         assert size <= count * SIZE
     release(reads)
-    assert pinned(world) == 0
+    assert pinned(harness) == 0
 
 
-def test_a_fetch_that_waits_pins_nothing(world: World) -> None:
-    append(world, 0)
-    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
+def test_a_fetch_that_waits_pins_nothing(harness: BrokerHarness) -> None:
+    append(harness, 0)
+    waiting = fetch(harness, fetching(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
     assert isinstance(waiting, Pending)
-    append(world, 1)  # Not enough: read again, and let go again.
+    append(harness, 1)  # Not enough: read again, and let go again.
     assert not waiting.done
-    assert pinned(world) == 0
+    assert pinned(harness) == 0
 
 
-def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(world: World) -> None:
-    fetch_reader = world.broker.replicas.fetch_reader
-    timers = len(world.timers)
+def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(harness: BrokerHarness) -> None:
+    fetch_reader = harness.broker.replicas.fetch_reader
+    timers = len(harness.timers)
     gone: Pending[None] = Pending()
     weeks_ms = 2**31 - 1
     waiting = fetch_reader.fetch(fetching(0, 0), limits(wait_ms=weeks_ms), gone)
@@ -110,51 +112,51 @@ def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(world: World) -
     assert fetch_reader.consumer_purgatory.count == 1
     gone.complete(None)
     assert fetch_reader.consumer_purgatory.count == 0
-    assert len(world.timers) == timers
-    append(world, 0)
+    assert len(harness.timers) == timers
+    append(harness, 0)
     assert not waiting.done
 
 
-def test_a_connection_does_not_gather_its_fetches(world: World) -> None:
-    fetch_reader = world.broker.replicas.fetch_reader
+def test_a_connection_does_not_gather_its_fetches(harness: BrokerHarness) -> None:
+    fetch_reader = harness.broker.replicas.fetch_reader
     gone: Pending[None] = Pending()
     for offset in range(5):
         fetch_reader.fetch(fetching(offset), limits(wait_ms=10), gone)
-        append(world, 0)
+        append(harness, 0)
     for _ in range(5):
         fetch_reader.fetch(fetching(5), limits(wait_ms=10), gone)
-        world.clock.advance(10)
+        harness.clock.advance(10)
     assert fetch_reader.consumer_purgatory.count == 0
     assert gone._listeners == []
 
 
-def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
-    append(world, 0)
-    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
+def test_bytes_that_were_there_before_the_wait_count(harness: BrokerHarness) -> None:
+    append(harness, 0)
+    waiting = fetch(harness, fetching(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
     assert isinstance(waiting, Pending)
-    append(world, 1)
+    append(harness, 1)
     assert [found.size for _, found in waiting.value] == [SIZE, SIZE]
     release(waiting.value)
 
 
-def test_appends_elsewhere_do_not_wake(world: World) -> None:
-    waiting = fetch(world, fetching(0), limits(wait_ms=100))
+def test_appends_elsewhere_do_not_wake(harness: BrokerHarness) -> None:
+    waiting = fetch(harness, fetching(0), limits(wait_ms=100))
     assert isinstance(waiting, Pending)
-    append(world, 2)
+    append(harness, 2)
     assert not waiting.done
 
 
-def test_bytes_that_cannot_be_read_do_not_end_the_wait(world: World) -> None:
+def test_bytes_that_cannot_be_read_do_not_end_the_wait(harness: BrokerHarness) -> None:
     """Records that are not committed wake the fetch, which then finds nothing."""
-    world.add_topic("r", bytes(15) + b"r", replicas=(1, 2), isr=(1, 2))  # type: ignore[arg-type]
+    harness.add_topic("r", bytes(15) + b"r", replicas=(1, 2), isr=(1, 2))  # type: ignore[arg-type]
     part = FetchPartition("r", NO_UUID, 0, 0, 10_000)
-    waiting = fetch(world, Fetching({part.key: part}), limits(wait_ms=100))
+    waiting = fetch(harness, Fetching({part.key: part}), limits(wait_ms=100))
     assert isinstance(waiting, Pending)
-    world.broker.replicas.append("r", 0, batch("a"), acks=1)
+    harness.broker.replicas.append("r", 0, batch("a"), acks=1)
     assert not waiting.done
-    partition = world.broker.replicas.partition("r", 0)
+    partition = harness.broker.replicas.partition("r", 0)
     assert reach(partition, {2: 1})
-    world.broker.replicas.high_watermark_moved(partition)
+    harness.broker.replicas.high_watermark_moved(partition)
     assert [found.size for _, found in waiting.value] == [SIZE]
     release(waiting.value)
 
@@ -176,23 +178,23 @@ class BuggyHosts:
         raise AssertionError("not asked for here")
 
 
-def test_a_failure_of_ours_lets_go_of_what_was_read(world: World) -> None:
-    append(world, 0)
-    hosts = BuggyHosts(world.broker.replicas.partition("t", 0))
+def test_a_failure_of_ours_lets_go_of_what_was_read(harness: BrokerHarness) -> None:
+    append(harness, 0)
+    hosts = BuggyHosts(harness.broker.replicas.partition("t", 0))
     with pytest.raises(AssertionError, match="a bug"):
-        FetchReader(hosts, world.clock, world.timers).fetch(fetching(0, 0), limits(), Pending())
-    assert pinned(world) == 0
+        FetchReader(hosts, harness.clock, harness.timers).fetch(fetching(0, 0), limits(), Pending())
+    assert pinned(harness) == 0
 
 
 class TestIdleInASession:
     """Partitions without news cost a session's fetch nothing, but news are never missed."""
 
-    def reads(self, world: World, part: FetchPartition) -> list[Error]:
+    def reads(self, harness: BrokerHarness, part: FetchPartition) -> list[Error]:
         class Session(IncrementalFetching):
             def __init__(self) -> None:
                 Fetching.__init__(self, {part.key: part})
 
-        reads, _, _ = world.broker.replicas.fetch_reader.read(Session(), limits())
+        reads, _, _ = harness.broker.replicas.fetch_reader.read(Session(), limits())
         release(reads)
         return [found.error for _, found in reads]
 
@@ -202,20 +204,20 @@ class TestIdleInASession:
         part.sent_log_start = how.get("start", 0)
         return part
 
-    def test_nothing_new(self, world: World) -> None:
-        append(world, 0)
-        assert self.reads(world, self.part()) == []
+    def test_nothing_new(self, harness: BrokerHarness) -> None:
+        append(harness, 0)
+        assert self.reads(harness, self.part()) == []
 
     @pytest.mark.parametrize("how", [{"offset": 0}, {"told": 0}, {"start": 5}])
-    def test_changes(self, world: World, how: dict[str, int]) -> None:
-        append(world, 0)
-        assert self.reads(world, self.part(**how)) == [Error.NONE]
+    def test_changes(self, harness: BrokerHarness, how: dict[str, int]) -> None:
+        append(harness, 0)
+        assert self.reads(harness, self.part(**how)) == [Error.NONE]
 
-    def test_another_leader_epoch_is_no_idleness(self, world: World) -> None:
-        append(world, 0)
-        assert self.reads(world, self.part(epoch=7)) == [Error.UNKNOWN_LEADER_EPOCH]
+    def test_another_leader_epoch_is_no_idleness(self, harness: BrokerHarness) -> None:
+        append(harness, 0)
+        assert self.reads(harness, self.part(epoch=7)) == [Error.UNKNOWN_LEADER_EPOCH]
 
-    def test_a_lost_log_is_no_idleness(self, world: World) -> None:
-        append(world, 0)
-        world.broker.replicas.partition("t", 0).log = None
-        assert self.reads(world, self.part()) == [Error.KAFKA_STORAGE_ERROR]
+    def test_a_lost_log_is_no_idleness(self, harness: BrokerHarness) -> None:
+        append(harness, 0)
+        harness.broker.replicas.partition("t", 0).log = None
+        assert self.reads(harness, self.part()) == [Error.KAFKA_STORAGE_ERROR]

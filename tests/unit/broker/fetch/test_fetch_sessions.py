@@ -20,7 +20,7 @@ from ottla.broker.fetch.fetch_sessions import (
     Key,
     next_epoch,
 )
-from tests.unit.broker.world import FakeDice
+from tests.unit.broker.harness import FakeDice
 
 ID = Uuid(b"i" * 16)
 

@@ -13,23 +13,25 @@ from ottla.broker.fetch.read_replica import RACK_AWARE, same_rack
 from ottla.metadata.config_def import ConfigError
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.unit.broker.world import TOPIC_ID, World, batch, node_config, reach
+from tests.unit.broker.harness import TOPIC_ID, BrokerHarness, batch, node_config, reach
 
 
-def make(*, leader: int = 1, selector: str = RACK_AWARE) -> World:
+def make(*, leader: int = 1, selector: str = RACK_AWARE) -> BrokerHarness:
     """Return broker 1 of three; broker n is in rack n."""
-    world = World({"replica.selector.class": selector})
+    harness = BrokerHarness({"replica.selector.class": selector})
     for node_id in (1, 2, 3):
-        world.add_broker(node_id)
-    world.add_topic(replicas=(1, 2, 3), isr=(1, 2, 3), leader=leader)
+        harness.add_broker(node_id)
+    harness.add_topic(replicas=(1, 2, 3), isr=(1, 2, 3), leader=leader)
     if leader == 1:
-        world.broker.replicas.append("t", 0, batch("a"), acks=1)
-        world.broker.replicas.append("t", 0, batch("b"), acks=1)
-        reach(world.broker.replicas.partition("t", 0), {2: 1, 3: 2})
-    return world
+        harness.broker.replicas.append("t", 0, batch("a"), acks=1)
+        harness.broker.replicas.append("t", 0, batch("b"), acks=1)
+        reach(harness.broker.replicas.partition("t", 0), {2: 1, 3: 2})
+    return harness
 
 
-def fetch(world: World, offset: int = 0, *, rack: str = "", version: int = 17, **how: Any) -> Any:
+def fetch(
+    harness: BrokerHarness, offset: int = 0, *, rack: str = "", version: int = 17, **how: Any
+) -> Any:
     """Return the promise of the one partition of the answer."""
     by_id = version >= 13
     part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000, **how)
@@ -45,7 +47,7 @@ def fetch(world: World, offset: int = 0, *, rack: str = "", version: int = 17, *
         session_epoch=-1,
         rack_id=rack if version >= 11 else "",
     )
-    return world.begin(request, version).map(lambda answer: answer.responses[0].partitions[0])
+    return harness.begin(request, version).map(lambda answer: answer.responses[0].partitions[0])
 
 
 class TestSelecting:
@@ -67,16 +69,16 @@ class TestSelecting:
         assert not part.done
 
     def test_not_one_that_is_out_of_sync_or_fenced(self) -> None:
-        world = make()
-        world.add_broker(2, fenced=True)
-        assert fetch(world, rack="rack2").value.preferred_read_replica == -1
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
-        assert fetch(world, rack="rack3").value.preferred_read_replica == -1
+        harness = make()
+        harness.add_broker(2, fenced=True)
+        assert fetch(harness, rack="rack2").value.preferred_read_replica == -1
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert fetch(harness, rack="rack3").value.preferred_read_replica == -1
 
     def test_not_one_without_the_consumers_listener(self) -> None:
-        world = make()
-        world.add_broker(2, listener="OTHER")
-        assert fetch(world, rack="rack2").value.preferred_read_replica == -1
+        harness = make()
+        harness.add_broker(2, listener="OTHER")
+        assert fetch(harness, rack="rack2").value.preferred_read_replica == -1
 
     def test_not_where_it_is_not_configured(self) -> None:
         assert fetch(make(selector=""), rack="rack2").value.preferred_read_replica == -1
@@ -85,8 +87,8 @@ class TestSelecting:
         assert len(fetch(make(), rack="rack2", version=10).value.records) > 0
 
     def test_of_several_the_one_that_is_furthest(self) -> None:
-        world = make()
-        partition = world.broker.replicas.partition("t", 0)
+        harness = make()
+        partition = harness.broker.replicas.partition("t", 0)
         brokers = partition.environment.brokers
         partition.environment.brokers = {
             node: broker if node == 1 else replace(broker, rack="r")
@@ -107,57 +109,59 @@ class TestReadingFromAFollower:
     """Up to the follower's own high watermark."""
 
     @pytest.fixture
-    def world(self) -> World:
-        world = make(leader=2)
-        partition = world.broker.replicas.partition("t", 0)
+    def harness(self) -> BrokerHarness:
+        harness = make(leader=2)
+        partition = harness.broker.replicas.partition("t", 0)
         log = partition.log
         assert log is not None
         for offset, value in enumerate("abc"):
             data = bytearray(batch(value))
             data[:8] = offset.to_bytes(8, "big")
-            log.append_as_follower(data, now_ms=world.clock.now_ms())
+            log.append_as_follower(data, now_ms=harness.clock.now_ms())
         log.advance_high_watermark(2)
-        return world
+        return harness
 
     @pytest.mark.parametrize("version", [11, 12, 17])
-    def test_what_it_knows_to_be_committed(self, world: World, version: int) -> None:
-        part = fetch(world, version=version).value
+    def test_what_it_knows_to_be_committed(self, harness: BrokerHarness, version: int) -> None:
+        part = fetch(harness, version=version).value
         assert (part.error_code, part.high_watermark) == (Error.NONE, 2)
         assert len(part.records) == 2 * len(batch("a"))
 
-    def test_older_consumers_must_go_to_the_leader(self, world: World) -> None:
-        assert fetch(world, version=10).value.error_code == Error.NOT_LEADER_OR_FOLLOWER
+    def test_older_consumers_must_go_to_the_leader(self, harness: BrokerHarness) -> None:
+        assert fetch(harness, version=10).value.error_code == Error.NOT_LEADER_OR_FOLLOWER
 
     @pytest.mark.parametrize("offset", [2, 3])
-    def test_what_is_not_committed_yet_is_waited_for(self, world: World, offset: int) -> None:
+    def test_what_is_not_committed_yet_is_waited_for(
+        self, harness: BrokerHarness, offset: int
+    ) -> None:
         """The leader's high watermark may be there already: the offset is not out of range."""
-        waiting = fetch(world, offset)
+        waiting = fetch(harness, offset)
         assert not waiting.done
-        world.clock.advance(500)
+        harness.clock.advance(500)
         assert (waiting.value.error_code, waiting.value.records) == (Error.NONE, b"")
 
     def test_a_record_is_returned_once_the_follower_has_the_high_watermark(
-        self, world: World
+        self, harness: BrokerHarness
     ) -> None:
-        waiting = fetch(world, 2)
-        partition = world.broker.replicas.partition("t", 0)
+        waiting = fetch(harness, 2)
+        partition = harness.broker.replicas.partition("t", 0)
         assert partition.log is not None
         partition.log.advance_high_watermark(3)
-        world.broker.replicas.follower_advanced(partition)
+        harness.broker.replicas.follower_advanced(partition)
         assert len(waiting.value.records) == len(batch("c"))
 
     @pytest.mark.parametrize("offset", [-1, 4])
-    def test_other_offsets_are_out_of_range(self, world: World, offset: int) -> None:
-        assert fetch(world, offset).value.error_code == Error.OFFSET_OUT_OF_RANGE
+    def test_other_offsets_are_out_of_range(self, harness: BrokerHarness, offset: int) -> None:
+        assert fetch(harness, offset).value.error_code == Error.OFFSET_OUT_OF_RANGE
 
     @pytest.mark.parametrize(("epoch", "error"), [(1, Error.UNKNOWN_LEADER_EPOCH), (0, Error.NONE)])
-    def test_the_epoch_is_checked(self, world: World, epoch: int, error: Error) -> None:
-        assert fetch(world, current_leader_epoch=epoch).value.error_code == error
+    def test_the_epoch_is_checked(self, harness: BrokerHarness, epoch: int, error: Error) -> None:
+        assert fetch(harness, current_leader_epoch=epoch).value.error_code == error
 
-    def test_followers_return_no_preferred_replica(self, world: World) -> None:
-        assert fetch(world, rack="rack3").value.preferred_read_replica == -1
+    def test_followers_return_no_preferred_replica(self, harness: BrokerHarness) -> None:
+        assert fetch(harness, rack="rack3").value.preferred_read_replica == -1
 
-    def test_becoming_leader_serves_on(self, world: World) -> None:
-        waiting = fetch(world, 3, current_leader_epoch=0)
-        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+    def test_becoming_leader_serves_on(self, harness: BrokerHarness) -> None:
+        waiting = fetch(harness, 3, current_leader_epoch=0)
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         assert waiting.value.error_code == Error.FENCED_LEADER_EPOCH

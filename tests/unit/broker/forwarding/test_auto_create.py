@@ -10,7 +10,7 @@ from ottla.base.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.base.limits import AUTO_CREATED_IN_FLIGHT_MAX
 from ottla.broker.forwarding.auto_create import AutoCreate
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from tests.unit.broker.world import FakeForwarder, node_config
+from tests.unit.broker.harness import FakeForwarder, node_config
 
 MISSING = Error.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -25,7 +25,7 @@ from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.registry import response_type
 from tests.controller_requests import FROM_MEMORY, REQUESTS, all_keys, limit_ms, version_of
 from tests.unit.base.scripted_turns import ScriptedTurns
-from tests.unit.broker.controller_world import Controller
+from tests.unit.broker.controller_harness import Controller
 
 BEGIN_MS = 10_000
 REQUEST_TIMEOUT_MS = 10_000

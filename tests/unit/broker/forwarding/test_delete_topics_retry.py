@@ -31,7 +31,7 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tests.unit.broker.controller_world import Controller, versions_of
+from tests.unit.broker.controller_harness import Controller, versions_of
 
 FIRST = Uuid(b"the first one---")
 SECOND = Uuid(b"the second one--")
@@ -39,7 +39,7 @@ OTHER = Uuid(b"another topic---")
 INTERNAL = Uuid(b"internal--------")
 
 
-def world(**given: str) -> Controller:
+def harness(**given: str) -> Controller:
     controller = Controller({name.replace("_", "."): value for name, value in given.items()})
     controller.write(
         TopicRecord(name="t", topic_id=FIRST),
@@ -92,7 +92,7 @@ def recreate(controller: Controller) -> None:
 
 @pytest.mark.parametrize("version", versions_of(20))
 def test_what_the_lost_sending_did_not_do_is_done_now(version: int) -> None:
-    controller = world()
+    controller = harness()
     request = states(("t", NO_UUID), ("u", NO_UUID)) if version >= 6 else names("t", "u")
     repeated = Repeated(controller.image, request, version)
     assert repeated.answered(controller) == [("t", Error.NONE), ("u", Error.NONE)]
@@ -102,13 +102,13 @@ def test_what_the_lost_sending_did_not_do_is_done_now(version: int) -> None:
 
 
 def test_it_is_sent_by_ids_with_the_remaining_timeout() -> None:
-    sent = Repeated(world().image, names("t", "nobody", "u")).sent()
+    sent = Repeated(harness().image, names("t", "nobody", "u")).sent()
     assert [(each.name, each.topic_id) for each in sent.topics] == [(None, FIRST), (None, OTHER)]
     assert sent.timeout_ms == 800
 
 
 def test_what_has_gone_meanwhile_is_answered_as_deleted() -> None:
-    controller = world()
+    controller = harness()
     repeated = Repeated(controller.image, names("t", "u"))
     controller.write(RemoveTopicRecord(topic_id=FIRST))
     assert repeated.answered(controller) == [("t", Error.NONE), ("u", Error.NONE)]
@@ -116,7 +116,7 @@ def test_what_has_gone_meanwhile_is_answered_as_deleted() -> None:
 
 def test_a_recreated_topic_stays() -> None:
     """Sent by name, it would delete acknowledged records of another topic."""
-    controller = world()
+    controller = harness()
     repeated = Repeated(controller.image, names("t"))
     recreate(controller)
     assert repeated.answered(controller) == [("t", Error.REQUEST_TIMED_OUT)]
@@ -125,7 +125,7 @@ def test_a_recreated_topic_stays() -> None:
 
 
 def test_a_name_that_this_broker_did_not_know_is_not_sent_again() -> None:
-    controller = world()
+    controller = harness()
     assert Repeated(EMPTY, names("t")).deletion.frame(800) is None
     before = controller.image
     controller.write(TopicRecord(name="new", topic_id=SECOND))
@@ -137,7 +137,7 @@ def test_a_name_that_this_broker_did_not_know_is_not_sent_again() -> None:
 
 def test_what_this_broker_has_not_seen_go_is_not_called_deleted() -> None:
     """A controller that was deposed without knowing it may not have the topic."""
-    controller = world()
+    controller = harness()
     before = controller.image
     controller.write(RemoveTopicRecord(topic_id=FIRST))
     by_name, by_id = Repeated(before, names("t")), Repeated(before, states((None, FIRST)), 6)
@@ -148,7 +148,7 @@ def test_what_this_broker_has_not_seen_go_is_not_called_deleted() -> None:
 
 
 def test_by_id() -> None:
-    controller = world()
+    controller = harness()
     repeated = Repeated(controller.image, states((None, FIRST), (None, OTHER), (None, SECOND)), 6)
     recreate(controller)
     controller.write(RemoveTopicRecord(topic_id=SECOND))
@@ -158,7 +158,7 @@ def test_by_id() -> None:
 
 
 def test_what_is_refused_is_refused_again() -> None:
-    controller = world()
+    controller = harness()
     wanted = states(
         ("t", NO_UUID),
         (None, FIRST),
@@ -174,7 +174,7 @@ def test_what_is_refused_is_refused_again() -> None:
 
 
 def test_a_topic_named_twice_is_refused_once() -> None:
-    controller = world()
+    controller = harness()
     repeated = Repeated(controller.image, names("t", "t", "u"))
     assert repeated.answered(controller) == [("t", Error.INVALID_REQUEST), ("u", Error.NONE)]
     assert "t" in controller.image.topics
@@ -185,13 +185,13 @@ def test_a_topic_named_twice_is_refused_once() -> None:
     [(1, Error.INVALID_REQUEST), (3, Error.TOPIC_DELETION_DISABLED)],
 )
 def test_where_topics_are_not_deleted(version: int, error: Error) -> None:
-    controller = world(delete_topic_enable="false")
+    controller = harness(delete_topic_enable="false")
     repeated = Repeated(controller.image, names("t"), version)
     assert repeated.answered(controller) == [("t", error)]
 
 
 def test_a_topic_missing_in_the_response_is_unknown() -> None:
-    repeated = Repeated(world().image, names("t"))
+    repeated = Repeated(harness().image, names("t"))
     silent: Any = b"".join(encode_response(DeleteTopicsResponse(responses=()), 6, 7))[4:]
     _, result = decode_response(DeleteTopicsResponse, repeated.deletion.answer(silent, EMPTY), 5)
     (only,) = result.responses

@@ -21,8 +21,8 @@ from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.broker.group_world import (
-    GroupWorld,
+from tests.unit.broker.group_harness import (
+    GroupHarness,
     beat_request,
     commit_request,
     find_request,
@@ -32,11 +32,11 @@ from tests.unit.broker.group_world import (
 
 
 @pytest.fixture
-def world() -> GroupWorld:
-    world = GroupWorld()
-    world.add_topic("t", partitions=4)
-    world.add_offsets_topic()
-    return world
+def harness() -> GroupHarness:
+    harness = GroupHarness()
+    harness.add_topic("t", partitions=4)
+    harness.add_offsets_topic()
+    return harness
 
 
 def sync_request(joined: Any, version: int, **how: Any) -> SyncGroupRequest:
@@ -54,17 +54,17 @@ def sync_request(joined: Any, version: int, **how: Any) -> SyncGroupRequest:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_find_coordinator_of_one_group(world: GroupWorld, version: int) -> None:
-    answer = world.ask(FindCoordinatorRequest(key="g"), version)
+def test_find_coordinator_of_one_group(harness: GroupHarness, version: int) -> None:
+    answer = harness.ask(FindCoordinatorRequest(key="g"), version)
     assert (answer.error_code, answer.node_id) == (Error.NONE, 1)
     assert (answer.host, answer.port) == ("host1", 9091)
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
-def test_find_coordinator_of_several_groups(world: GroupWorld, version: int) -> None:
-    world.add_broker(2)
-    world.elect(world.service.partition_of("h"), 2)
-    answer = world.ask(find_request("g", "h"), version)
+def test_find_coordinator_of_several_groups(harness: GroupHarness, version: int) -> None:
+    harness.add_broker(2)
+    harness.elect(harness.service.partition_of("h"), 2)
+    answer = harness.ask(find_request("g", "h"), version)
     assert [(each.key, each.node_id, each.error_code) for each in answer.coordinators] == [
         ("g", 1, 0),
         ("h", 2, 0),
@@ -72,12 +72,12 @@ def test_find_coordinator_of_several_groups(world: GroupWorld, version: int) -> 
 
 
 def test_the_first_question_creates_the_offsets_topic() -> None:
-    world = GroupWorld({"offsets.topic.replication.factor": "1"})
+    harness = GroupHarness({"offsets.topic.replication.factor": "1"})
     for _ in range(3):
-        answer = world.ask(FindCoordinatorRequest(key="g"), 1)
+        answer = harness.ask(FindCoordinatorRequest(key="g"), 1)
         assert answer.error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
-    ((request, _),) = world.controller.calls
+    ((request, _),) = harness.controller.calls
     assert isinstance(request, CreateTopicsRequest)
     (topic,) = request.topics
     assert (topic.name, topic.num_partitions, topic.replication_factor) == (OFFSETS_TOPIC, 3, 1)
@@ -87,16 +87,16 @@ def test_the_first_question_creates_the_offsets_topic() -> None:
     assert configs["segment.bytes"] == str(100 * 1024 * 1024)
 
 
-def test_a_coordinator_that_cannot_be_reached_is_not_available(world: GroupWorld) -> None:
-    partition = world.service.partition_of("g")
-    world.elect(partition, -1)
-    assert world.ask(FindCoordinatorRequest(key="g"), 1).error_code == 15
-    world.add_broker(2, fenced=True)
-    world.elect(partition, 2)
-    assert world.ask(FindCoordinatorRequest(key="g"), 1).error_code == 15
-    world.add_broker(3, listener="OTHER")
-    world.elect(partition, 3)
-    assert world.ask(FindCoordinatorRequest(key="g"), 1).error_code == 15
+def test_a_coordinator_that_cannot_be_reached_is_not_available(harness: GroupHarness) -> None:
+    partition = harness.service.partition_of("g")
+    harness.elect(partition, -1)
+    assert harness.ask(FindCoordinatorRequest(key="g"), 1).error_code == 15
+    harness.add_broker(2, fenced=True)
+    harness.elect(partition, 2)
+    assert harness.ask(FindCoordinatorRequest(key="g"), 1).error_code == 15
+    harness.add_broker(3, listener="OTHER")
+    harness.elect(partition, 3)
+    assert harness.ask(FindCoordinatorRequest(key="g"), 1).error_code == 15
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_coordinator_that_cannot_be_reached_is_not_available(world: GroupWorld
     ],
 )
 def test_other_coordinators_are_refused_with_a_reason(
-    world: GroupWorld, key_type: int, error: Error
+    harness: GroupHarness, key_type: int, error: Error
 ) -> None:
-    (found,) = world.ask(find_request("x", key_type=key_type), 6).coordinators
+    (found,) = harness.ask(find_request("x", key_type=key_type), 6).coordinators
     assert (found.error_code, found.node_id) == (error, -1)
     assert "support" in found.error_message
-    one = world.ask(FindCoordinatorRequest(key="x", key_type=key_type), 3)
+    one = harness.ask(FindCoordinatorRequest(key="x", key_type=key_type), 3)
     assert (one.error_code, one.error_message) == (error, found.error_message)
     assert "transactions" in (k10_find_coordinator.__doc__ or "")
 
@@ -122,14 +122,14 @@ def test_other_coordinators_are_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_join_in_every_version(world: GroupWorld, version: int) -> None:
-    first = world.begin(join_request(version=version), version)
-    world.settle(first, 6_000)
+def test_join_in_every_version(harness: GroupHarness, version: int) -> None:
+    first = harness.begin(join_request(version=version), version)
+    harness.settle(first, 6_000)
     if version >= 4:
         assert first.value.error_code == Error.MEMBER_ID_REQUIRED
         assert first.value.protocol_name == (None if version >= 7 else "")
         assert first.value.generation_id == -1
-    joined = world.join(version=version) if version >= 4 else first.value
+    joined = harness.join(version=version) if version >= 4 else first.value
     assert (joined.error_code, joined.generation_id) == (0, 1)
     assert joined.member_id.startswith("test-")
     assert joined.leader == joined.member_id
@@ -140,46 +140,46 @@ def test_join_in_every_version(world: GroupWorld, version: int) -> None:
     assert [(each.member_id, each.metadata) for each in joined.members] == [
         (joined.member_id, b"meta")
     ]
-    member = world.service.shard_of("g").groups["g"].members[joined.member_id]
+    member = harness.service.shard_of("g").groups["g"].members[joined.member_id]
     assert member.client_host == "/127.0.0.1"
     assert member.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_sync_in_every_version(world: GroupWorld, version: int) -> None:
-    joined = world.join()
-    answer = world.later(sync_request(joined, version), version)
+def test_sync_in_every_version(harness: GroupHarness, version: int) -> None:
+    joined = harness.join()
+    answer = harness.later(sync_request(joined, version), version)
     assert (answer.error_code, answer.assignment) == (0, b"a")
     expected = ("consumer", "range") if version >= 5 else (None, None)
     assert (answer.protocol_type, answer.protocol_name) == expected
 
 
-def test_sync_v5_must_name_its_protocol(world: GroupWorld) -> None:
-    joined = world.join()
+def test_sync_v5_must_name_its_protocol(harness: GroupHarness) -> None:
+    joined = harness.join()
     for how in ({"protocol_name": None}, {"protocol_type": None}):
-        answer = world.ask(sync_request(joined, 5, **how), 5)
+        answer = harness.ask(sync_request(joined, 5, **how), 5)
         assert answer.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_heartbeat_in_every_version(world: GroupWorld, version: int) -> None:
-    joined = world.stable()
-    assert world.ask(beat_request(joined), version).error_code == 0
+def test_heartbeat_in_every_version(harness: GroupHarness, version: int) -> None:
+    joined = harness.stable()
+    assert harness.ask(beat_request(joined), version).error_code == 0
     stranger = HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
-    assert world.ask(stranger, version).error_code == Error.UNKNOWN_MEMBER_ID
+    assert harness.ask(stranger, version).error_code == Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_leave_alone(world: GroupWorld, version: int) -> None:
-    joined = world.stable()
+def test_leave_alone(harness: GroupHarness, version: int) -> None:
+    joined = harness.stable()
     request = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
-    assert world.ask(request, version).error_code == 0
-    assert world.ask(request, version).error_code == Error.UNKNOWN_MEMBER_ID
+    assert harness.ask(request, version).error_code == 0
+    assert harness.ask(request, version).error_code == Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_leave_together(world: GroupWorld, version: int) -> None:
-    joined = world.stable(group_instance_id="i")
+def test_leave_together(harness: GroupHarness, version: int) -> None:
+    joined = harness.stable(group_instance_id="i")
     request = LeaveGroupRequest(
         group_id="g",
         members=(
@@ -187,36 +187,36 @@ def test_leave_together(world: GroupWorld, version: int) -> None:
             MemberIdentity(member_id="", group_instance_id="i"),
         ),
     )
-    answer = world.ask(request, version)
+    answer = harness.ask(request, version)
     assert answer.error_code == 0
     assert [
         (each.member_id, each.group_instance_id, each.error_code) for each in answer.members
     ] == [("x", None, Error.UNKNOWN_MEMBER_ID), ("", "i", 0)]
-    again = world.ask(leave_request(joined.member_id, group_id="nope"), version)
+    again = harness.ask(leave_request(joined.member_id, group_id="nope"), version)
     assert [each.error_code for each in again.members] == [Error.UNKNOWN_MEMBER_ID]
 
 
-def test_an_empty_group_id_is_invalid_for_members(world: GroupWorld) -> None:
-    joined = world.stable()
+def test_an_empty_group_id_is_invalid_for_members(harness: GroupHarness) -> None:
+    joined = harness.stable()
     invalid = Error.INVALID_GROUP_ID
-    assert world.ask(join_request(""), 9).error_code == invalid
-    assert world.ask(sync_request(joined, 5, group_id=""), 5).error_code == invalid
-    assert world.ask(beat_request(joined, ""), 4).error_code == invalid
-    answer = world.ask(leave_request("m", group_id=""), 5)
+    assert harness.ask(join_request(""), 9).error_code == invalid
+    assert harness.ask(sync_request(joined, 5, group_id=""), 5).error_code == invalid
+    assert harness.ask(beat_request(joined, ""), 4).error_code == invalid
+    answer = harness.ask(leave_request("m", group_id=""), 5)
     assert (answer.error_code, answer.members) == (invalid, ())
-    assert world.ask(LeaveGroupRequest(group_id="", member_id="m"), 1).error_code == invalid
+    assert harness.ask(LeaveGroupRequest(group_id="", member_id="m"), 1).error_code == invalid
 
 
-def test_another_brokers_group_is_sent_away(world: GroupWorld) -> None:
-    joined = world.stable()
-    world.elect(world.service.partition_of("g"), 2)
+def test_another_brokers_group_is_sent_away(harness: GroupHarness) -> None:
+    joined = harness.stable()
+    harness.elect(harness.service.partition_of("g"), 2)
     away = Error.NOT_COORDINATOR
-    assert world.ask(sync_request(joined, 5), 5).error_code == away
-    assert world.ask(beat_request(joined), 4).error_code == away
-    assert world.ask(leave_request(joined.member_id), 5).error_code == away
-    (described,) = world.ask(DescribeGroupsRequest(groups=("g",)), 5).groups
+    assert harness.ask(sync_request(joined, 5), 5).error_code == away
+    assert harness.ask(beat_request(joined), 4).error_code == away
+    assert harness.ask(leave_request(joined.member_id), 5).error_code == away
+    (described,) = harness.ask(DescribeGroupsRequest(groups=("g",)), 5).groups
     assert (described.error_code, described.group_state) == (away, "")
-    (deleted,) = world.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results
+    (deleted,) = harness.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results
     assert deleted.error_code == away
 
 
@@ -224,12 +224,12 @@ def test_another_brokers_group_is_sent_away(world: GroupWorld) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_describe_in_every_version(world: GroupWorld, version: int) -> None:
-    joined = world.stable(group_instance_id="i")
+def test_describe_in_every_version(harness: GroupHarness, version: int) -> None:
+    joined = harness.stable(group_instance_id="i")
     request = DescribeGroupsRequest(
         groups=("g", "nope"), include_authorized_operations=version >= 3
     )
-    group, missing = world.ask(request, version).groups
+    group, missing = harness.ask(request, version).groups
     assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     (member,) = group.members
@@ -244,10 +244,10 @@ def test_describe_in_every_version(world: GroupWorld, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_list_in_every_version(world: GroupWorld, version: int) -> None:
-    world.stable()
-    world.later(commit_request({("t", 0): 1}, group_id="simple"), 9)
-    answer = world.ask(ListGroupsRequest(), version)
+def test_list_in_every_version(harness: GroupHarness, version: int) -> None:
+    harness.stable()
+    harness.later(commit_request({("t", 0): 1}, group_id="simple"), 9)
+    answer = harness.ask(ListGroupsRequest(), version)
     assert answer.error_code == 0
     found = {each.group_id: each for each in answer.groups}
     assert {name: each.protocol_type for name, each in found.items()} == {
@@ -262,15 +262,15 @@ def test_list_in_every_version(world: GroupWorld, version: int) -> None:
     if version >= 5:
         assert {each.group_type for each in answer.groups} == {"classic"}
         none = ListGroupsRequest(types_filter=("consumer",))
-        assert world.ask(none, version).groups == ()
+        assert harness.ask(none, version).groups == ()
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_delete_in_every_version(world: GroupWorld, version: int) -> None:
-    world.stable()
-    world.later(commit_request({("t", 0): 1}, group_id="simple"), 9)
+def test_delete_in_every_version(harness: GroupHarness, version: int) -> None:
+    harness.stable()
+    harness.later(commit_request({("t", 0): 1}, group_id="simple"), 9)
     request = DeleteGroupsRequest(groups_names=("g", "simple", "nope", "simple"))
-    answer = world.later(request, version)
+    answer = harness.later(request, version)
     assert {each.group_id: each.error_code for each in answer.results} == {
         "g": Error.NON_EMPTY_GROUP,
         "simple": 0,
@@ -279,9 +279,9 @@ def test_delete_in_every_version(world: GroupWorld, version: int) -> None:
 
 
 @pytest.mark.parametrize("count", [JOIN_PROTOCOLS_MAX, JOIN_PROTOCOLS_MAX + 1])
-def test_a_member_may_name_so_many_protocols(world: GroupWorld, count: int) -> None:
+def test_a_member_may_name_so_many_protocols(harness: GroupHarness, count: int) -> None:
     names = [f"p{number}" for number in range(count)]
     protocols = tuple(JoinGroupRequestProtocol(name=name, metadata=b"") for name in names)
-    joined = world.join(protocols=protocols)
+    joined = harness.join(protocols=protocols)
     refused = count > JOIN_PROTOCOLS_MAX
     assert joined.error_code == (Error.INCONSISTENT_GROUP_PROTOCOL if refused else Error.NONE)

@@ -22,15 +22,15 @@ from ottla.metadata.records import (
 )
 from ottla.records.builder import encode_batch
 from ottla.wire.messages import offset_commit, offset_fetch
-from tests.unit.broker.group_world import (
+from tests.unit.broker.group_harness import (
     OFFSETS_ID,
-    GroupWorld,
+    GroupHarness,
     LateWorkers,
     commit_request,
     fetch_all,
 )
 from tests.unit.broker.groups.test_group_service import begin_loading, offsets_of
-from tests.unit.broker.world import TOPIC_ID, config_record
+from tests.unit.broker.harness import TOPIC_ID, config_record
 
 NEW_ID = Uuid(b"n" * 16)
 PARTITION = 1
@@ -38,13 +38,13 @@ PARTITION = 1
 
 
 @pytest.fixture
-def world() -> GroupWorld:
-    world = GroupWorld()
-    world.add_topic("t", partitions=4)
-    world.add_topic("other", Uuid(b"x" * 16))
-    world.add_offsets_topic()
-    world.later(commit_request({("t", 0): 5, ("t", 3): 8, ("other", 0): 1}), 9)
-    return world
+def harness() -> GroupHarness:
+    harness = GroupHarness()
+    harness.add_topic("t", partitions=4)
+    harness.add_topic("other", Uuid(b"x" * 16))
+    harness.add_offsets_topic()
+    harness.later(commit_request({("t", 0): 5, ("t", 3): 8, ("other", 0): 1}), 9)
+    return harness
 
 
 KEPT = {("other", 0): 1}
@@ -65,198 +65,200 @@ def made_again() -> Iterator[Any]:
     )
 
 
-def away(world: GroupWorld, *records: Any) -> None:
+def away(harness: GroupHarness, *records: Any) -> None:
     """Let something happen while another broker coordinates, and dies before it writes."""
-    world.elect(PARTITION, 2)
-    world.commit(*records)
-    world.elect(PARTITION, 1)
+    harness.elect(PARTITION, 2)
+    harness.commit(*records)
+    harness.elect(PARTITION, 1)
 
 
-def test_a_deletion_while_the_shard_loads(world: GroupWorld) -> None:
-    late = begin_loading(world)
-    world.remove_topic(TOPIC_ID)
+def test_a_deletion_while_the_shard_loads(harness: GroupHarness) -> None:
+    late = begin_loading(harness)
+    harness.remove_topic(TOPIC_ID)
     late.run()
-    assert offsets_of(world) == KEPT
+    assert offsets_of(harness) == KEPT
 
 
-def test_a_deletion_while_another_broker_coordinates(world: GroupWorld) -> None:
-    away(world, RemoveTopicRecord(topic_id=TOPIC_ID))
-    assert offsets_of(world) == KEPT
+def test_a_deletion_while_another_broker_coordinates(harness: GroupHarness) -> None:
+    away(harness, RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert offsets_of(harness) == KEPT
 
 
-def test_a_new_topic_of_the_name_begins_without_the_old_one_s_offsets(world: GroupWorld) -> None:
+def test_a_new_topic_of_the_name_begins_without_the_old_one_s_offsets(
+    harness: GroupHarness,
+) -> None:
     """A consumer went on behind the end of the new topic, and was sent to its very end."""
-    away(world, *made_again())
-    assert offsets_of(world) == KEPT
-    world.later(commit_request({("t", 0): 2}), 9)
-    begin_loading(world).run()
-    assert offsets_of(world) == {("t", 0): 2, **KEPT}
+    away(harness, *made_again())
+    assert offsets_of(harness) == KEPT
+    harness.later(commit_request({("t", 0): 2}), 9)
+    begin_loading(harness).run()
+    assert offsets_of(harness) == {("t", 0): 2, **KEPT}
 
 
-def test_the_offsets_are_written_off_not_only_hidden(world: GroupWorld) -> None:
+def test_the_offsets_are_written_off_not_only_hidden(harness: GroupHarness) -> None:
     """Who loads the partition next may not know the topic's end any more."""
-    log = world.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
+    log = harness.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
     assert log is not None
-    away(world, *made_again())
+    away(harness, *made_again())
     end = log.log_end_offset
-    away(world)
+    away(harness)
     assert log.log_end_offset == end
-    assert offsets_of(world) == KEPT
+    assert offsets_of(harness) == KEPT
 
 
-def legacy(world: GroupWorld, offset: int) -> None:
+def legacy(harness: GroupHarness, offset: int) -> None:
     """Write an offset of group g in t-0 as one who does not know of ids."""
-    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=world.clock.now_ms())
+    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=harness.clock.now_ms())
     key, data = encode_fact(OffsetFact("g", "t", 0, value))
-    world.broker.replicas.append(
+    harness.broker.replicas.append(
         OFFSETS_TOPIC,
         PARTITION,
-        bytearray(encode_batch([(key, data, (), world.clock.now_ms())])),
+        bytearray(encode_batch([(key, data, (), harness.clock.now_ms())])),
         origin="coordinator",
     )
 
 
-def test_an_offset_without_an_id_goes_with_a_deletion_while_it_loads(world: GroupWorld) -> None:
-    legacy(world, 7)
-    late = begin_loading(world)
-    world.commit(*made_again())
+def test_an_offset_without_an_id_goes_with_a_deletion_while_it_loads(harness: GroupHarness) -> None:
+    legacy(harness, 7)
+    late = begin_loading(harness)
+    harness.commit(*made_again())
     late.run()
-    assert offsets_of(world) == KEPT
+    assert offsets_of(harness) == KEPT
 
 
 def test_the_next_topic_s_offsets_stay_that_another_coordinator_has_written(
-    world: GroupWorld,
+    harness: GroupHarness,
 ) -> None:
     """Its end, its successor and this broker's election come in one change of the metadata."""
-    world.elect(PARTITION, 2)
-    log = world.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
+    harness.elect(PARTITION, 2)
+    log = harness.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
     assert log is not None
-    now_ms = world.clock.now_ms()
+    now_ms = harness.clock.now_ms()
     value = OffsetCommitValue(offset=42, metadata="", commit_timestamp=now_ms, topic_id=NEW_ID)
     key, data = encode_fact(OffsetFact("g", "t", 0, value))
     copied = encode_batch([(key, data, (), now_ms)], base_offset=log.log_end_offset)
     log.append_as_follower(bytearray(copied), now_ms=now_ms)
     elected = PartitionChangeRecord(partition_id=PARTITION, topic_id=OFFSETS_ID, leader=1)
-    world.commit(*made_again(), elected)
-    assert offsets_of(world) == {("t", 0): 42, **KEPT}
+    harness.commit(*made_again(), elected)
+    assert offsets_of(harness) == {("t", 0): 42, **KEPT}
 
 
-def test_an_offset_without_a_topic_id_stays_while_its_topic_exists(world: GroupWorld) -> None:
-    legacy(world, 7)
-    away(world)
-    assert offsets_of(world) == {("t", 0): 7, ("t", 3): 8, **KEPT}
+def test_an_offset_without_a_topic_id_stays_while_its_topic_exists(harness: GroupHarness) -> None:
+    legacy(harness, 7)
+    away(harness)
+    assert offsets_of(harness) == {("t", 0): 7, ("t", 3): 8, **KEPT}
 
 
 def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
     """Too few replicas are in sync when the shard is loaded."""
-    world = GroupWorld({"offsets.retention.check.interval.ms": "10000"})
-    world.add_broker(2)
-    world.add_topic("t")
-    world.add_offsets_topic(replicas=(1, 2), isr=(1,), min_insync_replicas="1")
-    world.later(commit_request({("t", 0): 5}), 9)
-    world.commit(config_record(OFFSETS_TOPIC, "min.insync.replicas", "2"))
-    world.elect(PARTITION, 2)
-    world.remove_topic(TOPIC_ID)
-    world.elect(PARTITION, 1)
-    assert offsets_of(world) == {("t", 0): 5}
-    world.add_topic("t", NEW_ID)
-    assert offsets_of(world) == {}, "it is another topic's"
-    assert world.service.shard_of("g").offsets.count == 1
-    world.commit(config_record(OFFSETS_TOPIC, "min.insync.replicas", "1"))
-    world.clock.advance(20_000)
-    assert world.service.shard_of("g").offsets.count == 0
+    harness = GroupHarness({"offsets.retention.check.interval.ms": "10000"})
+    harness.add_broker(2)
+    harness.add_topic("t")
+    harness.add_offsets_topic(replicas=(1, 2), isr=(1,), min_insync_replicas="1")
+    harness.later(commit_request({("t", 0): 5}), 9)
+    harness.commit(config_record(OFFSETS_TOPIC, "min.insync.replicas", "2"))
+    harness.elect(PARTITION, 2)
+    harness.remove_topic(TOPIC_ID)
+    harness.elect(PARTITION, 1)
+    assert offsets_of(harness) == {("t", 0): 5}
+    harness.add_topic("t", NEW_ID)
+    assert offsets_of(harness) == {}, "it is another topic's"
+    assert harness.service.shard_of("g").offsets.count == 1
+    harness.commit(config_record(OFFSETS_TOPIC, "min.insync.replicas", "1"))
+    harness.clock.advance(20_000)
+    assert harness.service.shard_of("g").offsets.count == 0
 
 
-def use_zk_metadata(world: GroupWorld, *gone: Uuid) -> None:
+def use_zk_metadata(harness: GroupHarness, *gone: Uuid) -> None:
     """Put the broker into ZooKeeper mode."""
     facts = ZkMetadata(
-        world.broker.node_id, deleted_ids=dict.fromkeys(gone, 1), has_full_metadata=True
+        harness.broker.node_id, deleted_ids=dict.fromkeys(gone, 1), has_full_metadata=True
     )
-    world.broker.zk_metadata = SimpleNamespace(facts=facts)  # type: ignore[assignment]
+    harness.broker.zk_metadata = SimpleNamespace(facts=facts)  # type: ignore[assignment]
 
 
 def test_over_zookeeper_offsets_of_unknown_topics_stay(
-    world: GroupWorld,
+    harness: GroupHarness,
 ) -> None:
     """Its request may not have come yet, or a znode of the topic could not be read."""
     begin = LateWorkers()
-    world.broker.workers = begin
-    world.elect(PARTITION, 2)
-    world.remove_topic(TOPIC_ID)
-    use_zk_metadata(world)
-    world.elect(PARTITION, 1)
+    harness.broker.workers = begin
+    harness.elect(PARTITION, 2)
+    harness.remove_topic(TOPIC_ID)
+    use_zk_metadata(harness)
+    harness.elect(PARTITION, 1)
     begin.run()
-    assert offsets_of(world) == {("t", 0): 5, ("t", 3): 8, **KEPT}
+    assert offsets_of(harness) == {("t", 0): 5, ("t", 3): 8, **KEPT}
 
 
 def test_over_zookeeper_offsets_of_deleted_topics_are_deleted(
-    world: GroupWorld,
+    harness: GroupHarness,
 ) -> None:
-    world.elect(PARTITION, 2)
-    world.remove_topic(TOPIC_ID)
-    use_zk_metadata(world, TOPIC_ID)
-    world.elect(PARTITION, 1)
-    assert offsets_of(world) == KEPT
+    harness.elect(PARTITION, 2)
+    harness.remove_topic(TOPIC_ID)
+    use_zk_metadata(harness, TOPIC_ID)
+    harness.elect(PARTITION, 1)
+    assert offsets_of(harness) == KEPT
 
 
 def test_over_zookeeper_a_new_topic_of_the_name_is_distinguished_by_its_id(
-    world: GroupWorld,
+    harness: GroupHarness,
 ) -> None:
-    world.elect(PARTITION, 2)
-    world.commit(*made_again())
-    use_zk_metadata(world)
-    world.elect(PARTITION, 1)
-    assert offsets_of(world) == KEPT
-    assert world.broker.image.topics.by_id(OFFSETS_ID) is not None
-    assert kept_ids(world) == set()
+    harness.elect(PARTITION, 2)
+    harness.commit(*made_again())
+    use_zk_metadata(harness)
+    harness.elect(PARTITION, 1)
+    assert offsets_of(harness) == KEPT
+    assert harness.broker.image.topics.by_id(OFFSETS_ID) is not None
+    assert kept_ids(harness) == set()
 
 
-def kept_ids(world: GroupWorld) -> set[Uuid]:
+def kept_ids(harness: GroupHarness) -> set[Uuid]:
     """Return the ids of the offsets of topics called t that the coordinator keeps."""
-    offsets = world.service.shard_of("g").offsets
+    offsets = harness.service.shard_of("g").offsets
     return {each for number in range(4) for each in offsets.topic_ids("g", "t", number)}
 
 
 def test_over_zookeeper_no_topic_counts_as_deleted_before_the_full_metadata(
-    world: GroupWorld,
+    harness: GroupHarness,
 ) -> None:
-    use_zk_metadata(world)
-    facts = world.broker.zk_metadata.facts  # type: ignore[union-attr]
+    use_zk_metadata(harness)
+    facts = harness.broker.zk_metadata.facts  # type: ignore[union-attr]
     facts.inconsistent_ids["t"] = NEW_ID
     facts.has_full_metadata = False
-    world.service.tick()
-    assert kept_ids(world) == {TOPIC_ID}
+    harness.service.tick()
+    assert kept_ids(harness) == {TOPIC_ID}
     facts.has_full_metadata = True
-    world.service.tick()
-    assert kept_ids(world) == set()
+    harness.service.tick()
+    assert kept_ids(harness) == set()
 
 
-def test_over_zookeeper_a_rejected_successor_of_a_topic_is_known(world: GroupWorld) -> None:
+def test_over_zookeeper_a_rejected_successor_of_a_topic_is_known(harness: GroupHarness) -> None:
     """A replica of the former one is here still: groups are those of the next one already."""
-    use_zk_metadata(world)
-    world.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
-    assert offsets_of(world) == KEPT
-    world.later(commit_request({("t", 0): 2}), 9)
-    world.elect(PARTITION, 2)
-    world.elect(PARTITION, 1)
-    world.remove_topic(TOPIC_ID)
-    assert offsets_of(world) == {("t", 0): 2, **KEPT}
-    assert kept_ids(world) == {NEW_ID}
+    use_zk_metadata(harness)
+    harness.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
+    assert offsets_of(harness) == KEPT
+    harness.later(commit_request({("t", 0): 2}), 9)
+    harness.elect(PARTITION, 2)
+    harness.elect(PARTITION, 1)
+    harness.remove_topic(TOPIC_ID)
+    assert offsets_of(harness) == {("t", 0): 2, **KEPT}
+    assert kept_ids(harness) == {NEW_ID}
 
 
-def test_a_topic_id_does_not_match_the_next_topics_offsets(world: GroupWorld) -> None:
+def test_a_topic_id_does_not_match_the_next_topics_offsets(harness: GroupHarness) -> None:
     """A commit that named the former topic was stored as one of the topic that has its name."""
-    use_zk_metadata(world)
-    world.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
-    world.later(commit_request({("t", 0): 2}), 9)
-    (topic,) = world.later(commit_by_id(TOPIC_ID, 5_000), 10).topics
+    use_zk_metadata(harness)
+    harness.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
+    harness.later(commit_request({("t", 0): 2}), 9)
+    (topic,) = harness.later(commit_by_id(TOPIC_ID, 5_000), 10).topics
     assert topic.partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
-    assert offsets_of(world) == {("t", 0): 2, **KEPT}
+    assert offsets_of(harness) == {("t", 0): 2, **KEPT}
     asked = offset_fetch.OffsetFetchRequestTopics(topic_id=TOPIC_ID, partition_indexes=(0,))
     group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=(asked,))
-    (found,) = world.later(offset_fetch.OffsetFetchRequest(groups=(group,)), 10).groups[0].topics
+    (found,) = harness.later(offset_fetch.OffsetFetchRequest(groups=(group,)), 10).groups[0].topics
     assert (found.topic_id, found.partitions[0].error_code) == (TOPIC_ID, Error.UNKNOWN_TOPIC_ID)
-    everything = world.later(fetch_all(), 10).groups[0].topics
+    everything = harness.later(fetch_all(), 10).groups[0].topics
     assert {each.topic_id: each.partitions[0].committed_offset for each in everything} == {
         NEW_ID: 2,
         Uuid(b"x" * 16): 1,

@@ -9,9 +9,9 @@ from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import fetch as wire
-from tests.unit.broker.group_world import (
+from tests.unit.broker.group_harness import (
     OFFSETS_ID,
-    GroupWorld,
+    GroupHarness,
     beat_request,
     commit_request,
     fetch_all,
@@ -24,32 +24,32 @@ PARTITION = 1
 """Of three, the one that group g hashes to."""
 
 
-def offsets_log(world: GroupWorld) -> PartitionLog:
-    log = world.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
+def offsets_log(harness: GroupHarness) -> PartitionLog:
+    log = harness.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
     assert log is not None
     return log
 
 
 def written(*offsets: int) -> bytes:
     """Return the log of a coordinator to which these offsets were committed, one by one."""
-    world = GroupWorld()
-    world.add_topic("t")
-    world.add_offsets_topic()
+    harness = GroupHarness()
+    harness.add_topic("t")
+    harness.add_offsets_topic()
     for offset in offsets:
-        assert world.ask(commit_request({("t", 0): offset}), 8) is not None
-    return content(offsets_log(world))
+        assert harness.ask(commit_request({("t", 0): offset}), 8) is not None
+    return content(offsets_log(harness))
 
 
-def follower(min_isr: str = "1") -> GroupWorld:
+def follower(min_isr: str = "1") -> GroupHarness:
     """Return a broker 1 that follows broker 2 in all of the offsets topic."""
-    world = GroupWorld()
-    world.add_broker(2)
-    world.add_topic("t")
-    world.add_offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), min_insync_replicas=min_isr)
-    return world
+    harness = GroupHarness()
+    harness.add_broker(2)
+    harness.add_topic("t")
+    harness.add_offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), min_insync_replicas=min_isr)
+    return harness
 
 
-def replicate(world: GroupWorld, records: bytes, *, high_watermark: int) -> None:
+def replicate(harness: GroupHarness, records: bytes, *, high_watermark: int) -> None:
     """Give broker 1 what the leader has."""
     named = wire.PartitionData(
         partition_index=PARTITION,
@@ -59,7 +59,7 @@ def replicate(world: GroupWorld, records: bytes, *, high_watermark: int) -> None
         records=memoryview(records),
     )
     topic = wire.FetchableTopicResponse(topic_id=OFFSETS_ID, partitions=(named,))
-    world.peers.to(2).answer(wire.FetchResponse(session_id=5, responses=(topic,)))
+    harness.peers.to(2).answer(wire.FetchResponse(session_id=5, responses=(topic,)))
 
 
 def committed(answer: object) -> int:
@@ -70,29 +70,29 @@ def committed(answer: object) -> int:
 
 
 def test_a_commit_above_the_high_watermark_is_there_but_not_read_before_it_is_safe() -> None:
-    world = follower()
-    replicate(world, written(10, 20), high_watermark=1)
-    world.elect(PARTITION, 1)
-    assert offsets_log(world).high_watermark == 1
-    asked = world.begin(fetch_all(), 9)
+    harness = follower()
+    replicate(harness, written(10, 20), high_watermark=1)
+    harness.elect(PARTITION, 1)
+    assert offsets_log(harness).high_watermark == 1
+    asked = harness.begin(fetch_all(), 9)
     assert not asked.done
-    world.elect(PARTITION, 1, isr=(1,))  # Broker 2 has died: broker 1 has all that can be had.
-    world.settle(asked)
-    assert committed(world.ask(fetch_all(), 9)) == 20
+    harness.elect(PARTITION, 1, isr=(1,))  # Broker 2 has died: broker 1 has all that can be had.
+    harness.settle(asked)
+    assert committed(harness.ask(fetch_all(), 9)) == 20
 
 
 def test_a_read_that_waited_is_answered_when_the_other_replica_has_it() -> None:
-    world = follower()
-    replicate(world, written(10, 20), high_watermark=0)
-    world.elect(PARTITION, 1)
-    asked = world.begin(fetch_all(), 9)
+    harness = follower()
+    replicate(harness, written(10, 20), high_watermark=0)
+    harness.elect(PARTITION, 1)
+    asked = harness.begin(fetch_all(), 9)
     assert not asked.done
-    fetched(world, offset=2, epoch=0)
+    fetched(harness, offset=2, epoch=0)
     assert asked.done
     assert committed(asked.value) == 20
 
 
-def fetched(world: GroupWorld, offset: int, epoch: int) -> None:
+def fetched(harness: GroupHarness, offset: int, epoch: int) -> None:
     """Let broker 2 fetch from that offset, which says that it has all before it."""
     partition = wire.FetchPartition(
         partition=PARTITION,
@@ -107,73 +107,73 @@ def fetched(world: GroupWorld, offset: int, epoch: int) -> None:
         min_bytes=0,
         topics=(wire.FetchTopic(topic_id=OFFSETS_ID, partitions=(partition,)),),
     )
-    answer = world.ask(request, 17)
+    answer = harness.ask(request, 17)
     assert answer.responses[0].partitions[0].error_code == Error.NONE
 
 
 def test_a_follower_sends_clients_away() -> None:
-    world = follower()
-    (found,) = world.ask(find_request("g"), 4).coordinators
+    harness = follower()
+    (found,) = harness.ask(find_request("g"), 4).coordinators
     assert found.node_id == 2
-    assert world.ask(join_request("g"), 9).error_code == Error.NOT_COORDINATOR
-    (group,) = world.ask(fetch_all(), 9).groups
+    assert harness.ask(join_request("g"), 9).error_code == Error.NOT_COORDINATOR
+    (group,) = harness.ask(fetch_all(), 9).groups
     assert group.error_code == Error.NOT_COORDINATOR
 
 
 def test_without_a_leader_there_is_no_coordinator() -> None:
-    world = follower()
-    world.elect(PARTITION, -1)
-    (found,) = world.ask(find_request("g"), 4).coordinators
+    harness = follower()
+    harness.elect(PARTITION, -1)
+    (found,) = harness.ask(find_request("g"), 4).coordinators
     assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_leader_that_was_deposed_and_is_elected_again_has_what_came_between() -> None:
-    world = follower()
-    replicate(world, written(10), high_watermark=1)
-    world.elect(PARTITION, 1, isr=(1,))
-    assert committed(world.ask(fetch_all(), 9)) == 10
-    world.elect(PARTITION, 2, isr=(1, 2))
-    (group,) = world.ask(fetch_all(), 9).groups
+    harness = follower()
+    replicate(harness, written(10), high_watermark=1)
+    harness.elect(PARTITION, 1, isr=(1,))
+    assert committed(harness.ask(fetch_all(), 9)) == 10
+    harness.elect(PARTITION, 2, isr=(1, 2))
+    (group,) = harness.ask(fetch_all(), 9).groups
     assert group.error_code == Error.NOT_COORDINATOR
-    world.peers.to(2).answer(wire.FetchResponse(session_id=5, responses=()))
-    more = written(10, 30)[len(content(offsets_log(world))) :]
-    replicate(world, more, high_watermark=2)
-    world.elect(PARTITION, 1, isr=(1,))
-    assert committed(world.ask(fetch_all(), 9)) == 30
+    harness.peers.to(2).answer(wire.FetchResponse(session_id=5, responses=()))
+    more = written(10, 30)[len(content(offsets_log(harness))) :]
+    replicate(harness, more, high_watermark=2)
+    harness.elect(PARTITION, 1, isr=(1,))
+    assert committed(harness.ask(fetch_all(), 9)) == 30
 
 
 def test_losing_the_partition_answers_who_waits_for_it() -> None:
     """KAFKA-9198, KAFKA-9235: an old coordinator no longer serves, and answers all requests."""
-    world = follower()
-    replicate(world, written(10), high_watermark=1)
-    world.elect(PARTITION, 1, isr=(1,))
-    joined = world.stable()
-    world.elect(PARTITION, 1, isr=(1, 2))
+    harness = follower()
+    replicate(harness, written(10), high_watermark=1)
+    harness.elect(PARTITION, 1, isr=(1,))
+    joined = harness.stable()
+    harness.elect(PARTITION, 1, isr=(1, 2))
     member = {
         "member_id": joined.member_id,
         "generation_id_or_member_epoch": joined.generation_id,
     }
-    commit = world.begin(commit_request({("t", 0): 40}, **member), 8)
-    joining = world.begin(join_request("g", 3), 3)
+    commit = harness.begin(commit_request({("t", 0): 40}, **member), 8)
+    joining = harness.begin(join_request("g", 3), 3)
     assert not commit.done
     assert not joining.done
-    world.elect(PARTITION, 2)
+    harness.elect(PARTITION, 2)
     assert commit.value.topics[0].partitions[0].error_code == Error.NOT_COORDINATOR
-    world.settle(joining)
+    harness.settle(joining)
     assert joining.value.error_code == Error.NOT_COORDINATOR
-    assert world.ask(beat_request(joined), 4).error_code == Error.NOT_COORDINATOR
+    assert harness.ask(beat_request(joined), 4).error_code == Error.NOT_COORDINATOR
 
 
 def test_a_commit_with_too_few_replicas_left_behind_does_not_block_reads() -> None:
     """Its writer gets an error, as it may be lost; readers must not wait for ever."""
-    world = follower(min_isr="2")
-    replicate(world, written(10), high_watermark=1)
-    world.elect(PARTITION, 1, isr=(1, 2))
-    fetched(world, offset=1, epoch=0)
-    commit = world.begin(commit_request({("t", 0): 40}), 8)
+    harness = follower(min_isr="2")
+    replicate(harness, written(10), high_watermark=1)
+    harness.elect(PARTITION, 1, isr=(1, 2))
+    fetched(harness, offset=1, epoch=0)
+    commit = harness.begin(commit_request({("t", 0): 40}), 8)
     assert not commit.done
-    fetched(world, offset=2, epoch=1)
-    world.settle(commit)
-    asked = world.begin(fetch_all(), 9)
-    world.settle(asked)
+    fetched(harness, offset=2, epoch=1)
+    harness.settle(commit)
+    asked = harness.begin(fetch_all(), 9)
+    harness.settle(asked)
     assert committed(asked.value) == 40

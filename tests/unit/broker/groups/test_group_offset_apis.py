@@ -9,18 +9,18 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.wire.messages import offset_commit, offset_delete, offset_fetch
-from tests.unit.broker.group_world import GroupWorld, commit_request, fetch_all
-from tests.unit.broker.world import TOPIC_ID
+from tests.unit.broker.group_harness import GroupHarness, commit_request, fetch_all
+from tests.unit.broker.harness import TOPIC_ID
 
 NOBODY = Uuid(b"n" * 16)
 
 
 @pytest.fixture
-def world() -> GroupWorld:
-    world = GroupWorld()
-    world.add_topic("t", partitions=4)
-    world.add_offsets_topic()
-    return world
+def harness() -> GroupHarness:
+    harness = GroupHarness()
+    harness.add_topic("t", partitions=4)
+    harness.add_offsets_topic()
+    return harness
 
 
 def by_id(topic_id: Uuid, offset: int = 5, partition: int = 0) -> offset_commit.OffsetCommitRequest:
@@ -35,8 +35,8 @@ def by_id(topic_id: Uuid, offset: int = 5, partition: int = 0) -> offset_commit.
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_commit_in_every_version(world: GroupWorld, version: int) -> None:
-    answer = world.later(commit_request({("t", 0): 5, ("t", 9): 6, ("u", 0): 7}), version)
+def test_commit_in_every_version(harness: GroupHarness, version: int) -> None:
+    answer = harness.later(commit_request({("t", 0): 5, ("t", 9): 6, ("u", 0): 7}), version)
     codes = [
         (topic.name, each.partition_index, each.error_code)
         for topic in answer.topics
@@ -44,48 +44,48 @@ def test_commit_in_every_version(world: GroupWorld, version: int) -> None:
     ]
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
     assert codes == [("t", 0, 0), ("t", 9, unknown), ("u", 0, unknown)]
-    stored = world.service.shard_of("g").offsets.get("g", "t", 0)
+    stored = harness.service.shard_of("g").offsets.get("g", "t", 0)
     assert stored is not None
     assert (stored.offset, stored.metadata, stored.expire_ms) == (5, "m", -1)
 
 
-def test_commit_by_topic_id(world: GroupWorld) -> None:
-    assert world.later(by_id(TOPIC_ID), 10).topics[0].partitions[0].error_code == 0
-    assert world.service.shard_of("g").offsets.get("g", "t", 0).offset == 5  # type: ignore[union-attr]
-    answer = world.later(by_id(NOBODY), 10)
+def test_commit_by_topic_id(harness: GroupHarness) -> None:
+    assert harness.later(by_id(TOPIC_ID), 10).topics[0].partitions[0].error_code == 0
+    assert harness.service.shard_of("g").offsets.get("g", "t", 0).offset == 5  # type: ignore[union-attr]
+    answer = harness.later(by_id(NOBODY), 10)
     assert answer.topics[0].topic_id == NOBODY
     assert answer.topics[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
-    beyond = world.later(by_id(TOPIC_ID, partition=9), 10)
+    beyond = harness.later(by_id(TOPIC_ID, partition=9), 10)
     assert beyond.topics[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(("version", "expires"), [(2, True), (4, True), (5, False)])
-def test_a_retention_of_the_clients_own(world: GroupWorld, version: int, expires: bool) -> None:
+def test_a_retention_of_the_clients_own(harness: GroupHarness, version: int, expires: bool) -> None:
     how = {"retention_time_ms": 60_000} if expires else {}
-    world.later(commit_request({("t", 0): 5}, **how), version)
-    stored = world.service.shard_of("g").offsets.get("g", "t", 0)
+    harness.later(commit_request({("t", 0): 5}, **how), version)
+    stored = harness.service.shard_of("g").offsets.get("g", "t", 0)
     assert stored is not None
     assert stored.expire_ms - stored.commit_ms == 60_000 if expires else stored.expire_ms == -1
 
 
-def test_errors_of_the_group_are_every_partitions(world: GroupWorld) -> None:
+def test_errors_of_the_group_are_every_partitions(harness: GroupHarness) -> None:
     request = commit_request(
         {("t", 0): 5, ("t", 1): 5}, generation_id_or_member_epoch=3, member_id="m"
     )
     for version, error in ((8, Error.ILLEGAL_GENERATION), (9, Error.GROUP_ID_NOT_FOUND)):
-        answer = world.later(request, version)
+        answer = harness.later(request, version)
         codes = {each.error_code for topic in answer.topics for each in topic.partitions}
         assert codes == {error}
 
 
-def test_an_empty_commit_needs_no_coordinator(world: GroupWorld) -> None:
-    assert world.ask(commit_request({}), 9).topics == ()
+def test_an_empty_commit_needs_no_coordinator(harness: GroupHarness) -> None:
+    assert harness.ask(commit_request({}), 9).topics == ()
 
 
-def test_the_empty_group_id_keeps_offsets(world: GroupWorld) -> None:
-    world.later(commit_request({("t", 0): 5}, group_id=""), 2)
+def test_the_empty_group_id_keeps_offsets(harness: GroupHarness) -> None:
+    harness.later(commit_request({("t", 0): 5}, group_id=""), 2)
     request = offset_fetch.OffsetFetchRequest(group_id="", topics=None)
-    (topic,) = world.later(request, 2).topics
+    (topic,) = harness.later(request, 2).topics
     assert topic.partitions[0].committed_offset == 5
 
 
@@ -93,12 +93,12 @@ def test_the_empty_group_id_keeps_offsets(world: GroupWorld) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_fetch_of_one_group(world: GroupWorld, version: int) -> None:
-    world.later(commit_request({("t", 0): 5}), 9)
+def test_fetch_of_one_group(harness: GroupHarness, version: int) -> None:
+    harness.later(commit_request({("t", 0): 5}), 9)
     topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1))
     other = offset_fetch.OffsetFetchRequestTopic(name="u", partition_indexes=(0,))
     request = offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic, other))
-    answer = world.later(request, version)
+    answer = harness.later(request, version)
     assert answer.error_code == 0
     assert [
         (found.name, each.partition_index, each.committed_offset, each.metadata, each.error_code)
@@ -108,11 +108,11 @@ def test_fetch_of_one_group(world: GroupWorld, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_fetch_of_one_group_returns_its_error(world: GroupWorld, version: int) -> None:
+def test_fetch_of_one_group_returns_its_error(harness: GroupHarness, version: int) -> None:
     """Each partition has it, too: aiokafka reads nothing else, and would reset its position."""
-    world.elect(world.service.partition_of("g"), 2)
+    harness.elect(harness.service.partition_of("g"), 2)
     topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1))
-    answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic,)), version)
+    answer = harness.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic,)), version)
     assert answer.error_code == (Error.NONE if version == 1 else Error.NOT_COORDINATOR)
     (joined,) = answer.topics
     assert [(each.partition_index, each.error_code) for each in joined.partitions] == [
@@ -122,17 +122,17 @@ def test_fetch_of_one_group_returns_its_error(world: GroupWorld, version: int) -
     assert {each.committed_offset for each in joined.partitions} == {-1}
 
 
-def test_fetch_of_all_offsets_of_a_group_returns_its_error(world: GroupWorld) -> None:
-    world.elect(world.service.partition_of("g"), 2)
-    answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=None), 2)
+def test_fetch_of_all_offsets_of_a_group_returns_its_error(harness: GroupHarness) -> None:
+    harness.elect(harness.service.partition_of("g"), 2)
+    answer = harness.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=None), 2)
     assert (answer.error_code, answer.topics) == (Error.NOT_COORDINATOR, ())
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_fetch_of_several_groups(world: GroupWorld, version: int) -> None:
-    world.later(commit_request({("t", 0): 5}), 9)
-    world.later(commit_request({("t", 1): 6}, group_id="h"), 9)
-    world.elect(world.service.partition_of("i"), 2)
+def test_fetch_of_several_groups(harness: GroupHarness, version: int) -> None:
+    harness.later(commit_request({("t", 0): 5}), 9)
+    harness.later(commit_request({("t", 1): 6}, group_id="h"), 9)
+    harness.elect(harness.service.partition_of("i"), 2)
     named = offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=(1, 2))
     request = offset_fetch.OffsetFetchRequest(
         groups=(
@@ -143,7 +143,7 @@ def test_fetch_of_several_groups(world: GroupWorld, version: int) -> None:
         ),
         require_stable=True,
     )
-    answer = world.later(request, version)
+    answer = harness.later(request, version)
     assert [
         (
             group.group_id,
@@ -163,20 +163,20 @@ def test_fetch_of_several_groups(world: GroupWorld, version: int) -> None:
     ]
 
 
-def test_fetch_by_topic_id(world: GroupWorld) -> None:
-    world.later(commit_request({("t", 0): 5}), 9)
+def test_fetch_by_topic_id(harness: GroupHarness) -> None:
+    harness.later(commit_request({("t", 0): 5}), 9)
     topics = tuple(
         offset_fetch.OffsetFetchRequestTopics(topic_id=each, partition_indexes=(0,))
         for each in (NOBODY, TOPIC_ID)
     )
     group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=topics)
-    answer = world.later(offset_fetch.OffsetFetchRequest(groups=(group,)), 10)
+    answer = harness.later(offset_fetch.OffsetFetchRequest(groups=(group,)), 10)
     assert {
         topic.topic_id: (each.committed_offset, each.error_code)
         for topic in answer.groups[0].topics
         for each in topic.partitions
     } == {TOPIC_ID: (5, 0), NOBODY: (-1, Error.UNKNOWN_TOPIC_ID)}
-    everything = world.later(fetch_all(), 10).groups[0].topics
+    everything = harness.later(fetch_all(), 10).groups[0].topics
     assert [topic.topic_id for topic in everything] == [TOPIC_ID]
 
 
@@ -196,9 +196,9 @@ def delete(group_id: str, *keys: tuple[str, int]) -> offset_delete.OffsetDeleteR
     )
 
 
-def test_delete_offsets(world: GroupWorld) -> None:
-    world.later(commit_request({("t", 0): 5, ("t", 1): 6}), 9)
-    answer = world.later(delete("g", ("t", 0), ("t", 9), ("u", 0), ("t", 2)), 0)
+def test_delete_offsets(harness: GroupHarness) -> None:
+    harness.later(commit_request({("t", 0): 5, ("t", 1): 6}), 9)
+    answer = harness.later(delete("g", ("t", 0), ("t", 9), ("u", 0), ("t", 2)), 0)
     assert answer.error_code == 0
     assert [
         (topic.name, each.partition_index, each.error_code)
@@ -210,21 +210,21 @@ def test_delete_offsets(world: GroupWorld) -> None:
         ("u", 0, Error.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", 2, 0),
     ]
-    (topic,) = world.later(fetch_all(), 9).groups[0].topics
+    (topic,) = harness.later(fetch_all(), 9).groups[0].topics
     assert [each.partition_index for each in topic.partitions] == [1]
 
 
 @pytest.mark.parametrize(
     ("group_id", "error"), [("", Error.INVALID_GROUP_ID), ("nope", Error.GROUP_ID_NOT_FOUND)]
 )
-def test_delete_offsets_of_no_group(world: GroupWorld, group_id: str, error: Error) -> None:
-    answer = world.later(delete(group_id, ("t", 0)), 0)
+def test_delete_offsets_of_no_group(harness: GroupHarness, group_id: str, error: Error) -> None:
+    answer = harness.later(delete(group_id, ("t", 0)), 0)
     assert (answer.error_code, answer.topics) == (error, ())
 
 
-def test_all_offsets_of_a_group_are_returned_once(world: GroupWorld) -> None:
-    world.later(commit_request({("t", 0): 5}), 8)
+def test_all_offsets_of_a_group_are_returned_once(harness: GroupHarness) -> None:
+    harness.later(commit_request({("t", 0): 5}), 8)
     group = fetch_all().groups[0]
-    answer = world.later(offset_fetch.OffsetFetchRequest(groups=(group,) * 500), 9)
+    answer = harness.later(offset_fetch.OffsetFetchRequest(groups=(group,) * 500), 9)
     assert [each.group_id for each in answer.groups] == ["g"]
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 5

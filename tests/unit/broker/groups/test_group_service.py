@@ -14,28 +14,28 @@ from ottla.broker.groups.group_journal import WARNINGS_MAX
 from ottla.broker.groups.group_service import positive_hash
 from ottla.coordinator.group_states import State
 from ottla.records.builder import encode_batch
-from tests.unit.broker.group_world import (
+from tests.unit.broker.group_harness import (
     OFFSETS_ID,
-    GroupWorld,
+    GroupHarness,
     LateWorkers,
     beat_request,
     commit_request,
     fetch_all,
     join_request,
 )
-from tests.unit.broker.world import TOPIC_ID
+from tests.unit.broker.harness import TOPIC_ID
 
 
 @pytest.fixture
-def world() -> GroupWorld:
-    world = GroupWorld()
-    world.add_topic("t", partitions=4)
-    world.add_offsets_topic()
-    return world
+def harness() -> GroupHarness:
+    harness = GroupHarness()
+    harness.add_topic("t", partitions=4)
+    harness.add_offsets_topic()
+    return harness
 
 
-def offsets_of(world: GroupWorld, group_id: str = "g") -> dict[tuple[str, int], int]:
-    (group,) = world.later(fetch_all(group_id), 9).groups
+def offsets_of(harness: GroupHarness, group_id: str = "g") -> dict[tuple[str, int], int]:
+    (group,) = harness.later(fetch_all(group_id), 9).groups
     assert group.error_code == 0
     return {
         (topic.name, each.partition_index): each.committed_offset
@@ -60,14 +60,14 @@ def test_hashes_are_javas(text: str, value: int) -> None:
     assert positive_hash(text) == value
 
 
-def test_a_group_belongs_to_one_partition(world: GroupWorld) -> None:
-    assert world.service.partition_of("g") == 103 % 3
-    shard = world.service.shard_of("g")
-    assert world.service.shards()[103 % 3] is shard
+def test_a_group_belongs_to_one_partition(harness: GroupHarness) -> None:
+    assert harness.service.partition_of("g") == 103 % 3
+    shard = harness.service.shard_of("g")
+    assert harness.service.shards()[103 % 3] is shard
 
 
-def test_the_topics_own_partition_count_decides(world: GroupWorld) -> None:
-    other = GroupWorld({"offsets.topic.num.partitions": "50"})
+def test_the_topics_own_partition_count_decides(harness: GroupHarness) -> None:
+    other = GroupHarness({"offsets.topic.num.partitions": "50"})
     assert other.service.partition_of("g") == 103 % 50
     other.add_offsets_topic(partitions=7)
     assert other.service.partition_of("g") == 103 % 7
@@ -76,144 +76,144 @@ def test_the_topics_own_partition_count_decides(world: GroupWorld) -> None:
 # --- loading --------------------------------------------------------------------------------
 
 
-def begin_loading(world: GroupWorld) -> LateWorkers:
+def begin_loading(harness: GroupHarness) -> LateWorkers:
     """Let broker 1 lose and regain all offsets partitions, with loading held back."""
     late = LateWorkers()
-    world.broker.workers = late
+    harness.broker.workers = late
     for partition in range(3):
-        world.elect(partition, 2)
-        world.elect(partition, 1)
+        harness.elect(partition, 2)
+        harness.elect(partition, 1)
     return late
 
 
-def test_a_new_leader_has_what_the_old_one_had(world: GroupWorld) -> None:
-    joined = world.stable(rebalance_timeout_ms=30_000)
+def test_a_new_leader_has_what_the_old_one_had(harness: GroupHarness) -> None:
+    joined = harness.stable(rebalance_timeout_ms=30_000)
     request = commit_request(
         {("t", 0): 5, ("t", 3): 8},
         generation_id_or_member_epoch=1,
         member_id=joined.member_id,
     )
-    world.later(request, 9)
-    world.later(commit_request({("t", 1): 9}, group_id="simple"), 9)
-    before = world.service.shard_of("g")
-    begin_loading(world).run()
-    shard = world.service.shard_of("g")
+    harness.later(request, 9)
+    harness.later(commit_request({("t", 1): 9}, group_id="simple"), 9)
+    before = harness.service.shard_of("g")
+    begin_loading(harness).run()
+    shard = harness.service.shard_of("g")
     assert shard is not before
     group = shard.groups["g"]
     assert (group.state, group.generation) == (State.STABLE, 1)
     assert group.members[joined.member_id].assignment == b"mine"
-    assert offsets_of(world) == {("t", 0): 5, ("t", 3): 8}
-    assert offsets_of(world, "simple") == {("t", 1): 9}
-    assert world.ask(beat_request(joined), 4).error_code == 0
-    world.clock.advance(10_000)  # The session restarted, and ends as usual.
+    assert offsets_of(harness) == {("t", 0): 5, ("t", 3): 8}
+    assert offsets_of(harness, "simple") == {("t", 1): 9}
+    assert harness.ask(beat_request(joined), 4).error_code == 0
+    harness.clock.advance(10_000)  # The session restarted, and ends as usual.
     assert group.state is State.EMPTY
 
 
-def test_while_a_partition_loads_clients_wait(world: GroupWorld) -> None:
-    joined = world.stable()
-    late = begin_loading(world)
+def test_while_a_partition_loads_clients_wait(harness: GroupHarness) -> None:
+    joined = harness.stable()
+    late = begin_loading(harness)
     loading = Error.COORDINATOR_LOAD_IN_PROGRESS
-    assert world.ask(join_request(), 9).error_code == loading
-    assert world.ask(fetch_all(), 9).groups[0].error_code == loading
-    committed = world.ask(commit_request({("t", 0): 1, ("nope", 0): 1}), 9)
+    assert harness.ask(join_request(), 9).error_code == loading
+    assert harness.ask(fetch_all(), 9).groups[0].error_code == loading
+    committed = harness.ask(commit_request({("t", 0): 1, ("nope", 0): 1}), 9)
     codes = [part.error_code for topic in committed.topics for part in topic.partitions]
     assert codes == [loading, Error.UNKNOWN_TOPIC_OR_PARTITION]
-    assert world.ask(beat_request(joined), 4).error_code == 0  # Sessions restart afterwards.
+    assert harness.ask(beat_request(joined), 4).error_code == 0  # Sessions restart afterwards.
     late.run()
-    assert world.ask(beat_request(joined), 4).error_code == 0
+    assert harness.ask(beat_request(joined), 4).error_code == 0
 
 
-def test_a_partition_lost_while_it_loads_is_not_served(world: GroupWorld) -> None:
-    world.stable()
-    late = begin_loading(world)
+def test_a_partition_lost_while_it_loads_is_not_served(harness: GroupHarness) -> None:
+    harness.stable()
+    late = begin_loading(harness)
     for partition in range(3):
-        world.elect(partition, 2)
+        harness.elect(partition, 2)
     late.run()
-    assert world.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
-    assert not world.service.shards()
+    assert harness.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
+    assert not harness.service.shards()
 
 
 def test_a_long_log_is_loaded_in_chunks() -> None:
-    world = GroupWorld({"offsets.load.buffer.size": "4096"})
-    world.add_topic("t", partitions=4)
-    world.add_offsets_topic()
+    harness = GroupHarness({"offsets.load.buffer.size": "4096"})
+    harness.add_topic("t", partitions=4)
+    harness.add_offsets_topic()
     offsets = {("t", partition): 7 for partition in range(4)}
     for _ in range(300):
-        world.later(commit_request(offsets), 9)
-    late = begin_loading(world)
+        harness.later(commit_request(offsets), 9)
+    late = begin_loading(harness)
     chunks = 0
     while late.waiting:
         late.waiting.pop(0)()
         chunks += 1
     assert chunks > 15
-    assert offsets_of(world) == offsets
+    assert offsets_of(harness) == offsets
 
 
 def test_a_record_that_cannot_be_read_is_passed_over_with_a_warning(
-    world: GroupWorld, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    partition = world.service.partition_of("g")
-    world.later(commit_request({("t", 0): 5}), 9)
-    log = world.broker.replicas.partition(OFFSETS_TOPIC, partition).log
+    partition = harness.service.partition_of("g")
+    harness.later(commit_request({("t", 0): 5}), 9)
+    log = harness.broker.replicas.partition(OFFSETS_TOPIC, partition).log
     assert log is not None
     at = log.log_end_offset
     garbage = bytearray(encode_batch([(b"\0\2\0\x09g", b"", (), 1)]))
-    world.broker.replicas.append(OFFSETS_TOPIC, partition, garbage, origin="coordinator")
+    harness.broker.replicas.append(OFFSETS_TOPIC, partition, garbage, origin="coordinator")
     with caplog.at_level(logging.WARNING):
-        begin_loading(world).run()
+        begin_loading(harness).run()
     assert f"__consumer_offsets-{partition}: record at offset {at} cannot be decoded" in (
         caplog.text
     )
-    assert offsets_of(world) == {("t", 0): 5}
-    assert len(world.service.shards()) == 3
+    assert offsets_of(harness) == {("t", 0): 5}
+    assert len(harness.service.shards()) == 3
 
 
 def test_only_the_first_of_many_are_named(
-    world: GroupWorld, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    partition = world.service.partition_of("g")
+    partition = harness.service.partition_of("g")
     rows = [(b"\0\2\0\x09g%d" % number, b"", (), 1) for number in range(500)]
     garbage = bytearray(encode_batch(rows))
-    world.broker.replicas.append(OFFSETS_TOPIC, partition, garbage, origin="coordinator")
+    harness.broker.replicas.append(OFFSETS_TOPIC, partition, garbage, origin="coordinator")
     with caplog.at_level(logging.WARNING):
-        begin_loading(world).run()
+        begin_loading(harness).run()
     assert caplog.text.count("cannot be decoded (") == WARNINGS_MAX
     assert caplog.text.count("further records") == 1
-    assert len(world.service.shards()) == 3
+    assert len(harness.service.shards()) == 3
 
 
 def test_a_partition_that_cannot_be_read_is_not_served(
-    world: GroupWorld, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Damage is not passed over."""
-    partition = world.service.partition_of("g")
-    world.later(commit_request({("t", 0): 5}), 9)
-    log = world.broker.replicas.partition(OFFSETS_TOPIC, partition).log
+    partition = harness.service.partition_of("g")
+    harness.later(commit_request({("t", 0): 5}), 9)
+    log = harness.broker.replicas.partition(OFFSETS_TOPIC, partition).log
     assert log is not None
     file = log.segments.active.log.file()
     file.write_at(file.size() - 1, b"\xee")
     with caplog.at_level(logging.ERROR):
-        begin_loading(world).run()
+        begin_loading(harness).run()
     assert f"loading groups from __consumer_offsets-{partition} failed" in caplog.text
-    assert world.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
-    assert len(world.service.shards()) == 2
+    assert harness.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
+    assert len(harness.service.shards()) == 2
 
 
-def test_a_restarted_broker_has_its_groups(world: GroupWorld) -> None:
-    world.later(commit_request({("t", 0): 5}), 9)
-    world.service.shutdown()
-    world.broker.shutdown()
-    again = GroupWorld(disk=world.disk)
+def test_a_restarted_broker_has_its_groups(harness: GroupHarness) -> None:
+    harness.later(commit_request({("t", 0): 5}), 9)
+    harness.service.shutdown()
+    harness.broker.shutdown()
+    again = GroupHarness(disk=harness.disk)
     again.add_topic("t", partitions=4)
     again.add_offsets_topic()
     assert offsets_of(again) == {("t", 0): 5}
 
 
 def test_a_clients_reason_is_logged_on_one_line(
-    world: GroupWorld, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "ottla.broker.groups.group_service"):
-        world.join(reason="metadata\n[2030-01-01] ERROR all is lost " + "!" * 5_000)
+        harness.join(reason="metadata\n[2030-01-01] ERROR all is lost " + "!" * 5_000)
     lines = [record.getMessage() for record in caplog.records if "metadata" in record.getMessage()]
     assert len(lines) == 1
     assert "metadata?[2030-01-01] ERROR" in lines[0]
@@ -223,85 +223,85 @@ def test_a_clients_reason_is_logged_on_one_line(
 # --- losing the leadership ------------------------------------------------------------------
 
 
-def test_a_lost_partition_answers_who_waits_and_sends_others_away(world: GroupWorld) -> None:
-    asked = world.ask(join_request(), 9)
-    waiting = world.begin(join_request(member_id=asked.member_id), 9)
+def test_a_lost_partition_answers_who_waits_and_sends_others_away(harness: GroupHarness) -> None:
+    asked = harness.ask(join_request(), 9)
+    waiting = harness.begin(join_request(member_id=asked.member_id), 9)
     assert not waiting.done
-    world.elect(world.service.partition_of("g"), 2)
-    world.settle(waiting)
+    harness.elect(harness.service.partition_of("g"), 2)
+    harness.settle(waiting)
     assert waiting.value.error_code == Error.NOT_COORDINATOR
-    assert world.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
-    assert world.ask(fetch_all(), 9).groups[0].error_code == Error.NOT_COORDINATOR
+    assert harness.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
+    assert harness.ask(fetch_all(), 9).groups[0].error_code == Error.NOT_COORDINATOR
 
 
-def test_a_deleted_offsets_topic_ends_all_groups(world: GroupWorld) -> None:
-    world.stable()
-    world.remove_topic(OFFSETS_ID)
-    assert not world.service.shards()
-    assert world.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
+def test_a_deleted_offsets_topic_ends_all_groups(harness: GroupHarness) -> None:
+    harness.stable()
+    harness.remove_topic(OFFSETS_ID)
+    assert not harness.service.shards()
+    assert harness.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
 
 
 # --- replication ----------------------------------------------------------------------------
 
 
 def test_a_commit_waits_for_the_in_sync_replicas_and_a_fetch_for_the_commit() -> None:
-    world = GroupWorld()
-    world.add_topic("t")
-    world.add_offsets_topic(replicas=(1, 2), isr=(1, 2))
-    committing = world.begin(commit_request({("t", 0): 5}), 9)
-    fetching = world.begin(fetch_all(), 9)
+    harness = GroupHarness()
+    harness.add_topic("t")
+    harness.add_offsets_topic(replicas=(1, 2), isr=(1, 2))
+    committing = harness.begin(commit_request({("t", 0): 5}), 9)
+    fetching = harness.begin(fetch_all(), 9)
     assert not committing.done
     assert not fetching.done
-    world.elect(world.service.partition_of("g"), 1, isr=(1,))
+    harness.elect(harness.service.partition_of("g"), 1, isr=(1,))
     assert committing.value.topics[0].partitions[0].error_code == 0
     assert fetching.value.groups[0].topics[0].partitions[0].committed_offset == 5
 
 
 def test_a_commit_that_is_not_replicated_in_time_fails() -> None:
-    world = GroupWorld({"offsets.commit.timeout.ms": "2000"})
-    world.add_topic("t")
-    world.add_offsets_topic(replicas=(1, 2), isr=(1, 2))
-    committing = world.begin(commit_request({("t", 0): 5}), 9)
-    world.clock.advance(2_000)
+    harness = GroupHarness({"offsets.commit.timeout.ms": "2000"})
+    harness.add_topic("t")
+    harness.add_offsets_topic(replicas=(1, 2), isr=(1, 2))
+    committing = harness.begin(commit_request({("t", 0): 5}), 9)
+    harness.clock.advance(2_000)
     error = committing.value.topics[0].partitions[0].error_code
     assert error == Error.COORDINATOR_NOT_AVAILABLE
 
 
 def test_below_min_insync_replicas_a_commit_is_refused() -> None:
-    world = GroupWorld()
-    world.add_topic("t")
-    world.add_offsets_topic(replicas=(1, 2), isr=(1,), min_insync_replicas="2")
-    answer = world.ask(commit_request({("t", 0): 5}), 9)
+    harness = GroupHarness()
+    harness.add_topic("t")
+    harness.add_offsets_topic(replicas=(1, 2), isr=(1,), min_insync_replicas="2")
+    answer = harness.ask(commit_request({("t", 0): 5}), 9)
     assert answer.topics[0].partitions[0].error_code == Error.COORDINATOR_NOT_AVAILABLE
 
 
 # --- what happens by itself -----------------------------------------------------------------
 
 
-def test_a_deleted_topics_offsets_are_forgotten(world: GroupWorld) -> None:
-    world.later(commit_request({("t", 0): 5}), 9)
-    world.remove_topic(TOPIC_ID)
-    assert offsets_of(world) == {}
-    begin_loading(world).run()
-    assert offsets_of(world) == {}
+def test_a_deleted_topics_offsets_are_forgotten(harness: GroupHarness) -> None:
+    harness.later(commit_request({("t", 0): 5}), 9)
+    harness.remove_topic(TOPIC_ID)
+    assert offsets_of(harness) == {}
+    begin_loading(harness).run()
+    assert offsets_of(harness) == {}
 
 
 def test_offsets_expire_by_the_clock() -> None:
-    world = GroupWorld(
+    harness = GroupHarness(
         {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
     )
-    world.add_topic("t")
-    world.add_offsets_topic()
-    world.later(commit_request({("t", 0): 5}), 9)
-    world.clock.advance(59_000)
-    assert offsets_of(world) == {("t", 0): 5}
-    world.clock.advance(11_000)
-    assert offsets_of(world) == {}
-    assert not world.service.shard_of("g").groups
+    harness.add_topic("t")
+    harness.add_offsets_topic()
+    harness.later(commit_request({("t", 0): 5}), 9)
+    harness.clock.advance(59_000)
+    assert offsets_of(harness) == {("t", 0): 5}
+    harness.clock.advance(11_000)
+    assert offsets_of(harness) == {}
+    assert not harness.service.shard_of("g").groups
 
 
-def test_after_a_shutdown_nothing_happens_any_more(world: GroupWorld) -> None:
-    world.stable()
-    world.service.shutdown()
-    assert not world.service.shards()
-    assert len(world.timers) == 0
+def test_after_a_shutdown_nothing_happens_any_more(harness: GroupHarness) -> None:
+    harness.stable()
+    harness.service.shutdown()
+    assert not harness.service.shards()
+    assert len(harness.timers) == 0

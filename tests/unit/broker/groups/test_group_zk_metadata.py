@@ -20,15 +20,15 @@ from ottla.records.builder import encode_batch
 from ottla.wire.messages import find_coordinator as find
 from ottla.wire.messages import offset_fetch
 from ottla.wire.messages.update_metadata import FULL
-from tests.unit.broker.api.zk_metadata_world import (
+from tests.unit.broker.api.zk_metadata_harness import (
     BROKER_EPOCH,
     CONTROLLER_EPOCH,
-    ZkMetadataWorld,
+    ZkMetadataHarness,
     known,
     partition_state,
 )
-from tests.unit.broker.group_world import commit_request, fetch_all
-from tests.unit.broker.world import TOPIC_ID
+from tests.unit.broker.group_harness import commit_request, fetch_all
+from tests.unit.broker.harness import TOPIC_ID
 
 OFFSETS_ID = Uuid(b"the offsets' own")
 COUNT = 4
@@ -36,13 +36,13 @@ LED = (0, 2)
 """What broker 1 leads; broker 2 leads the rest."""
 
 
-def coordinator_and_offset(made: ZkMetadataWorld, group: str) -> tuple[int, int]:
+def coordinator_and_offset(made: ZkMetadataHarness, group: str) -> tuple[int, int]:
     """Ask for the coordinator of a group; return the error and the broker."""
     answer = made.ask(find.FindCoordinatorRequest(key=group), 3)
     return answer.error_code, answer.node_id
 
 
-def offsets_asked(made: ZkMetadataWorld, group: str) -> int:
+def offsets_asked(made: ZkMetadataHarness, group: str) -> int:
     """Ask this broker for a group's offsets; return the error."""
     request = offset_fetch.OffsetFetchRequest(group_id=group, topics=())
     return int(made.ask(request, 7).error_code)
@@ -52,7 +52,7 @@ def offsets_asked(made: ZkMetadataWorld, group: str) -> int:
 def test_no_group_is_looked_for_among_the_partitions_that_are_hosted_here(number: int) -> None:
     names = map(str, range(1_000))
     group = next(name for name in names if positive_hash(name) % COUNT == number)
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.broker.groups = GroupService(made.broker)
     made.update_metadata()
     made.lead(*map(partition_state, LED), topic=OFFSETS_TOPIC, topic_id=OFFSETS_ID)
@@ -72,9 +72,9 @@ ELSEWHERE: dict[str, Any] = {"leader": 2, "isr": (2,), "replicas": (2,)}
 
 
 @pytest.fixture
-def behind() -> ZkMetadataWorld:
+def behind() -> ZkMetadataHarness:
     """Broker 1 knows a former topic t, and has a copy of an offset of the one of now."""
-    made = ZkMetadataWorld()
+    made = ZkMetadataHarness()
     made.broker.groups = GroupService(made.broker)
     made.update_metadata(known(**ELSEWHERE))
     send_offsets_topic(made, leader=2)
@@ -88,7 +88,7 @@ def behind() -> ZkMetadataWorld:
 
 
 def send_offsets_topic(
-    made: ZkMetadataWorld, *, leader: int, leader_epoch: int = 0, by: int = CONTROLLER_EPOCH
+    made: ZkMetadataHarness, *, leader: int, leader_epoch: int = 0, by: int = CONTROLLER_EPOCH
 ) -> None:
     """Let the offsets topic, of one partition, be led by a broker, with a log of its own."""
     how: dict[str, Any] = {"leader": leader, "leader_epoch": leader_epoch, "isr": (leader,)}
@@ -98,27 +98,27 @@ def send_offsets_topic(
 
 
 def send_full_update(
-    made: ZkMetadataWorld, topic_id: Uuid = NEW_ID, by: int = CONTROLLER_EPOCH
+    made: ZkMetadataHarness, topic_id: Uuid = NEW_ID, by: int = CONTROLLER_EPOCH
 ) -> None:
     """Send a full UpdateMetadata with the topic t."""
     made.update_metadata(known(**ELSEWHERE), topic_id=topic_id, type=FULL, controller_epoch=by)
 
 
-def shown(made: ZkMetadataWorld) -> tuple[int, list[int]]:
+def shown(made: ZkMetadataHarness) -> tuple[int, list[int]]:
     """Ask for all offsets of group g; return the error and the offsets."""
     (group,) = made.ask(fetch_all(), 9).groups
     parts = [each for topic in group.topics for each in topic.partitions]
     return group.error_code, [each.committed_offset for each in parts]
 
 
-def committed(made: ZkMetadataWorld, offset: int) -> int:
+def committed(made: ZkMetadataHarness, offset: int) -> int:
     """Commit an offset of group g in t-0; return the error."""
     (topic,) = made.ask(commit_request({("t", 0): offset}), 9).topics
     return int(topic.partitions[0].error_code)
 
 
 def test_a_coordinator_that_may_not_know_a_topic_yet_lets_clients_wait(
-    behind: ZkMetadataWorld,
+    behind: ZkMetadataHarness,
 ) -> None:
     """They were shown no offset of it, and what they committed was the former topic's."""
     send_offsets_topic(behind, leader=1, leader_epoch=1)
@@ -132,7 +132,7 @@ def test_a_coordinator_that_may_not_know_a_topic_yet_lets_clients_wait(
 
 
 def test_a_coordinator_elected_by_a_new_controller_waits_for_the_full_metadata(
-    behind: ZkMetadataWorld,
+    behind: ZkMetadataHarness,
 ) -> None:
     """The former one's full update lacks all later changes."""
     send_full_update(behind, TOPIC_ID)
@@ -144,7 +144,7 @@ def test_a_coordinator_elected_by_a_new_controller_waits_for_the_full_metadata(
 
 
 def test_a_coordinator_deposed_before_the_full_metadata_serves_no_group(
-    behind: ZkMetadataWorld,
+    behind: ZkMetadataHarness,
 ) -> None:
     send_offsets_topic(behind, leader=1, leader_epoch=1)
     send_offsets_topic(behind, leader=2, leader_epoch=2)
@@ -153,7 +153,7 @@ def test_a_coordinator_deposed_before_the_full_metadata_serves_no_group(
 
 
 def test_a_coordinator_elected_again_before_the_full_metadata_serves_once(
-    behind: ZkMetadataWorld,
+    behind: ZkMetadataHarness,
 ) -> None:
     send_offsets_topic(behind, leader=1, leader_epoch=1)
     send_offsets_topic(behind, leader=1, leader_epoch=2)
@@ -163,7 +163,7 @@ def test_a_coordinator_elected_again_before_the_full_metadata_serves_once(
 
 @pytest.mark.parametrize("how", ["a new controller", "a new registration"])
 def test_one_that_serves_goes_on_while_it_may_have_missed_something(
-    behind: ZkMetadataWorld, how: str
+    behind: ZkMetadataHarness, how: str
 ) -> None:
     """What it keeps is of topics that it knows."""
     send_offsets_topic(behind, leader=1, leader_epoch=1)

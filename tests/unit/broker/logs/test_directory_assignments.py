@@ -18,7 +18,7 @@ from ottla.broker.logs.directory_assignments import RETRY_MS, DirectoryAssignmen
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.wire.messages import assign_replicas_to_dirs as wire
-from tests.unit.broker.world import FakeForwarder
+from tests.unit.broker.harness import FakeForwarder
 
 X, Y = Uuid(b"x" * 16), Uuid(b"y" * 16)
 TOPIC = Uuid(b"t" * 16)

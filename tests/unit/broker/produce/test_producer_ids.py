@@ -9,10 +9,10 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.produce.producer_ids import RETRY_BACKOFF_MS, Granted, ProducerIds
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
-from tests.unit.broker.world import FakeClock, FakeForwarder
+from tests.unit.broker.harness import FakeClock, FakeForwarder
 
 
-class World:
+class BrokerHarness:
     """Producer ids over a controller whose responses the test gives."""
 
     def __init__(self) -> None:
@@ -41,79 +41,79 @@ class World:
 
 
 def test_producers_wait_for_the_first_block_in_order() -> None:
-    world = World()
-    granted = [world.grant() for _ in range(3)]
+    harness = BrokerHarness()
+    granted = [harness.grant() for _ in range(3)]
     assert not any(one.done for one in granted)
-    assert len(world.controller.calls) == 1
-    world.give_block(100)
+    assert len(harness.controller.calls) == 1
+    harness.give_block(100)
     assert [one.value for one in granted] == [100, 101, 102]
 
 
 def test_the_next_block_is_requested_before_the_last_id_is_used() -> None:
-    world = World()
-    world.grant()
-    world.give_block(0)
+    harness = BrokerHarness()
+    harness.grant()
+    harness.give_block(0)
     for _ in range(8):
-        assert world.grant().done
-    assert not world.controller.calls
-    assert world.grant().value == 9
-    assert len(world.controller.calls) == 1
-    waiting = world.grant()
-    world.give_block(500)
+        assert harness.grant().done
+    assert not harness.controller.calls
+    assert harness.grant().value == 9
+    assert len(harness.controller.calls) == 1
+    waiting = harness.grant()
+    harness.give_block(500)
     assert waiting.value == 500
 
 
 def test_more_producers_than_a_block_holds_are_served_by_the_next() -> None:
-    world = World()
-    granted = [world.grant() for _ in range(12)]
-    world.give_block(0)
-    world.give_block(50)
+    harness = BrokerHarness()
+    granted = [harness.grant() for _ in range(12)]
+    harness.give_block(0)
+    harness.give_block(50)
     assert [one.value for one in granted] == [*range(10), 50, 51]
 
 
 def test_a_refused_allocation_is_tried_again_while_somebody_waits() -> None:
-    world = World()
-    granted = world.grant()
-    world.controller.answer(
+    harness = BrokerHarness()
+    granted = harness.grant()
+    harness.controller.answer(
         AllocateProducerIdsResponse(
             error_code=Error.STALE_BROKER_EPOCH, producer_id_start=0, producer_id_len=0
         )
     )
-    assert not world.controller.calls
-    world.epoch = 8
-    world.clock.advance(RETRY_BACKOFF_MS)
-    world.give_block(0)
+    assert not harness.controller.calls
+    harness.epoch = 8
+    harness.clock.advance(RETRY_BACKOFF_MS)
+    harness.give_block(0)
     assert granted.value == 0
 
 
 def test_a_producer_that_waited_too_long_gets_a_retriable_error() -> None:
-    world = World()
-    late = world.grant(timeout_ms=20)
-    world.controller.answer(ApiError(Error.NOT_CONTROLLER))
-    world.clock.advance(RETRY_BACKOFF_MS)
+    harness = BrokerHarness()
+    late = harness.grant(timeout_ms=20)
+    harness.controller.answer(ApiError(Error.NOT_CONTROLLER))
+    harness.clock.advance(RETRY_BACKOFF_MS)
     assert late.value is Error.COORDINATOR_LOAD_IN_PROGRESS
-    assert not world.controller.calls  # No producer waits: the next one sends the request.
-    patient = world.grant()
-    world.give_block(5)
+    assert not harness.controller.calls  # No producer waits: the next one sends the request.
+    patient = harness.grant()
+    harness.give_block(5)
     assert patient.value == 5  # The one that left took none with it.
 
 
 def test_a_block_that_was_given_before_is_not_used_again() -> None:
-    world = World()
-    world.grant()
-    world.give_block(100)
+    harness = BrokerHarness()
+    harness.grant()
+    harness.give_block(100)
     for _ in range(9):
-        world.grant()
-    waiting = world.grant()
-    world.give_block(95)
+        harness.grant()
+    waiting = harness.grant()
+    harness.give_block(95)
     assert not waiting.done
-    world.clock.advance(RETRY_BACKOFF_MS)
-    world.give_block(110)
+    harness.clock.advance(RETRY_BACKOFF_MS)
+    harness.give_block(110)
     assert waiting.value == 110
 
 
 def test_the_queue_is_bounded() -> None:
-    world = World()
+    harness = BrokerHarness()
     for _ in range(PRODUCER_ID_WAITERS_MAX):
-        world.grant()
-    assert world.grant().value is Error.COORDINATOR_LOAD_IN_PROGRESS
+        harness.grant()
+    assert harness.grant().value is Error.COORDINATOR_LOAD_IN_PROGRESS

@@ -12,8 +12,8 @@ from ottla.base.ids import Uuid
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.produce.refused_batches import LATER_BATCHES_MAX, PRODUCERS_MAX, RefusedBatches
 from ottla.records.builder import concatenate
+from tests.unit.broker.harness import START_MS, BrokerHarness, batch
 from tests.unit.broker.test_partition import state
-from tests.unit.broker.world import START_MS, World, batch
 
 TOO_FEW, ENOUGH = (1,), (1, 2)
 LATER = ApiError(Error.NOT_ENOUGH_REPLICAS, "later")
@@ -26,9 +26,9 @@ def producer_batch(producer: int, epoch: int, sequence: int, value: str) -> byte
 @pytest.fixture
 def partition() -> Partition:
     """Broker 1 leads; two replicas must be in sync, and are not."""
-    world = World()
-    world.add_topic(replicas=(1,), leader=-1)
-    log = world.broker.replicas.partition("t", 0).log
+    harness = BrokerHarness()
+    harness.add_topic(replicas=(1,), leader=-1)
+    log = harness.broker.replicas.partition("t", 0).log
     made = Partition("t", Uuid(b"t" * 16), 0, node_id=1, log=log)
     made.min_insync_replicas = 2
     in_sync(made, TOO_FEW)

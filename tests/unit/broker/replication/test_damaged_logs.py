@@ -19,6 +19,7 @@ from ottla.metadata.topics import DIRECTORY_LOST
 from ottla.records.batch import iter_headers
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from tests.unit.broker.harness import LOG_DIR, TOPIC_ID, BrokerHarness, batch
 from tests.unit.broker.replication.test_follower_rules import stamped
 from tests.unit.broker.replication.test_replica_fetcher import (
     Following,
@@ -27,51 +28,54 @@ from tests.unit.broker.replication.test_replica_fetcher import (
     locate,
     positions,
 )
-from tests.unit.broker.world import LOG_DIR, TOPIC_ID, World, batch
 
 LENGTH_AT = 8
 
 
-def damage(world: World, *offsets: int) -> None:
+def damage(harness: BrokerHarness, *offsets: int) -> None:
     """Overwrite the lengths of the batches that begin at these offsets."""
     path = f"{LOG_DIR}/t-0/{0:020d}.log"
-    found = list(iter_headers(world.disk.read_bytes(path)))
+    found = list(iter_headers(harness.disk.read_bytes(path)))
     for position, header in found:
         if header.base_offset in offsets:
-            world.disk.corrupt(path, position + LENGTH_AT, b"\xff\xff\xff\xff")
+            harness.disk.corrupt(path, position + LENGTH_AT, b"\xff\xff\xff\xff")
 
 
 def diverging(end_offset: int) -> wire.FetchResponse:
     return answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=end_offset)))
 
 
-def corruptions(world: World) -> int:
+def corruptions(harness: BrokerHarness) -> int:
     [family] = [
-        each for each in broker_families(world.broker) if each.name == "ottla_log_corruptions_total"
+        each
+        for each in broker_families(harness.broker)
+        if each.name == "ottla_log_corruptions_total"
     ]
     [(_, value)] = family.samples
     return int(value)
 
 
 @pytest.fixture
-def world() -> Following:
+def harness() -> Following:
     """Five batches of leader epoch 0 from broker 2; then broker 3 leads in epoch 1."""
-    world = Following()
+    harness = Following()
     records = b"".join(stamped(batch("x", "y"), offset, 0) for offset in range(0, 10, 2))
-    world.leader.answer(answer(data(records, high=4)))
-    return world
+    harness.leader.answer(answer(data(records, high=4)))
+    return harness
 
 
-def change_leader(world: Following, isr: tuple[int, ...], **how: Any) -> None:
-    world.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=3, isr=isr, **how))
+def change_leader(harness: Following, isr: tuple[int, ...], **how: Any) -> None:
+    harness.commit(
+        PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=3, isr=isr, **how)
+    )
 
 
-def assert_offline(world: Following, caplog: pytest.LogCaptureFixture) -> None:
-    partition = world.broker.replicas.partition("t", 0)
+def assert_offline(harness: Following, caplog: pytest.LogCaptureFixture) -> None:
+    partition = harness.broker.replicas.partition("t", 0)
     assert partition.log is None
-    assert world.disk.exists(f"{LOG_DIR}/t-0")
-    assert world.broker.log_dirs.online_dirs
-    assert corruptions(world) == 1
+    assert harness.disk.exists(f"{LOG_DIR}/t-0")
+    assert harness.broker.log_dirs.online_dirs
+    assert corruptions(harness) == 1
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith("t-0: log is damaged after offset 4 (position ")
     assert f"of {LOG_DIR}/t-0/{0:020d}.log" in line
@@ -79,78 +83,78 @@ def assert_offline(world: Following, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_in_sync_replica_that_would_lose_records_is_offline(
-    world: Following, caplog: pytest.LogCaptureFixture
+    harness: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It asked the same again for ever. Cut at the damage, which lies above its high watermark, it
     could be elected without what it had helped to commit."""
-    change_leader(world, (1, 2, 3))
-    damage(world, 4, 6, 8)
-    world.peers.to(3).answer(diverging(8))
-    world.clock.advance(0)
-    assert_offline(world, caplog)
-    [(request, _)] = world.controller.calls
+    change_leader(harness, (1, 2, 3))
+    damage(harness, 4, 6, 8)
+    harness.peers.to(3).answer(diverging(8))
+    harness.clock.advance(0)
+    assert_offline(harness, caplog)
+    [(request, _)] = harness.controller.calls
     assert isinstance(request, AssignReplicasToDirsRequest)
-    [told] = request.directories
-    assert told.id == DIRECTORY_LOST
-    assert [topic.topic_id for topic in told.topics] == [TOPIC_ID]
-    world.clock.advance(60_000)
-    assert world.peers.to(3).sent == [] or positions(world.peers.to(3).sent[0][0]) == {}
-    assert corruptions(world) == 1
+    [notified] = request.directories
+    assert notified.id == DIRECTORY_LOST
+    assert [topic.topic_id for topic in notified.topics] == [TOPIC_ID]
+    harness.clock.advance(60_000)
+    assert harness.peers.to(3).sent == [] or positions(harness.peers.to(3).sent[0][0]) == {}
+    assert corruptions(harness) == 1
 
 
 @pytest.mark.parametrize(
     "counted", [{"eligible_leader_replicas": (1,)}, {"last_known_elr": (1,)}], ids=str
 )
 def test_a_replica_that_may_be_elected_is_offline(
-    world: Following, caplog: pytest.LogCaptureFixture, counted: Any
+    harness: Following, caplog: pytest.LogCaptureFixture, counted: Any
 ) -> None:
-    change_leader(world, (3,), **counted)
-    damage(world, 4, 6, 8)
-    world.peers.to(3).answer(diverging(8))
-    assert_offline(world, caplog)
+    change_leader(harness, (3,), **counted)
+    damage(harness, 4, 6, 8)
+    harness.peers.to(3).answer(diverging(8))
+    assert_offline(harness, caplog)
 
 
 def test_a_replica_whose_fetch_the_leader_has_accepted_is_offline(
-    world: Following, caplog: pytest.LogCaptureFixture
+    harness: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The leader may be taking it in just now."""
-    change_leader(world, (3,))
-    damage(world, 4, 6, 8)
-    world.peers.to(3).answer(answer(data()))
-    world.peers.to(3).answer(diverging(8))
-    assert_offline(world, caplog)
+    change_leader(harness, (3,))
+    damage(harness, 4, 6, 8)
+    harness.peers.to(3).answer(answer(data()))
+    harness.peers.to(3).answer(diverging(8))
+    assert_offline(harness, caplog)
 
 
 def test_every_damaged_replica_over_zookeeper_is_offline(
-    world: Following, caplog: pytest.LogCaptureFixture
+    harness: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Brokers have no epochs there, and a leader may count a previous process's fetch."""
     calls: list[str] = []
-    world.broker.zk_metadata = object()  # type: ignore[assignment]
-    world.broker.replicas.on_log_dir_failed = lambda: calls.append("lost")
-    world.add_broker(epoch=-1)
-    change_leader(world, (3,))
-    damage(world, 4, 6, 8)
-    world.peers.to(3).answer(diverging(8))
-    assert_offline(world, caplog)
+    harness.broker.zk_metadata = object()  # type: ignore[assignment]
+    harness.broker.replicas.on_log_dir_failed = lambda: calls.append("lost")
+    harness.add_broker(epoch=-1)
+    change_leader(harness, (3,))
+    damage(harness, 4, 6, 8)
+    harness.peers.to(3).answer(diverging(8))
+    assert_offline(harness, caplog)
     assert calls == ["lost"]
-    assert world.controller.calls == []
+    assert harness.controller.calls == []
 
 
 def test_a_replica_that_is_not_needed_is_truncated_and_fetched_again(
-    world: Following, caplog: pytest.LogCaptureFixture
+    harness: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
-    change_leader(world, (3,))
-    damage(world, 4, 6, 8)
-    leader = world.peers.to(3)
+    change_leader(harness, (3,))
+    damage(harness, 4, 6, 8)
+    leader = harness.peers.to(3)
     leader.answer(diverging(8))
-    world.clock.advance(0)
-    log = world.log()
+    harness.clock.advance(0)
+    log = harness.log()
     assert log.log_end_offset == 4
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith("t-0: log is damaged after offset 4 (position ")
     assert line.endswith("truncating to that offset and fetching the rest from the leader again")
-    assert corruptions(world) == 1
+    assert corruptions(harness) == 1
     (request, _, _), *_ = leader.sent
     while positions(request) == {}:
         leader.answer(answer())
@@ -159,45 +163,45 @@ def test_a_replica_that_is_not_needed_is_truncated_and_fetched_again(
     leader.answer(answer(data(stamped(batch("new"), 4, 1), high=5)))
     assert log.log_end_offset == 5
     assert log.high_watermark == 5
-    assert world.controller.calls == []
+    assert harness.controller.calls == []
 
 
 def test_damage_beyond_the_truncation_offset_does_not_matter(
-    world: Following, caplog: pytest.LogCaptureFixture
+    harness: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
-    change_leader(world, (1, 2, 3))
-    damage(world, 8)
-    world.peers.to(3).answer(diverging(8))
-    assert world.log().log_end_offset == 8
-    assert corruptions(world) == 0
+    change_leader(harness, (1, 2, 3))
+    damage(harness, 8)
+    harness.peers.to(3).answer(diverging(8))
+    assert harness.log().log_end_offset == 8
+    assert corruptions(harness) == 0
     assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def test_truncation_to_an_unclean_leaders_end_finds_damage(
-    world: Following, caplog: pytest.LogCaptureFixture
+    harness: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was retried for ever, without a log line."""
-    change_leader(world, (3,))
-    damage(world, 4, 6, 8)
-    locate(world.peers.to(3), 0, 8)
-    world.clock.advance(0)
-    assert world.log().log_end_offset == 4
-    assert corruptions(world) == 1
+    change_leader(harness, (3,))
+    damage(harness, 4, 6, 8)
+    locate(harness.peers.to(3), 0, 8)
+    harness.clock.advance(0)
+    assert harness.log().log_end_offset == 4
+    assert corruptions(harness) == 1
     assert any("fetching the rest from the leader again" in each.message for each in caplog.records)
 
 
 def test_the_next_start_finds_the_replica_and_its_checkpoints(
-    world: Following,
+    harness: Following,
 ) -> None:
-    change_leader(world, (1, 2, 3))
-    damage(world, 4, 6, 8)
-    log = world.log()
+    change_leader(harness, (1, 2, 3))
+    damage(harness, 4, 6, 8)
+    log = harness.log()
     point = log.recovery_point
-    world.peers.to(3).answer(diverging(8))
-    world.broker.shutdown()
-    world.clock.advance(0)
-    [directory] = world.log_dirs.dirs
-    assert not world.disk.exists(f"{LOG_DIR}/.kafka_cleanshutdown")
+    harness.peers.to(3).answer(diverging(8))
+    harness.broker.shutdown()
+    harness.clock.advance(0)
+    [directory] = harness.log_dirs.dirs
+    assert not harness.disk.exists(f"{LOG_DIR}/.kafka_cleanshutdown")
     assert directory.read_checkpoint("recovery-point-offset-checkpoint") == {("t", 0): point}
     assert directory.read_checkpoint("replication-offset-checkpoint") == {("t", 0): 4}
 
@@ -207,28 +211,28 @@ def test_a_leader_logs_an_unreadable_log_once(
     caplog: pytest.LogCaptureFixture, replica_id: int
 ) -> None:
     """The fetcher got CORRUPT_MESSAGE repeatedly, and nothing was logged."""
-    world = World()
+    harness = BrokerHarness()
     for node in (1, 2):
-        world.add_broker(node)
-    world.broker.epoch = 1
-    world.add_topic(replicas=(1, 2), isr=(1, 2))
+        harness.add_broker(node)
+    harness.broker.epoch = 1
+    harness.add_topic(replicas=(1, 2), isr=(1, 2))
     for _ in range(200):
-        world.broker.replicas.append("t", 0, batch("x"), acks=1)
-    partition = world.broker.replicas.partition("t", 0)
+        harness.broker.replicas.append("t", 0, batch("x"), acks=1)
+    partition = harness.broker.replicas.partition("t", 0)
     assert partition.log is not None
     partition.log.advance_high_watermark(200)
-    damage(world, 3)
+    damage(harness, 3)
     for _ in range(3):
         fetched = FetchPartition("t", NO_UUID, 0, 5, 1_000, -1, -1, 0)
         fetching = Fetching({fetched.key: fetched})
         limits = FetchLimits(0, 1, 1_000, committed_only=False, replica_id=replica_id)
         limits = limits._replace(replica_epoch=2 if replica_id > 0 else -1)
-        found = world.broker.replicas.fetch_reader.fetch(fetching, limits, Pending())
+        found = harness.broker.replicas.fetch_reader.fetch(fetching, limits, Pending())
         [(_, read)] = found  # type: ignore[misc]
         assert read.error is Error.CORRUPT_MESSAGE
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith(
         f"t-0: log is damaged at or after offset 5 ({LOG_DIR}/t-0/{0:020d}.log: "
     )
-    assert corruptions(world) == 1
+    assert corruptions(harness) == 1
     assert partition.log is not None

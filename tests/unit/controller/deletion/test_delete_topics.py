@@ -268,8 +268,8 @@ def test_names_are_resolved_when_the_request_is_first_processed() -> None:
     """A topic that was made meanwhile, by whoever deleted the other one, is not meant."""
     found = found_of(by_name("a"), by_id("b"))
     gone = after(IMAGE, delete(by_name("a"), by_name("b")))
-    anew = advance(gone, [TopicRecord(name="a", topic_id=uuid("another a"))])
-    decided = delete_first(anew, found, wall_ms=NOW_MS)
+    again = advance(gone, [TopicRecord(name="a", topic_id=uuid("another a"))])
+    decided = delete_first(again, found, wall_ms=NOW_MS)
     assert decided.step.records == ()
     assert [(each.name, each.error) for each in decided.reply] == [
         ("a", Error.UNKNOWN_TOPIC_OR_PARTITION),

@@ -76,7 +76,7 @@ def test_a_deletion_that_is_queued_and_begins_at_once_is_sent_once() -> None:
 
 
 def test_latent_l6_a_topic_in_deletion_gets_no_leader_and_isr() -> None:
-    """Brokers that have deleted a replica would begin it anew, and delete it again."""
+    """Brokers that have deleted a replica would begin it again, and delete it again."""
     before = cluster_image([1, 2, 3], topic("t", led([1, 2])))
     image = change(before, [header_record(ASKED), BEGINS]).image
     assert requests_of(change(image, [changed(leader=2, isr=(2,))])) == []
@@ -94,11 +94,11 @@ def test_the_end_of_a_deletion_sends_nothing_and_a_new_topic_of_the_name_does() 
     done = [RemoveTopicRecord(topic_id=ID), header_record(replace(ASKED, finished_ms=2))]
     gone = change(image, done)
     assert requests_of(gone) == []
-    anew = replace(topic("t", led([1, 2])), id=topic_id("another"))
-    requests = requests_of(change(gone.image, topic_records(anew)))
+    again = replace(topic("t", led([1, 2])), id=topic_id("another"))
+    requests = requests_of(change(gone.image, topic_records(again)))
     assert all(each.is_new for each in leads(requests).values())
     assert metadata(requests)[1][T0].leader == 1
-    at_once = requests_of(change(image, [*done, *topic_records(anew)]))
+    at_once = requests_of(change(image, [*done, *topic_records(again)]))
     assert kinds(at_once) == kinds(requests)
 
 

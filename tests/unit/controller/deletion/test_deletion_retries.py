@@ -126,7 +126,7 @@ def test_another_reason_is_written_once(policy: Policy) -> None:
 def test_a_new_controller_in_the_middle_of_another_attempt_loses_nothing(
     policy: Policy, when: str
 ) -> None:
-    """The order, and the answer to it, are in no ledger: the next controller must ask anew."""
+    """The order, and the answer to it, are in no ledger: the next controller must ask again."""
     harness, topic_id = stuck(policy)
     harness.machines[2].is_failed = False
     harness.pass_time()

@@ -67,8 +67,8 @@ def test_an_election_of_the_very_change_is_of_the_new_life() -> None:
 
 def test_a_topic_of_the_same_name_is_another_one() -> None:
     delta = bounced(two_partitions())
-    anew = TopicImage(name="t", id=topic_id("another")).with_partition(0, led([2, 1]))
-    records = [RemoveTopicRecord(topic_id=ID), *topic_records(anew)]
+    again = TopicImage(name="t", id=topic_id("another")).with_partition(0, led([2, 1]))
+    records = [RemoveTopicRecord(topic_id=ID), *topic_records(again)]
     assert (
         previous_epochs_after(previous_epochs_after({}, delta), change(delta.image, records)) == {}
     )

@@ -55,7 +55,7 @@ class FakeLink:
 
     def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
         answer: Pending[Any] = Pending()
-        world, source = self._net.sim.scheduler, self._source
+        harness, source = self._net.sim.scheduler, self._source
         address = self._choose()
         node = None if address is None else self._net.sim.nodes.get(address[1] - PORT)
 
@@ -67,17 +67,17 @@ class FakeLink:
             is_cut = bool({source.id, -1 if node is None else node.id} & self._net.cut)
             if node is None or not node.alive or is_cut:
                 failed = ApiError(Error.NETWORK_EXCEPTION)
-                world.after(LATENCY_US, lambda: give(failed), source.client.process)
+                harness.after(LATENCY_US, lambda: give(failed), source.client.process)
                 return
 
             def answered() -> None:
                 if node.alive:
                     response = node.receive(request)
-                    world.after(LATENCY_US, lambda: give(response), source.client.process)
+                    harness.after(LATENCY_US, lambda: give(response), source.client.process)
 
-            world.after(0, answered, node.client.process)
+            harness.after(0, answered, node.client.process)
 
-        world.after(LATENCY_US, serve)
+        harness.after(LATENCY_US, serve)
         return answer
 
     def retarget(self) -> None:

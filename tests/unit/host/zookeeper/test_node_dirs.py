@@ -14,7 +14,7 @@ from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs, open_zookeeper_nod
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.disk import MemoryDisk
 
-from ...broker.world import FakeWorkers
+from ...broker.harness import FakeWorkers
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 

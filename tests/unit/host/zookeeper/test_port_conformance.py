@@ -81,8 +81,8 @@ class Tools:
         data = encode_config({"retention.ms": str(self._random.randint(1, 9))})
         is_there = self._sim.data(paths.config(resource)) is not None
         write = SetData if is_there else Create
-        told = Create(paths.CONFIG_CHANGE, encode_config_change(resource), sequential=True)
-        self._sim.tool.multi((write(paths.config(resource), data), told))
+        notified = Create(paths.CONFIG_CHANGE, encode_config_change(resource), sequential=True)
+        self._sim.tool.multi((write(paths.config(resource), data), notified))
 
 
 @pytest.mark.parametrize("number", range(20))

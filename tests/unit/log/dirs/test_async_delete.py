@@ -214,13 +214,13 @@ def test_an_order_is_answered_once_all_names_are_changed(node: Node) -> None:
 
 def test_a_disk_error_in_a_later_step_takes_the_directory_offline(node: Node) -> None:
     dirs = crowded(node)
-    told: list[str] = []
-    dirs.on_offline = lambda directory, logs: told.append(directory.path)
+    notified: list[str] = []
+    dirs.on_offline = lambda directory, logs: notified.append(directory.path)
     ordered = remove_replicas(dirs, [(TOPIC_ID, partition) for partition in range(MANY)])
     node.disk.fail("rename", path="/d1/", times=None)
     for _ in range(3):
         node.pass_ms(1)
-    assert told == ["/d1"]
+    assert notified == ["/d1"]
     for (_, partition), failure in ordered.value.items():
         on_lost_disk = partition % 2 == 0 and partition >= LOGS_PER_STEP_MAX
         assert dirs.offline_topic_ids("t", partition) == ({TOPIC_ID} if on_lost_disk else set())

@@ -63,15 +63,15 @@ def test_a_batch_is_written_at_its_end() -> None:
     early = site.schedule(site.dirs[0])
     site.is_busy = True
     for _ in range(5):
-        told = site.schedule(site.dirs[0])
+        notified = site.schedule(site.dirs[0])
         site.run()
     assert not site.written
-    assert told is early
+    assert notified is early
     site.is_busy = False
     site.rewrites.write_due()
     site.run()
     assert len(site.written) == len(CHECKPOINTS)
-    assert told.value is None
+    assert notified.value is None
 
 
 def test_what_comes_while_they_are_written_is_written_right_after() -> None:
@@ -106,8 +106,8 @@ def test_promises_complete_when_a_directory_fails() -> None:
 
 def test_a_failed_directory_sync_is_reported() -> None:
     site = Site()
-    told = site.schedule(site.dirs[0])
+    notified = site.schedule(site.dirs[0])
     site.env.disk.fail("sync_dir", path="/d1")
     site.run()
-    assert [told.value] == site.failed
+    assert [notified.value] == site.failed
     assert not site.written

@@ -240,14 +240,14 @@ def test_a_refusal_gives_the_locks_back(node: Node) -> None:
 def test_a_failed_flush_takes_its_directory_and_no_other(node: Node) -> None:
     dirs, _ = node.start()
     lost = [create(dirs, partition=partition) for partition in (0, 1, 2)]
-    told: list[tuple[LogDir, list[PartitionLog]]] = []
-    dirs.on_offline = lambda directory, logs: told.append((directory, logs))
+    notified: list[tuple[LogDir, list[PartitionLog]]] = []
+    dirs.on_offline = lambda directory, logs: notified.append((directory, logs))
     for log in lost:
         append(log, batch())
     node.disk.fail("sync", path="/d1")
     lost[0].flush()
     node.run()
-    assert [(directory.path, logs) for directory, logs in told] == [("/d1", [lost[0], lost[2]])]
+    assert [(directory.path, logs) for directory, logs in notified] == [("/d1", [lost[0], lost[2]])]
     assert [log.failed for log in lost] == [True, False, True]
     assert [directory.path for directory in dirs.online_dirs] == ["/d2"]
     assert isinstance(dirs.offline_dirs[0].error, OSError)
@@ -281,14 +281,14 @@ def test_a_log_that_cannot_be_made_takes_its_directory_along(node: Node) -> None
     """A full disk let a replica be without a log, and its broker serve, until a restart."""
     dirs, _ = node.start()
     kept = create(dirs)
-    told: list[LogDir] = []
-    dirs.on_offline = lambda directory, logs: told.append(directory)
+    notified: list[LogDir] = []
+    dirs.on_offline = lambda directory, logs: notified.append(directory)
     node.disk.fail("append", errno.ENOSPC, path="/d2")
     with pytest.raises(OSError):
         create(dirs, partition=1)
-    assert told == [], "the caller is applying a metadata update"
+    assert notified == [], "the caller is applying a metadata update"
     node.pass_ms(0)
-    assert [directory.path for directory in told] == ["/d2"]
+    assert [directory.path for directory in notified] == ["/d2"]
     assert create(dirs, partition=1).directory == "/d1/t-1"
     append(kept, batch())
 
@@ -327,14 +327,14 @@ def test_an_offline_partition_that_is_reassigned_away_and_back_is_not_created_el
 
 @pytest.mark.parametrize("told", [{"is_new": False}, {"directory_id": IDS[0]}])
 def test_a_partition_that_a_start_could_not_find_is_not_created_elsewhere(
-    node: Node, told: dict[str, Any]
+    node: Node, notified: dict[str, Any]
 ) -> None:
     dirs, _ = node.start()
     create(dirs)
     node.stop(dirs)
     node.disk.fail("listdir", path="/d1", times=None)
     dirs, _ = node.start()
-    for how in (told, {}):
+    for how in (notified, {}):
         with pytest.raises(OSError, match="offline"):
             dirs.get_or_create("t", TOPIC_ID, 0, CONFIG, **how)
         dirs.delete("t", 0)

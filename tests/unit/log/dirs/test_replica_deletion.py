@@ -288,17 +288,21 @@ def test_the_answer_comes_after_the_checkpoints_and_these_after_the_new_names(
     for _ in range(10):
         node.pass_ms(1)
     assert set(ordered.value.values()) == {None}
-    told = done[: done.index(("answer", ""))]
+    notified = done[: done.index(("answer", ""))]
     writes = [each for each in done if each[0] == "write_atomic"]
     concerned = ("/d1", "/d2")[:count]
     assert sorted(path for _, path in writes) == sorted(
         f"{path}/{name}" for path in concerned for name in CHECKPOINTS
     )
-    assert set(writes) <= set(told)
+    assert set(writes) <= set(notified)
     for path in concerned:
-        renamed = max(at for at, (what, on) in enumerate(told) if what == "rename" and path in on)
-        written = min(at for at, (what, on) in enumerate(told) if (what, on[:3]) == (WRITE, path))
-        assert ("sync_dir", path) in told[renamed:written]
+        renamed = max(
+            at for at, (what, on) in enumerate(notified) if what == "rename" and path in on
+        )
+        written = min(
+            at for at, (what, on) in enumerate(notified) if (what, on[:3]) == (WRITE, path)
+        )
+        assert ("sync_dir", path) in notified[renamed:written]
 
 
 def test_an_order_waits_for_checkpoints_that_are_being_written_already() -> None:
@@ -395,8 +399,8 @@ def test_a_directory_whose_sync_has_failed_is_believed_no_more(
 ) -> None:
     """The second fsync says that all is well, and writes nothing: the topic came back."""
     dirs, _ = node.start()
-    told: list[str] = []
-    dirs.on_offline = lambda directory, logs: told.append(directory.path)
+    notified: list[str] = []
+    dirs.on_offline = lambda directory, logs: notified.append(directory.path)
     filled(node, dirs)
     filled(node, dirs, partition=1)
     node.disk.sync_dir("/d1")
@@ -405,7 +409,7 @@ def test_a_directory_whose_sync_has_failed_is_believed_no_more(
     monkeypatch.setattr(node.disk, "sync_dir", lambda path: None if fault.hits else sync_dir(path))
     for _ in range(2):
         assert isinstance(remove(node, dirs)[T0], OSError)
-        assert told == ["/d1"]
+        assert notified == ["/d1"]
         node.pass_ms(1_000)
     assert dirs.get("t", 1) is not None
     monkeypatch.undo()

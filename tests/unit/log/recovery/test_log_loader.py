@@ -583,23 +583,27 @@ def test_recovery_logs_what_a_truncation_lost(caplog: pytest.LogCaptureFixture) 
     reopened = env.open(CONFIG)
     assert reopened.log_end_offset == second
     assert last_base > second
-    (told,) = warnings(caplog)
-    assert told.startswith(f"topic-0: recovery truncated the log at offset {second}: at position 0")
+    (notified,) = warnings(caplog)
+    assert notified.startswith(
+        f"topic-0: recovery truncated the log at offset {second}: at position 0"
+    )
     lost = sum(sizes[1:])
     dropped = len(sizes) - 2
-    assert f"at least {40 - second} offsets and {lost} bytes are lost" in told
-    assert f"{dropped} segments dropped; the log ends at offset {second}" in told
+    assert f"at least {40 - second} offsets and {lost} bytes are lost" in notified
+    assert f"{dropped} segments dropped; the log ends at offset {second}" in notified
 
 
 def test_recovery_logs_that_a_log_ended_before_its_start(caplog: pytest.LogCaptureFixture) -> None:
     env = Environment()
     filled(env).close()
     assert env.open(CONFIG, log_start_offset=50).log_end_offset == 50
-    (told,) = warnings(caplog)
+    (notified,) = warnings(caplog)
     # What lies in segments that are wholly below the log start was deleted, and is not lost.
-    assert "truncated the log at offset 32: it ended at 40, before its log start offset 50" in told
-    assert "at least 8 offsets" in told
-    assert "the log ends at offset 50" in told
+    assert (
+        "truncated the log at offset 32: it ended at 40, before its log start offset 50" in notified
+    )
+    assert "at least 8 offsets" in notified
+    assert "the log ends at offset 50" in notified
 
 
 def test_recovery_logs_that_no_segment_exists(caplog: pytest.LogCaptureFixture) -> None:
@@ -609,8 +613,8 @@ def test_recovery_logs_that_no_segment_exists(caplog: pytest.LogCaptureFixture) 
         if names.parse_segment_name(name) is not None:
             env.disk.remove(f"{DIRECTORY}/{name}")
     assert env.open(CONFIG, recovery_point=32).log_end_offset == 0
-    (told,) = warnings(caplog)
-    assert "no segment exists; at least 32 offsets" in told
+    (notified,) = warnings(caplog)
+    assert "no segment exists; at least 32 offsets" in notified
 
 
 @pytest.mark.parametrize("clean", [False, True])

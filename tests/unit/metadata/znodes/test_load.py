@@ -115,7 +115,7 @@ def test_a_topic_made_anew_is_another_one() -> None:
 
 
 def replace_known_czxid(cluster: Cluster, name: str, czxid: int) -> Cluster:
-    """Let the cluster have read the znode before it was made anew."""
+    """Let the cluster have read the znode before it was made again."""
     known = replace(cluster.known.topics[name], czxid=czxid)
     cluster.known = replace(cluster.known, topics=cluster.known.topics.set(name, known))
     return cluster

@@ -248,12 +248,12 @@ def test_a_topic_goes_and_comes_in_one_step() -> None:
     before = topic_of(cluster, "t")
     removal = RemoveTopicRecord(topic_id=before.id)
     made = created(three_brokers().image, NewTopic(name="t", partition_count=1))
-    anew = [each.__class__(**{**_fields(each), "topic_id": uuid("anew")}) for each in made]
-    removed, written = cluster.write([removal, *anew])
+    again = [each.__class__(**{**_fields(each), "topic_id": uuid("again")}) for each in made]
+    removed, written = cluster.write([removal, *again])
     cluster.check()
     assert Delete(paths.topic("t"), 0) in removed.operations
     assert isinstance(written.operations[1], Create)
-    assert topic_of(cluster, "t").id == uuid("anew")
+    assert topic_of(cluster, "t").id == uuid("again")
     assert not cluster.image.configs.resources()
 
 

@@ -31,7 +31,7 @@ class Recorder:
         hooks.on_preferred_election = lambda wanted: self.calls.append(("elect", wanted))
         hooks.on_deletion_requests = lambda names: self.calls.append(("delete", names))
         hooks.on_isr_notification = lambda listed: self.calls.append(("isr", listed))
-        hooks.on_log_dir_event = lambda broker: self.calls.append(("folder", broker))
+        hooks.on_log_dir_event = lambda broker: self.calls.append(("directory", broker))
 
     def start(self) -> "Recorder":
         self.controller.store.start_requests()
@@ -154,11 +154,11 @@ def test_notifications_are_handed_on_and_deleted(sim: ZooKeeperHarness) -> None:
     sim.write(event, event, garbage)
     sim.write(Create(paths.ISR_CHANGE, encode_isr_change([("t", 0)]), sequential=True))
     sim.settle()
-    assert sorted(recorder.calls) == [("folder", 3), ("isr", (("t", 0),))]
+    assert sorted(recorder.calls) == [("directory", 3), ("isr", (("t", 0),))]
     assert sim.names(paths.LOG_DIR_EVENTS) == sim.names(paths.ISR_CHANGES) == []
     sim.write(event)
     sim.settle()
-    assert recorder.calls[-1] == ("folder", 3)
+    assert recorder.calls[-1] == ("directory", 3)
     assert len(recorder.calls) == 3
 
 

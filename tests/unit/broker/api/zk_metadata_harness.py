@@ -14,14 +14,14 @@ from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
 
-from ..world import TOPIC_ID, World
+from ..harness import TOPIC_ID, BrokerHarness
 
 BROKER_EPOCH = 40
 CONTROLLER_EPOCH = 7
 DYING = -2
 
 
-class ZkMetadataWorld(World):
+class ZkMetadataHarness(BrokerHarness):
     """Broker 1; its controller is broker 3. See `ZkMetadataPort`."""
 
     def __init__(self, **how: Any) -> None:

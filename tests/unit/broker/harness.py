@@ -1,7 +1,7 @@
 """A broker for tests, with real logs on a disk in memory and real codecs around its handlers.
 
 What it is not: the clock, the dice, the workers (inline), the controller (answers by hand), the
-group coordinator (notes what it hears). `World.ask` sends a request through the codec in the
+group coordinator (notes its calls). `BrokerHarness.ask` sends a request through the codec in the
 version given, and brings the response back the same way, as a client would see it.
 """
 
@@ -226,7 +226,7 @@ def node_config(properties: Mapping[str, str] | None = None) -> NodeConfig:
     )
 
 
-class World:
+class BrokerHarness:
     """Broker 1 of a cluster whose metadata the test writes."""
 
     def __init__(

@@ -52,8 +52,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, 
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.schema import spec_of
 
-from .replicas_network import HOP_MS, Forwarder, Peers, Time
-from .world import (
+from .harness import (
     CLUSTER_ID,
     LOG_DIR,
     TOPIC_ID,
@@ -64,6 +63,7 @@ from .world import (
     config_record,
     node_config,
 )
+from .replicas_network import HOP_MS, Forwarder, Peers, Time
 
 HANDLERS = {0: "k00_produce", 1: "k01_fetch", 2: "k02_list_offsets", 56: "k56_alter_partition"}
 
@@ -71,8 +71,8 @@ HANDLERS = {0: "k00_produce", 1: "k01_fetch", 2: "k02_list_offsets", 56: "k56_al
 class Node:
     """One broker over one disk; `life` counts its processes."""
 
-    def __init__(self, world: "ReplicasWorld", node_id: int) -> None:
-        self.world = world
+    def __init__(self, harness: "ReplicasHarness", node_id: int) -> None:
+        self.harness = harness
         self.id = node_id
         self.disk = MemoryDisk()
         self.disk.mkdir(LOG_DIR)
@@ -82,7 +82,7 @@ class Node:
                 "process.roles": "broker",
                 "controller.quorum.voters": "100@localhost:9093",
                 "listeners": "PLAINTEXT://localhost:9092",
-                **world.properties,
+                **harness.properties,
             }
         )
         self.life = 0
@@ -93,22 +93,22 @@ class Node:
 
     def start(self) -> None:
         """Begin another process on what the disk has, register it, and let it serve."""
-        world = self.world
+        harness = self.harness
         self.life += 1
         self.up, self.deaf = True, False
         self.timers = Timers()
-        world.time.heaps.append(self.timers)
+        harness.time.heaps.append(self.timers)
         log_dirs = LogDirs(
             disk=self.disk,
             workers=FakeWorkers(),
-            clock=world.time,
+            clock=harness.time,
             timers=self.timers,
             paths=list(self.config.log_dirs),
         )
         self.broker = Broker(
             config=self.config,
             cluster_id=CLUSTER_ID,
-            clock=world.time,
+            clock=harness.time,
             dice=FakeDice(self.id),
             workers=FakeWorkers(),
             timers=self.timers,
@@ -117,28 +117,28 @@ class Node:
             peers=Peers(self, self.life),
             groups=lambda broker: cast(Any, FakeGroups()),
         )
-        self.broker.epoch = world.register(self.id, self.life)
+        self.broker.epoch = harness.register(self.id, self.life)
         loaded = log_dirs.load(
             lambda topic, index, topic_id: Verdict.KEEP, lambda topic: LogConfig()
         )
         assert loaded.value.problem is None
-        self.broker.apply(delta_between(EMPTY, world.image))
+        self.broker.apply(delta_between(EMPTY, harness.image))
         self.broker.start_serving()
-        world.unfence(self.id)
+        harness.unfence(self.id)
 
     def kill(self) -> None:
         """End the process; what it wrote stays."""
         self.up = False
-        self.world.time.heaps.remove(self.timers)
+        self.harness.time.heaps.remove(self.timers)
         self.disk.kill()
         for fail in self.serving.values():
-            self.world.after(HOP_MS, fail)  # The connections break.
+            self.harness.after(HOP_MS, fail)  # The connections break.
         self.serving.clear()
 
     def hear(self) -> None:
         """Apply the metadata up to now."""
-        if self.up and not self.deaf and self.broker.image is not self.world.image:
-            self.broker.apply(delta_between(self.broker.image, self.world.image))
+        if self.up and not self.deaf and self.broker.image is not self.harness.image:
+            self.broker.apply(delta_between(self.broker.image, self.harness.image))
 
     @property
     def partition(self) -> Partition:
@@ -157,8 +157,8 @@ class Node:
         ctx = Context(
             header=RequestHeader(key, version, 7, "node"),
             connection=Connection("c", listener, "PLAINTEXT", "127.0.0.1", 5000),
-            now_ms=self.world.time.now_ms(),
-            monotonic_ms=self.world.time.monotonic_ms(),
+            now_ms=self.harness.time.now_ms(),
+            monotonic_ms=self.harness.time.monotonic_ms(),
             node=cast(Any, self.broker),
             broker_or_none=self.broker,
         )
@@ -177,7 +177,7 @@ class Written:
     """(error, offset)."""
 
 
-class ReplicasWorld:
+class ReplicasHarness:
     """Brokers 1 to `count`, and partition 0 of topic t, whose replicas they all are."""
 
     def __init__(self, count: int = 3, *, min_isr: int = 2, **properties: str) -> None:

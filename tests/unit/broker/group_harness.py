@@ -22,7 +22,7 @@ from ottla.wire.messages import (
     sync_group,
 )
 
-from .world import HANDLERS, World
+from .harness import HANDLERS, BrokerHarness
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class LateWorkers:
             self.waiting.pop(0)()
 
 
-class GroupWorld(World):
+class GroupHarness(BrokerHarness):
     """Broker 1 with its group coordinator."""
 
     def __init__(

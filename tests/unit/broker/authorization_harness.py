@@ -25,9 +25,9 @@ from ottla.wire.registry import response_type
 from ottla.wire.schema import Array, spec_of
 from tests.unit.log.support import batch
 
-from .controller_world import Controller
-from .group_world import GroupWorld
-from .world import FakeQuorum
+from .controller_harness import Controller
+from .group_harness import GroupHarness
+from .harness import FakeQuorum
 
 Question = tuple[Operation, Resource]
 
@@ -74,7 +74,7 @@ class _Quorum(FakeQuorum):
         return DescribeQuorumResponse(error_code=0, topics=())
 
 
-class AuthorizationWorld(GroupWorld):
+class AuthorizationHarness(GroupHarness):
     """Broker and controller 1 with topics a and b, a record in each, and groups g and h."""
 
     def __init__(self) -> None:

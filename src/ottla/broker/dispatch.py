@@ -167,6 +167,9 @@ class Dispatcher:
             if header.api_key == API_VERSIONS:
                 return self._unsupported_api_versions(ctx, endpoint)
             raise CloseConnection(f"version {header.api_version} of {endpoint.name} is not served")
+        if embedded and not endpoint.api.is_forwarded:
+            # A response of file slices could not be embedded, and its client is not connected here.
+            raise CloseConnection(f"{endpoint.name} requests are not forwarded")
         if endpoint.api.runs_on is RunsOn.CONTROLLER and self._goes_on(ctx, endpoint, embedded):
             return self._sent_on(ctx, endpoint, frame, body_at)
         return self._handled(ctx, endpoint, frame, body_at)

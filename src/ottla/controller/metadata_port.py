@@ -32,7 +32,9 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Another controller is active: nothing of this part was written, and nothing ever will be."""
+    """Another controller is active: this one writes nothing more. What it has appended to a log
+    that others replicate may still be committed by the next one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ from ottla.host.controller_channel_queue import (
 from ottla.host.node_ports import Address, Connect
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import ClusterImage
-from ottla.wire.errors import EncodeError
 
 log = logging.getLogger(__name__)
 
@@ -290,9 +289,9 @@ class _Channel:
             sent = self._link.send(
                 request.request, request.version, timeout_ms=self._request_timeout_ms
             )
-        except EncodeError:  # A bug; later requests do not wait for it.
+        except Exception:  # A bug, such as an EncodeError; later requests do not wait for it.
             log.exception(
-                "encoding a request to broker %d failed; the request is dropped", request.broker_id
+                "sending a request to broker %d failed; the request is dropped", request.broker_id
             )
             self.queue.finish(attempt)
             self._emit(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))

@@ -5,7 +5,8 @@ that was appended, and a decision is made at once; elsewhere decisions are queue
 appended before the next one is made. After a conflict with another writer, or where it is unknown
 whether it was written, it is decided again on what is stored now; so a decider may be called
 several times, and only its last decision counts. Replies and effects come in the order of the
-decisions, once the records are committed, and after all listeners were called.
+decisions, once the records are committed, and after all listeners were called; a decision that
+fails is answered at once.
 
 The back ends are those of `ottla.controller.metadata_port`; both modes use this runtime.
 

@@ -128,7 +128,7 @@ class DeletionDriver:
                 log.error(
                     "illegal replica state change from %s to %s: %s", move.source, move.target, move
                 )
-            # Without records it was answered at once: other work runs before the next decision.
+            # Without records there is nothing to follow: other work runs before the next decision.
             self.step(WorkDecided(), is_idle=wrote_records)
 
         self._runtime.run(decide_now).then(decided)

@@ -389,5 +389,5 @@ def _complete(answer: Pending[Chunks | None], chunks: Chunks | None) -> None:
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:
-    """Return a response without its size; embedded responses never hold file slices."""
+    """Return a response without its size. What brokers forward is answered without file slices."""
     return None if chunks is None else b"".join(chunks)[4:]

@@ -36,9 +36,9 @@ class Periodic:
         self._is_wanted = False
 
     def start(self) -> None:
-        """Make the first pass after one interval."""
+        """Make the first pass after one interval; at once where `now` was called before."""
         self._started = True
-        self._arm(self._interval_ms)
+        self._arm(0 if self._is_wanted else self._interval_ms)
 
     def stop(self) -> None:
         """Stop."""

@@ -92,6 +92,22 @@ def test_a_refusal_of_the_whole_request_can_be_said_in_every_version(key: int) -
             )
 
 
+def test_a_denied_produce_says_nothing_about_what_exists() -> None:
+    """Neither whether there is such a topic, nor whether the partition is on this broker."""
+    harness = AuthorizationHarness()
+    harness.authorizer = Denying(*(on(W, TOPIC, name) for name in ("a", "nosuch")))
+    for version in (3, 9, 13):
+        for name, partition in (("a", 0), ("a", 77), ("nosuch", 0)):
+            if version == 13 and name == "nosuch":
+                continue  # An unknown id is one, to anybody.
+            request = produced(name)
+            each = replace(request.topic_data[0].partition_data[0], index=partition)
+            topic = replace(request.topic_data[0], partition_data=(each,))
+            response = harness.ask(replace(request, topic_data=(topic,)), version)
+            [result] = response.responses[0].partition_responses
+            assert (result.index, result.error_code) == (partition, T29)
+
+
 # -- one denial after the other ----------------------------------------------------------------
 
 

@@ -66,12 +66,13 @@ def ask(
     version: int,
     *,
     listener: Listener = Listener.CLIENT,
+    embedded: bool = False,
     **parts: Any,
 ) -> Any:
     frame = memoryview(encode_request(request, version, 77, "me"))[4:]
     header, body_at = read_header(frame)
     ctx = Context(header, connection(listener), 0, 0, node=None, **parts)  # type: ignore[arg-type]
-    return dispatcher.dispatch(ctx, frame, body_at)
+    return dispatcher.dispatch(ctx, frame, body_at, embedded=embedded)
 
 
 def scripted(handle: Callable[..., Any], **api: Any) -> Dispatcher:
@@ -170,6 +171,19 @@ def test_what_is_not_served_ends_the_connection(
 
     with pytest.raises(CloseConnection, match=said):
         ask(scripted(handle), request_, version, listener=listener)
+
+
+def test_only_what_brokers_forward_may_be_embedded() -> None:
+    """An embedded Fetch would wait here, and fail in the producer's request that completes it."""
+
+    def handle(_ctx: Context, _request: object) -> Any:
+        raise AssertionError("must not be asked")
+
+    with pytest.raises(CloseConnection, match="Heartbeat requests are not forwarded"):
+        ask(scripted(handle), BEAT, 0, embedded=True)
+    forwarded = {key for key, each in TABLE.items() if each.api.is_forwarded}
+    assert {19, 20, 37, 43, 44, 45} <= forwarded
+    assert not {0, 1, 3, 8, 52, 56, 58, 62, 63} & forwarded
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_first() -> None:

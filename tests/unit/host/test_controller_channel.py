@@ -55,6 +55,8 @@ class Link:
         assert not self.open, "more than one request is in flight"
         if request == "cannot be encoded":
             raise EncodeError(request)
+        if request == "makes the link fail":
+            raise ValueError(request)
         answer: Pending[Any] = Pending()
         self.sent.append((request, answer))
         if self.at_once:
@@ -314,11 +316,12 @@ def test_an_exception_of_the_callback_stops_nothing(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == 2
 
 
-def test_a_request_that_cannot_be_encoded_does_not_hold_up_the_next() -> None:
+@pytest.mark.parametrize("bad", ["cannot be encoded", "makes the link fail"])
+def test_a_request_that_cannot_be_sent_does_not_hold_up_the_next(bad: str) -> None:
     room, link = a_room()
-    room.send("cannot be encoded", "b")
+    room.send(bad, "b")
     assert link.requests == ["b"]
-    assert room.results() == [("cannot be encoded", Error.UNKNOWN_SERVER_ERROR)]
+    assert room.results() == [(bad, Error.UNKNOWN_SERVER_ERROR)]
     link.answer()
     assert room.results()[1:] == [("b", "done")]
 

@@ -30,6 +30,16 @@ def started() -> tuple[Harness, Work, Periodic]:
     return harness, work, periodic
 
 
+def test_a_pass_that_is_wanted_before_the_start_is_made_then() -> None:
+    harness, work = Harness(), Work()
+    periodic = Periodic(work, interval_ms=INTERVAL_MS, clock=harness.clock, timers=harness.timers)
+    periodic.now()
+    assert not work.passes
+    periodic.start()
+    harness.advance(1)
+    assert len(work.passes) == 1
+
+
 def test_one_pass_after_each_interval() -> None:
     harness, work, _ = started()
     harness.advance(INTERVAL_MS - 1)

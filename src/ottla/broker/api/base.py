@@ -114,6 +114,11 @@ class Api:
         return Listener.CLIENT in self.listeners and self.advertised != NOBODY
 
     @property
+    def is_forwarded(self) -> bool:
+        """Tell whether brokers forward clients' requests of it to the controller."""
+        return self.runs_on is RunsOn.CONTROLLER and self.is_for_clients
+
+    @property
     def elements_max(self) -> int:
         """Return how many array elements a request may hold."""
         return self.client_elements_max if self.is_for_clients else NODE_REQUEST_ELEMENTS_MAX

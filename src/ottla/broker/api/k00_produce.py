@@ -142,6 +142,10 @@ def _sort(
     batches: list[tuple[Partition, Buffer]] = []
     for topic in request.topic_data:
         name, topic_id = topic.name, topic.topic_id
+        if refused and _topic_name(ctx, topic) in refused:
+            # Before the lookup, which would tell what exists, and where.
+            results += [AppendResult(WRITE_TOPIC.error)] * len(topic.partition_data)
+            continue
         for each in topic.partition_data:
             data = each.records
             try:
@@ -149,8 +153,6 @@ def _sort(
                     partition = replicas.partition_by_id(topic_id, each.index)
                 else:
                     partition = replicas.partition(name, each.index)
-                if refused and partition.topic in refused:
-                    raise ApiError(WRITE_TOPIC.error)
                 if partition.topic in INTERNAL_TOPICS:
                     _check_internal(ctx, partition.topic)
                 _check(data, version)
@@ -163,10 +165,16 @@ def _sort(
 
 
 def _topic_names(ctx: Context, request: wire.ProduceRequest) -> Iterator[str]:
+    names = (_topic_name(ctx, topic) for topic in request.topic_data)
+    return (name for name in names if name is not None)
+
+
+def _topic_name(ctx: Context, topic: wire.TopicProduceData) -> str | None:
+    """Return the name of a topic in the request; None = its id is unknown."""
     if ctx.version < 13:
-        return (topic.name for topic in request.topic_data)
-    found = map(ctx.broker.image.topics.by_id, (topic.topic_id for topic in request.topic_data))
-    return (topic.name for topic in found if topic is not None)
+        return topic.name
+    found = ctx.broker.image.topics.by_id(topic.topic_id)
+    return None if found is None else found.name
 
 
 def _check_internal(ctx: Context, topic: str) -> None:

@@ -5,6 +5,7 @@ Behaviour: the embedded request is handled as if its client had sent it here, in
            then. NOT_CONTROLLER makes the broker look for another controller; a tagged field says
            that the request was not touched. Where this controller was deposed while it handled the
            request, that is not known. The request's principal and host are those of the client.
+           Only requests that brokers forward may be embedded.
 Versions:  v0.
 Not done:  nothing.
 """

@@ -172,7 +172,18 @@ class DeletionManager:
             event.broker_id, event.broker_epoch, event.results, now_ms=now_ms
         )
         for replica, error in final.items():
-            self._undecided.of(replica.topic_id).results[replica] = error
+            if self._is_wanted(replica):
+                self._undecided.of(replica.topic_id).results[replica] = error
+            else:  # Its deletion was cancelled or has ended: there is nothing to record.
+                self._orders.recorded(replica.broker_id, replica)
+
+    def _is_wanted(self, replica: Replica) -> bool:
+        """Tell whether the ledger waits for a replica to be deleted."""
+        deletion = self._image.deletions.of(replica.topic_id)
+        if deletion is None or deletion.is_finished:
+            return False
+        standing = deletion.status(replica.broker_id, replica.partition)
+        return standing is not None and (standing == STARTED or has_failed(standing))
 
     def _dropped(self, event: OrdersDropped, now_ms: int) -> None:
         self._orders.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)

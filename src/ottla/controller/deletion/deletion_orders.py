@@ -119,37 +119,26 @@ def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
             batch.add_stop_replica((order.broker_id,), key, None, delete_partition=True)
 
 
-def stopped_replicas(image: ClusterImage, sent: BrokerRequest) -> dict[PartitionKey, Replica]:
-    """Return the replicas that a StopReplica asked to delete.
-
-    The request has no topic ids: those whose name another topic has now are left out.
-    """
-    found: dict[PartitionKey, Replica] = {}
-    for key in sorted(sent.deleted):
-        topic_id = image.topics.id_of(key.topic)
-        if topic_id is not None and topic_id in sent.deleted_topics:
-            found[key] = Replica(sent.broker_id, topic_id, key.partition)
-    return found
+def stopped_replicas(sent: BrokerRequest) -> dict[PartitionKey, Replica]:
+    """Return the replicas that a StopReplica asked to delete, by the ids that their topics had."""
+    return {
+        key: Replica(sent.broker_id, sent.deleted_topics[key.topic], key.partition)
+        for key in sorted(sent.deleted)
+    }
 
 
 def stop_replica_results(
-    image: ClusterImage, sent: BrokerRequest, response: StopReplicaResponse
+    sent: BrokerRequest, response: StopReplicaResponse
 ) -> dict[Replica, Error]:
-    """Return what a StopReplica response means for deletions.
+    """Return the result for each replica that this request asked the broker to delete.
 
-    Only partitions that this request asked the broker to delete count, and only while their topic
-    is being deleted: a response to a plain stop is no proof that the data is deleted (KAFKA-9946).
+    A response to a plain stop is no proof that the data is deleted (KAFKA-9946).
     """
-    deleted = {
-        key: replica
-        for key, replica in stopped_replicas(image, sent).items()
-        if image.is_being_deleted(key.topic)
-    }
     errors = {
         PartitionKey(each.topic_name, each.partition_index): error_of(each.error_code)
         for each in response.partition_errors
     }
-    return _results(deleted, errors, error_of(response.error_code))
+    return _results(stopped_replicas(sent), errors, error_of(response.error_code))
 
 
 # -- by DeleteReplicas -------------------------------------------------------------------------

@@ -14,8 +14,8 @@ Source: ControllerBrokerRequestBatch (ControllerChannelManager.scala), Kafka 3.9
 KIP-570 (epochs in StopReplica), KIP-516 (topic ids), KIP-704 (recovery state).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.base.ids import NO_EPOCH, Uuid
@@ -40,8 +40,9 @@ class BrokerRequest:
     """One request to one broker, valid only under both of its epochs.
 
     `deleted`: the partitions that it asks the broker to delete, so that its response counts as a
-    deletion only where one was requested (KAFKA-9946). `deleted_topics`: the ids that their topics
-    had then: the request has none, and the response may come when another topic has the name.
+    deletion only where one was requested (KAFKA-9946). `deleted_topics`: their topics' ids
+    then, by name: the request has none, and the response may come when the topic is not being
+    deleted any more, or another one has the name.
     """
 
     broker_id: int
@@ -50,7 +51,7 @@ class BrokerRequest:
     request: Any
     version: int
     deleted: frozenset[PartitionKey] = frozenset()
-    deleted_topics: frozenset[Uuid] = frozenset()
+    deleted_topics: Mapping[str, Uuid] = field(default_factory=dict)
 
 
 class RequestBatch:
@@ -182,7 +183,7 @@ class RequestBatch:
                     request=request,
                     version=version,
                     deleted=frozenset(deleted),
-                    deleted_topics=frozenset(context.topic_id(key.topic) for key in deleted),
+                    deleted_topics={key.topic: context.topic_id(key.topic) for key in deleted},
                 )
             )
 

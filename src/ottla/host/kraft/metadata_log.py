@@ -126,6 +126,8 @@ class MetadataLog:
         self._idle_interval_ms = idle_interval_ms
         self._idle_timer: Timer | None = None
         self._queue: deque[_Batch] = deque()
+        self._publishing: _Batch | None = None
+        """A committed batch while listeners are called: it is not answered yet."""
         self._listeners: list[Callable[[ClusterDelta], None]] = []
         self._leader_listeners: list[Callable[[int, int], None]] = []
         self._driver = QuorumDriver(
@@ -232,11 +234,11 @@ class MetadataLog:
             # It is fenced once what is committed up to here was published and answered.
             raise ApiError(Error.NOT_CONTROLLER)
         batches = list(_batches_of(step))
-        if not batches and not self._queue:
+        # A step without records may rest on what is not committed, or not answered, yet.
+        last = self._queue[-1] if self._queue else self._publishing
+        if not batches and last is None:
             return completed(Committed(()))
         deltas = self._replayed(batches)
-        # A step without records may rest on what is not committed yet.
-        last = self._queue[-1] if self._queue else None
         for delta, (_records, values) in zip(deltas, batches, strict=True):
             last = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))
             self.records_appended += len(values)
@@ -312,11 +314,12 @@ class MetadataLog:
     def committed(self, offset: int) -> None:
         """Publish and answer, in the order of the log."""
         while self._queue and self._queue[0].next_offset <= offset:
-            batch = self._queue.popleft()
+            batch = self._publishing = self._queue.popleft()
             self.committed_image = batch.delta.image
             for listener in tuple(self._listeners):
                 listener(batch.delta)
             self._snapshotter.committed(batch.size_bytes, batch.wall_ms)
+            self._publishing = None
             batch.is_committed.complete(True)
 
     def fetched(self, data: bytes) -> None:

@@ -15,6 +15,7 @@ sendfile, only while the transport's own buffer is empty, and only where the tra
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -151,7 +152,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._outgoing = Outgoing(self._transport, self._drained, self._broken)
         if not self._on_open(self):
             self._closing = True
-            transport.abort()
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Release all that the connection held."""
@@ -243,7 +244,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         return now - self._began
 
     def rate(self, now: float) -> float:
-        """Return the recent rate of the unfinished frame, in bytes per second."""
+        """Return the recent rate of the unfinished frame, in bytes per second.
+
+        While the connection is muted nothing is read, which is not its client's fault.
+        """
+        if self._muted is not None:
+            return math.inf
         return (self._filled - self._marked_bytes) / max(now - self._marked, 0.001)
 
     def close_unfinished(self, now: float, seconds_max: float) -> bool:

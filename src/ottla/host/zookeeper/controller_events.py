@@ -49,7 +49,7 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
     """Return the event of a response; None = nothing to do."""
     sent = channel_event.sent
     if isinstance(channel_event, Dropped):
-        dropped = tuple(stopped_replicas(image, sent).values())
+        dropped = tuple(stopped_replicas(sent).values())
         return OrdersDropped(sent.broker_id, sent.broker_epoch, dropped) if dropped else None
     response = channel_event.response
     error = error_of(response.error_code)
@@ -65,7 +65,7 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
         failed = failed_replicas(sent, response)
         return LogDirFailure(sent.broker_id, sent.broker_epoch, failed) if failed else None
     if isinstance(response, StopReplicaResponse):
-        results = stop_replica_results(image, sent, response)
+        results = stop_replica_results(sent, response)
         return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results) if results else None
     return None
 
@@ -83,8 +83,8 @@ def _log_refused_topics(
             continue
         if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in topic_error.partition_errors):
             log.error(
-                "broker %d rejected LeaderAndIsr for topic %s with id %s: this controller told "
-                "it before that the topic is deleted. If the topic was restored since: delete "
+                "broker %d rejected LeaderAndIsr for topic %s with id %s: this controller had "
+                "it deleted before. If the topic was restored since: delete "
                 "the znode %s, so that another controller is elected, whose requests brokers "
                 "accept",
                 broker_id,

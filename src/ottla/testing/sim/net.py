@@ -423,6 +423,7 @@ class RedeliveredRequest:
             listener_name=like.listener_name,
             client_host=like.client_host,
             client_port=like.client_port,
+            principal=like.principal,
         )
 
     def deliver(self) -> None:

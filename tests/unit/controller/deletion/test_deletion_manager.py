@@ -18,6 +18,7 @@ from ottla.controller.deletion.deletion_events import (
 )
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.metadata.deletions import HaltReason, Policy
+from ottla.metadata.records import ForgetDeletionRecord
 from tests.unit.controller.deletion_harness import RETENTION_MS, DeletionHarness
 
 ONE = {0: (1, 2)}
@@ -314,6 +315,24 @@ def test_kafka_9946_an_answer_to_nothing_that_was_ordered_counts_for_nothing() -
     old = Replica(1, topic_id, 0)
     harness.step(DeletionsAnswered(1, epoch - 1, {old: Error.NONE}))
     assert harness.manager.take_work() is None
+
+
+@pytest.mark.parametrize("when", ["cancelled", "queued again"])
+def test_an_answer_for_a_cancelled_deletion_blocks_no_later_one(when: str) -> None:
+    """The ledger's znode was removed by hand; then the topic is deleted again."""
+    harness, topic_id = begun()
+    harness.carry_out(1)
+    harness.write([ForgetDeletionRecord(topic_id=topic_id)])
+    if when == "queued again":
+        harness.mark("t")
+    harness.carry_out(2)
+    if when == "cancelled":
+        harness.mark("t")
+    harness.decide()
+    assert harness.states(topic_id) == {(1, 0): "STARTED", (2, 0): "STARTED"}
+    assert harness.machines[2].queue, "it is ordered at once, not by the next full check"
+    harness.settle()
+    assert is_gone(harness, topic_id)
 
 
 def test_an_answer_counts_once() -> None:

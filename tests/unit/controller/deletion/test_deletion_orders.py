@@ -94,8 +94,8 @@ def test_a_classic_order_is_a_stop_replica_that_no_leader_epoch_refuses() -> Non
     )
 
 
-def stopped() -> tuple[ClusterImage, BrokerRequest]:
-    """Return a cluster and the StopReplica of ORDER, which stops another replica, too."""
+def stopped() -> BrokerRequest:
+    """Return the StopReplica of ORDER, which stops another replica, too."""
     view = ControllerView(
         image=ledger(Policy.CLASSIC, topic=True), controller_id=3, controller_epoch=7
     )
@@ -103,11 +103,11 @@ def stopped() -> tuple[ClusterImage, BrokerRequest]:
     batch.add_stop_replica((1,), PartitionKey("t", 1), None, delete_partition=False)
     add_to_batch(batch, ORDER)
     [sent] = batch.send_requests_to_brokers(view)
-    return view.image, sent
+    return sent
 
 
 def test_an_answer_by_names_is_taken_for_the_ids_that_they_have() -> None:
-    image, sent = stopped()
+    sent = stopped()
     listed = (("t", 0, Error.NONE), ("t", 2, Error.KAFKA_STORAGE_ERROR), ("unknown", 0, Error.NONE))
     response = stop.StopReplicaResponse(
         error_code=0,
@@ -118,7 +118,7 @@ def test_an_answer_by_names_is_taken_for_the_ids_that_they_have() -> None:
             for name, number, error in listed
         ),
     )
-    assert stop_replica_results(image, sent, response) == {
+    assert stop_replica_results(sent, response) == {
         Replica(1, ID, 0): Error.NONE,
         Replica(1, ID, 2): Error.KAFKA_STORAGE_ERROR,
     }
@@ -163,6 +163,6 @@ def test_an_answer_that_failed_as_a_whole_failed_for_all() -> None:
 
 
 def test_kafka_9946_only_what_was_to_be_deleted_is_answered_as_deleted() -> None:
-    image, sent = stopped()
+    sent = stopped()
     response = stop.StopReplicaResponse(error_code=0, partition_errors=())
-    assert set(stop_replica_results(image, sent, response)) == {*ORDER.replicas()}
+    assert set(stop_replica_results(sent, response)) == {*ORDER.replicas()}

@@ -77,20 +77,13 @@ def all_well(*keys: PartitionKey) -> StopReplicaResponse:
 def test_stop_replica_request_sent() -> None:
     image = a_cluster()
     asked = stop(image, kept=[FOO0, BAR0])
-    assert stop_replica_results(image, asked, all_well(FOO0, BAR0)) == {}
-
-
-def test_stop_replica_requests_while_topic_queued_for_deletion() -> None:
-    """Queued, and its deletion has not begun: no event."""
-    image = a_cluster(queued=["foo"])
-    asked = stop(image, FOO0, FOO1)
-    assert stop_replica_results(image, asked, all_well(FOO0, FOO1)) == {}
+    assert stop_replica_results(asked, all_well(FOO0, BAR0)) == {}
 
 
 def test_stop_replica_requests_while_topic_deletion_started() -> None:
     image = a_cluster(started=["foo"])
-    asked = stop(image, FOO0, FOO1, BAR0)
-    event = stop_replica_results(image, asked, all_well(FOO0, FOO1, BAR0))
+    asked = stop(image, FOO0, FOO1, kept=[BAR0])
+    event = stop_replica_results(asked, all_well(FOO0, FOO1, BAR0))
     assert event == results({FOO0: Error.NONE, FOO1: Error.NONE})
 
 
@@ -98,14 +91,14 @@ def test_kafka_9946_stop_replica_request_without_delete_partition_while_deletion
     """A stop came first and its answer now: the data is on the disk still."""
     image = a_cluster(started=["foo"])
     asked = stop(image, kept=[FOO0, FOO1])
-    assert stop_replica_results(image, asked, all_well(FOO0, FOO1)) == {}
+    assert stop_replica_results(asked, all_well(FOO0, FOO1)) == {}
 
 
 def test_each_partition_is_answered_by_itself() -> None:
     image = a_cluster(started=["foo"])
     asked = stop(image, FOO0, FOO1)
     answer = stopped({FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.NONE})
-    assert stop_replica_results(image, asked, answer) == results(
+    assert stop_replica_results(asked, answer) == results(
         {FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.NONE}
     )
 
@@ -114,13 +107,13 @@ def test_each_partition_is_answered_by_itself() -> None:
 def test_an_error_of_the_whole_request_fails_every_deletion_in_it(error: Error) -> None:
     """Kafka's event is lost here: such an answer names no partition."""
     image = a_cluster(started=["foo"])
-    event = stop_replica_results(image, stop(image, FOO0, FOO1), stopped(whole=error))
+    event = stop_replica_results(stop(image, FOO0, FOO1), stopped(whole=error))
     assert event == results({FOO0: error, FOO1: error})
 
 
 def test_a_replica_that_the_answer_does_not_name_is_not_deleted() -> None:
     image = a_cluster(started=["foo"])
-    event = stop_replica_results(image, stop(image, FOO0, FOO1), all_well(FOO0))
+    event = stop_replica_results(stop(image, FOO0, FOO1), all_well(FOO0))
     assert event == results({FOO0: Error.NONE, FOO1: Error.UNKNOWN_SERVER_ERROR})
 
 
@@ -133,5 +126,5 @@ def test_an_error_that_this_software_does_not_know() -> None:
             StopReplicaPartitionError(topic_name="foo", partition_index=0, error_code=code),
         ),
     )
-    event = stop_replica_results(image, stop(image, FOO0), answer)
+    event = stop_replica_results(stop(image, FOO0), answer)
     assert event == results({FOO0: Error.UNKNOWN_SERVER_ERROR})

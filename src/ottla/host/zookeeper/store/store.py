@@ -200,10 +200,10 @@ class ZooKeeperStore:
 
     def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
         """Write a step that was decided on `image`. Raises: ApiError where it cannot be written."""
-        if not step.records:
-            return completed(Committed(()))
         if self.dead or epoch != self.epoch:
             return completed(Fenced())
+        if not step.records:
+            return completed(Committed(()))
         assert self._is_loaded, "the image is loaded before decisions"
         assert not self._is_appending, "one append at a time"
         try:

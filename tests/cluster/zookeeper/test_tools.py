@@ -203,7 +203,7 @@ def test_a_marker_that_may_not_be_written_is_told_in_kafka_s_words_and_the_reaso
 ) -> None:
     create(tools, "t")
     tools.client.ensure_path("/admin")
-    tools.client.create("/admin/delete_topics", acl=[make_acl("harness", "anyone", read=True)])
+    tools.client.create("/admin/delete_topics", acl=[make_acl("world", "anyone", read=True)])
     assert tools("topics", "--delete", "--topic", "t") == Ran(
         1,
         "",

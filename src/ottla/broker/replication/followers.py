@@ -59,7 +59,7 @@ class FollowerState:
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
         self.last_fetch_ms = now_ms
-        if broker_epoch == NO_EPOCH or not self.has_newer_epoch(broker_epoch):
+        if not self.has_newer_epoch(broker_epoch):
             self.broker_epoch = broker_epoch
         self.refused = False
 

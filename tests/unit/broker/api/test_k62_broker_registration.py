@@ -26,7 +26,7 @@ def register(**changes: object) -> BrokerRegistrationRequest:
             Feature(name="metadata.version", min_supported_version=1, max_supported_version=25),
         ),
         "rack": "r",
-        "log_dirs": (Uuid(b"another-directory--"),),
+        "log_dirs": (Uuid(b"other-directory-"),),
         **changes,
     }
     return BrokerRegistrationRequest(**values)  # type: ignore[arg-type]

@@ -325,7 +325,7 @@ def test_an_offline_partition_that_is_reassigned_away_and_back_is_not_created_el
     assert [(log.directory, log.log_end_offset) for log in found.logs] == [("/d1/t-0", 3)]
 
 
-@pytest.mark.parametrize("told", [{"is_new": False}, {"directory_id": IDS[0]}])
+@pytest.mark.parametrize("notified", [{"is_new": False}, {"directory_id": IDS[0]}])
 def test_a_partition_that_a_start_could_not_find_is_not_created_elsewhere(
     node: Node, notified: dict[str, Any]
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ottla.base.object_store import Failure, ObjectInfo, Page, Source, StoreError
+from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
 from ottla.base.ports import Buffer
 
 
@@ -13,6 +13,14 @@ class OperationFailed(Exception):
     def __init__(self, failure: Failure, message: str) -> None:
         super().__init__(message)
         self.error = StoreError(failure, message)
+
+
+def check_size(source: FileSource, size_bytes: int) -> None:
+    """Raise OperationFailed unless the file to upload is the one that was meant."""
+    if size_bytes != source.size_bytes:
+        raise OperationFailed(
+            Failure.SOURCE, f"{source.path} has {size_bytes} bytes, not {source.size_bytes}"
+        )
 
 
 class Backend(Protocol):

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
 from ottla.base.ports import Buffer
-from ottla.stores.backend import OperationFailed
+from ottla.stores.backend import OperationFailed, check_size
 
 T = TypeVar("T")
 
@@ -177,11 +177,7 @@ def _copy(source: Source, target: int) -> None:
         return
     try:
         with open(source.path, "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != source.size_bytes:
-                raise OperationFailed(
-                    Failure.SOURCE, f"{source.path} has {size} bytes, not {source.size_bytes}"
-                )
+            check_size(source, os.fstat(file.fileno()).st_size)
             with os.fdopen(os.dup(target), "wb", buffering=0) as copy:
                 shutil.copyfileobj(file, copy, COPY_BYTES)
     except FileNotFoundError:

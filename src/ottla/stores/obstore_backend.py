@@ -16,7 +16,7 @@ from obstore.store import MemoryStore, S3Store
 
 from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
 from ottla.base.ports import Buffer
-from ottla.stores.backend import OperationFailed
+from ottla.stores.backend import OperationFailed, check_size
 from ottla.stores.uri import S3Uri, profile_settings
 
 T = TypeVar("T")
@@ -153,15 +153,11 @@ class ObstoreBackend:
 
 
 def _check(source: FileSource) -> None:
-    """Raise OperationFailed unless the file is the one that was meant."""
+    """Raise OperationFailed unless the file is there, and is the one that was meant."""
     try:
-        size = Path(source.path).stat().st_size
+        check_size(source, Path(source.path).stat().st_size)
     except OSError as error:
         raise OperationFailed(Failure.SOURCE, f"{source.path}: {error.strerror}") from None
-    if size != source.size_bytes:
-        raise OperationFailed(
-            Failure.SOURCE, f"{source.path} has {size} bytes, not {source.size_bytes}"
-        )
 
 
 def _info(meta: Any) -> ObjectInfo:

@@ -6,6 +6,8 @@ import sys
 import time
 from types import TracebackType
 
+from ottla.testing.ports import free_ports
+
 START_SECONDS_MAX = 60
 
 
@@ -13,9 +15,7 @@ class MotoServer:
     """A context manager; `url` is the endpoint. The process ends with this one."""
 
     def __enter__(self) -> "MotoServer":
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        [port] = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],

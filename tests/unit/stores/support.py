@@ -8,21 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from ottla.base.object_store import Call, FileSource, Pool, StoreError
+from ottla.host.system_ports import SystemClock
 from ottla.stores.backend import Backend
 from ottla.stores.store import PoolLimits, Store
 from tests.object_store_checks import SECONDS_MAX
 
 T = TypeVar("T")
-
-
-class MonotonicClock:
-    """The part of the clock that stores use."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
 
 
 class RealBench:
@@ -35,7 +26,7 @@ class RealBench:
         self._directory = directory
         self._limits = limits
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self.clock = MonotonicClock()
+        self.clock = SystemClock()
         self.stores: list[Store] = []
 
     def open(self) -> Store:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from ottla.base.object_store import Pool
+from ottla.host.system_ports import SystemClock
 from ottla.stores.file_backend import FileBackend
 from ottla.stores.opening import open_store
 from ottla.stores.uri import MemoryUri, StoreUriError, parse_store_uri
-from tests.unit.stores.support import MonotonicClock, RealBench
+from tests.unit.stores.support import RealBench
 
 
 def test_stores_of_one_uri_share_their_content(tmp_path: Path) -> None:
@@ -36,6 +37,6 @@ def test_an_unknown_profile_is_refused_at_the_opening(
     with pytest.raises(StoreUriError, match="profile nobody"):
         open_store(
             parse_store_uri("s3://bucket?profile=nobody"),
-            clock=MonotonicClock(),
+            clock=SystemClock(),
             post=lambda call: None,
         )

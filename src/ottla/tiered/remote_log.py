@@ -1,0 +1,194 @@
+"""The remote segments of one partition, by replaying its records in the order of their topic.
+
+All readers of a partition of `__remote_log_metadata` see its records in one order, so they judge
+each alike:
+
+- A segment's state changes as `TRANSITIONS` allows; any other change is dropped.
+- A fence is refused if its leader epoch or tiered epoch is smaller than the last fence's.
+- COPY_STARTED and COPY_FINISHED are refused if the last fence before them has a larger leader epoch
+  or another tiered epoch. DELETE_STARTED and DELETE_FINISHED are always judged by state alone.
+- A copy that a fence of newer epochs finds unfinished will never finish: it counts as
+  DELETE_STARTED from the fence on. So does every segment of the fence's floor and below.
+
+Only COPY_FINISHED segments are readable. Highest offsets are those of readable segments as they
+are now, so segments that were deleted are copied again after tiering was off in between.
+
+Source: RemoteLogMetadataCache; KIP-405; KAFKA-15632 (records of forgotten segments are dropped).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.base.ids import Uuid
+from ottla.tiered import remote_log_image
+from ottla.tiered.segment_index import SegmentIndex
+from ottla.tiered.segment_metadata import (
+    NO_FLOOR,
+    Fence,
+    MetadataRecord,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+    may_follow,
+)
+
+
+def _order(segment: SegmentMetadata) -> tuple[int, int, Uuid]:
+    return segment.start_offset, segment.end_offset, segment.segment_id
+
+
+class RemoteLog:
+    """The remote segments of one user partition.
+
+    `fence`: the last one. `refused`: the records that were dropped.
+    """
+
+    __slots__ = ("_by_id", "_ordered", "_readable", "fence", "refused")
+
+    def __init__(self) -> None:
+        self._by_id: dict[Uuid, SegmentMetadata] = {}
+        self._ordered: list[SegmentMetadata] = []
+        self._readable = SegmentIndex()
+        self.fence: Fence | None = None
+        self.refused = 0
+
+    # Replay
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Apply the next record; one that is illegal, fenced or late is dropped and counted."""
+        if isinstance(record, SegmentMetadata):
+            is_valid = self._start_copy(record)
+        elif isinstance(record, SegmentUpdate):
+            is_valid = self._update(record)
+        else:
+            is_valid = self._apply_fence(record)
+        self.refused += not is_valid
+
+    def _start_copy(self, started: SegmentMetadata) -> bool:
+        if started.state is not SegmentState.COPY_STARTED or self._is_fenced(started):
+            return False
+        known = self._by_id.get(started.segment_id)
+        if not may_follow(known and known.state, started.state):
+            return False
+        if known is None:
+            self._add(started)
+        return known is None or known == started
+
+    def _update(self, update: SegmentUpdate) -> bool:
+        known = self._by_id.get(update.segment_id)
+        if known is None or not may_follow(known.state, update.state):
+            return False
+        is_copy = update.state is SegmentState.COPY_FINISHED
+        if update.state is SegmentState.COPY_STARTED or (is_copy and self._is_fenced(update)):
+            return False
+        if update.state is SegmentState.DELETE_FINISHED:
+            self._remove(known)
+            return True
+        custom = update.custom_metadata
+        self._set(
+            replace(
+                known,
+                state=update.state,
+                broker_id=update.broker_id,
+                event_timestamp_ms=update.event_timestamp_ms,
+                custom_metadata=known.custom_metadata if custom is None else custom,
+            )
+        )
+        return True
+
+    def _is_fenced(self, copy: SegmentMetadata | SegmentUpdate) -> bool:
+        fence = self.fence
+        return fence is not None and (
+            copy.leader_epoch < fence.leader_epoch or copy.tiered_epoch != fence.tiered_epoch
+        )
+
+    def _is_dead(self, segment: SegmentMetadata) -> bool:
+        return NO_FLOOR < self.floor and segment.tiered_epoch <= self.floor
+
+    def _apply_fence(self, fence: Fence) -> bool:
+        last = self.fence
+        if last is not None:
+            if fence.leader_epoch < last.leader_epoch or fence.tiered_epoch < last.tiered_epoch:
+                return False
+            if fence.floor < last.floor:
+                fence = replace(fence, floor=last.floor)
+        self.fence = fence
+        for segment in list(self._ordered):
+            is_unfinished = segment.state is SegmentState.COPY_STARTED and self._is_fenced(segment)
+            if is_unfinished or self._is_dead(segment):
+                self._set(replace(segment, state=SegmentState.DELETE_STARTED))
+        return True
+
+    def _add(self, segment: SegmentMetadata) -> None:
+        self._by_id[segment.segment_id] = segment
+        insort(self._ordered, segment, key=_order)
+        if segment.state is SegmentState.COPY_FINISHED:
+            self._readable.add(segment)
+
+    def _remove(self, segment: SegmentMetadata) -> None:
+        del self._by_id[segment.segment_id]
+        del self._ordered[self._slot(segment)]
+        if segment.state is SegmentState.COPY_FINISHED:
+            self._readable.remove(segment)
+
+    def _set(self, segment: SegmentMetadata) -> None:
+        """Replace what is known of a segment; its offsets and epochs stay."""
+        before = self._by_id[segment.segment_id]
+        self._by_id[segment.segment_id] = segment
+        self._ordered[self._slot(segment)] = segment
+        was_readable = before.state is SegmentState.COPY_FINISHED
+        is_readable = segment.state is SegmentState.COPY_FINISHED
+        if was_readable and not is_readable:
+            self._readable.remove(segment)
+        elif is_readable and not was_readable:
+            self._readable.add(segment)
+
+    def _slot(self, segment: SegmentMetadata) -> int:
+        slot = bisect_left(self._ordered, _order(segment), key=_order)
+        assert self._ordered[slot].segment_id == segment.segment_id
+        return slot
+
+    # Lookups
+
+    @property
+    def floor(self) -> int:
+        """Segments of this tiered epoch and below are dead; 0 = none are."""
+        return NO_FLOOR if self.fence is None else self.fence.floor
+
+    def segments(self) -> Sequence[SegmentMetadata]:
+        """Return the segments that are not deleted yet, by start offset."""
+        return tuple(self._ordered)
+
+    def get(self, segment_id: Uuid) -> SegmentMetadata | None:
+        """Return a segment that is not deleted yet, or None."""
+        return self._by_id.get(segment_id)
+
+    def segment_for(self, epoch: int, offset: int) -> SegmentMetadata | None:
+        """Return the readable segment that has an offset in a leader epoch, or None.
+
+        It may hold records of a history that was cut off: see `Lineage.shared_end`.
+        """
+        segment_id = self._readable.find(epoch, offset)
+        return None if segment_id is None else self._by_id[segment_id]
+
+    def highest_offset(self, epoch: int) -> int:
+        """Return the highest readable offset of a leader epoch; -1 = none."""
+        return self._readable.highest_offset(epoch)
+
+    # Checkpoint
+
+    def image(self) -> bytes:
+        """Return all that was replayed, for `from_image`."""
+        return remote_log_image.encode_image(self._ordered, self.fence, self.refused)
+
+    @classmethod
+    def from_image(cls, data: bytes) -> "RemoteLog":
+        """Return the log of an image; the next records are replayed onto it. Raises: ValueError."""
+        segments, fence, refused = remote_log_image.decode_image(data)
+        log = cls()
+        for segment in segments:
+            log._add(segment)
+        log.fence = fence
+        log.refused = refused
+        return log

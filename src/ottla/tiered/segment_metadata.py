@@ -1,0 +1,158 @@
+"""What `__remote_log_metadata` says of remote segments: their metadata, updates of it, and fences.
+
+A remote segment is first announced (COPY_STARTED), then uploaded, then readable (COPY_FINISHED).
+A segment that shall go is first marked (DELETE_STARTED), then its objects are deleted, then it is
+forgotten (DELETE_FINISHED). A copy that failed is deleted in the same way.
+
+A fence is a record of Ottla's own. A leader writes one before its first copy in a leader epoch or
+tiered epoch: copies of older epochs are refused from there on (`remote_log.py`).
+
+Source: KIP-405; RemoteLogSegmentMetadata, RemoteLogSegmentState.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final
+
+from ottla.base.ids import Uuid
+
+Epochs = tuple[tuple[int, int], ...]
+"""(leader epoch, start offset), both ascending; the first entry is at a segment's start offset."""
+
+NO_FLOOR: Final = 0
+
+
+class SegmentState(IntEnum):
+    """The state of a remote segment; wire values."""
+
+    COPY_STARTED = 0
+    COPY_FINISHED = 1
+    DELETE_STARTED = 2
+    DELETE_FINISHED = 3
+
+
+_S = SegmentState
+
+TRANSITIONS: Final[dict[SegmentState | None, frozenset[SegmentState]]] = {
+    None: frozenset({_S.COPY_STARTED}),
+    _S.COPY_STARTED: frozenset({_S.COPY_STARTED, _S.COPY_FINISHED, _S.DELETE_STARTED}),
+    _S.COPY_FINISHED: frozenset({_S.COPY_FINISHED, _S.DELETE_STARTED}),
+    _S.DELETE_STARTED: frozenset({_S.DELETE_STARTED, _S.DELETE_FINISHED}),
+    _S.DELETE_FINISHED: frozenset({_S.DELETE_FINISHED}),
+}
+"""Which states may follow; None = a segment that is not known. A state may follow itself, since
+appends are retried."""
+assert set(TRANSITIONS) == {None, *SegmentState}
+
+
+def may_follow(before: SegmentState | None, after: SegmentState) -> bool:
+    """Return whether a segment may go from one state into the other."""
+    return after in TRANSITIONS[before]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentMetadata:
+    """A remote segment. Source: RemoteLogSegmentMetadata.
+
+    Fields: `end_offset` is inclusive: the next segment's base offset - 1.
+            `max_timestamp_ms`: the newest timestamp of its records.
+            `broker_id`, `event_timestamp_ms`: who wrote its latest state, and when.
+            `size_bytes`: of the .log file; an int32 in Kafka's record.
+            `epochs`: the leader epochs of its records.
+            `leader_epoch`, `tiered_epoch`: of the leader that copied it; -1 = a record of Kafka's.
+            `txn_index_empty`: it has no transaction index. `custom_metadata`: what the store adds.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    size_bytes: int
+    epochs: Epochs
+    state: SegmentState
+    leader_epoch: int
+    tiered_epoch: int
+    txn_index_empty: bool = False
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentUpdate:
+    """A segment's new state. Source: RemoteLogSegmentMetadataUpdate.
+
+    `leader_epoch` and `tiered_epoch` are those of the leader that wrote it.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid
+    state: SegmentState
+    broker_id: int
+    event_timestamp_ms: int
+    leader_epoch: int
+    tiered_epoch: int
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """From here on, copies are those of this leader epoch and this tiered epoch.
+
+    `state` is the topic's TieringState. `floor`: segments of this tiered epoch and below are dead;
+    0 = none are.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    broker_id: int
+    leader_epoch: int
+    tiered_epoch: int
+    state: int
+    floor: int
+    event_timestamp_ms: int
+
+
+MetadataRecord = SegmentMetadata | SegmentUpdate | Fence
+
+
+def epoch_ranges(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
+    """Return (leader epoch, first offset, last offset) of the epochs that have records in it."""
+    ranges = []
+    end = segment.end_offset
+    for epoch, offset in reversed(segment.epochs):
+        start = max(offset, segment.start_offset)
+        if start <= end:
+            ranges.append((epoch, start, end))
+            end = start - 1
+    ranges.reverse()
+    return ranges
+
+
+def check_segment(segment: SegmentMetadata) -> None:
+    """Check what every consumer of a segment's metadata relies on. Raises: ValueError."""
+    start, end, epochs = segment.start_offset, segment.end_offset, segment.epochs
+    if not 0 <= start <= end:
+        raise ValueError(f"a remote segment from offset {start} to {end}")
+    if segment.size_bytes < 0 or segment.partition < 0:
+        raise ValueError(f"a remote segment of {segment.size_bytes} bytes")
+    if not epochs or epochs[0][0] < 0 or epochs[0][1] > start:
+        raise ValueError(f"leader epochs {epochs} of a remote segment that starts at {start}")
+    for (epoch, offset), (next_epoch, next_offset) in pairwise(epochs):
+        if epoch >= next_epoch or offset > next_offset:
+            raise ValueError(f"leader epochs {epochs} of a remote segment do not ascend")
+
+
+def check_fence(fence: Fence) -> None:
+    """Check a fence's epochs. Raises: ValueError."""
+    if fence.partition < 0 or fence.leader_epoch < 0 or fence.tiered_epoch < 0:
+        raise ValueError(f"a fence has a negative epoch: {fence}")
+    if not 0 <= fence.floor <= fence.tiered_epoch:
+        raise ValueError(f"floor {fence.floor} in tiered epoch {fence.tiered_epoch}")

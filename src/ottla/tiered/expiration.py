@@ -14,11 +14,15 @@ KAFKA-17428.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
+from ottla.base.ids import Uuid
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage, Visible, visible_segments
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
+
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class Reason(Enum):
@@ -57,48 +61,44 @@ def plan_expiration(
     """
     segments = remote.segments()
     visible = visible_segments(segments, lineage)
-    being_copied = _first_being_copied(segments, remote, lineage)
-    excess = 0
-    if retention_bytes >= 0:
-        total = local_only_bytes + sum(each.segment.size_bytes for each in visible)
-        excess = total - retention_bytes
-    reasons: dict[bytes, Reason] = {}
+    copied = copied_offset(remote, lineage)
+    copied_now = (
+        each.start_offset
+        for each in segments
+        if each.state is SegmentState.COPY_STARTED and not _is_given_up(each, lineage, copied)
+    )
+    walk_until = min(copied_now, default=OFFSET_MAX)
+    total = local_only_bytes + sum(each.segment.size_bytes for each in visible)
+    excess = total - retention_bytes if retention_bytes >= 0 else 0
+    oldest_ms = now_ms - retention_ms if retention_ms >= 0 else None
+
+    expired: dict[Uuid, Reason] = {}
     for each in visible:
         segment = each.segment
-        if being_copied is not None and being_copied <= segment.start_offset:
+        reason = _reason(each, log_start=log_start, oldest_ms=oldest_ms, excess=excess)
+        if reason is None or segment.start_offset >= walk_until:
             break
-        reason = _reason(
-            each,
-            log_start=log_start,
-            oldest_ms=now_ms - retention_ms if retention_ms >= 0 else None,
-            excess=excess,
-        )
-        if reason is None:
-            break
-        reasons[segment.segment_id] = reason
+        expired[segment.segment_id] = reason
         excess -= segment.size_bytes
         log_start = max(log_start, each.end_offset + 1)
-    delete = []
-    copied = copied_offset(remote, lineage)
+
+    delete: list[tuple[SegmentMetadata, Reason]] = []
     for segment in segments:
-        reason = reasons.get(segment.segment_id) or _other_reason(
-            segment, lineage, log_start=log_start, copied=copied
-        )
+        reason = expired.get(segment.segment_id)
+        if reason is None:
+            reason = _hidden_reason(segment, lineage, log_start=log_start, copied=copied)
         if reason is not None:
             delete.append((segment, reason))
     return ExpirationPlan(log_start_offset=log_start, delete=tuple(delete))
 
 
-def _first_being_copied(segments, remote, lineage):  # type: ignore[no-untyped-def]
-    return None
-
-
 def _reason(each: Visible, *, log_start: int, oldest_ms: int | None, excess: int) -> Reason | None:
+    """Why a visible segment is deleted; None = retention keeps it."""
     segment = each.segment
     if each.end_offset < log_start:
         return Reason.LOG_START
     newest_ms = segment.max_timestamp_ms
-    if newest_ms < 0:
+    if newest_ms < 0:  # Its records have no timestamps.
         newest_ms = segment.event_timestamp_ms
     if oldest_ms is not None and newest_ms <= oldest_ms:
         return Reason.TIME
@@ -107,18 +107,23 @@ def _reason(each: Visible, *, log_start: int, oldest_ms: int | None, excess: int
     return None
 
 
-def _other_reason(
+def _hidden_reason(
     segment: SegmentMetadata, lineage: Lineage, *, log_start: int, copied: int
 ) -> Reason | None:
-    """Why a segment is deleted that the walk did not reach."""
+    """Why a segment is deleted that the walk did not reach, or that is not visible."""
     if segment.state is SegmentState.DELETE_STARTED:
         return Reason.DELETE_STARTED
-    is_older = segment.epochs[-1][0] < lineage.first_epoch
     if segment.state is SegmentState.COPY_STARTED:
-        return Reason.UNFINISHED if is_older or segment.end_offset <= copied else None
-    if is_older:
+        return Reason.UNFINISHED if _is_given_up(segment, lineage, copied) else None
+    newest_epoch = segment.epochs[-1][0]
+    if newest_epoch < lineage.first_epoch:
         return Reason.UNREFERENCED
-    if segment.end_offset < log_start and segment.epochs[-1][0] <= lineage.first_epoch:
+    if segment.end_offset < log_start and newest_epoch <= lineage.first_epoch:
         return Reason.LOG_START
-    end = lineage.shared_end(segment)
-    return Reason.LOG_START if 0 <= end < log_start else None
+    return Reason.LOG_START if 0 <= lineage.shared_end(segment) < log_start else None
+
+
+def _is_given_up(segment: SegmentMetadata, lineage: Lineage, copied: int) -> bool:
+    """Whether a copy that has begun goes on no more: what it would add is copied, or its copier
+    does not lead any more."""
+    return segment.end_offset <= copied or segment.leader_epoch < lineage.latest_epoch

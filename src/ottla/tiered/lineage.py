@@ -46,6 +46,11 @@ class Lineage:
         return self._epochs[0] if self._epochs else NO_EPOCH
 
     @property
+    def latest_epoch(self) -> int:
+        """The latest epoch; -1 = none is known."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    @property
     def epochs(self) -> tuple[int, ...]:
         """The epochs, ascending."""
         return tuple(self._epochs)

@@ -69,7 +69,7 @@ class RemoteLog:
         if started.state is not SegmentState.COPY_STARTED or self._is_fenced(started):
             return False
         known = self._by_id.get(started.segment_id)
-        if not may_follow(known and known.state, started.state):
+        if not may_follow(known.state if known else None, started.state):
             return False
         if known is None:
             self._add(started)
@@ -104,7 +104,7 @@ class RemoteLog:
         )
 
     def _is_dead(self, segment: SegmentMetadata) -> bool:
-        return NO_FLOOR < self.floor and segment.tiered_epoch <= self.floor
+        return self.floor > NO_FLOOR and segment.tiered_epoch <= self.floor
 
     def _apply_fence(self, fence: Fence) -> bool:
         last = self.fence

@@ -1,8 +1,8 @@
 """The values of `__remote_log_metadata`, byte for byte as Kafka's brokers write them.
 
-A value is two unsigned varints, api key and version, then a flexible message. The leader epoch and
-the tiered epoch of the copier are tagged fields of Ottla's own, which Kafka's readers skip. Fences
-are an api key of Ottla's own.
+A value is three unsigned varints (frame version 1, api key, version), then a flexible message. The
+leader epoch and the tiered epoch of the copier are tagged fields of Ottla's own, which Kafka's
+readers skip. Fences have an api key of Ottla's own.
 
 Version 1 of Kafka's messages differs from version 0 in tagged fields only, among them the leader
 epoch; it is read, and not written. The records of a partition's deletion and of snapshots, which
@@ -10,7 +10,7 @@ no Kafka writes, are skipped.
 
 Source: RemoteLogSegmentMetadataRecord.json, RemoteLogSegmentMetadataUpdateRecord.json,
 RemotePartitionDeleteMetadataRecord.json, RemoteLogSegmentMetadataSnapshotRecord.json,
-RemoteLogMetadataSerde; KIP-405.
+RemoteLogMetadataSerde, AbstractApiMessageSerde; KIP-405.
 """
 
 from typing import Any, Final
@@ -137,6 +137,7 @@ class FenceRecord:
     remote_floor_epoch: int = field(INT32)
 
 
+FRAME_VERSION: Final = 1
 WRITTEN_VERSION: Final = 0
 
 _TYPES: Final[dict[int, type[Any]]] = {
@@ -154,10 +155,11 @@ assert len(_TYPES) == 5
 
 
 def encode_message(message: object, version: int = WRITTEN_VERSION) -> bytes:
-    """Return api key, version and body of one of the messages above."""
+    """Return the frame and the body of one of the messages above."""
     key = spec_of(type(message)).key
     assert key is not None
-    return encode_uvarint(key) + encode_uvarint(version) + codec.encode(message, version)
+    head = b"".join(map(encode_uvarint, (FRAME_VERSION, key, version)))
+    return head + codec.encode(message, version)
 
 
 def encode(record: MetadataRecord) -> bytes:
@@ -233,7 +235,10 @@ def decode(value: Buffer) -> MetadataRecord | None:
 def decode_message(value: Buffer) -> object | None:
     """Return the message in a value; None = its api key is not known. Raises: WireError."""
     data = bytes(value)
-    key, position = decode_uvarint(data, 0)
+    frame_version, position = decode_uvarint(data, 0)
+    if frame_version != FRAME_VERSION:
+        raise WireError(f"a record of frame version {frame_version}, expected 1")
+    key, position = decode_uvarint(data, position)
     version, position = decode_uvarint(data, position)
     cls = _TYPES.get(key)
     if cls is None:

@@ -262,11 +262,15 @@ class Broker:
         values = effective_topic_config(image, self.config, topic)
         config = self.config.dynamic(image)
         brokers_own = {name: config[name] for name in LOG_PROPERTIES}
-        return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
+        log_config = LogConfig.of(
+            {**values, **brokers_own}, remote_storage=image.has_remote_log(topic)
+        )
+        return TopicSettings(log_config, values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:
         """Return the topics whose configuration the change touches; None = all."""
-        topics: list[str] = []
+        tiered = map(delta.image.topics.by_id, sorted(delta.changed_tiering))
+        topics = [each.name for each in tiered if each is not None]
         for resource_type, name in sorted(delta.changed_configs):
             if resource_type == ResourceType.TOPIC:
                 topics.append(name)

@@ -5,6 +5,8 @@ changes; legacy ones replace the whole set, so what they do not name is deleted.
 A change of a broker's value to the same value is still written, as in Kafka: it makes the broker
 read it again.
 
+A change of remote.storage.enable comes with the topic's tiering state (`controller.tiering`).
+
 Two properties have effects in the controller. A change of min.insync.replicas clears the eligible
 leader replicas of partitions whose leaders commit without them from then on: those with as many
 in-sync replicas as the new value asks for. Kafka clears them in any case; but with fewer in sync
@@ -25,6 +27,7 @@ from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import ElectUncleanly, clear_elr
 from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
+from ottla.controller.tiering import tiering_change
 from ottla.metadata.config_def import (
     ConfigError,
     ConfigKey,
@@ -37,7 +40,7 @@ from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType, config_r
 from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
-from ottla.metadata.records import ConfigRecord
+from ottla.metadata.records import ConfigRecord, TopicTieringRecord
 from ottla.metadata.topic_config import DEFINITIONS, validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.unsupported import refusal
@@ -84,7 +87,7 @@ def alter_configs(
 ) -> Decision[tuple[AlteredResource, ...]]:
     """Alter configurations; one result a resource as often as it is named, in that order."""
     counts = Counter(alteration.resource for alteration in wanted)
-    records: list[ConfigRecord] = []
+    records: list[ConfigRecord | TopicTieringRecord] = []
     results: list[AlteredResource] = []
     for alteration in wanted:
         resource = alteration.resource
@@ -94,7 +97,7 @@ def alter_configs(
             _check_form(alteration, incremental)
             before = image.configs.of(*resource)
             after = (_incremental if incremental else _legacy)(before, alteration)
-            _check_values(image, resource, before, after, context)
+            tiering = _check_values(image, resource, before, after, context)
             _check_min_isr(image, resource, after, alteration)
         except ApiError as refusal:
             results.append(AlteredResource(resource, refusal.error, refusal.message))
@@ -102,16 +105,17 @@ def alter_configs(
         is_broker = resource[0] == ResourceType.BROKER
         rewritten = {name for name, _, _ in alteration.changes} if is_broker else set()
         records += config_records(resource, before, after, rewritten=rewritten)
+        records += () if tiering is None else (tiering,)
         results.append(AlteredResource(resource))
     if validate_only or not records:
         return Decision(Step(), tuple(results))
     return Decision(_step(image, records), tuple(results))
 
 
-def _step(image: ClusterImage, records: Sequence[ConfigRecord]) -> Step:
-    names = {record.name for record in records}
-    effects = (ElectUncleanly(),) if UNCLEAN in names else ()
-    forgotten = tuple(clear_elr(image, _new_minimums(records)))
+def _step(image: ClusterImage, records: Sequence[ConfigRecord | TopicTieringRecord]) -> Step:
+    configs = [record for record in records if isinstance(record, ConfigRecord)]
+    effects = (ElectUncleanly(),) if any(each.name == UNCLEAN for each in configs) else ()
+    forgotten = tuple(clear_elr(image, _new_minimums(configs)))
     if forgotten:
         # The eligible replicas go first: then the leaders may commit alone.
         return Step((*forgotten, *records), effects, atomic=False)
@@ -231,24 +235,27 @@ def _check_values(
     before: Mapping[str, str],
     after: Mapping[str, str],
     context: DecisionContext,
-) -> None:
+) -> TopicTieringRecord | None:
+    """Check a resource's values; return the record of a topic's new tiering state."""
     resource_type, name = resource
     if resource_type == ResourceType.TOPIC:
         validate_topic_configs(after, context.config, image)
         check_ttl(image, context.mode, name, after)
-        if name not in image.topics:
+        topic_id = image.topics.id_of(name)
+        if topic_id is None:
             raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if image.is_queued_for_deletion(name):
             raise ApiError(
                 Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' is marked for deletion."
             )
-        return
+        return tiering_change(image, context.mode, name, topic_id, after)
     if name != ALL_BROKERS and int(name) not in image.brokers:
         raise ApiError(
             Error.BROKER_ID_NOT_REGISTERED, f"No broker with the id {name} is registered."
         )
     changed = {each for each in after if after[each] != before.get(each)}
     _check_broker_values(changed, after, is_default=name == ALL_BROKERS)
+    return None
 
 
 def _check_broker_values(

@@ -9,8 +9,8 @@ the log directories were Kafka's. Where the node is a broker, too, that registra
 counts; and this controller knows its own levels.
 
 What a change of each feature needs:
-- `ottla.version` cannot be lowered: the ledger's records are in the metadata, which at level 0
-  holds only what Kafka knows.
+- `ottla.version` cannot be lowered: the records of a level are in the metadata, where software of
+  a lower one cannot read them.
 - `eligible.leader.replicas.version` is raised together with one min.insync.replicas for the whole
   cluster, and lowered only while no partition relies on eligible replicas to find a leader.
 - `metadata.version` has the one level that records are written for, to which older ones can be
@@ -36,6 +36,7 @@ from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.features import (
     ELR_VERSION,
+    LEDGER,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     OTTLA_VERSION,
@@ -200,9 +201,10 @@ def _supported_range(features: Iterable[FeatureRange], name: str) -> FeatureRang
 def _loss(image: ClusterImage, update: FeatureUpdate) -> str | None:
     """Return what a downgrade would lose, None where nothing."""
     if update.name == OTTLA_VERSION:
+        what = "the deletion ledger" if update.level < LEDGER else "topics' tiering states"
         return (
-            f"{OTTLA_VERSION} cannot go back to level {update.level}: the records of the deletion"
-            " ledger would stay in the metadata, where that level has none."
+            f"{OTTLA_VERSION} cannot go back to level {update.level}: the records of {what} would"
+            " stay in the metadata, where that level has none."
         )
     if update.name == ELR_VERSION:
         relying = next(_partitions_relying_on_elr(image), None)

@@ -27,7 +27,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_EPOCH, OFFSETS_TOPIC, Uuid
 from ottla.controller.deletion.deletion_policy import is_reachable
 from ottla.controller.mode_policy import ModePolicy
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
+from ottla.metadata.features import LEDGER, OTTLA_VERSION
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import NO_TTL, TTL, check_may_go, ttl_of
@@ -344,5 +344,5 @@ def check_ttl(
     if text != str(NO_TTL) and not mode.has_ledger(image.features):
         raise ApiError(
             Error.INVALID_CONFIG,
-            f"{TTL}={text} needs the feature {OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",
+            f"{TTL}={text} needs the feature {OTTLA_VERSION} at level {LEDGER}.",
         )

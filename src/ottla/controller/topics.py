@@ -20,10 +20,11 @@ from ottla.controller.context import DecisionContext
 from ottla.controller.idle import check_ttl
 from ottla.controller.parts import in_parts
 from ottla.controller.step import Decision, Step
+from ottla.controller.tiering import tiering_change
 from ottla.metadata.config_describe import Entry, describe_topic
 from ottla.metadata.configs import ResourceType, config_records
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage
-from ottla.metadata.records import Record
+from ottla.metadata.records import Record, TopicTieringRecord
 from ottla.metadata.topic_config import validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import topic_records
@@ -84,12 +85,12 @@ def create_topics(
         try:
             if counts[topic.name] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            created, overrides = _create(image, topics, topic, context)
+            created, overrides, tiering = _create(image, topics, topic, context)
         except ApiError as refusal:
             results[topic.name] = CreatedTopic(topic.name, refusal.error, refusal.message)
             continue
         topics = topics.with_topic(created)
-        records += _records(created, overrides)
+        records += _records(created, overrides, tiering)
         settings = tuple(sorted(overrides.items()))
         if settings not in described:
             described[settings] = tuple(describe_topic(image, context.config, overrides))
@@ -162,8 +163,8 @@ def check_partition_total(total: int) -> None:
 
 def _create(
     image: ClusterImage, topics: TopicsImage, topic: NewTopic, context: DecisionContext
-) -> tuple[TopicImage, dict[str, str]]:
-    """Return the topic to be, and its overrides. Raises: ApiError."""
+) -> tuple[TopicImage, dict[str, str], TopicTieringRecord | None]:
+    """Return the topic to be, its overrides and its tiering state. Raises: ApiError."""
     _check_name(image, topics, topic.name)
     overrides = _overrides(topic)
     validate_topic_configs(overrides, context.config, image)
@@ -172,7 +173,11 @@ def _create(
     created = TopicImage(
         name=topic.name, id=new_topic_id(image, context), partitions=Map(enumerate(partitions))
     )
-    return created, overrides
+    return (
+        created,
+        overrides,
+        tiering_change(image, context.mode, topic.name, created.id, overrides),
+    )
 
 
 def _check_name(image: ClusterImage, topics: TopicsImage, name: str) -> None:
@@ -276,7 +281,10 @@ def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:
             return topic_id
 
 
-def _records(topic: TopicImage, overrides: Mapping[str, str]) -> list[Record]:
+def _records(
+    topic: TopicImage, overrides: Mapping[str, str], tiering: TopicTieringRecord | None
+) -> list[Record]:
     first, *partitions = topic_records(topic)
     configs = config_records((ResourceType.TOPIC, topic.name), {}, overrides)
-    return [first, *configs, *partitions]
+    state = () if tiering is None else (tiering,)
+    return [first, *configs, *state, *partitions]

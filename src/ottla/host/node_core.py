@@ -35,6 +35,7 @@ from ottla.host.kraft.controller_shutdown import others_shut_down
 from ottla.host.kraft.voter_links import VoterLinks
 from ottla.host.node_dirs import NodeDirs, open_node_dirs
 from ottla.host.node_ports import NodeListeners, NodePorts
+from ottla.host.remote_storage import storage_uri
 from ottla.host.steps import Steps
 from ottla.host.storage import read_bootstrap
 from ottla.metadata.features import SUPPORTED
@@ -276,6 +277,7 @@ class NodeCore:
     def open(self) -> None:
         """Lock and check the log directories, open the metadata log. Blocks. Raises: StartError."""
         ports = self.ports
+        storage_uri(self.config)
         if self.config.zookeeper_connect is not None:
             from ottla.host.zookeeper.node_dirs import open_zookeeper_node_dirs
             from ottla.host.zookeeper.roles import ZooKeeperRoles

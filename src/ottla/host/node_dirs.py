@@ -38,6 +38,7 @@ from ottla.log.dirs.dir_loading import DamagedMetadata, Verdict
 from ottla.log.dirs.log_dirs import DirectoryRefused, LogDirs
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
 from ottla.metadata.topic_config import effective_topic_config
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 
@@ -85,8 +86,10 @@ class NodeDirs:
             return verdict_on(image, config.node_id, topic_id, partition)
 
         def config_of(topic: str) -> LogConfig:
-            return LogConfig.of(effective_topic_config(image, config, topic))
+            values = effective_topic_config(image, config, topic)
+            return LogConfig.of(values, remote_storage=image.has_remote_log(topic))
 
+        check_remote_topics(image, config)
         found = yield from wait(self.log_dirs.load(decide, config_of))
         if found.problem is not None:
             raise StartError(found.problem)
@@ -119,6 +122,18 @@ class NodeDirs:
         if self._quorum is not None:
             self._quorum.close()
         self.log_dirs.release()
+
+
+def check_remote_topics(image: ClusterImage, config: NodeConfig) -> None:
+    """Refuse a start that would leave topics' remote segments unread. Raises: StartError."""
+    if config[SYSTEM_ENABLE]:
+        return
+    tiered = [topic.name for topic in image.topics if image.has_remote_log(topic.name)]
+    if tiered:
+        raise StartError(
+            f"{SYSTEM_ENABLE}=false, and {len(tiered)} topics have remote storage, the first is"
+            f" {tiered[0]}: set {SYSTEM_ENABLE}=true and {STORAGE_URI}"
+        )
 
 
 def verdict_on(image: ClusterImage, node_id: int, topic_id: Uuid, partition: int) -> Verdict:

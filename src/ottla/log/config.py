@@ -17,6 +17,8 @@ RECORD_VALIDATION: Final = "ottla.record.validation"
 BATCH: Final = "batch"
 """Only the header of a batch is checked where nothing needs its records."""
 UNLIMITED: Final = -1
+INHERITED: Final = -2
+"""A local retention that is the topic's retention."""
 DAY_MS: Final = 24 * 3_600_000
 
 
@@ -30,6 +32,9 @@ class LogConfig:
             needs it. `decodes_records`: the records of a produced batch are read at all.
             `is_plain`: batches are appended as they come, neither rewritten nor compacted.
             `batch_bytes_max`: what both the topic and a segment allow.
+            `remote_storage`: old segments may be in remote storage.
+            `local_retention_ms`, `local_retention_bytes`: of the segments on the local disk, where
+            the log has remote storage.
     """
 
     segment_bytes: int = 1 << 30
@@ -54,6 +59,9 @@ class LogConfig:
     timestamp_after_max_ms: int = 3_600_000
     codec: Codec | None = None
     levels: Mapping[Codec, int] | None = None
+    remote_storage: bool = False
+    local_retention_ms: int = INHERITED
+    local_retention_bytes: int = INHERITED
     producer_id_expiration_ms: int = DAY_MS
     transaction_timeout_max_ms: int = 15 * 60_000
     checks_records: bool = True
@@ -62,6 +70,10 @@ class LogConfig:
     batch_bytes_max: int = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.local_retention_ms == INHERITED:
+            object.__setattr__(self, "local_retention_ms", self.retention_ms)
+        if self.local_retention_bytes == INHERITED:
+            object.__setattr__(self, "local_retention_bytes", self.retention_bytes)
         rewritten = self.log_append_time or self.codec is not None
         if self.compacts and self.max_compaction_lag_ms < self.segment_ms:
             # A record can only be compacted once its segment is sealed (KIP-354).
@@ -73,11 +85,11 @@ class LogConfig:
         object.__setattr__(self, "batch_bytes_max", smaller)
 
     @staticmethod
-    def of(values: Mapping[str, Any]) -> "LogConfig":
+    def of(values: Mapping[str, Any], *, remote_storage: bool = False) -> "LogConfig":
         """Return the settings in parsed configuration values, keyed by name.
 
-        Absent names take their defaults; names that no log uses are ignored. The policy may be a
-        string or a list.
+        `remote_storage`: by the topic's tiering state, not by its configuration. Absent names take
+        their defaults; names that no log uses are ignored. The policy may be a string or a list.
         """
         given: dict[str, Any] = {
             target: values[name] for name, target in _PLAIN.items() if values.get(name) is not None
@@ -96,6 +108,7 @@ class LogConfig:
             codec=codec_of(values.get("compression.type") or "producer"),
             levels=levels or None,
             checks_records=values.get(RECORD_VALIDATION) != BATCH,
+            remote_storage=remote_storage,
             **given,
         )
 
@@ -112,6 +125,8 @@ _PLAIN: Final = {
     "index.interval.bytes": "index_interval_bytes",
     "retention.bytes": "retention_bytes",
     "retention.ms": "retention_ms",
+    "local.retention.bytes": "local_retention_bytes",
+    "local.retention.ms": "local_retention_ms",
     "min.cleanable.dirty.ratio": "min_cleanable_ratio",
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "max.compaction.lag.ms": "max_compaction_lag_ms",

@@ -35,9 +35,11 @@ from ottla.metadata.records import (
     RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    TopicTieringRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from ottla.metadata.tiering import tiering_of
 from ottla.metadata.topics import (
     PartitionImage,
     TopicImage,
@@ -74,6 +76,8 @@ class ClusterDelta:
     changed_features: frozenset[str] = frozenset()
     changed_deletions: frozenset[Uuid] = frozenset()
     """Topics whose entry in the deletion ledger came, changed or went."""
+    changed_tiering: frozenset[Uuid] = frozenset()
+    """Topics whose tiering state came, changed or went; they need not be in the other sets."""
 
 
 class _Replay:
@@ -88,11 +92,13 @@ class _Replay:
         self.configs = image.configs
         self.producer_ids = image.producer_ids
         self.deletions = image.deletions
+        self.tiering = image.tiering
         self.touched_partitions: dict[Uuid, set[int]] = {}
         self.touched_configs: set[Resource] = set()
         self.touched_brokers: set[int] = set()
         self.touched_features: set[str] = set()
         self.touched_deletions: set[Uuid] = set()
+        self.touched_tiering: set[Uuid] = set()
         self.open_topic: TopicImage | None = None
         self.open_partitions: Any = None
 
@@ -155,6 +161,9 @@ class _Replay:
         if self.configs.of(*resource):
             self.configs = self.configs.without(resource)
             self.touched_configs.add(resource)
+        if topic.id in self.tiering:
+            self.tiering = self.tiering.delete(topic.id)
+            self.touched_tiering.add(topic.id)
 
     def config(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
@@ -215,12 +224,19 @@ class _Replay:
         self.deletions = self.deletions.without(record.topic_id)
         self.touched_deletions.add(record.topic_id)
 
+    def topic_tiering(self, record: TopicTieringRecord) -> None:
+        known = self.topics.by_id(record.topic_id)
+        assert known is not None, "the tiering state of a topic that does not exist"
+        self.tiering = self.tiering.set(record.topic_id, tiering_of(record))
+        self.touched_tiering.add(record.topic_id)
+
     def no_op(self, record: NoOpRecord) -> None:
         """Nothing happened, at a new offset."""
 
     def finish(self, position: tuple[int, int]) -> ClusterDelta:
         self._close()
-        image = ClusterImage(
+        image = replace(
+            self.before,
             features=self.features,
             brokers=self.brokers.finish(),
             controllers=self.controllers,
@@ -228,6 +244,7 @@ class _Replay:
             configs=self.configs,
             producer_ids=self.producer_ids,
             deletions=self.deletions,
+            tiering=self.tiering,
             position=position,
         )
         created, changed, deleted = _topic_changes(self.before, image, self.touched_partitions)
@@ -241,6 +258,7 @@ class _Replay:
             changed_brokers=frozenset(self.touched_brokers),
             changed_features=frozenset(self.touched_features),
             changed_deletions=frozenset(self.touched_deletions),
+            changed_tiering=frozenset(self.touched_tiering),
         )
 
 
@@ -265,6 +283,7 @@ APPLY: dict[type[Any], _Apply] = {
     DeletionRecord: _Replay.deletion,
     DeletionReplicasRecord: _Replay.deletion_replicas,
     ForgetDeletionRecord: _Replay.forget_deletion,
+    TopicTieringRecord: _Replay.topic_tiering,
 }
 
 
@@ -307,6 +326,7 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ClusterDelta:
             for each in old.deletions.ids() | new.deletions.ids()
             if old.deletions.of(each) != new.deletions.of(each)
         ),
+        changed_tiering=_different(old.tiering, new.tiering),
     )
 
 

@@ -4,10 +4,10 @@ Levels: metadata.version 25 is 4.0-IV3, the one level that Ottla writes its reco
 Source: MetadataVersion, EligibleLeaderReplicasVersion, KIP-584, KIP-966, KIP-1022.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.metadata.brokers import FeatureRange
+from ottla.metadata.brokers import BrokerImage, FeatureRange
 
 METADATA_VERSION: Final = "metadata.version"
 METADATA_VERSION_LEVEL: Final = 25
@@ -20,9 +20,13 @@ ELR_VERSION_LEVEL: Final = 1
 """1 = partitions have eligible leader replicas, 0 = they have not."""
 
 OTTLA_VERSION: Final = "ottla.version"
-OTTLA_VERSION_LEVEL: Final = 1
-"""What Ottla adds to Kafka's records: 1 = the deletion ledger, 0 = nothing, as in clusters that
-were formatted before there was a level."""
+LEDGER: Final = 1
+"""From this level on the metadata holds the deletion ledger."""
+TIERING: Final = 2
+"""From this level on it holds topics' tiering states too."""
+OTTLA_VERSION_LEVEL: Final = TIERING
+"""The newest level of what Ottla adds to Kafka's records; 0 = nothing, as in clusters that were
+formatted before there was a level."""
 
 SUPPORTED: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
@@ -46,4 +50,19 @@ def elr_enabled(features: Mapping[str, int]) -> bool:
 
 def ledger_enabled(features: Mapping[str, int]) -> bool:
     """Tell whether a cluster of these finalized levels has the deletion ledger."""
-    return features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_LEVEL
+    return features.get(OTTLA_VERSION, 0) >= LEDGER
+
+
+def tiering_enabled(features: Mapping[str, int]) -> bool:
+    """Tell whether a cluster of these finalized levels has topics' tiering states."""
+    return features.get(OTTLA_VERSION, 0) >= TIERING
+
+
+def registered_level(brokers: Iterable[BrokerImage]) -> int:
+    """Return the level of `ottla.version` where none is finalized, in ZooKeeper mode: the smallest
+    that a registered broker supports; 0 for brokers that do not name it, and without brokers."""
+    return min((_highest(each) for each in brokers), default=0)
+
+
+def _highest(broker: BrokerImage) -> int:
+    return next((each.max_version for each in broker.features if each.name == OTTLA_VERSION), 0)

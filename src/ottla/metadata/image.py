@@ -12,7 +12,7 @@ from typing import Final
 
 from immutables import Map
 
-from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
+from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
 from ottla.metadata import brokers, controllers
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
 from ottla.metadata.configs import ALL_BROKERS, ConfigsImage, ResourceType
@@ -20,6 +20,7 @@ from ottla.metadata.controllers import ControllerImage
 from ottla.metadata.deletions import DeletionsImage, deletion_records
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord, Record
+from ottla.metadata.tiering import TopicTiering, tiering_record
 from ottla.metadata.topics import PartitionImage, TopicImage, TopicsImage, topic_records
 
 NOWHERE: Final = (NO_OFFSET, NO_EPOCH)
@@ -47,6 +48,8 @@ class ClusterImage:
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     producer_ids: ProducerIdsImage = field(default_factory=ProducerIdsImage)
     deletions: DeletionsImage = field(default_factory=DeletionsImage)
+    tiering: Map[Uuid, TopicTiering] = field(default_factory=Map)
+    """By topic id, of existing topics that have or had remote storage."""
     position: tuple[int, int] = NOWHERE
 
     def broker_ids(self) -> list[int]:
@@ -67,6 +70,12 @@ class ClusterImage:
         """Tell whether replicas of an existing topic are being deleted: it is not served."""
         topic_id = self.topics.id_of(topic_name)
         return topic_id is not None and self.deletions.is_being_deleted(topic_id)
+
+    def has_remote_log(self, topic_name: str) -> bool:
+        """Tell whether a topic may have segments in remote storage that are read."""
+        topic_id = self.topics.id_of(topic_name)
+        tiering = None if topic_id is None else self.tiering.get(topic_id)
+        return tiering is not None and tiering.has_remote_log
 
     def to_records(self) -> Iterator[Record]:
         """Yield records that lead from `EMPTY` to this image.
@@ -97,6 +106,8 @@ class ClusterImage:
             )
         for deletion in self.deletions:
             yield from deletion_records(deletion)
+        for _, tiering in sorted(self.tiering.items()):
+            yield tiering_record(tiering)
 
 
 EMPTY: Final = ClusterImage()

@@ -27,7 +27,6 @@ _K = ConfigKey
 _BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
 _LIST, _DOUBLE = Type.LIST, Type.DOUBLE
 _ALL = Update.CLUSTER_WIDE
-_TIERED = "For remote storage, which is not there yet: without an effect."
 
 DIRECTORIES: Final = (
     _K("log.dir", _STRING, "/tmp/kafka-logs", "The data folder where log.dirs is not set."),
@@ -128,15 +127,18 @@ RETENTION: Final = (
         "log.local.retention.ms",
         _LONG,
         -2,
-        _TIERED,
+        "How long records of a topic with remote storage stay on the broker's disk too; -2 = as"
+        " long as log.retention.ms, -1 = no limit.",
         at_least(-2),
+        _ALL,
     ),
     _K(
         "log.local.retention.bytes",
         _LONG,
         -2,
-        _TIERED,
+        "Bytes of a partition that stay there; -2 = log.retention.bytes, -1 = no limit.",
         at_least(-2),
+        _ALL,
     ),
 )
 

@@ -32,6 +32,7 @@ from ottla.metadata.listeners import (
 )
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
 from ottla.metadata.properties import read_properties
+from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from ottla.metadata.image import ClusterImage
@@ -240,7 +241,7 @@ def _unknown(definitions: ConfigDef, name: str, text: str) -> Problem | None:
     reason = unsupported.refusal(name, text)
     if reason is not None:
         return Problem(name, shown, reason)
-    if unsupported.is_listed(name):
+    if unsupported.is_listed(name) or unsupported.is_ignored(name):
         return None
     known = [*definitions.keys, *unsupported.NAMES]
     near = get_close_matches(name, known, n=1, cutoff=0.7)
@@ -352,6 +353,11 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
         "log.cleaner.dedupe.buffer.size",
         lambda v: v["log.cleaner.dedupe.buffer.size"] > max(1, v["log.cleaner.threads"]) << 20,
         "must be more than 1 MiB for each of log.cleaner.threads",
+    ),
+    (
+        STORAGE_URI,
+        lambda v: not v[SYSTEM_ENABLE] or bool((v[STORAGE_URI] or "").strip()),
+        f"must be set where {SYSTEM_ENABLE}=true: file:///DIRECTORY or s3://BUCKET/PREFIX",
     ),
     _not_above("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     _not_above("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),

@@ -25,6 +25,7 @@ from ottla.metadata.config_def import (
 from ottla.metadata.group_definitions import GROUP_KEYS
 from ottla.metadata.listeners import is_zookeeper_connect, parse_ip_limits
 from ottla.metadata.log_definitions import LOG_KEYS
+from ottla.metadata.remote_definitions import REMOTE_KEYS
 from ottla.metadata.share_definitions import SHARE_KEYS
 
 _K = ConfigKey
@@ -421,6 +422,7 @@ NODE_DEFINITIONS: Final = ConfigDef.of(
     *REPLICATION,
     *METRICS,
     *LOG_KEYS,
+    *REMOTE_KEYS,
     *GROUP_KEYS,
     *SHARE_KEYS,
 )

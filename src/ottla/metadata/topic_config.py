@@ -34,6 +34,7 @@ from ottla.metadata.config_def import (
     parse_value,
 )
 from ottla.metadata.configs import ALL_BROKERS, ResourceType
+from ottla.metadata.remote_definitions import SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from ottla.metadata.image import ClusterImage
@@ -58,7 +59,18 @@ TTLS: Final = Check(
     lambda value: bool(value >= TTL_MS_MIN or value == NO_TTL),
 )
 
-_TIERED = "For remote storage, which is not there yet: kept, without an effect so far."
+REMOTE_STORAGE: Final = "remote.storage.enable"
+COPY_DISABLE: Final = "remote.log.copy.disable"
+DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
+DISABLE_POLICY: Final = "remote.log.disable.policy"
+LOCAL_RETENTIONS: Final = (
+    ("local.retention.bytes", "retention.bytes"),
+    ("local.retention.ms", "retention.ms"),
+)
+"""What the local disk of a topic with remote storage keeps, and what both tiers do."""
+INHERITED: Final = -2
+UNLIMITED: Final = -1
+
 _K = ConfigKey
 DEFINITIONS: Final = ConfigDef.of(
     _K(
@@ -157,15 +169,17 @@ DEFINITIONS: Final = ConfigDef.of(
     _K(
         "local.retention.bytes",
         Type.LONG,
-        -2,
-        _TIERED,
+        INHERITED,
+        "Bytes that a partition with remote storage keeps on the broker's disk; -2 = as many as"
+        " retention.bytes, -1 = no limit.",
         at_least(-2),
     ),
     _K(
         "local.retention.ms",
         Type.LONG,
-        -2,
-        _TIERED,
+        INHERITED,
+        "Milliseconds that a partition with remote storage keeps its records on the broker's disk;"
+        " -2 = as long as retention.ms, -1 = no limit.",
         at_least(-2),
     ),
     _K(
@@ -239,22 +253,23 @@ DEFINITIONS: Final = ConfigDef.of(
         "Without an effect: files grow as they are written.",
     ),
     _K(
-        "remote.log.copy.disable",
+        COPY_DISABLE,
         Type.BOOLEAN,
         False,
-        "Only false is taken: there is no remote storage yet.",
+        "Only false is taken: turning remote storage off is not supported yet.",
     ),
     _K(
-        "remote.log.delete.on.disable",
+        DELETE_ON_DISABLE,
         Type.BOOLEAN,
         False,
-        "Only false is taken: there is no remote storage yet.",
+        "Only false is taken: turning remote storage off is not supported yet.",
     ),
     _K(
-        "remote.storage.enable",
+        REMOTE_STORAGE,
         Type.BOOLEAN,
         False,
-        "Only false is taken: there is no remote storage yet.",
+        "Whether old segments are copied to remote storage and read from there; once true, it stays"
+        " so.",
     ),
     _K(
         "retention.bytes",
@@ -359,6 +374,8 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in sorted(overrides):
         key = DEFINITIONS.keys.get(name)
+        if name == DISABLE_POLICY:
+            raise invalid_config(_not_to_be_disabled(name, overrides[name]))
         if key is None:
             near = DEFINITIONS.similar(name)
             hint = f" Did you mean {near}?" if near else ""
@@ -382,19 +399,52 @@ def validate_topic_configs(
     """
     given = parse_overrides(overrides)
     values = {**_defaults(node_config, image), **given}
-    if given.get("remote.storage.enable"):
-        raise invalid_config(
-            "remote.storage.enable=true is not supported yet: Ottla has no remote storage so far."
-        )
-    for name in ("remote.log.copy.disable", "remote.log.delete.on.disable"):
+    for name in (COPY_DISABLE, DELETE_ON_DISABLE):
         if given.get(name):
-            raise invalid_config(f"{name}=true needs remote storage, which is not supported yet.")
+            raise invalid_config(_not_to_be_disabled(name, "true"))
+    if values[REMOTE_STORAGE]:
+        _check_remote_storage(values, node_config)
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise invalid_config(
             f"min.compaction.lag.ms ({values['min.compaction.lag.ms']}) is larger than"
             f" max.compaction.lag.ms ({values['max.compaction.lag.ms']})."
         )
     return given
+
+
+def _not_to_be_disabled(name: str, value: str) -> str:
+    return f"{name}={value} is not supported: turning remote storage off is not supported yet."
+
+
+def _check_remote_storage(values: Mapping[str, Any], node_config: "NodeConfig | None") -> None:
+    """Check the values of a topic with remote storage. Raises: ApiError(INVALID_CONFIG).
+
+    Source: LogConfig.validateTopicLogConfigValues, Kafka 3.9, with Kafka's first message.
+    """
+    if node_config is not None and not node_config[SYSTEM_ENABLE]:
+        raise invalid_config(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured"
+            " with remote log storage."
+        )
+    if "compact" in values["cleanup.policy"]:
+        raise invalid_config(
+            f"cleanup.policy={','.join(values['cleanup.policy'])}: a topic with"
+            f" {REMOTE_STORAGE}=true cannot be compacted."
+        )
+    for local, total in LOCAL_RETENTIONS:
+        kept, limit = values[local], values[total]
+        if kept == INHERITED or limit <= UNLIMITED:
+            continue
+        if kept == UNLIMITED:
+            raise invalid_config(f"{local} must not be -1 (no limit), since {total} is {limit}.")
+        if kept > limit:
+            raise invalid_config(f"{local} ({kept}) must not be more than {total} ({limit}).")
+
+
+def wants_remote_storage(overrides: Mapping[str, str]) -> bool:
+    """Tell whether a topic's checked overrides ask for remote storage."""
+    text = overrides.get(REMOTE_STORAGE)
+    return text is not None and bool(parse_value(DEFINITIONS.keys[REMOTE_STORAGE], text))
 
 
 def effective_topic_config(

@@ -9,7 +9,6 @@ from typing import Final
 _SECURITY = "is not supported yet: Ottla supports PLAINTEXT only, without access control"
 _ZOOKEEPER = "is not supported yet: Ottla connects to ZooKeeper without TLS and without ACLs"
 _MIGRATION = "is not supported: a cluster stays with ZooKeeper, or with KRaft"
-_TIERED = "is not supported yet: Ottla has no remote storage so far"
 _JAVA = "names a Java class, which a node without a JVM cannot load"
 _REMOVED = "is not a property any more: Kafka 4.0 removed it"
 _SHARE = "is not supported: Ottla has no share groups"
@@ -34,7 +33,6 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "metric.reporters": (_JAVA, ("", "org.apache.kafka.common.metrics.JmxReporter")),
     "kafka.metrics.reporters": (_JAVA, ("",)),
     "auto.include.jmx.reporter": (_REMOVED, ("true", "false")),
-    "remote.log.storage.system.enable": (_TIERED, ("false",)),
     "eligible.leader.replicas.enable": ("is not supported yet", ("false",)),
     "max.connection.creation.rate": (_QUOTA, ("2147483647",)),
     "control.plane.listener.name": (_REMOVED, ("",)),
@@ -69,7 +67,10 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("false",),
     ),
     "cordoned.log.dirs": ("is not supported yet: new replicas go to all log directories", ("",)),
-    "follower.fetch.last.tiered.offset.enable": (_TIERED, ("false",)),
+    "follower.fetch.last.tiered.offset.enable": (
+        "is not supported yet: a new follower fetches all that its leader has on disk",
+        ("false",),
+    ),
 }
 """Name → why it is refused, and the values that pass."""
 
@@ -80,11 +81,18 @@ PREFIXES: Final = (
     ("listener.name.", "sets a property of one listener, which Ottla does not support yet"),
     ("delegation.token.", _SECURITY),
     ("password.encoder.", _SECURITY),
-    ("remote.", _TIERED),
-    ("rsm.config.", _TIERED),
-    ("rlmm.config.", _TIERED),
     ("config.providers.", _JAVA),
 )
+
+
+IGNORED: Final = (
+    "remote.log.index.file.cache.ttl.ms",
+    "remote.log.manager.follower.thread.pool.size",
+    "rlmm.config.",
+    "rsm.config.",
+)
+"""Names, and prefixes of what Kafka passes to the Java plugins of remote storage: accepted without
+an effect, so that a file written for Kafka works. The values may be secrets, and are not shown."""
 
 
 def refusal(name: str, value: str) -> str | None:
@@ -101,3 +109,8 @@ def refusal(name: str, value: str) -> str | None:
 def is_listed(name: str) -> bool:
     """Tell whether this module knows the name, whatever its value."""
     return name in NAMES or any(name.startswith(prefix) for prefix, _ in PREFIXES)
+
+
+def is_ignored(name: str) -> bool:
+    """Tell whether an undefined property is accepted without an effect."""
+    return name.startswith(IGNORED)

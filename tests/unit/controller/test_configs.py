@@ -137,7 +137,7 @@ def test_brokers_and_the_default_of_all(name: str) -> None:
     [
         (of_topic(("nobody.knows", SET, "1")), Error.INVALID_CONFIG, "Unknown topic config"),
         (of_topic(("segment.ms", SET, "x")), Error.INVALID_CONFIG, "segment.ms=x"),
-        (of_topic(("remote.storage.enable", SET, "true")), Error.INVALID_CONFIG, "not supported"),
+        (of_topic(("remote.storage.enable", SET, "true")), Error.INVALID_CONFIG, "is disabled in"),
         (of_topic(("segment.ms", APPEND, "1")), Error.INVALID_CONFIG, "it is not a list"),
         (of_topic(("segment.ms", SUBTRACT, "1")), Error.INVALID_CONFIG, "it is not a list"),
         (of_topic(("nobody.knows", APPEND, "1")), Error.INVALID_CONFIG, "it is not a list"),

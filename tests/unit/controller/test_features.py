@@ -23,11 +23,14 @@ from ottla.controller.features import (
 from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.features import (
     ELR_VERSION,
+    LEDGER,
     METADATA_VERSION,
     OTTLA_VERSION,
     SUPPORTED,
+    TIERING,
     elr_enabled,
     ledger_enabled,
+    tiering_enabled,
 )
 from ottla.metadata.image import ClusterImage, ResourceType
 from ottla.metadata.records import (
@@ -142,11 +145,22 @@ def test_a_lower_level_is_no_upgrade(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", UpgradeType)
-@pytest.mark.parametrize("value", [-32768, -1, 2, 32767])
-@pytest.mark.parametrize("name", [OTTLA_VERSION, ELR_VERSION])
-def test_levels_that_there_are_not(name: str, value: int, kind: UpgradeType) -> None:
+@pytest.mark.parametrize("value", [-32768, -1, 3, 32767])
+@pytest.mark.parametrize(("name", "highest"), [(OTTLA_VERSION, 2), (ELR_VERSION, 1)])
+def test_levels_that_there_are_not(name: str, highest: int, value: int, kind: UpgradeType) -> None:
     message = refusal(THREE, name, value, kind)
-    assert message == f"Level {value} of {name} is not supported: expected 0 to 1."
+    assert message == f"Level {value} of {name} is not supported: expected 0 to {highest}."
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_level_of_tiering_keeps_the_ledger(before: int) -> None:
+    image = at(THREE, ottla=before)
+    assert not tiering_enabled(image.features)
+    raised = advance(image, granted(image, OTTLA_VERSION, TIERING))
+    assert tiering_enabled(raised.features)
+    assert ledger_enabled(raised.features)
+    message = refusal(raised, OTTLA_VERSION, LEDGER, SAFE)
+    assert message.startswith(f"{OTTLA_VERSION} cannot go back to level 1: the records of topics'")
 
 
 @pytest.mark.parametrize("kind", UpgradeType)
@@ -353,7 +367,7 @@ def test_one_refusal_is_everybodys() -> None:
 def test_what_is_only_validated_is_answered_the_same_and_not_done() -> None:
     update = FeatureUpdate(OTTLA_VERSION, 1)
     assert decide(THREE, update, validate_only=True) == ((), (UpdatedFeature(OTTLA_VERSION),))
-    bad = FeatureUpdate(OTTLA_VERSION, 2)
+    bad = FeatureUpdate(OTTLA_VERSION, 3)
     assert decide(THREE, bad, validate_only=True) == decide(THREE, bad)
     assert decide(THREE, bad)[1][0].error is INVALID
 

@@ -130,7 +130,7 @@ def test_a_broker_with_several_log_dirs_chooses_itself() -> None:
         (
             NewTopic(name="t", configs=(("remote.storage.enable", "true"),)),
             Error.INVALID_CONFIG,
-            "remote.storage.enable",
+            "Tiered Storage functionality is disabled in the broker.",
         ),
         (
             NewTopic(name="t", replication_factor=1, assignments=((0, (1,)),)),

@@ -27,6 +27,7 @@ from ottla.metadata.image import (
     TopicImage,
     TopicsImage,
 )
+from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 
 ids = st.integers(0, 9)
 names = st.text("ab._-", min_size=1, max_size=4)
@@ -148,15 +149,36 @@ def deletions(draw: st.DrawFn) -> DeletionsImage:
 
 
 @st.composite
+def tierings(draw: st.DrawFn, topic_id: Uuid) -> TopicTiering:
+    """Draw the tiering state of a topic."""
+    return TopicTiering(
+        topic_id=topic_id,
+        state=draw(st.sampled_from(TieringState)),
+        tiered_epoch=draw(st.integers(1, 9)),
+        policy=draw(st.sampled_from(DisablePolicy)),
+        remote_floor_epoch=draw(st.integers(0, 9)),
+        purge_pending=draw(st.booleans()),
+    )
+
+
+def some_of(topics: TopicsImage) -> st.SearchStrategy[list[Uuid]]:
+    """Draw the ids of some topics."""
+    listed = [each.id for each in topics]
+    return st.lists(st.sampled_from(listed), unique=True) if listed else st.just([])
+
+
+@st.composite
 def clusters(draw: st.DrawFn) -> ClusterImage:
     """Draw a whole image."""
+    drawn = draw(topics())
     return ClusterImage(
         features=Map(draw(st.dictionaries(names, st.integers(1, 30), max_size=3))),
         brokers=Map({each: draw(brokers(each)) for each in draw(few)}),
         controllers=Map({each: draw(controllers(each)) for each in draw(few)}),
-        topics=draw(topics()),
+        topics=drawn,
         configs=draw(configs()),
         producer_ids=ProducerIdsImage(draw(epochs)),
         deletions=draw(deletions()),
+        tiering=Map({each: draw(tierings(each)) for each in draw(some_of(drawn))}),
         position=(draw(epochs), draw(ids)),
     )

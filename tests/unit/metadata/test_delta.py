@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from immutables import Map
 
 from ottla.base.ids import Uuid
 from ottla.metadata.brokers import BrokerImage, record_of
@@ -27,9 +28,11 @@ from ottla.metadata.records import (
     RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    TopicTieringRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from ottla.metadata.tiering import tiering_of, tiering_record
 from ottla.metadata.topics import DIRECTORY_MIGRATING, partition_record
 
 from .images import HERE, ID, OTHER, PARTITION, THERE, clusters
@@ -138,6 +141,34 @@ def test_a_topic_goes_with_its_configs() -> None:
     assert not delta.image.topics.names()
 
 
+def test_a_tiering_state_is_replaced_and_goes_with_its_topic() -> None:
+    enabled = TopicTieringRecord(topic_id=ID, state=1, tiered_epoch=1)
+    disabling = TopicTieringRecord(
+        topic_id=ID,
+        state=2,
+        tiered_epoch=2,
+        policy=2,
+        remote_floor_epoch=1,
+        purge_pending=True,
+    )
+    image = BASE
+    for record in (enabled, disabling):
+        delta = replay(image, [record], offset=30, epoch=2)
+        assert delta.image.tiering == Map({ID: tiering_of(record)})
+        assert tiering_record(tiering_of(record)) == record
+        assert delta.changed_tiering == {ID}
+        # Nothing else of the topic changed, by records and by comparison.
+        assert not delta.changed_topics
+        between = delta_between(image, delta.image)
+        assert (between.changed_tiering, between.changed_topics) == ({ID}, {})
+        image = delta.image
+    delta = replay(image, [RemoveTopicRecord(topic_id=ID)], offset=31, epoch=2)
+    assert delta.image.tiering == Map()
+    assert delta.changed_tiering == {ID}
+    with pytest.raises(AssertionError):
+        after(enabled)
+
+
 def test_a_name_that_was_deleted_and_made_again_is_in_both_lists() -> None:
     records = [RemoveTopicRecord(topic_id=ID), *topic(topic_id=OTHER)]
     delta = replay(BASE, records, offset=30, epoch=2)
@@ -241,6 +272,9 @@ def test_a_delta_between_images_names_all_differences(old: ClusterImage, new: Cl
     for resource in {*old.configs.resources(), *new.configs.resources()}:
         changed = old.configs.of(*resource) != new.configs.of(*resource)
         assert (resource in delta.changed_configs) == changed
+    for topic_id in {*old.tiering, *new.tiering}:
+        changed = old.tiering.get(topic_id) != new.tiering.get(topic_id)
+        assert (topic_id in delta.changed_tiering) == changed
 
 
 @settings(max_examples=25)
@@ -255,6 +289,7 @@ def test_nothing_differs_between_equal_images(image: ClusterImage) -> None:
     assert not delta.changed_configs
     assert not delta.changed_brokers
     assert not delta.changed_features
+    assert not delta.changed_tiering
 
 
 def test_one_change_among_ten_thousand_partitions_shares_the_rest() -> None:

@@ -2,12 +2,17 @@
 
 import pytest
 
+from ottla.base.ids import NO_UUID
+from ottla.metadata.brokers import BrokerImage, FeatureRange
 from ottla.metadata.features import (
     DEFAULT_LEVELS,
     METADATA_VERSION_NAMES,
+    OTTLA_VERSION_LEVEL,
     SUPPORTED,
     elr_enabled,
     ledger_enabled,
+    registered_level,
+    tiering_enabled,
 )
 
 
@@ -30,10 +35,31 @@ def test_eligible_leader_replicas_are_on_in_new_clusters_and_may_be_off() -> Non
 
 def test_new_clusters_keep_a_ledger_of_deletions_and_older_ones_go_on_without() -> None:
     _version, _elr, ottla = SUPPORTED
-    assert (ottla.name, ottla.min_version, ottla.max_version) == ("ottla.version", 0, 1)
+    assert (ottla.name, ottla.min_version, ottla.max_version) == ("ottla.version", 0, 2)
     assert ledger_enabled(DEFAULT_LEVELS)
+    assert ledger_enabled({"ottla.version": 1})
     assert not ledger_enabled({"metadata.version": 25})
     assert not ledger_enabled({"ottla.version": 0})
+
+
+def test_each_level_is_one_capability() -> None:
+    assert tiering_enabled(DEFAULT_LEVELS)
+    assert not tiering_enabled({"ottla.version": 1})
+    assert not tiering_enabled({})
+    newer = OTTLA_VERSION_LEVEL + 1
+    assert ledger_enabled({"ottla.version": newer})
+    assert tiering_enabled({"ottla.version": newer})
+
+
+def test_without_finalized_levels_the_smallest_of_the_registered_brokers_counts() -> None:
+    def broker(*levels: int) -> BrokerImage:
+        features = tuple(FeatureRange("ottla.version", 1, each) for each in levels)
+        return BrokerImage(id=1, epoch=1, incarnation_id=NO_UUID, endpoints=(), features=features)
+
+    assert registered_level([]) == 0
+    assert registered_level([broker(2)]) == 2
+    assert registered_level([broker(2), broker(1), broker(3)]) == 1
+    assert registered_level([broker(2), broker()]) == 0
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,8 @@ def test_taken(name: str, value: str) -> None:
         ({"ottla.topic.ttl.ms": "-2"}, "1000 or more, or -1"),
         ({"leader.replication.throttled.replicas": "0"}, "partition:broker pairs"),
         ({"leader.replication.throttled.replicas": "*,0:1"}, "partition:broker pairs"),
-        ({"remote.storage.enable": "true"}, "remote.storage.enable=true is not supported yet"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled"),
+        ({"remote.log.disable.policy": "retain"}, "remote.log.disable.policy=retain is not supp"),
         ({"remote.log.copy.disable": "true"}, "remote.log.copy.disable=true"),
         ({"remote.log.delete.on.disable": "true"}, "remote.log.delete.on.disable=true"),
         (
@@ -158,6 +159,61 @@ def test_refused(overrides: dict[str, str], text: str) -> None:
         validate_topic_configs(overrides, node(), EMPTY)
     assert caught.value.error is Error.INVALID_CONFIG
     assert text in caught.value.message
+
+
+TIERED = {
+    "remote.log.storage.system.enable": "true",
+    "ottla.remote.storage.uri": "file:///remote",
+}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        ({"cleanup.policy": "compact"}, "cleanup.policy=compact: a topic with"),
+        ({"cleanup.policy": "delete,compact"}, "cannot be compacted"),
+        ({"local.retention.ms": "-1"}, "local.retention.ms must not be -1 (no limit), since"),
+        (
+            {"local.retention.ms": "604800001"},
+            "local.retention.ms (604800001) must not be more than retention.ms (604800000)",
+        ),
+        (
+            {"local.retention.bytes": "11", "retention.bytes": "10"},
+            "local.retention.bytes (11) must not be more than retention.bytes (10)",
+        ),
+        ({"local.retention.bytes": "-1", "retention.bytes": "10"}, "local.retention.bytes must"),
+    ],
+)
+def test_refused_with_remote_storage(overrides: dict[str, str], text: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_topic_configs({"remote.storage.enable": "true", **overrides}, node(TIERED), EMPTY)
+    assert caught.value.error is Error.INVALID_CONFIG
+    assert text in caught.value.message
+    validate_topic_configs(overrides, node(TIERED), EMPTY)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"local.retention.ms": "-2", "retention.ms": "5"},
+        {"local.retention.ms": "5", "retention.ms": "5"},
+        {"local.retention.ms": "-1", "retention.ms": "-1"},
+        {"local.retention.ms": "7", "retention.ms": "-1"},
+        {"local.retention.bytes": "-1"},
+        {"local.retention.bytes": "99"},
+    ],
+)
+def test_taken_with_remote_storage(overrides: dict[str, str]) -> None:
+    validate_topic_configs({"remote.storage.enable": "true", **overrides}, node(TIERED), EMPTY)
+
+
+def test_a_compacting_default_of_the_broker_forbids_remote_storage() -> None:
+    config = node({**TIERED, "log.cleanup.policy": "compact"})
+    with pytest.raises(ApiError, match="cannot be compacted"):
+        validate_topic_configs({"remote.storage.enable": "true"}, config, EMPTY)
+    overrides = {"remote.storage.enable": "true", "cleanup.policy": "delete"}
+    validate_topic_configs(overrides, config, EMPTY)
 
 
 def test_the_node_s_value_counts_where_the_topic_is_silent() -> None:

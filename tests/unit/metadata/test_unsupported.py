@@ -5,7 +5,7 @@ Method: a table of properties as real files have them.
 
 import pytest
 
-from ottla.metadata.unsupported import is_listed, refusal
+from ottla.metadata.unsupported import is_ignored, is_listed, refusal
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from ottla.metadata.unsupported import is_listed, refusal
         ("zookeeper.set.acl", "true", "without ACLs"),
         ("zookeeper.ssl.keystore.location", "/a.jks", "without TLS"),
         ("zookeeper.metadata.migration.enable", "true", "stays with ZooKeeper"),
-        ("remote.log.storage.system.enable", "true", "remote storage"),
+        ("follower.fetch.last.tiered.offset.enable", "true", "all that its leader has on disk"),
         ("client.quota.callback.class", "a.B", "quotas"),
         ("create.topic.policy.class.name", "a.B", "Java class"),
         ("metric.reporters", "a.B", "Java class"),
@@ -38,7 +38,7 @@ def test_refused(name: str, value: str, text: str) -> None:
     [
         ("authorizer.class.name", ""),
         ("authorizer.class.name", " "),
-        ("remote.log.storage.system.enable", "false"),
+        ("follower.fetch.last.tiered.offset.enable", "false"),
         ("eligible.leader.replicas.enable", "false"),
         ("zookeeper.ssl.client.enable", "false"),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"),
@@ -46,6 +46,13 @@ def test_refused(name: str, value: str, text: str) -> None:
 )
 def test_harmless_values_pass(name: str, value: str) -> None:
     assert refusal(name, value) is None
+
+
+@pytest.mark.parametrize("name", ["rsm.config.dir", "rlmm.config.producer.acks"])
+def test_what_kafka_passes_to_its_plugins_is_ignored(name: str) -> None:
+    assert is_ignored(name)
+    assert refusal(name, "x") is None
+    assert not is_listed(name)
 
 
 def test_other_names_are_not_its_business() -> None:

@@ -2,9 +2,12 @@
 
 Behaviour: addresses are those of the listener that the client is connected to; a leader without it
            is LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing topics are
-           created where both sides allow it, and are UNKNOWN_TOPIC_OR_PARTITION until they exist.
+           created where both sides allow it, and are UNKNOWN_TOPIC_OR_PARTITION until they exist;
+           __remote_log_metadata is not created for clients.
            Where no broker is live this one is listed: see `live_nodes_or_self`. The controller's id
            is that of any live broker, since each forwards the controller's requests (KIP-590).
+           A topic that has or had remote storage comes with its tiered epoch and state (tags 10001
+           and 10002, in flexible versions).
            A request of v10 or v11 that has a topic without a name is refused as a whole, topic by
            topic (INVALID_REQUEST).
 Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v5 offline
@@ -16,7 +19,7 @@ Not done:  nothing.
 
 from ottla.base.authorizer import CLUSTER, Access, Operation, Refused, ResourceType
 from ottla.base.errors import Error
-from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, Uuid
+from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.turns import Steps
 from ottla.broker.api.base import OPERATIONS_NOT_REQUESTED, Answer, Api, Context, InSteps
 from ottla.broker.nodes import (
@@ -132,6 +135,7 @@ def _topics(
     names = dict.fromkeys(each.name for each in request.topics if each.name is not None)
     refused = ctx.refused(DESCRIBE_TOPIC, names)
     missing = [name for name in names if name not in image.topics and name not in refused]
+    missing = [name for name in missing if name != REMOTE_LOG_METADATA_TOPIC]
     yield
     errors: dict[str, Error] = {}
     creates = request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]
@@ -191,6 +195,7 @@ class _TopicDescriber:
             if not len(partitions) % PARTITIONS_PER_STEP:
                 yield
         yield
+        tiering = self._image.tiering.get(topic.id)
         return wire.MetadataResponseTopic(
             error_code=0,
             name=topic.name,
@@ -198,6 +203,8 @@ class _TopicDescriber:
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=tuple(partitions),
             topic_authorized_operations=self._operations(topic.name),
+            tiered_epoch=0 if tiering is None else tiering.tiered_epoch,
+            tiering_state=0 if tiering is None else tiering.state,
         )
 
     def missing(

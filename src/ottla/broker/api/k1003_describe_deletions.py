@@ -27,7 +27,7 @@ from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
+from ottla.metadata.features import LEDGER, OTTLA_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import describe_deletions as wire
 
@@ -58,7 +58,7 @@ def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
             raise ApiError(
                 Error.UNSUPPORTED_VERSION,
                 "This cluster keeps no account of deletions: expected the feature "
-                f"{OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",
+                f"{OTTLA_VERSION} at level {LEDGER}.",
             )
         return Decision(Step(), page_of(image.deletions, request))
 

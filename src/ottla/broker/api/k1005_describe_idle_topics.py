@@ -13,7 +13,7 @@ from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.idle import IdleStatus, describe_idle
 from ottla.controller.step import Decision, Step
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
+from ottla.metadata.features import LEDGER, OTTLA_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import describe_idle_topics as wire
 
@@ -37,7 +37,7 @@ def handle(ctx: Context, request: wire.DescribeIdleTopicsRequest) -> Answer:
             raise ApiError(
                 Error.UNSUPPORTED_VERSION,
                 "Topics of this cluster do not go by themselves: expected the feature "
-                f"{OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",
+                f"{OTTLA_VERSION} at level {LEDGER}.",
             )
         found = describe_idle(image, context.idle, config, request.topics, now_ms=now_ms)
         return Decision(Step(), found)

@@ -3,7 +3,8 @@
 Behaviour: topics in order of their names; no topics = all. A page holds at most the smaller of
            response_partition_limit and max.request.partition.size.limit partitions, at least
            one; the cursor is the start of the next page. With a cursor outside of the requested
-           topics, or a negative one, each requested topic gets INVALID_REQUEST.
+           topics, or a negative one, each requested topic gets INVALID_REQUEST. A topic that has or
+           had remote storage comes with its tiered epoch and state (tags 10001 and 10002).
 Versions:  v0.
 """
 
@@ -66,6 +67,7 @@ def _topic(
     ctx: Context, image: ClusterImage, topic: TopicImage, page: list[tuple[int, PartitionImage]]
 ) -> wire.DescribeTopicPartitionsResponseTopic:
     listener = ctx.connection.listener_name
+    tiering = image.tiering.get(topic.id)
     return wire.DescribeTopicPartitionsResponseTopic(
         error_code=Error.NONE,
         name=topic.name,
@@ -86,6 +88,8 @@ def _topic(
             for partition_id, state in page
         ),
         topic_authorized_operations=ctx.authorized_topic_operations(topic.name),
+        tiered_epoch=0 if tiering is None else tiering.tiered_epoch,
+        tiering_state=0 if tiering is None else tiering.state,
     )
 
 

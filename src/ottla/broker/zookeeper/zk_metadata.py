@@ -4,7 +4,8 @@ There LeaderAndIsr, UpdateMetadata and StopReplica replace the metadata log. Eac
 the records that lead from the broker's image to the state in the request, so that everything
 behind the image works as in KRaft. For each partition the newest state wins: by leader epoch first,
 partition epoch (its znode's version) second. UpdateMetadata does not carry reassignments and the
-recovery state; those of the last LeaderAndIsr stay.
+recovery state; those of the last LeaderAndIsr stay. A topic's tiering state is taken from both
+where it is newer than the known one.
 
 Unlike in Kafka, a LeaderAndIsr of the epoch that the broker already has is a repetition and no
 error. A topic name with another id is never taken for the old topic: while replicas of the old one
@@ -34,8 +35,10 @@ from ottla.metadata.records import (
     Record,
     RemoveTopicRecord,
     TopicRecord,
+    TopicTieringRecord,
     UnregisterBrokerRecord,
 )
+from ottla.metadata.tiering import tiering_of
 from ottla.metadata.topics import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
@@ -46,6 +49,7 @@ from ottla.metadata.topics import (
 )
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as meta
+from ottla.wire.messages.topic_tiering import TopicTieringState
 
 logger = logging.getLogger(__name__)
 
@@ -149,6 +153,8 @@ class ZkMetadata:
                     records += _changed(topic.topic_id, state.partition_index, old, new)
             if len(records) > before:
                 records[before:before] = opening
+            if known is not None or len(records) > before:
+                records += _changed_tiering(image, topic.topic_id, topic.tiering)
         return ZkChange(tuple(records), errors)
 
     def _fault_of(self, state: lai.LeaderAndIsrPartitionState, old: PartitionImage | None) -> Error:
@@ -236,6 +242,7 @@ class ZkMetadata:
                         kept = replace(old, adding_replicas=(), removing_replicas=())
                     new = _from_update_metadata(state, kept, live)
                     records += _changed(topic.topic_id, state.partition_index, old, new)
+            records += _changed_tiering(image, topic.topic_id, topic.tiering)
         if request.type == meta.FULL:
             replaced = {each.topic_id for each in records if isinstance(each, RemoveTopicRecord)}
             self._note_missing_topics(image, request, replaced)
@@ -383,6 +390,27 @@ def _remember(memory: dict[K, V], key: K, value: V) -> None:
     memory[key] = value
     while len(memory) > DELETED_REMEMBERED_MAX:
         del memory[next(iter(memory))]
+
+
+# -- topics ------------------------------------------------------------------------------------
+
+
+def _changed_tiering(
+    image: ClusterImage, topic_id: Uuid, received: TopicTieringState | None
+) -> list[TopicTieringRecord]:
+    """Return the record of a topic's tiering state, where the received one is newer."""
+    if received is None:
+        return []
+    known = image.tiering.get(topic_id)
+    record = TopicTieringRecord(
+        topic_id=topic_id,
+        state=received.state,
+        tiered_epoch=received.tiered_epoch,
+        policy=received.policy,
+        remote_floor_epoch=received.remote_floor_epoch,
+        purge_pending=received.purge_pending,
+    )
+    return [record] if known is None or known.age < tiering_of(record).age else []
 
 
 # -- partitions --------------------------------------------------------------------------------

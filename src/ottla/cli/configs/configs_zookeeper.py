@@ -14,7 +14,7 @@ from ottla.base.zookeeper import Create, Operation, SetData
 from ottla.cli.errors import CommandError
 from ottla.cli.zookeeper_client import Read, WriteConflict, ZooKeeperClient
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
-from ottla.metadata.topic_config import check_may_go, validate_topic_configs
+from ottla.metadata.topic_config import REMOTE_STORAGE, check_may_go, validate_topic_configs
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import ConfigZnode, decode_config, encode_config
 from ottla.metadata.znodes.fields import ZnodeError
@@ -53,6 +53,10 @@ def alter(
         for each in deleted:
             del values[each]
         if kind == "topics":
+            if REMOTE_STORAGE in added or REMOTE_STORAGE in deleted:
+                raise CommandError(
+                    f"{REMOTE_STORAGE} can only be changed through a broker: use --bootstrap-server"
+                )
             try:
                 validate_topic_configs(values)
                 check_may_go(resource[1], values)

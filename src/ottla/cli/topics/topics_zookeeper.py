@@ -24,7 +24,7 @@ from ottla.controller.placement import Candidate, place
 from ottla.controller.topics import check_partition_total
 from ottla.host.system_ports import SystemDice
 from ottla.metadata.configs import ResourceType
-from ottla.metadata.topic_config import validate_topic_configs
+from ottla.metadata.topic_config import REMOTE_STORAGE, validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import metric_name
 from ottla.metadata.znodes import admin, paths
@@ -125,6 +125,10 @@ def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
             return
         raise CommandError(f"Topic '{name}' already exists.")
     _check_name(name, existing)
+    if REMOTE_STORAGE in configs:
+        raise CommandError(
+            f"{REMOTE_STORAGE} can only be set through a broker: use --bootstrap-server"
+        )
     try:
         validate_topic_configs(configs)
     except ApiError as error:

@@ -7,6 +7,9 @@ same requests whoever made the change. Build a batch for each delta, in the delt
 - Leader, leader epoch, recovery state, replicas, adding or removing replicas changed: LeaderAndIsr
   to its replicas too, with `is_new` for those that did not hold it before. Not for a change of the
   ISR alone: the leader gets that with UpdateMetadata, as all brokers do.
+- A topic's tiering state changed: UpdateMetadata with all its partitions to all brokers, also where
+  nothing else of the topic changed. Both requests have the state of each topic that they name, so
+  that a broker has it before it leads.
 - A replica that left the assignment: after that, StopReplica that deletes it.
 - A broker that is new or restarted: UpdateMetadata with all partitions, and LeaderAndIsr for those
   that it hosts. Before that all brokers get UpdateMetadata with the live brokers, since they may
@@ -65,6 +68,7 @@ def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
             before = None if old is None else old.partitions.get(partition_id)
             key = PartitionKey(topic.name, partition_id)
             _add_partition_change(batch, view, key, before, topic.partitions[partition_id])
+    _add_tiering_changes(batch, view, delta)
     _add_deletions(batch, view, delta)
     _add_hosted_partitions(batch, view, started)
     _add_controlled_shutdowns(batch, view, delta)
@@ -252,6 +256,18 @@ def _leader_and_isr_fields(partition: PartitionImage) -> tuple[object, ...]:
         partition.adding_replicas,
         partition.removing_replicas,
     )
+
+
+def _add_tiering_changes(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
+    """Add UpdateMetadata for topics whose tiering state changed."""
+    broker_ids = view.live_or_shutting_down_ids()
+    for topic_id in sorted(delta.changed_tiering):
+        topic = delta.image.topics.by_id(topic_id)
+        if topic is None or view.is_queued_for_deletion(topic.name):
+            continue
+        keys = [(PartitionKey(topic.name, number), each) for number, each in topic.in_order()]
+        states = [(key, _metadata_state(view, key, each)) for key, each in keys]
+        batch.add_update_metadata(broker_ids, states, written_by=view.controller_epoch)
 
 
 def _add_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:

@@ -21,6 +21,7 @@ from ottla.metadata.topics import RECOVERED, PartitionImage
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
+from ottla.wire.messages.topic_tiering import TopicTieringState
 
 T = TypeVar("T")
 
@@ -56,6 +57,20 @@ class StopReplicaState:
     delete: bool
 
 
+def _tiering(context: ControllerView, topic: str) -> TopicTieringState | None:
+    """Return a topic's tiering state at the time of the request: only newer ones follow."""
+    tiering = context.image.tiering.get(context.topic_id(topic))
+    if tiering is None:
+        return None
+    return TopicTieringState(
+        tiered_epoch=tiering.tiered_epoch,
+        state=tiering.state,
+        policy=tiering.policy,
+        remote_floor_epoch=tiering.remote_floor_epoch,
+        purge_pending=tiering.purge_pending,
+    )
+
+
 # -- LeaderAndIsr ------------------------------------------------------------------------------
 
 
@@ -77,6 +92,7 @@ def leader_and_isr(
                 topic_name=topic,
                 topic_id=context.topic_id(topic),
                 partition_states=tuple(_lai_state(*each, version) for each in group),
+                tiering=_tiering(context, topic),
             )
             for topic, group in (_by_topic(ordered) if version >= 2 else ())
         ),
@@ -150,6 +166,7 @@ def update_metadata(
                 topic_name=topic,
                 topic_id=context.topic_id(topic),
                 partition_states=tuple(_meta_state(context, *each, version) for each in group),
+                tiering=_tiering(context, topic),
             )
             for topic, group in (_by_topic(ordered) if version >= 5 else ())
         ),

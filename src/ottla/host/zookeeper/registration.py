@@ -16,6 +16,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Final
+
+from immutables import Map
 
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
@@ -34,10 +37,14 @@ from ottla.base.zookeeper import (
 )
 from ottla.host.steps import Steps, drive, wait
 from ottla.metadata.brokers import Endpoint
+from ottla.metadata.features import LEDGER, OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
 
 log = logging.getLogger(__name__)
+
+FEATURES: Final = Map({OTTLA_VERSION: (LEDGER, OTTLA_VERSION_LEVEL)})
+"""What a broker registers with: Kafka's features are of KRaft mode."""
 
 RETRY_MS = 500
 """The backoff after unexpected errors."""
@@ -64,7 +71,7 @@ class Registration:
     ) -> None:
         self._path = paths.broker(broker_id)
         self._broker_id = broker_id
-        self._znode = BrokerZnode(endpoints=tuple(endpoints), rack=rack)
+        self._znode = BrokerZnode(endpoints=tuple(endpoints), rack=rack, features=FEATURES)
         self._clock = clock
         self._timers = timers
         self._store_session = store_session

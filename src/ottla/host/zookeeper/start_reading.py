@@ -80,11 +80,12 @@ def without_deleted(image: ClusterImage) -> ClusterImage:
     A broker that starts with it creates no empty log of a replica that it has deleted, and perhaps
     confirmed, before it stopped: no further request would delete that log.
     """
-    topics = image.topics
+    topics, tiering = image.topics, image.tiering
     for entry in image.deletions:
         if (entry.has_begun or entry.is_finished) and topics.by_id(entry.topic_id) is not None:
             topics = topics.without(entry.topic_id)
-    return replace(image, topics=topics, deletions=DeletionsImage())
+            tiering = tiering.delete(entry.topic_id) if entry.topic_id in tiering else tiering
+    return replace(image, topics=topics, tiering=tiering, deletions=DeletionsImage())
 
 
 def _read_deletions(

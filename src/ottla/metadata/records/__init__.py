@@ -36,6 +36,7 @@ from ottla.metadata.records.deletions import (
     DeletionReplicasRecord,
     ForgetDeletionRecord,
 )
+from ottla.metadata.records.tiering import TopicTieringRecord
 from ottla.metadata.records.topics import (
     LEADER_UNCHANGED,
     ClearElrRecord,
@@ -73,6 +74,7 @@ Record = (
     | DeletionRecord
     | DeletionReplicasRecord
     | ForgetDeletionRecord
+    | TopicTieringRecord
 )
 
 Marker = BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
@@ -210,6 +212,7 @@ __all__ = [
     "RegisterControllerRecord",
     "RemoveTopicRecord",
     "TopicRecord",
+    "TopicTieringRecord",
     "UnfenceBrokerRecord",
     "UnregisterBrokerRecord",
     "decode_entry",

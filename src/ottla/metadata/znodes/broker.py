@@ -13,7 +13,7 @@ from typing import Any, Final
 from immutables import Map
 
 from ottla.base.ids import Uuid
-from ottla.metadata.brokers import PLAINTEXT, BrokerImage, Endpoint
+from ottla.metadata.brokers import PLAINTEXT, BrokerImage, Endpoint, FeatureRange
 from ottla.metadata.listeners import PROTOCOLS
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import NO_EXTRA, Extra, Fields, parse, shown, written
@@ -45,6 +45,10 @@ def broker_image(broker_id: int, znode: BrokerZnode, czxid: int) -> BrokerImage:
         epoch=czxid,
         incarnation_id=Uuid(czxid.to_bytes(16, "big")),
         endpoints=znode.endpoints,
+        features=tuple(
+            FeatureRange(name, lowest, highest)
+            for name, (lowest, highest) in sorted(znode.features.items())
+        ),
         rack=znode.rack,
         fenced=False,
     )

@@ -53,6 +53,10 @@ class Fields:
             return default
         return self._of(name, int, "an integer")  # type: ignore[no-any-return]
 
+    def flag(self, name: str) -> bool:
+        """Return a boolean. Raises: ZnodeError."""
+        return self._of(name, bool, "true or false")  # type: ignore[no-any-return]
+
     def text(self, name: str) -> str:
         """Return a string. Raises: ZnodeError."""
         return self._of(name, str, "a string")  # type: ignore[no-any-return]

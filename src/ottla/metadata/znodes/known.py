@@ -37,6 +37,17 @@ PartitionNodes = Map[int, KnownNode | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTiering:
+    """The nodes of a topic's tiering state; None = there is none. `is_whole`: both are valid, and
+    say the same.
+    """
+
+    epoch: KnownNode | None = None
+    state: KnownNode | None = None
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
     """A topic's znode and those below it. `format`: the version in its JSON; `is_whole`:
     whether it has the topic's id, and the assignment in force.
@@ -49,6 +60,8 @@ class KnownTopic:
     czxid: int = CZXID_UNKNOWN
     partitions: PartitionNodes | None = None
     """None = there is no `partitions` node."""
+    tiering: KnownTiering | None = None
+    """None = there is no `tieredstorage` node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +88,13 @@ class KnownZnodes:
     """The topics with a marker under `/admin/delete_topics`."""
 
     def to_rewrite(self) -> list[str]:
-        """Return the topics whose znode lacks the id, or has an assignment not in force."""
-        return sorted(name for name, topic in self.topics.items() if not topic.is_whole)
+        """Return the topics whose znode lacks the id, or has an assignment not in force; and those
+        whose tiering state is not stored as it should be."""
+        return sorted(
+            name
+            for name, topic in self.topics.items()
+            if not topic.is_whole or not (topic.tiering is None or topic.tiering.is_whole)
+        )
 
     def state(self, topic: str, number: int) -> KnownNode | None:
         """Return what is known of a partition's state; None = there is none."""
@@ -110,6 +128,8 @@ def _created(known: KnownZnodes, place: ParsedPath, data: bytes) -> KnownZnodes:
         return _with_partitions(known, name, Map())
     if place.kind is Kind.PARTITION:
         return _with_partitions(known, name, _partitions(known, name).set(place.id, None))
+    if place.kind is Kind.TIERING:
+        return _with_tiering(known, name, KnownTiering())
     if place.kind is Kind.MARKER:
         return replace(known, marked=known.marked | {name})
     return _set(known, place, 0, data)
@@ -126,6 +146,13 @@ def _set(known: KnownZnodes, place: ParsedPath, version: int, data: bytes) -> Kn
         partitions = _partitions(known, name)
         state = KnownNode(version, _extra(partitions.get(number)))
         return _with_partitions(known, name, partitions.set(number, state))
+    if place.kind is Kind.TIERED_EPOCH:
+        tiering = replace(_tiering(known, name), epoch=KnownNode(version), is_whole=True)
+        return _with_tiering(known, name, tiering)
+    if place.kind is Kind.TIERING_STATE:
+        tiering = _tiering(known, name)
+        node = KnownNode(version, _extra(tiering.state))
+        return _with_tiering(known, name, replace(tiering, state=node, is_whole=True))
     if place.kind is Kind.CONFIG:
         resource = (number, name)
         extra = known.configs[resource].extra if resource in known.configs else NO_EXTRA
@@ -151,6 +178,12 @@ def _deleted(known: KnownZnodes, place: ParsedPath) -> KnownZnodes:
         return _with_partitions(known, name, _partitions(known, name).delete(number))
     if place.kind is Kind.STATE:
         return _with_partitions(known, name, _partitions(known, name).set(number, None))
+    if place.kind is Kind.TIERING:
+        return _with_tiering(known, name, None)
+    if place.kind is Kind.TIERED_EPOCH:
+        return _with_tiering(known, name, replace(_tiering(known, name), epoch=None))
+    if place.kind is Kind.TIERING_STATE:
+        return _with_tiering(known, name, replace(_tiering(known, name), state=None))
     if place.kind is Kind.CONFIG:
         return replace(known, configs=known.configs.delete((number, name)))
     if place.kind is Kind.DELETION:
@@ -178,6 +211,7 @@ def _with_partitions(
         extra=before.extra,
         czxid=before.czxid,
         partitions=partitions,
+        tiering=before.tiering,
     )
     return KnownZnodes(
         topics=known.topics.set(name, topic),
@@ -188,6 +222,17 @@ def _with_partitions(
         producer_ids=known.producer_ids,
         marked=known.marked,
     )
+
+
+def _tiering(known: KnownZnodes, name: str) -> KnownTiering:
+    tiering = known.topics[name].tiering
+    assert tiering is not None, "a parent comes before its children"
+    return tiering
+
+
+def _with_tiering(known: KnownZnodes, name: str, tiering: KnownTiering | None) -> KnownZnodes:
+    topic = replace(known.topics[name], tiering=tiering)
+    return replace(known, topics=known.topics.set(name, topic))
 
 
 def _extra(node: KnownNode | None) -> Extra:

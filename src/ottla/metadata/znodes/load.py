@@ -5,9 +5,9 @@ what others changed since (`observed`). Invalid znodes are collected as problems
 leaves its fact as it was, and all others are loaded. So is an assignment that others
 changed without the controller, which is written again.
 An invalid broker is not registered; an invalid topic that was not known does not exist, and its
-name is taken; known facts of a topic, a partition or a configuration stay, and the next write
-repairs the znode; a partition without known facts has no leader and no in-sync replicas, so that
-only an unclean election brings it back.
+name is taken; known facts of a topic, a partition, a configuration or a tiering state stay, and the
+next write repairs the znode; a partition without known facts has no leader and no in-sync replicas,
+so that only an unclean election brings it back.
 
 A topic without an id (before Kafka 2.8) gets one that follows from its name and its znode's
 czxid: every reader computes the same, until it is written (`write.topic_rewrites`).
@@ -18,6 +18,7 @@ Not done: a `/feature` or producer-id znode that disappears; nothing deletes tho
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -37,6 +38,7 @@ from ottla.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from ottla.metadata.tiering import TopicTiering, tiering_record
 from ottla.metadata.topics import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
@@ -50,15 +52,24 @@ from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.known import (
     KnownConfig,
     KnownNode,
+    KnownTiering,
     KnownTopic,
     KnownZnodes,
     PartitionNodes,
 )
 from ottla.metadata.znodes.partition_state import decode_state_of
+from ottla.metadata.znodes.tiering import decode_tiered_epoch, decode_tiering
 from ottla.metadata.znodes.topic import Assignment, TopicZnode, assignment_of, decode_topic
 
 Read = ZnodeData | None
 """A node as it was read; None = it does not exist."""
+
+
+class TieringNodes(NamedTuple):
+    """The nodes below a topic's `tieredstorage` node."""
+
+    epoch: Read
+    state: Read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +80,8 @@ class Snapshot:
             `partition_nodes`: the ids below `/brokers/topics/T/partitions`, for topics where
             a state is missing (or all); None = that node does not exist. Without it only the
             parents of states are known, and a partition without a state cannot be written.
+            `tiering`: of topics with a tiering state, and of those that may have one; None = there
+            is no `tieredstorage` node. A new topic that is not in here has none.
             `configs`: by type and name as in the image; of a new topic, too, since tools
             write it before the topic, without a notification.
             `deletions`: the ledger's entries.
@@ -79,6 +92,7 @@ class Snapshot:
     topics: Mapping[str, Read] = field(default_factory=dict)
     states: Mapping[tuple[str, int], Read] = field(default_factory=dict)
     partition_nodes: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+    tiering: Mapping[str, TieringNodes | None] = field(default_factory=dict)
     configs: Mapping[Resource, Read] = field(default_factory=dict)
     deletions: Mapping[Uuid, Read] = field(default_factory=dict)
     feature: Read = None
@@ -89,7 +103,7 @@ class Snapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The result of a snapshot. `to_rewrite`: topics whose znodes lack their id, or have an
-    assignment not in force; `marked`: topics with a deletion marker.
+    assignment not in force, or an invalid tiering state; `marked`: topics with a deletion marker.
     """
 
     records: tuple[Record, ...]
@@ -261,6 +275,7 @@ class _Reading:
         for name, partition_id in self.snapshot.states:
             states.setdefault(name, set()).add(partition_id)
         names = {*self.snapshot.topics, *states, *self.snapshot.partition_nodes}
+        names.update(self.snapshot.tiering)
         for name in sorted(names):
             yield from self._topic(name, states.get(name, set()))
         resources = set(self.snapshot.configs)
@@ -320,6 +335,7 @@ class _Reading:
                     extra=znode.extra,
                     czxid=got.stat.czxid,
                     partitions=known.partitions if is_same and known is not None else None,
+                    tiering=known.tiering if is_same and known is not None else None,
                 )
             elif known is not None:
                 known = replace(known, version=got.stat.version, czxid=got.stat.czxid)
@@ -327,6 +343,7 @@ class _Reading:
             return
         self._topics[name] = known = self._below(name, known, states_read)
         yield from self._changed_topic(name, topic_id, before, znode, states_read)
+        yield from self._changed_tiering(name, topic_id)
 
     def _edited(self, before: TopicImage, znode: TopicZnode) -> Mapping[int, Assignment]:
         """Return the present assignments of partitions that others changed without the controller.
@@ -428,6 +445,47 @@ class _Reading:
             self._created.add(name)
         for partition_id, partition in changed.items():
             yield partition_record(topic_id, partition_id, partition)
+
+    def _changed_tiering(self, name: str, topic_id: Uuid) -> Iterator[Record]:
+        """Yield the topic's tiering state where it changed, or the topic is among the new ones."""
+        before = after = self.image.tiering.get(topic_id)
+        if name in self.snapshot.tiering:
+            after, known = self._tiering(name, topic_id, before, self.snapshot.tiering[name])
+            self._topics[name] = replace(self._topics[name], tiering=known)
+        if after is not None and (after != before or name in self._created):
+            yield tiering_record(after)
+
+    def _tiering(
+        self, name: str, topic_id: Uuid, before: TopicTiering | None, nodes: TieringNodes | None
+    ) -> tuple[TopicTiering | None, KnownTiering | None]:
+        """Return a topic's tiering state, and what is known of its znodes."""
+        if nodes is None:
+            if before is not None:
+                self.problems.append(ZnodeError(paths.tiering(name), "was deleted"))
+            return before, None
+        epoch_node = None if nodes.epoch is None else KnownNode(nodes.epoch.stat.version)
+        if nodes.state is None:
+            return before, KnownTiering(epoch=epoch_node, is_whole=before is None)
+        state_node = KnownNode(nodes.state.stat.version)
+        try:
+            tiering, extra = decode_tiering(name, topic_id, nodes.state.data)
+        except ZnodeError as problem:
+            self.problems.append(problem)
+            known = KnownTiering(epoch=epoch_node, state=state_node, is_whole=before is None)
+            return before, known
+        state_node = replace(state_node, extra=extra)
+        is_whole = self._is_epoch_of(name, tiering, nodes.epoch)
+        return tiering, KnownTiering(epoch=epoch_node, state=state_node, is_whole=is_whole)
+
+    def _is_epoch_of(self, name: str, tiering: TopicTiering, got: Read) -> bool:
+        try:
+            if got is not None and decode_tiered_epoch(name, got.data) == tiering.tiered_epoch:
+                return True
+            reason = f"expected {tiering.tiered_epoch}, as in {paths.tiering_state(name)}"
+            self.problems.append(ZnodeError(paths.tiered_epoch(name), reason))
+        except ZnodeError as problem:
+            self.problems.append(problem)
+        return False
 
     def _partition(
         self, name: str, partition_id: int, assignment: Assignment, before: PartitionImage | None

@@ -1,35 +1,45 @@
 """Records without what ZooKeeper cannot hold.
 
-Left out: a replica's log directory, but for a lost one, which only the controller's image
-has; eligible leader replicas (KIP-966); fencing, since a broker is registered or
-not; records about controllers. A change of nothing else is no change: it would bump the
-partition's epoch.
+Left out are the records of `NOT_HELD`; of others a replica's log directory, but for a lost one,
+which only the controller's image has, and eligible leader replicas (KIP-966). A change of nothing
+else is no change: it would bump the partition's epoch.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ottla.metadata.records import (
     LEADER_UNCHANGED,
+    BrokerRegistrationChangeRecord,
     ClearElrRecord,
     FenceBrokerRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     Record,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
     UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING
 
-NOT_HELD: Final = (
-    ClearElrRecord,
-    FenceBrokerRecord,
-    NoOpRecord,
-    RegisterControllerRecord,
-    UnfenceBrokerRecord,
-)
+NOT_HELD: Final[Mapping[type[Any], str]] = {
+    ClearElrRecord: "there are no eligible leader replicas",
+    FenceBrokerRecord: "a broker is registered, or not",
+    NoOpRecord: "it moves the end of the metadata log, which only KRaft has",
+    RegisterControllerRecord: "any broker may be the controller; they register as brokers",
+    UnfenceBrokerRecord: "a broker is registered, or not",
+}
+"""The records that KRaft alone has, each with the reason. They are not replayed either."""
+
+OBSERVED: Final[Mapping[type[Any], str]] = {
+    BrokerRegistrationChangeRecord: "the state of a live broker is its controller's own",
+    RegisterBrokerRecord: "a broker writes its own ephemeral znode",
+    UnregisterBrokerRecord: "a broker's znode ends with its session",
+}
+"""The records without a writer: they follow from znodes that others write, or from none."""
 
 
 def normalised(records: Iterable[Record]) -> Iterator[Record]:
@@ -43,7 +53,7 @@ def normalised(records: Iterable[Record]) -> Iterator[Record]:
             )
             if not _is_empty(change):
                 yield change
-        elif not isinstance(record, NOT_HELD):
+        elif type(record) not in NOT_HELD:
             yield record
 
 

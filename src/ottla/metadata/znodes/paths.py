@@ -21,6 +21,9 @@ BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 
+TIERED_STORAGE: Final = "tieredstorage"
+"""The node below a topic's; KIP-950."""
+
 CONFIGS: Final = "/config"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
@@ -87,6 +90,21 @@ def state(name: str, partition_id: int) -> str:
     return f"{TOPICS}/{name}/partitions/{partition_id}/state"
 
 
+def tiering(name: str) -> str:
+    """Return the parent of a topic's tiering state."""
+    return f"{TOPICS}/{name}/{TIERED_STORAGE}"
+
+
+def tiered_epoch(name: str) -> str:
+    """Return the path of a topic's tiered epoch."""
+    return f"{TOPICS}/{name}/{TIERED_STORAGE}/tiered_epoch"
+
+
+def tiering_state(name: str) -> str:
+    """Return the path of a topic's whole tiering state."""
+    return f"{TOPICS}/{name}/{TIERED_STORAGE}/state"
+
+
 def config(resource: Resource) -> str:
     """Return the path of a resource's configuration; topics and brokers only."""
     resource_type, _ = resource
@@ -135,6 +153,9 @@ class Kind(Enum):
     PARTITIONS = "partitions"
     PARTITION = "partition"
     STATE = "state"
+    TIERING = "tiering"
+    TIERED_EPOCH = "tiered epoch"
+    TIERING_STATE = "tiering state"
     CONFIG = "config"
     FEATURE = "feature"
     PRODUCER_IDS = "producer ids"
@@ -155,6 +176,11 @@ class ParsedPath(NamedTuple):
 
 _SINGLE: Final = {FEATURE: ParsedPath(Kind.FEATURE), PRODUCER_IDS: ParsedPath(Kind.PRODUCER_IDS)}
 _OTHER: Final = ParsedPath(Kind.OTHER)
+_TIERING: Final[dict[tuple[str, ...], Kind]] = {
+    (): Kind.TIERING,
+    ("tiered_epoch",): Kind.TIERED_EPOCH,
+    ("state",): Kind.TIERING_STATE,
+}
 
 
 def parse_path(path: str) -> ParsedPath:
@@ -180,6 +206,9 @@ def _below_brokers(parts: list[str]) -> ParsedPath:
         return _OTHER
     if len(parts) == 2:
         return ParsedPath(Kind.TOPIC, parts[1])
+    if parts[2] == TIERED_STORAGE:
+        kind = _TIERING.get(tuple(parts[3:]))
+        return _OTHER if kind is None else ParsedPath(kind, parts[1])
     if parts[2] != "partitions":
         return _OTHER
     if len(parts) == 3:

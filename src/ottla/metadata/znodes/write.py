@@ -7,7 +7,8 @@ partitions, from then on, and a partition whose state did not fit is in state NE
 leader, until the next multi. A change of a partition and of its assignment is never split. A
 topic's removal deletes its partitions' states first, its own znode last, and with that its marker
 and the receipt. The ledger's rows of its replicas are written before that: a topic is never removed
-while the ledger still waits for replicas that have confirmed.
+while the ledger still waits for replicas that have confirmed. A topic's tiering state is in the
+multi of its configuration.
 
 Every change of a partition writes its state at the version that is the partition epoch before it:
 version and epoch stay equal, and a write by others is detected.
@@ -29,13 +30,15 @@ from ottla.metadata.records import (
     Record,
     RemoveTopicRecord,
     TopicRecord,
+    TopicTieringRecord,
 )
 from ottla.metadata.znodes.known import KnownZnodes, after_operations
 from ottla.metadata.znodes.multis import Multis, Write
-from ottla.metadata.znodes.normalise import normalised
+from ottla.metadata.znodes.normalise import OBSERVED, normalised
 from ottla.metadata.znodes.write_configs import ConfigWriter
 from ottla.metadata.znodes.write_ledger import LedgerRecord, LedgerWriter
 from ottla.metadata.znodes.write_singles import SinglesWriter
+from ottla.metadata.znodes.write_tiering import TieringWriter
 from ottla.metadata.znodes.write_topics import TopicWriter
 
 
@@ -60,7 +63,9 @@ def writes_of(
     listed = list(normalised(records))
     multis = Multis(known, epoch_version)
     configs = ConfigWriter(multis, before)
-    topics = TopicWriter(multis, before, configs, controller_epoch)
+    tiering = TieringWriter(multis, before, configs)
+    tiering.announce(listed)
+    topics = TopicWriter(multis, before, configs, tiering, controller_epoch)
     topics.announce(listed)
     ledger = LedgerWriter(multis, before)
     singles = SinglesWriter(multis, before)
@@ -82,13 +87,17 @@ def writes_of(
         elif isinstance(record, RemoveTopicRecord):
             topics.remove(record, ledger.need_of(record.topic_id))
         elif isinstance(record, ConfigRecord):
+            tiering.make_room_for_both(record)
             configs.take(record)
+        elif isinstance(record, TopicTieringRecord):
+            tiering.make_room_for_both(record)
+            tiering.take(record)
         elif isinstance(record, ProducerIdsRecord):
             singles.producer_ids(record)
         elif isinstance(record, FeatureLevelRecord):
             singles.feature(record)
         else:
-            # A broker's state is not stored: it follows from the broker's own znode.
+            assert type(record) in OBSERVED, f"{type(record).__name__} has no znode writer"
             multis.record(record)
     multis.flush()
     return multis.writes
@@ -97,13 +106,20 @@ def writes_of(
 def topic_rewrites(
     image: ClusterImage, known: KnownZnodes, *, controller_epoch: int, epoch_version: int
 ) -> list[Write]:
-    """Return the multis that repair topics' znodes, with their ids (KIP-516)."""
+    """Return the multis that repair topics' znodes: ids (KIP-516), assignments, tiering states."""
     multis = Multis(known, epoch_version)
-    topics = TopicWriter(multis, image, ConfigWriter(multis, image), controller_epoch)
+    configs = ConfigWriter(multis, image)
+    tiering = TieringWriter(multis, image, configs)
+    topics = TopicWriter(multis, image, configs, tiering, controller_epoch)
     for name in known.to_rewrite():
         topic_id = image.topics.id_of(name)
-        if topic_id is not None:
+        if topic_id is None:
+            continue
+        stored = known.topics[name]
+        if not stored.is_whole:
             topics.rewrite(topic_id)
+        if stored.tiering is not None and not stored.tiering.is_whole:
+            tiering.rewrite(topic_id)
     multis.flush()
     return multis.writes
 

@@ -5,6 +5,8 @@ first partition arrives. One is written here where there are values, which is ha
 Source: AdminZkClient, KafkaZkClient.setOrCreateEntityConfigs, Kafka 3.9.
 """
 
+from collections.abc import Sequence
+
 from ottla.base.zookeeper import Create, Delete, SetData
 from ottla.metadata.configs import Resource
 from ottla.metadata.image import ClusterImage
@@ -60,6 +62,15 @@ class ConfigWriter:
     def need_of(self, resource: Resource) -> Need:
         """Return what a configuration without values takes."""
         return Need(1, _bytes_of(resource, {}))
+
+    def need_of_all(self, records: Sequence[ConfigRecord]) -> Need:
+        """Return the most that changes of one resource take; nothing without records."""
+        if not records:
+            return Need(0, 0)
+        resource = (records[0].resource_type, records[0].resource_name)
+        values = self._values.get(resource, dict(self._before.configs.of(*resource)))
+        size = sum(_value_bytes(each.name, each.value or "") for each in records)
+        return Need(2, size + _bytes_of(resource, values))
 
     def remove(self, resource: Resource) -> None:
         """Delete a configuration if it exists; there must be room for one operation."""

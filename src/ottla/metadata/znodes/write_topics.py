@@ -25,6 +25,7 @@ from ottla.metadata.znodes.multis import Multis, Need
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 from ottla.metadata.znodes.topic import Assignment, assignment_of, encode_topic
 from ottla.metadata.znodes.write_configs import ConfigWriter
+from ottla.metadata.znodes.write_tiering import TieringWriter
 
 _NUMBER_BYTES_MAX = 12
 """Of a broker or partition id in JSON, with its punctuation."""
@@ -34,11 +35,17 @@ class TopicWriter:
     """The topics that one step creates, changes and removes."""
 
     def __init__(
-        self, multis: Multis, before: ClusterImage, configs: ConfigWriter, controller_epoch: int
+        self,
+        multis: Multis,
+        before: ClusterImage,
+        configs: ConfigWriter,
+        tiering: TieringWriter,
+        controller_epoch: int,
     ) -> None:
         self._multis = multis
         self._before = before
         self._configs = configs
+        self._tiering = tiering
         self._controller_epoch = controller_epoch
         # What the step has changed so far, over `before`.
         self._names: dict[Uuid, str] = {}
@@ -137,10 +144,15 @@ class TopicWriter:
                 self._multis.add(Delete(paths.state(name, partition_id)))
                 self._stateless.append((topic_id, partition_id))
             self._multis.add(Delete(paths.partition(name, partition_id)), is_fact=False)
-        last = Need(4 + after.operations, 4 * len(name) + 200 + after.data_bytes)
+        tiering = self._tiering.need_of_removal(name)
+        last = Need(
+            4 + after.operations + tiering.operations,
+            4 * len(name) + 200 + after.data_bytes + tiering.data_bytes,
+        )
         self._multis.make_room(path, lambda: last)
         if nodes is not None:
             self._multis.add(Delete(paths.partitions(name)), is_fact=False)
+        self._tiering.remove(name)
         if known is not None:
             # At its version: another topic may have the name by now.
             self._multis.add(Delete(paths.topic(name), known.version))

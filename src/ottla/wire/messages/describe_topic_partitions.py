@@ -1,7 +1,18 @@
 """DescribeTopicPartitions (key 75). Source: DescribeTopicPartitions{Request,Response}.json."""
 
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.wire.schema import BOOL, INT16, INT32, STRING, UUID, array, field, message, struct_of
+from ottla.wire.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    UUID,
+    array,
+    field,
+    message,
+    struct_of,
+)
 
 
 @struct_of
@@ -47,6 +58,10 @@ class DescribeTopicPartitionsResponseTopic:
         array(DescribeTopicPartitionsResponsePartition)
     )
     topic_authorized_operations: int = field(INT32, default=-2_147_483_648)
+    tiered_epoch: int = field(INT32, tag=10001, default=0)
+    """Ottla's own; 0 = the topic never had remote storage."""
+    tiering_state: int = field(INT8, tag=10002, default=0)
+    """Ottla's own: 1 = enabled, 2 = disabling, 3 = disabled."""
 
 
 @message(key=75, versions="0", flexible="0+")

@@ -1,6 +1,7 @@
 """LeaderAndIsr (key 4). Source: LeaderAndIsr{Request,Response}.json; KIP-516, KIP-704, KIP-866."""
 
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.wire.messages.topic_tiering import TAG, TopicTieringState
 from ottla.wire.schema import (
     BOOL,
     INT8,
@@ -44,6 +45,10 @@ class LeaderAndIsrTopicState:
     partition_states: tuple[LeaderAndIsrPartitionState, ...] = field(
         array(LeaderAndIsrPartitionState)
     )
+    tiering: TopicTieringState | None = field(
+        TopicTieringState, versions="4+", nullable="4+", tag=TAG, default=None, ignorable=True
+    )
+    """None = the topic never had remote storage."""
 
 
 @struct_of

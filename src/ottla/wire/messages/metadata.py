@@ -1,7 +1,18 @@
 """Metadata (key 3). Source: Metadata{Request,Response}.json; KIP-700."""
 
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.wire.schema import BOOL, INT16, INT32, STRING, UUID, array, field, message, struct_of
+from ottla.wire.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    UUID,
+    array,
+    field,
+    message,
+    struct_of,
+)
 
 
 @struct_of
@@ -51,6 +62,10 @@ class MetadataResponseTopic:
     partitions: tuple[MetadataResponsePartition, ...] = field(array(MetadataResponsePartition))
     topic_authorized_operations: int = field(INT32, versions="8+", default=-2_147_483_648)
     """One bit for each AclOperation; the lowest number = not asked for."""
+    tiered_epoch: int = field(INT32, versions="9+", tag=10001, default=0, ignorable=True)
+    """Ottla's own; 0 = the topic never had remote storage."""
+    tiering_state: int = field(INT8, versions="9+", tag=10002, default=0, ignorable=True)
+    """Ottla's own: 1 = enabled, 2 = disabling, 3 = disabled."""
 
 
 @message(key=3, versions="0-13", flexible="9+")

@@ -1,6 +1,7 @@
 """UpdateMetadata (key 6). Source: UpdateMetadata{Request,Response}.json; KIP-866."""
 
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.wire.messages.topic_tiering import TAG, TopicTieringState
 from ottla.wire.schema import (
     BOOL,
     INT8,
@@ -41,6 +42,10 @@ class UpdateMetadataTopicState:
     partition_states: tuple[UpdateMetadataPartitionState, ...] = field(
         array(UpdateMetadataPartitionState)
     )
+    tiering: TopicTieringState | None = field(
+        TopicTieringState, versions="6+", nullable="6+", tag=TAG, default=None, ignorable=True
+    )
+    """None = the topic never had remote storage."""
 
 
 @struct_of

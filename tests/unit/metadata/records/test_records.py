@@ -67,11 +67,12 @@ FIELDS = {
     5000: "topic_id name policy asked_ms halted remote finished_ms leader_epoch",
     5001: "topic_id broker_id state reason error partitions",
     5002: "topic_id",
+    5003: "topic_id state tiered_epoch policy remote_floor_epoch purge_pending",
 }
 
 NEWEST = {
     0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 15: 0, 17: 2, 20: 0, 23: 0, 24: 0,
-    25: 0, 27: 0, 28: 0, 5000: 0, 5001: 0, 5002: 0,
+    25: 0, 27: 0, 28: 0, 5000: 0, 5001: 0, 5002: 0, 5003: 0,
 }  # fmt: skip
 
 

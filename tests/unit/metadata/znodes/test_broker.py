@@ -3,10 +3,12 @@
 Method: registrations as brokers of all ages have written them, and what cannot be meant.
 """
 
+from dataclasses import replace
+
 import pytest
 from immutables import Map
 
-from ottla.metadata.brokers import Endpoint
+from ottla.metadata.brokers import Endpoint, FeatureRange
 from ottla.metadata.znodes.broker import BrokerZnode, broker_image, decode_broker, encode_broker
 from ottla.metadata.znodes.fields import ZnodeError
 
@@ -97,7 +99,9 @@ def test_the_image_has_the_czxid_as_epoch_and_incarnation() -> None:
     assert image.epoch == 0x1_0000_0042
     assert image.incarnation_id == bytes(11) + b"\x01\x00\x00\x00\x42"
     assert image.active
-    assert image.features == ()
+    assert image.features == (FeatureRange("f", 1, 3),)
+    supported = replace(BROKER, features=Map({"ottla.version": (1, 2)}))
+    assert broker_image(7, supported, 1).features == (FeatureRange("ottla.version", 1, 2),)
     assert broker_image(7, BROKER, 0x1_0000_0043).incarnation_id != image.incarnation_id
 
 

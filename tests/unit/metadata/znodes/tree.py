@@ -23,7 +23,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.known import KnownZnodes
-from ottla.metadata.znodes.load import Loaded, Snapshot, records_of
+from ottla.metadata.znodes.load import Loaded, Snapshot, TieringNodes, records_of
 from ottla.metadata.znodes.multis import Write
 from ottla.metadata.znodes.paths import Kind
 from ottla.metadata.znodes.write import after_write, writes_of
@@ -120,6 +120,11 @@ class Tree:
             elif kind is Kind.PARTITION:
                 there[Kind.PARTITIONS][name].append(number)
                 there[Kind.STATE][name, number] = self.nodes.get(f"{path}/state")
+            elif kind is Kind.TIERING:
+                there[kind][name] = TieringNodes(
+                    self.nodes.get(paths.tiered_epoch(name)),
+                    self.nodes.get(paths.tiering_state(name)),
+                )
             elif kind is Kind.CONFIG:
                 there[kind][number, name] = got
             elif kind is Kind.DELETION:
@@ -133,6 +138,7 @@ class Tree:
             partition_nodes={
                 name: frozenset(numbers) for name, numbers in there[Kind.PARTITIONS].items()
             },
+            tiering=there[Kind.TIERING],
             configs=there[Kind.CONFIG],
             deletions=there[Kind.DELETION],
             feature=self.nodes.get(paths.FEATURE),

@@ -2,15 +2,15 @@
 
 Lists are read before their entries, and each is watched from that read on, so that no change in
 between is missed. A new topic is read completely: its partitions' states, the parents where a state
-is missing, and its config, which tools write before it.
+is missing, its tiering state, and its config, which tools write before it.
 
 Not done: watches on states and on configs. Only the controller writes the former; changes of the
 latter have notifications under `/config/changes`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
@@ -28,7 +28,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.known import KnownZnodes
-from ottla.metadata.znodes.load import Snapshot
+from ottla.metadata.znodes.load import Snapshot, TieringNodes
 from ottla.metadata.znodes.notifications import changed_resource, decode_config_change
 from ottla.metadata.znodes.paths import Kind
 from ottla.metadata.znodes.topic import decode_topic
@@ -37,6 +37,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Read = ZnodeData | None
+
+WITHIN_TOPIC: Final = frozenset(
+    {
+        Kind.TOPIC,
+        Kind.PARTITIONS,
+        Kind.PARTITION,
+        Kind.STATE,
+        Kind.TIERING,
+        Kind.TIERED_EPOCH,
+        Kind.TIERING_STATE,
+    }
+)
+"""The nodes that are read with their whole topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +78,7 @@ class Wanted:
         place = paths.parse_path(path)
         if place.kind is Kind.BROKER:
             self.brokers.add(place.id)
-        elif place.kind in (Kind.TOPIC, Kind.PARTITIONS, Kind.PARTITION, Kind.STATE):
+        elif place.kind in WITHIN_TOPIC:
             self.whole_topics.add(place.name)
         elif place.kind is Kind.CONFIG:
             self.configs.add((place.id, place.name))
@@ -98,7 +111,7 @@ def everything() -> Wanted:
     )
 
 
-def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snapshot, Wanted]:
+def without_touched(snapshot: Snapshot, touched: Set[str]) -> tuple[Snapshot, Wanted]:
     """Return what was read without these paths, and what is to be read again."""
     again = Wanted()
 
@@ -109,8 +122,14 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
     dropped = {
         name for name, partition in snapshot.states if paths.state(name, partition) in touched
     }
+    tiered = {
+        name
+        for name in snapshot.tiering
+        if not touched.isdisjoint((paths.tiered_epoch(name), paths.tiering_state(name)))
+    }
+    dropped |= tiered
     topics = keep(snapshot.topics, lambda name: paths.topic(name) in touched, dropped)
-    again.whole_topics = dropped & {name for name, _ in snapshot.states}
+    again.whole_topics = dropped & {name for name, _ in snapshot.states} | tiered
     again.topics = dropped - again.whole_topics
     markers = snapshot.marked_for_deletion
     if markers is not None and any(paths.parse_path(path).kind is Kind.MARKER for path in touched):
@@ -127,6 +146,7 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
         partition_nodes={
             name: nodes for name, nodes in snapshot.partition_nodes.items() if name not in dropped
         },
+        tiering={name: nodes for name, nodes in snapshot.tiering.items() if name not in dropped},
         configs=keep(snapshot.configs, lambda each: paths.config(each) in touched, again.configs),
         deletions=keep(
             snapshot.deletions, lambda each: paths.deletion(each) in touched, again.deletions
@@ -165,6 +185,7 @@ class Gathering:
         brokers = yield from self._brokers(wanted)
         topics = yield from self._topics(wanted)
         states, partition_nodes, new = yield from self._below_topics(wanted, topics)
+        tiering = yield from self._tiering(wanted, topics, states, new)
         # After the topics: the config of a topic is written before it.
         configs = yield from self._config_names(wanted)
         if not wanted.config_list:
@@ -177,6 +198,7 @@ class Gathering:
             topics=topics,
             states=states,
             partition_nodes=partition_nodes,
+            tiering=tiering,
             configs=(yield from self._each(sorted(configs), paths.config, self._session.get)),
             deletions=(yield from self._deletions(wanted)),
             feature=(yield from self._feature(wanted)),
@@ -255,6 +277,38 @@ class Gathering:
         )
         nodes = {name: _partitions_among(children.get(name)) for name in incomplete}
         return states, nodes, new
+
+    def _tiering(
+        self,
+        wanted: Wanted,
+        topics: Mapping[str, Read],
+        states: Mapping[tuple[str, int], Read],
+        new: Iterable[str],
+    ) -> Steps[dict[str, TieringNodes | None]]:
+        """Read the tiering states of topics that are read as a whole.
+
+        A topic whose znode has one child, the one above the states, has none.
+        """
+        _, known = self._state()
+        with_states = {name for (name, _), got in states.items() if got is not None}
+        names = []
+        for name in sorted(wanted.whole_topics.union(new)):
+            got, before = topics.get(name), known.topics.get(name)
+            if got is None:
+                continue
+            is_tiered = before is not None and before.tiering is not None
+            if is_tiered or got.stat.cversion > (name in with_states):
+                names.append(name)
+        below = yield from reading(
+            read_each(names, lambda name: self._session.children(paths.tiering(name)))
+        )
+        listed = list(below)
+        epochs = yield from self._each(listed, paths.tiered_epoch, self._session.get)
+        found = yield from self._each(listed, paths.tiering_state, self._session.get)
+        return {
+            name: TieringNodes(epochs[name], found[name]) if name in below else None
+            for name in names
+        }
 
     def _config_names(self, wanted: Wanted) -> Steps[set[Resource]]:
         resources = set(wanted.configs)

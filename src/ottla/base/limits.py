@@ -191,3 +191,7 @@ NUMBERS_PER_ELEMENT = 2
 """Integers in an array that count as one element: partition indexes, replicas."""
 
 assert REQUEST_ELEMENTS_MAX >= 2 * PARTITIONS_PER_REQUEST_MAX
+
+REMOTE_METADATA_WAITING_MAX = 10_000
+"""Records of `__remote_log_metadata` that wait on one broker to be written; further appends get a
+retriable error."""

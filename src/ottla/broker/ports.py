@@ -155,6 +155,12 @@ class Sender(Protocol):
         ...
 
 
+METADATA_PRODUCE_LANE = -1
+METADATA_TAIL_LANE = -2
+METADATA_CATCH_UP_LANE = -3
+"""The lanes of requests to `__remote_log_metadata`; replica fetchers have those from 0 on."""
+
+
 class Peers(Protocol):
     """The other brokers: the network of followers, over connections or the simulator's own."""
 

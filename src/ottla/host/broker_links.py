@@ -1,7 +1,7 @@
 """A broker's connections to the other brokers, over which it fetches their partitions.
 
-One connection for each broker and fetcher, made when it is first needed. The address is that of the
-inter-broker listener in the committed metadata, looked up at each connect.
+One connection for each broker and fetcher or other user (a lane), made when it is first needed. The
+address is that of the inter-broker listener in the committed metadata, looked up at each connect.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class BrokerLinks:
             config = self._config
             self._links[key] = self._connect(
                 lambda: self._address_of(broker_id),
-                client_id=f"broker-{config.node_id}-fetcher-{lane}",
+                client_id=f"broker-{config.node_id}-{_user_of(lane)}",
                 backoff_max_ms=config["replica.fetch.backoff.ms"],
                 connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
                 connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
@@ -52,3 +52,8 @@ class BrokerLinks:
             None if broker is None else broker.endpoint(self._config.inter_broker_listener_name)
         )
         return None if endpoint is None else (endpoint.host, endpoint.port)
+
+
+def _user_of(lane: int) -> str:
+    """Return what a lane is for, for its client id."""
+    return f"fetcher-{lane}" if lane >= 0 else f"remote-log-metadata-{-lane}"

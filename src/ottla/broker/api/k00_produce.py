@@ -3,8 +3,9 @@
 Behaviour: each partition by itself, in the order given; one batch of format 2 a partition.
            acks=0 has no response, and a failure closes the connection, so that the client notices.
            acks=all waits until the in-sync replicas have it.
-           Only Kafka's admin client may write to internal topics. More than PRODUCE_ELEMENTS_MAX
-           topics and partitions end the connection.
+           Only Kafka's admin client may write to internal topics, but for the metadata of remote
+           segments, which brokers write. More than PRODUCE_ELEMENTS_MAX topics and partitions end
+           the connection.
 Versions:  v3 transactional id, format 2 only; v5 log start; v7 zstd (KIP-110); v8 what is
            wrong with which record (KIP-467); v9 flexible; v10 the new leader and its address
            on NOT_LEADER_OR_FOLLOWER (KIP-951); v11, v12 transaction errors (KIP-890);
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Set
 
 from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import INTERNAL_TOPICS, Uuid
+from ottla.base.ids import INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.limits import PRODUCE_ELEMENTS_MAX
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
@@ -178,7 +179,8 @@ def _topic_name(ctx: Context, topic: wire.TopicProduceData) -> str | None:
 
 
 def _check_internal(ctx: Context, topic: str) -> None:
-    if ctx.header.client_id != ADMIN_CLIENT_ID:
+    # Brokers write to the metadata of remote segments as clients do, in Kafka too.
+    if topic != REMOTE_LOG_METADATA_TOPIC and ctx.header.client_id != ADMIN_CLIENT_ID:
         raise ApiError(
             Error.INVALID_TOPIC_EXCEPTION,
             f"clients do not write to the internal topic {topic}",

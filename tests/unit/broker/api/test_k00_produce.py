@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.ids import NO_UUID, REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.broker.api.k00_produce import ADMIN_CLIENT_ID, API
 from ottla.broker.ports import CloseConnection
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
@@ -190,6 +190,12 @@ def test_only_the_admin_client_writes_to_internal_topics(harness: BrokerHarness)
     request = produce(batch("a"), topic="__consumer_offsets")
     assert parts(harness.ask(request, 9)) == [(Error.INVALID_TOPIC_EXCEPTION, -1)]
     assert parts(harness.ask(request, 9, client_id=ADMIN_CLIENT_ID)) == [(Error.NONE, 0)]
+
+
+def test_brokers_write_to_the_metadata_of_remote_segments(harness: BrokerHarness) -> None:
+    harness.add_topic(REMOTE_LOG_METADATA_TOPIC, OTHER_ID)
+    request = produce(batch("a"), topic=REMOTE_LOG_METADATA_TOPIC)
+    assert parts(harness.ask(request, 9)) == [(Error.NONE, 0)]
 
 
 def test_an_idempotent_retry_lands_once(harness: BrokerHarness) -> None:

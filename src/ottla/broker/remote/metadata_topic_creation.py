@@ -1,0 +1,143 @@
+"""The creation of `__remote_log_metadata`, when the first tiered topic exists.
+
+Every broker requests it from the controller until the metadata has it: one of them wins, and for
+the others it exists already. With fewer live brokers than the replication factor it gets as many
+replicas as there are live brokers.
+
+Its records are the only place where remote segments are known, so it keeps them for ever, and is
+not tiered itself.
+
+Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest; KIP-405.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.base.backoff import Backoff
+from ottla.base.errors import ApiError, Error, error_name
+from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
+from ottla.base.ports import Clock, Dice
+from ottla.base.timers import Timer, Timers
+from ottla.broker.ports import Forwarder
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 30_000
+
+CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+    "remote.storage.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataTopicSettings:
+    """Settings with Kafka's names and defaults.
+
+    Fields: `partitions`: rlmm.config.remote.log.metadata.topic.num.partitions;
+            `replication_factor`: rlmm.config.remote.log.metadata.topic.replication.factor;
+            `consume_wait_ms`: rlmm.config.remote.log.metadata.consume.wait.ms: how long an append
+            waits until it is read back; `checkpoint_interval_ms`: how often the state of the
+            readers is saved.
+    """
+
+    partitions: int = 50
+    replication_factor: int = 3
+    consume_wait_ms: int = 120_000
+    checkpoint_interval_ms: int = 60_000
+
+
+class MetadataTopicCreation:
+    """See the module. `update` must be called with each new image."""
+
+    def __init__(
+        self,
+        settings: MetadataTopicSettings,
+        *,
+        forwarder: Forwarder,
+        clock: Clock,
+        timers: Timers,
+        dice: Dice,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._settings = settings
+        self._forwarder = forwarder
+        self._clock = clock
+        self._timers = timers
+        self._dice = dice
+        self._backoff = Backoff(max_ms=10_000) if backoff is None else backoff
+        self._image: ClusterImage = EMPTY
+        self._wanted = self._in_flight = self._closed = False
+        self._failures = 0
+        self._timer: Timer | None = None
+
+    def update(self, image: ClusterImage, *, wanted: bool) -> None:
+        """Note the newest metadata, and whether there are tiered topics."""
+        self._image, self._wanted = image, wanted
+        if REMOTE_LOG_METADATA_TOPIC in image.topics:
+            self._failures = 0
+        self._request()
+
+    def close(self) -> None:
+        """Stop."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _request(self) -> None:
+        is_missing = self._wanted and REMOTE_LOG_METADATA_TOPIC not in self._image.topics
+        if not is_missing or self._in_flight or self._timer is not None or self._closed:
+            return
+        live = sum(self._image.is_active(broker_id) for broker_id in self._image.brokers)
+        if not live:
+            return  # The metadata will name one.
+        self._in_flight = True
+        topic = CreatableTopic(
+            name=REMOTE_LOG_METADATA_TOPIC,
+            num_partitions=self._settings.partitions,
+            replication_factor=min(self._settings.replication_factor, live),
+            assignments=(),
+            configs=tuple(
+                CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()
+            ),
+        )
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS)
+        self._forwarder.call(request, timeout_ms=TIMEOUT_MS).then(self._answered)
+
+    def _answered(self, response: CreateTopicsResponse | ApiError) -> None:
+        self._in_flight = False
+        if self._closed:
+            return
+        reason = _failure(response)
+        if reason is not None:
+            logger.warning(
+                "creation of topic %s failed: %s; retrying", REMOTE_LOG_METADATA_TOPIC, reason
+            )
+        # Also after a success: should the metadata not have the topic by then, something else
+        # has happened to it.
+        self._failures += 1
+        delay_ms = self._backoff.delay_ms(self._failures, self._dice)
+        self._timer = self._timers.at(self._clock.monotonic_ms() + delay_ms, self._backoff_over)
+
+    def _backoff_over(self) -> None:
+        self._timer = None
+        self._request()
+
+
+def _failure(response: CreateTopicsResponse | ApiError) -> str | None:
+    if isinstance(response, ApiError):
+        return response.message
+    for topic in response.topics:
+        if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+            return topic.error_message or error_name(topic.error_code)
+    return None

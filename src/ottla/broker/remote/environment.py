@@ -1,0 +1,108 @@
+"""What the tasks of all partitions of a broker share: ports, limits, counters."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Dice, Workers
+from ottla.base.timers import Timers
+from ottla.broker.remote.copy_quota import UNLIMITED, TokenBucket
+from ottla.broker.remote.dialogue import Slots
+from ottla.broker.remote.remote_metrics import RemoteMetrics
+from ottla.broker.remote.store_calls import StoreCalls
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.tiered.remote_log import RemoteLog
+    from ottla.tiered.segment_metadata import MetadataRecord
+
+DELETED_SEGMENTS_PER_SECOND_MAX = 100
+"""Remote segments that a broker deletes, on average: a topic's retention that was shortened must
+not take the store's whole request rate."""
+
+DELETE_WINDOW_SECONDS = 10
+
+
+class SegmentMetadataLog(Protocol):
+    """The remote segment metadata, as far as copies and deletions need it."""
+
+    def append(self, record: "MetadataRecord") -> Pending[ApiError | None]:
+        """Append a record; complete once this broker's own reader has replayed it.
+
+        After an error the record may have been appended, or may be later.
+        """
+        ...
+
+    def remote_log(self, topic_id: Uuid, partition: int) -> "RemoteLog | None":
+        """Return the remote segments of a partition; None = not replayed up to now yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogManagerConfig:
+    """The broker's configuration of copies and deletions, typed.
+
+    Source: RemoteLogManagerConfig; the names are `remote.log.manager.` and what the comments say.
+    """
+
+    interval_ms: int = 30_000
+    """task.interval.ms: the fallback, where an event was missed."""
+    copier_slots: int = 10
+    """copier.thread.pool.size: segments that are copied at once."""
+    expiration_slots: int = 10
+    """expiration.thread.pool.size: partitions whose segments are deleted at once."""
+    copy_bytes_per_second: int = UNLIMITED
+    """copy.max.bytes.per.second."""
+    copy_window_seconds: int = 11
+    """copy.quota.window.num times copy.quota.window.size.seconds."""
+
+
+class TopicFacts(NamedTuple):
+    """What the base manifests say of a topic, for a restore."""
+
+    partition_count: int
+    configs: Mapping[str, str]
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoteEnvironment:
+    """See the module.
+
+    Fields: `topic_facts(topic_id)`: as of the newest metadata.
+            `publish_log_start(log, offset)`: completes once this log start, or a higher one, is
+            durable here and every live replica has it; readers anywhere see nothing below it then.
+    """
+
+    node_id: int
+    metadata: SegmentMetadataLog
+    calls: StoreCalls
+    clock: Clock
+    timers: Timers
+    workers: Workers
+    dice: Dice
+    topic_facts: Callable[[Uuid], TopicFacts]
+    publish_log_start: "Callable[[PartitionLog, int], Pending[ApiError | None]]"
+    config: RemoteLogManagerConfig = field(default_factory=RemoteLogManagerConfig)
+    metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
+    copier_slots: Slots = field(init=False)
+    expiration_slots: Slots = field(init=False)
+    copy_quota: TokenBucket = field(init=False)
+    delete_quota: TokenBucket = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.copier_slots = Slots(config.copier_slots)
+        self.expiration_slots = Slots(config.expiration_slots)
+        self.copy_quota = TokenBucket(
+            self.clock,
+            per_second=config.copy_bytes_per_second,
+            window_seconds=config.copy_window_seconds,
+        )
+        self.delete_quota = TokenBucket(
+            self.clock,
+            per_second=DELETED_SEGMENTS_PER_SECOND_MAX,
+            window_seconds=DELETE_WINDOW_SECONDS,
+        )

@@ -1,0 +1,271 @@
+"""What the copy task and the expiration task of a partition share, in one leader epoch.
+
+**Fence.** Before the first copy, and before another broker's unfinished copy counts as failed, this
+leader appends a fence. Once it is replayed here, so is everything before it, and no earlier leader
+can finish a copy any more.
+
+**Quiet time.** A write whose caller has given up, or whose broker has died, may still be executed:
+
+1. Broker 1 uploads a segment, and the store does not answer. Broker 1 gives up.
+2. The segment's objects are deleted, and its metadata is forgotten.
+3. The upload is executed after all. Nobody knows of this object.
+
+So a segment is forgotten, DELETE_FINISHED, only when nothing of its copy can be executed any more,
+and its objects are deleted once more then.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import Uuid
+from ottla.base.object_store import StoreError
+from ottla.base.pending import gather
+from ottla.broker.remote.dialogue import Dialogue, wait
+from ottla.broker.remote.environment import RemoteEnvironment
+from ottla.broker.remote.store_calls import LATE_WRITE_MS, transfer_ms_max
+from ottla.tiered.lineage import Lineage
+from ottla.tiered.segment_metadata import (
+    Fence,
+    MetadataRecord,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+)
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.metadata.tiering import TopicTiering
+    from ottla.tiered.remote_log import RemoteLog
+
+logger = logging.getLogger(__name__)
+
+COPY_OVERHEAD_MS: Final = 120_000
+"""Time of a copy besides the transfer: small objects, checks, retries."""
+
+APPENDS_MAX: Final = 100
+"""Records of one task that are appended at once."""
+
+
+def copy_ms_max(size_bytes: int) -> int:
+    """Return how long a copy may take in all; then it has failed."""
+    return COPY_OVERHEAD_MS + 2 * transfer_ms_max(size_bytes)
+
+
+class LeaderTerm:
+    """See the module.
+
+    Fields: `copying`: the segment that is being copied. `has_fenced`: this term's fence is
+            replayed. `last_error`: of the last failure, None after a success.
+    """
+
+    def __init__(
+        self,
+        environment: RemoteEnvironment,
+        log: "PartitionLog",
+        leader_epoch: int,
+        tiering: "TopicTiering",
+    ) -> None:
+        self.environment = environment
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.tiering = tiering
+        self.copying: Uuid | None = None
+        self.has_fenced = False
+        self.last_error: str | None = None
+        self.metrics = environment.metrics.of_topic(log.topic)
+        self.gauges = environment.metrics.add_partition(log.topic, log.partition)
+        self._quiet_ms: dict[Uuid, int] = {}
+        self._undeleted: set[Uuid] = set()
+        self._deleted: set[Uuid] = set()
+        self._warned: dict[str, str] = {}
+
+    # -- state ---------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The partition's name."""
+        return self.log.name
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether the topic's tiering state lets its leader copy."""
+        return self.tiering.copies
+
+    def remote(self) -> "RemoteLog | None":
+        """Return the remote segments; None = their metadata is not ready."""
+        return self.environment.metadata.remote_log(self.log.topic_id, self.log.partition)
+
+    def lineage(self) -> Lineage:
+        """Return the log's lineage as of now."""
+        return Lineage(self.log.epochs.entries, self.log.log_end_offset)
+
+    def is_fenced(self, remote: "RemoteLog") -> bool:
+        """Tell whether a newer leader, or a newer tiered epoch, has fenced this term off."""
+        fence = remote.fence
+        return fence is not None and (
+            fence.leader_epoch > self.leader_epoch or fence.tiered_epoch > self.tiering.tiered_epoch
+        )
+
+    def unfinished(self, remote: "RemoteLog") -> list[SegmentMetadata]:
+        """Return the copies that will not be finished: those of earlier leaders, or processes."""
+        return [
+            each
+            for each in remote.segments()
+            if each.state is SegmentState.COPY_STARTED and each.segment_id != self.copying
+        ]
+
+    def undeleted_copies(self, remote: "RemoteLog") -> int:
+        """Return how many failed copies of this term have objects that could not be deleted."""
+        self._undeleted = {each for each in self._undeleted if remote.get(each) is not None}
+        return len(self._undeleted)
+
+    # -- quiet time ----------------------------------------------------------------------------
+
+    def copy_begins(self, segment: SegmentMetadata) -> None:
+        """Note a copy of this term: its writes are known."""
+        self._quiet_ms[segment.segment_id] = 0
+
+    def copy_failed(self, segment: SegmentMetadata) -> None:
+        """Note that the objects of a copy of this term are to be deleted."""
+        self._undeleted.add(segment.segment_id)
+
+    def objects_deleted(self, segment: SegmentMetadata) -> None:
+        """Note that a segment's objects are deleted, but for a late write."""
+        self._undeleted.discard(segment.segment_id)
+        self._deleted.add(segment.segment_id)
+
+    def is_due(self, segment: SegmentMetadata) -> bool:
+        """Tell whether to delete a segment's objects now: at once, and after late writes."""
+        now_ms = self.environment.clock.monotonic_ms()
+        return segment.segment_id not in self._deleted or self.quiet_ms(segment) <= now_ms
+
+    def write_unknown(self, segment: SegmentMetadata) -> None:
+        """Note that a write of this segment may still be executed."""
+        now_ms = self.environment.clock.monotonic_ms()
+        self._quiet_ms[segment.segment_id] = now_ms + LATE_WRITE_MS
+
+    def quiet_ms(self, segment: SegmentMetadata) -> int:
+        """Return from when on nothing of a segment's copy can be executed, monotonic.
+
+        A copy that this term did not make may be in progress until its time is over.
+        """
+        known = self._quiet_ms.get(segment.segment_id)
+        if known is None:
+            known = self.environment.clock.monotonic_ms() + LATE_WRITE_MS
+            known += copy_ms_max(segment.size_bytes)
+            self._quiet_ms[segment.segment_id] = known
+        return known
+
+    def expires(self, segment: SegmentMetadata) -> None:
+        """Note that a readable segment is to be deleted: its copy ended some time ago."""
+        if segment.segment_id not in self._quiet_ms:
+            self.write_unknown(segment)
+
+    def forget(self, segment: SegmentMetadata) -> None:
+        """Drop what is noted of a segment that is gone."""
+        self._undeleted.discard(segment.segment_id)
+        self._deleted.discard(segment.segment_id)
+        self._quiet_ms.pop(segment.segment_id, None)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[MetadataRecord]) -> Dialogue["RemoteLog"]:
+        """Append records until they are replayed; return the remote segments after it.
+
+        A repeated record does no harm: states may follow themselves.
+        """
+        failures = 0
+        left = list(records)
+        while True:
+            some = left[:APPENDS_MAX]
+            metadata = self.environment.metadata
+            errors = yield from wait(gather([metadata.append(each) for each in some]))
+            failed = [each for each, error in zip(some, errors, strict=True) if error is not None]
+            left = failed + left[APPENDS_MAX:]
+            remote = self.remote()
+            if remote is not None and not left:
+                self.succeeded("metadata")
+                return remote
+            if remote is not None and not failed:
+                continue
+            failures += 1
+            pause_ms = self.pause_ms(failures)
+            error = next((each for each in errors if each is not None), None)
+            self.failed("metadata", "append to the remote log metadata", error, pause_ms)
+            yield pause_ms
+
+    def append_fence(self) -> Dialogue["RemoteLog"]:
+        """Append this term's fence."""
+        tiering = self.tiering
+        remote = yield from self.append(
+            [
+                Fence(
+                    topic=self.log.topic,
+                    topic_id=self.log.topic_id,
+                    partition=self.log.partition,
+                    broker_id=self.environment.node_id,
+                    leader_epoch=self.leader_epoch,
+                    tiered_epoch=tiering.tiered_epoch,
+                    state=int(tiering.state),
+                    floor=tiering.remote_floor_epoch,
+                    event_timestamp_ms=self.environment.clock.now_ms(),
+                )
+            ]
+        )
+        self.has_fenced = tiering is self.tiering
+        return remote
+
+    def change_states(
+        self, segments: Sequence[SegmentMetadata], state: SegmentState
+    ) -> Dialogue["RemoteLog"]:
+        """Append a new state of segments; return the remote segments after it."""
+        environment = self.environment
+        return (
+            yield from self.append(
+                [
+                    SegmentUpdate(
+                        topic=each.topic,
+                        topic_id=each.topic_id,
+                        partition=each.partition,
+                        segment_id=each.segment_id,
+                        state=state,
+                        broker_id=environment.node_id,
+                        event_timestamp_ms=environment.clock.now_ms(),
+                        leader_epoch=self.leader_epoch,
+                        tiered_epoch=self.tiering.tiered_epoch,
+                    )
+                    for each in segments
+                ]
+            )
+        )
+
+    # -- failures ------------------------------------------------------------------------------
+
+    def pause_ms(self, failures: int) -> int:
+        """Return the backoff after so many failures in a row."""
+        return self.environment.calls.backoff.delay_ms(failures, self.environment.dice)
+
+    def failed(self, work: str, what: str, cause: object, pause_ms: int) -> None:
+        """Note a failure, and log it unless it is that of the last time again.
+
+        `work`: what is repeated; each logs its own causes.
+        """
+        text = _error_text(cause)
+        self.last_error = f"{what} failed: {text}"
+        kind = cause.failure.value if isinstance(cause, StoreError) else text
+        if self._warned.get(work) != kind:
+            self._warned[work] = kind
+            logger.warning("%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms)
+
+    def succeeded(self, work: str) -> None:
+        """Forget the failures of some work."""
+        if self._warned.pop(work, None) is not None and not self._warned:
+            self.last_error = None
+
+
+def _error_text(cause: object) -> str:
+    if isinstance(cause, ApiError):
+        return f"{cause.error.name}: {cause.message}"
+    return "remote log metadata is not ready" if cause is None else str(cause)

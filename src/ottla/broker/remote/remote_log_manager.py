@@ -1,0 +1,287 @@
+"""Copies to the remote tier, and deletions there, of the partitions that this broker leads.
+
+A partition's leader runs two tasks: `copy_task.py` and `expiration_task.py`. They begin with its
+leader epoch, or with another tiering state of the topic, and end with it: what they were waiting
+for is cancelled, and has no effect any more when it comes after all. A follower keeps account of
+what is copied, so that it may delete its local files.
+
+Work begins with its event, which the owner of the logs reports here: a sealed segment, an advanced
+offset, a moved log start. `remote.log.manager.task.interval.ms` is the fallback.
+
+Source: RemoteLogManager; KIP-405.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.base.limits import LOGS_PER_STEP_MAX
+from ottla.base.pending import Pending
+from ottla.broker.remote.copy_task import CopyTask
+from ottla.broker.remote.dialogue import Dialogue, Task
+from ottla.broker.remote.environment import RemoteEnvironment
+from ottla.broker.remote.expiration_task import ExpirationTask
+from ottla.broker.remote.leader_term import LeaderTerm
+from ottla.broker.remote.manifest_writer import ManifestWriter
+from ottla.broker.remote.status import RemoteStatus, status_of
+from ottla.tiered.copy_plan import copied_offset
+from ottla.tiered.lineage import Lineage
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.metadata.tiering import TopicTiering
+
+logger = logging.getLogger(__name__)
+
+STEP_PAUSE_MS: Final = 1
+"""Between steps over many partitions, so that requests are served."""
+
+Key = tuple[Uuid, int]
+"""Topic id and partition."""
+
+
+class _Leader:
+    """The tasks of a partition that this broker leads."""
+
+    def __init__(
+        self,
+        environment: RemoteEnvironment,
+        log: "PartitionLog",
+        leader_epoch: int,
+        tiering: "TopicTiering",
+    ) -> None:
+        self._environment = environment
+        self.log = log
+        self.tiering = tiering
+        self.leader_epoch = leader_epoch
+        self.term = LeaderTerm(environment, log, leader_epoch, tiering)
+        self._manifests = ManifestWriter(self.term)
+        self.copy = CopyTask(self.term, self._manifests, self._copy_failed)
+        self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
+        self._tasks = [self._task(self.copy.run()), self._task(self.expiration.run())]
+        self._was_ready = self.term.remote() is not None
+        self._is_over = False
+
+    def start(self) -> None:
+        """Begin."""
+        for each in tuple(self._tasks):
+            each.start()
+
+    def stop(self) -> None:
+        """End: cancel every operation."""
+        self._is_over = True
+        for each in self._tasks:
+            each.cancel()
+        self._environment.metrics.remove_partition(self.term.gauges)
+
+    def metadata_changed(self) -> None:
+        """Wake the tasks where the metadata became ready; end a copy that is fenced off."""
+        remote = self.term.remote()
+        if remote is None:
+            self._was_ready = False
+        elif not self._was_ready:
+            self._was_ready = True
+            self.wake()
+        elif self.term.copying is not None and self.term.is_fenced(remote):
+            fence = remote.fence
+            logger.warning(
+                "%s: copy in leader epoch %d cancelled: fenced by broker %d in leader epoch %d",
+                self.term.name,
+                self.leader_epoch,
+                NO_EPOCH if fence is None else fence.broker_id,
+                NO_EPOCH if fence is None else fence.leader_epoch,
+            )
+            self._restart_copy()
+
+    def _restart_copy(self) -> None:
+        self._tasks[0].cancel()
+        self._tasks[0] = self._task(self.copy.run())
+        self._tasks[0].start()
+
+    def wake(self) -> None:
+        """Have both tasks look for work."""
+        self.copy.wakeup.notify()
+        self.expiration.wakeup.notify()
+
+    def fenced(self) -> Pending[None]:
+        """Return the promise of this term's fence: no earlier copy can be finished after it."""
+        done: Pending[None] = Pending()
+
+        def fence() -> Dialogue[None]:
+            if not self.term.has_fenced:
+                yield from self.term.append_fence()
+            done.complete(None)
+
+        task = self._task(fence())
+        self._tasks.append(task)
+        task.start()
+        return done
+
+    def _task(self, dialogue: Dialogue[None]) -> Task:
+        return Task(dialogue, self._environment.timers, self._environment.clock)
+
+    def _copy_failed(self) -> None:
+        self.expiration.wakeup.notify()
+
+    def _objects_deleted(self) -> None:
+        self.copy.wakeup.notify()
+
+
+class _Follower:
+    """A partition that this broker follows."""
+
+    def __init__(
+        self, environment: RemoteEnvironment, log: "PartitionLog", tiering: "TopicTiering"
+    ) -> None:
+        self._environment = environment
+        self.log = log
+        self.tiering = tiering
+        self.leader_epoch = NO_EPOCH
+
+    def metadata_changed(self) -> None:
+        """Note how far the log is copied."""
+        remote = self._environment.metadata.remote_log(self.log.topic_id, self.log.partition)
+        if remote is not None and not self.log.failed:
+            lineage = Lineage(self.log.epochs.entries, self.log.log_end_offset)
+            self.log.remote_copied_to(copied_offset(remote, lineage))
+
+    def stop(self) -> None:
+        """End."""
+
+
+class RemoteLogManager:
+    """See the module."""
+
+    def __init__(self, environment: RemoteEnvironment) -> None:
+        self._environment = environment
+        self._partitions: dict[Key, _Leader | _Follower] = {}
+        self._refresh = self._task_of_followers()
+        self._refresh.start()
+
+    # -- replicas ------------------------------------------------------------------------------
+
+    def become_leader(
+        self, log: "PartitionLog", *, leader_epoch: int, tiering: "TopicTiering"
+    ) -> None:
+        """Begin the tasks of a leader epoch; no change where they run in it already."""
+        key = log.topic_id, log.partition
+        known = self._partitions.get(key)
+        if (
+            isinstance(known, _Leader)
+            and known.log is log
+            and known.leader_epoch == leader_epoch
+            and known.tiering == tiering
+        ):
+            return
+        self.stop(*key)
+        leader = _Leader(self._environment, log, leader_epoch, tiering)
+        self._partitions[key] = leader
+        leader.start()
+
+    def become_follower(self, log: "PartitionLog", *, tiering: "TopicTiering") -> None:
+        """End a leader's tasks; keep account of what is copied from now on."""
+        key = log.topic_id, log.partition
+        self.stop(*key)
+        follower = _Follower(self._environment, log, tiering)
+        self._partitions[key] = follower
+        follower.metadata_changed()
+
+    def stop(self, topic_id: Uuid, partition: int) -> None:
+        """End a partition's tasks: it is not hosted here any more, or its log has failed."""
+        known = self._partitions.pop((topic_id, partition), None)
+        if known is not None:
+            known.stop()
+
+    def close(self) -> None:
+        """End all tasks."""
+        self._refresh.cancel()
+        for topic_id, partition in sorted(self._partitions):
+            self.stop(topic_id, partition)
+
+    def tiering_changed(self, tiering: "TopicTiering") -> None:
+        """Apply another tiering state of a topic."""
+        for key, known in sorted(self._partitions.items()):
+            if key[0] != tiering.topic_id or known.tiering == tiering:
+                continue
+            if isinstance(known, _Leader):
+                self.become_leader(known.log, leader_epoch=known.leader_epoch, tiering=tiering)
+            else:
+                known.tiering = tiering
+
+    def fence(self, topic_id: Uuid, partition: int) -> Pending[None] | None:
+        """Append the fence of the current tiering state; None = this broker does not lead.
+
+        The promise never completes once the term is over.
+        """
+        known = self._partitions.get((topic_id, partition))
+        return known.fenced() if isinstance(known, _Leader) else None
+
+    # -- events --------------------------------------------------------------------------------
+
+    def metadata_changed(self, topic_id: Uuid, partition: int) -> None:
+        """Note that the partition's segment metadata became ready, or that a record came."""
+        known = self._partitions.get((topic_id, partition))
+        if known is not None:
+            known.metadata_changed()
+
+    def segment_rolled(self, topic_id: Uuid, partition: int) -> None:
+        """Note that a segment was sealed."""
+        known = self._partitions.get((topic_id, partition))
+        if isinstance(known, _Leader):
+            known.copy.wakeup.notify()
+
+    def offsets_advanced(self, topic_id: Uuid, partition: int) -> None:
+        """Note that the high watermark or the last stable offset has advanced."""
+        known = self._partitions.get((topic_id, partition))
+        if isinstance(known, _Leader):
+            wake_offset = known.copy.wake_offset
+            if wake_offset is not None and known.log.last_stable_offset >= wake_offset:
+                known.copy.wakeup.notify()
+
+    def log_start_moved(self, topic_id: Uuid, partition: int) -> None:
+        """Note that DeleteRecords has moved the log start."""
+        known = self._partitions.get((topic_id, partition))
+        if isinstance(known, _Leader):
+            known.expiration.wakeup.notify()
+
+    def config_changed(self, topic_id: Uuid) -> None:
+        """Note that the topic's configuration, such as its retention, has changed."""
+        for key, known in sorted(self._partitions.items()):
+            if key[0] == topic_id and isinstance(known, _Leader):
+                known.wake()
+
+    def _task_of_followers(self) -> Task:
+        return Task(self._refresh_followers(), self._environment.timers, self._environment.clock)
+
+    def _refresh_followers(self) -> Dialogue[None]:
+        """Have followers note what is copied, also where no event said so."""
+        while True:
+            yield self._environment.config.interval_ms
+            keys = sorted(self._partitions)
+            for first in range(0, len(keys), LOGS_PER_STEP_MAX):
+                for key in keys[first : first + LOGS_PER_STEP_MAX]:
+                    known = self._partitions.get(key)
+                    if isinstance(known, _Follower):
+                        known.metadata_changed()
+                yield STEP_PAUSE_MS
+
+    # -- descriptions --------------------------------------------------------------------------
+
+    def status(self, topic_id: Uuid, partition: int) -> RemoteStatus | None:
+        """Return what is known of a partition's tiers; None = it is not hosted here."""
+        known = self._partitions.get((topic_id, partition))
+        if known is None:
+            return None
+        term = known.term if isinstance(known, _Leader) else None
+        lag = (0, 0)
+        if term is not None:
+            lag = term.gauges.copy_lag_bytes, term.gauges.copy_lag_segments
+        return status_of(
+            known.log,
+            self._environment.metadata.remote_log(topic_id, partition),
+            known.tiering,
+            is_leader=term is not None,
+            leader_epoch=known.leader_epoch,
+            copy_lag=lag,
+            last_error=None if term is None else term.last_error,
+        )

@@ -1,0 +1,154 @@
+"""Counters of copies to the remote tier and of deletions there, by topic.
+
+Source: Kafka's BrokerTopicMetrics (KIP-405, KIP-963, KIP-1018); docs/metrics.md maps the names.
+Counters of remote reads are those of the reads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.base.metrics import Family, Sample, counter, gauge
+
+
+@dataclass(slots=True)
+class RemoteTopicMetrics:
+    """What this broker has copied and deleted of a topic's partitions."""
+
+    topic: str
+    copied_bytes: int = 0
+    copy_requests: int = 0
+    copy_errors: int = 0
+    delete_requests: int = 0
+    delete_errors: int = 0
+
+
+@dataclass(slots=True)
+class RemotePartitionMetrics:
+    """The state of a partition that this broker leads; all zero for one that it follows.
+
+    Fields: `copy_lag_*`: local segments that are sealed and not copied yet. `delete_lag_*`: remote
+            segments that are being deleted. `metadata_count`: remote segments of any state.
+            `size_bytes`: of the readable ones; `size_computation_ms`: how long adding them up took.
+    """
+
+    topic: str
+    partition: int
+    copy_lag_bytes: int = 0
+    copy_lag_segments: int = 0
+    delete_lag_bytes: int = 0
+    delete_lag_segments: int = 0
+    metadata_count: int = 0
+    size_bytes: int = 0
+    size_computation_ms: int = 0
+
+
+class RemoteMetrics:
+    """The counters by topic, and the gauges by partition; an owner holds its object."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, RemoteTopicMetrics] = {}
+        self._partitions: dict[tuple[str, int], RemotePartitionMetrics] = {}
+
+    def of_topic(self, topic: str) -> RemoteTopicMetrics:
+        """Return a topic's counters; they stay while the broker runs."""
+        return self._topics.setdefault(topic, RemoteTopicMetrics(topic))
+
+    def add_partition(self, topic: str, partition: int) -> RemotePartitionMetrics:
+        """Return new gauges of a partition, all zero."""
+        made = RemotePartitionMetrics(topic, partition)
+        self._partitions[topic, partition] = made
+        return made
+
+    def remove_partition(self, gauges: RemotePartitionMetrics) -> None:
+        """Drop a partition's gauges, unless newer ones have replaced them."""
+        key = gauges.topic, gauges.partition
+        if self._partitions.get(key) is gauges:
+            del self._partitions[key]
+
+    @property
+    def topics(self) -> list[RemoteTopicMetrics]:
+        """Return the counters by topic."""
+        return [self._topics[topic] for topic in sorted(self._topics)]
+
+    @property
+    def partitions(self) -> list[RemotePartitionMetrics]:
+        """Return the gauges by topic and partition."""
+        return [self._partitions[key] for key in sorted(self._partitions)]
+
+
+TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[RemoteTopicMetrics], int]], ...]] = (
+    ("remote_copy_bytes", "Bytes of copied segments.", lambda each: each.copied_bytes),
+    ("remote_copy_requests", "Copies of segments, begun.", lambda each: each.copy_requests),
+    ("remote_copy_errors", "Copies of segments that failed.", lambda each: each.copy_errors),
+    (
+        "remote_delete_requests",
+        "Deletions of remote segments, begun.",
+        lambda each: each.delete_requests,
+    ),
+    (
+        "remote_delete_errors",
+        "Deletions of remote segments that failed.",
+        lambda each: each.delete_errors,
+    ),
+)
+
+PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[RemotePartitionMetrics], float]], ...]] = (
+    (
+        "remote_copy_lag_bytes",
+        "Bytes of sealed segments that are not copied yet.",
+        lambda each: each.copy_lag_bytes,
+    ),
+    (
+        "remote_copy_lag_segments",
+        "Sealed segments that are not copied yet.",
+        lambda each: each.copy_lag_segments,
+    ),
+    (
+        "remote_delete_lag_bytes",
+        "Bytes of remote segments that are being deleted.",
+        lambda each: each.delete_lag_bytes,
+    ),
+    (
+        "remote_delete_lag_segments",
+        "Remote segments that are being deleted.",
+        lambda each: each.delete_lag_segments,
+    ),
+    (
+        "remote_log_metadata_count",
+        "Remote segments of any state.",
+        lambda each: each.metadata_count,
+    ),
+    (
+        "remote_log_size_bytes",
+        "Bytes of the readable remote segments.",
+        lambda each: each.size_bytes,
+    ),
+    (
+        "remote_log_size_computation_time_seconds",
+        "How long adding up the remote segments took.",
+        lambda each: each.size_computation_ms / 1000,
+    ),
+)
+
+
+def remote_families(metrics: RemoteMetrics) -> Iterator[Family]:
+    """Yield the families of copies and deletions."""
+    prefix = "kafka_server_broker_topic_metrics"
+    for name, text, count in TOPIC_COUNTERS:
+        yield counter(
+            f"{prefix}_{name}_total",
+            text,
+            [((("topic", each.topic),), count(each)) for each in metrics.topics],
+        )
+    for name, text, value in PARTITION_GAUGES:
+        yield gauge(f"{prefix}_{name}", text, _samples(metrics.partitions, value))
+
+
+def _samples(
+    partitions: Iterable[RemotePartitionMetrics], value: Callable[[RemotePartitionMetrics], float]
+) -> list[Sample]:
+    return [
+        ((("topic", each.topic), ("partition", str(each.partition))), value(each))
+        for each in partitions
+    ]

@@ -17,6 +17,8 @@ RECORD_VALIDATION: Final = "ottla.record.validation"
 BATCH: Final = "batch"
 """Only the header of a batch is checked where nothing needs its records."""
 UNLIMITED: Final = -1
+SAME_AS_TOTAL: Final = -2
+"""Of local.retention.ms and local.retention.bytes: the value of retention.ms or retention.bytes."""
 DAY_MS: Final = 24 * 3_600_000
 
 
@@ -30,6 +32,9 @@ class LogConfig:
             needs it. `decodes_records`: the records of a produced batch are read at all.
             `is_plain`: batches are appended as they come, neither rewritten nor compacted.
             `batch_bytes_max`: what both the topic and a segment allow.
+            `remote_storage`: segments are copied to remote storage: those that are copied are
+            deleted here by the local retention, and the whole log's retention is not the log's.
+            `local_retention_ms`, `local_retention_bytes`: never SAME_AS_TOTAL once made.
     """
 
     segment_bytes: int = 1 << 30
@@ -39,6 +44,9 @@ class LogConfig:
     index_interval_bytes: int = 4096
     retention_bytes: int = UNLIMITED
     retention_ms: int = 7 * DAY_MS
+    remote_storage: bool = False
+    local_retention_bytes: int = SAME_AS_TOTAL
+    local_retention_ms: int = SAME_AS_TOTAL
     max_message_bytes: int = 1_048_588
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
@@ -69,6 +77,10 @@ class LogConfig:
         needs_records = self.compacts or self.timestamp_before_max_ms < INT64_MAX
         object.__setattr__(self, "decodes_records", needs_records or self.checks_records)
         object.__setattr__(self, "is_plain", not (rewritten or needs_records))
+        if self.local_retention_ms == SAME_AS_TOTAL:
+            object.__setattr__(self, "local_retention_ms", self.retention_ms)
+        if self.local_retention_bytes == SAME_AS_TOTAL:
+            object.__setattr__(self, "local_retention_bytes", self.retention_bytes)
         smaller = min(self.max_message_bytes, self.segment_bytes)
         object.__setattr__(self, "batch_bytes_max", smaller)
 
@@ -96,6 +108,9 @@ class LogConfig:
             codec=codec_of(values.get("compression.type") or "producer"),
             levels=levels or None,
             checks_records=values.get(RECORD_VALIDATION) != BATCH,
+            remote_storage=bool(
+                values.get("remote.storage.enable") and not values.get("remote.log.copy.disable")
+            ),
             **given,
         )
 
@@ -112,6 +127,8 @@ _PLAIN: Final = {
     "index.interval.bytes": "index_interval_bytes",
     "retention.bytes": "retention_bytes",
     "retention.ms": "retention_ms",
+    "local.retention.bytes": "local_retention_bytes",
+    "local.retention.ms": "local_retention_ms",
     "min.cleanable.dirty.ratio": "min_cleanable_ratio",
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "max.compaction.lag.ms": "max_compaction_lag_ms",

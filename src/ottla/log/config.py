@@ -32,9 +32,9 @@ class LogConfig:
             needs it. `decodes_records`: the records of a produced batch are read at all.
             `is_plain`: batches are appended as they come, neither rewritten nor compacted.
             `batch_bytes_max`: what both the topic and a segment allow.
-            `remote_storage`: old segments may be in remote storage.
-            `local_retention_ms`, `local_retention_bytes`: of the segments on the local disk, where
-            the log has remote storage.
+            `remote_storage`: segments are copied to remote storage: those that are copied are
+            deleted here by the local retention, and the whole log's retention is not the log's.
+            `local_retention_ms`, `local_retention_bytes`: never INHERITED once made.
     """
 
     segment_bytes: int = 1 << 30

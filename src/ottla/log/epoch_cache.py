@@ -83,6 +83,27 @@ class EpochCache:
         self._starts[0] = start_offset
         self.dirty = True
 
+    def prepend(self, entries: Iterable[EpochEntry]) -> None:
+        """Add the entries that are older than all known ones; others are left out."""
+        older: list[EpochEntry] = []
+        for entry in entries:
+            if self._epochs and not (
+                entry.epoch < self._epochs[0] and entry.start_offset < self._starts[0]
+            ):
+                break
+            older.append(entry)
+        if older:
+            merged = EpochCache((*older, *self.entries))
+            self._epochs, self._starts = merged._epochs, merged._starts
+            self.dirty = True
+
+    def between(self, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
+        """Return the epochs of the offsets in [start, end); the first starts at `start_offset`."""
+        part = EpochCache(self.entries)
+        part.truncate_from_end(end_offset)
+        part.truncate_from_start(start_offset)
+        return part.entries
+
     def clear(self) -> None:
         """Drop everything."""
         self.dirty = self.dirty or bool(self._epochs)

@@ -1,10 +1,13 @@
-"""Deleting the segments below the log starts, in an order that survives a power loss.
+"""Deleting the segments below the local log starts, in an order that survives a power loss.
 
-1. The log start checkpoint of the log directory is written, durably.
+The local log start is the log start, if the log has no remote prefix (`remote_prefix`).
+
+1. The log start checkpoint of the log directory is written, durably, then that of the local log
+   starts.
 2. The partition directory is synced, so that limits which a truncation left there
    (`checkpoint_limits`), and which would lower the checkpointed log start, cannot come back.
 3. The segments' files are renamed and later removed. A power loss may undo any of the renames; the
-   next start removes what it finds below the log start.
+   next start removes what it finds below the local log start.
 
 Without the first step a start that finds an older segment, but not the next one, would take the gap
 for lost records, and truncate the log there.
@@ -57,7 +60,7 @@ class ExpiredSegments:
         """Delete the expired segments of all logs in some directories that are online."""
         for directory in directories:
             due = tuple(
-                _Due(log, log.log_start_offset, log.truncation_count, log.directory)
+                _Due(log, log.local_log_start_offset, log.truncation_count, log.directory)
                 for log in directory.logs.values()
                 if not log.failed and not log.limits and log.has_expired_segments
             )

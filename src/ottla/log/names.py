@@ -35,6 +35,8 @@ TRUNCATION: Final = ".ottla_truncation"
 (`checkpoint_limits`); Kafka ignores it."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+LOCAL_LOG_STARTS: Final = "local-log-start-offset-checkpoint"
+"""Of the logs with a remote prefix (`remote_prefix`); Kafka ignores it."""
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 

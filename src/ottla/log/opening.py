@@ -19,6 +19,7 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    local_log_start_offset: int = 0,
     high_watermark: int = 0,
     keep_below: int = 0,
 ) -> PartitionLog:
@@ -39,6 +40,7 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        local_log_start_offset=local_log_start_offset,
         keep_below=keep_below,
         now_ms=ports.clock.now_ms(),
     )

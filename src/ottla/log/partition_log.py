@@ -22,7 +22,8 @@ to a flush in a worker; an append before its end flushes first itself. `truncate
 step 1 in a worker, too.
 
 Retention has two steps: the log start moves, in memory, and readers see nothing below it any more;
-the files are deleted once the log start is durable, in a checkpoint or as a metadata snapshot.
+the files are deleted once the log start is durable, in a checkpoint or as a metadata snapshot. With
+remote storage it is the local log start that moves: see `remote_prefix`.
 
 Flush. A log has one `FlushJob` in progress; later requests share the next one (group commit).
 
@@ -44,10 +45,11 @@ from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest, remove_limits, write_limits
-from ottla.log.epoch_cache import EpochCache, EpochEnd
+from ottla.log.epoch_cache import EpochCache, EpochEnd, EpochEntry
 from ottla.log.file_cache import FileCache, FileSlice, Handle
 from ottla.log.flushing import Flushed, FlushJob
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX
+from ottla.log.producer_snapshot import decode_snapshot
 from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
 from ottla.log.recovery.log_loader import LoadedLog, LoadedSegment
 from ottla.log.recovery.producer_replay import (
@@ -57,9 +59,11 @@ from ottla.log.recovery.producer_replay import (
     write_snapshot,
 )
 from ottla.log.recovery.scan import marker_of
+from ottla.log.remote_prefix import RemotePrefix
 from ottla.log.results import NOTHING, AppendInfo, DamagedLog, ReadResult, UnexpectedOffset
-from ottla.log.retention import ExpiredSegment, SegmentFacts, expired
+from ottla.log.retention import ExpiredSegment, Reason, SegmentFacts, expired, expired_locally
 from ottla.log.segment import DamagedBatch, Segment, new_segment
+from ottla.log.segment_files import LocalSegment, SegmentFiles, files_of
 from ottla.log.segment_list import SegmentList
 from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction, select
@@ -131,12 +135,17 @@ class SegmentSwap(Protocol):
 class PartitionLog:
     """See the module. Made by `log_dirs`, or by `opening.open_log` for a log by itself.
 
-    Fields: `recovery_point`: everything below it survives a crash; `failed`: the disk failed
+    Fields: `log_start_offset`: of the partition, over both tiers; `local_log_start_offset`: where
+            the local log starts, above the former while records are in remote storage only;
+            `highest_remote_offset`: the last offset known to be in remote storage, -1 = none;
+            `recovery_point`: everything below it survives a crash; `failed`: the disk failed
             beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR);
             `clean_offset`: below it, compaction left no key twice; `truncation_count`: how often
             the log was truncated (a truncation ends a cleaning in progress);
             `truncation_unflushed`: it was truncated since the last flush, so nothing may be
-            appended before the next one; `limits`: upper bounds for the log's checkpoint entries,
+            appended before the next one; `is_log_start_stored`: the log start checkpoint has a value
+            of this log, at which its remote prefix may begin (only kept while it has one);
+            `limits`: upper bounds for the log's checkpoint entries,
             until the checkpoints are written again.
     """
 
@@ -164,6 +173,8 @@ class PartitionLog:
         self.segments = SegmentList([_segment(ports, directory, each) for each in loaded.segments])
         self.segments.active.jitter_ms = ports.jitter_ms(config.segment_jitter_ms)
         self.log_start_offset = loaded.log_start_offset
+        self.local_log_start_offset = loaded.local_log_start_offset
+        self.highest_remote_offset = -1
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.limits: dict[int, CheckpointLimits] = dict(loaded.limits)
@@ -178,7 +189,8 @@ class PartitionLog:
         self.snapshots: list[int] = loaded.snapshots
         self.size_bytes = sum(segment.size for segment in self.segments)
         high_watermark = min(high_watermark, limits.high_watermark, self.log_end_offset)
-        self.high_watermark = max(self.log_start_offset, high_watermark)
+        # What is in remote storage only was committed, however old the checkpoint is (KAFKA-16452).
+        self.high_watermark = max(self.local_log_start_offset, high_watermark)
         self.producers.replicated_to(self.high_watermark)
         self.last_flush_ms = ports.clock.now_ms()
         self.names_changed = True
@@ -188,6 +200,11 @@ class PartitionLog:
         self.delayed_deletions = 0
         """Segment deletions that wait for `file.delete.delay.ms`."""
         self.unsynced_handles: list[Handle] = []
+        self.is_log_start_stored = self.has_remote_prefix
+        self._had_remote_prefix = loaded.local_start_checkpointed
+        self._installing = False
+        """Whether the log began with a remote prefix whose epochs are not durable yet."""
+        self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""
         self._flush_job: FlushJob | None = None
@@ -218,6 +235,23 @@ class PartitionLog:
         point = self.recovery_point
         is_open_end = self.segments.active.base_offset < point == self.log_end_offset
         return point - 1 if is_open_end else point
+
+    @property
+    def has_remote_prefix(self) -> bool:
+        """Whether records are in remote storage only."""
+        return self.local_log_start_offset > self.log_start_offset
+
+    @property
+    def checkpointed_local_start(self) -> int | None:
+        """The local log start to checkpoint; None = no entry."""
+        if not self.has_remote_prefix or not self.is_log_start_stored or self._installing:
+            return None
+        return self.local_log_start_offset
+
+    @property
+    def awaits_checkpoints(self) -> bool:
+        """Whether limits are to be removed, or a remote prefix is to become durable."""
+        return bool(self.limits or self._prefix_waiting) and not self._installing
 
     @property
     def latest_epoch(self) -> int:
@@ -525,16 +559,12 @@ class PartitionLog:
         `with_empty` is set or nothing else follows: librdkafka does not advance past a response
         that has nothing else.
 
-        Raises: ApiError (OFFSET_OUT_OF_RANGE) where `offset` is not in [log start, log end];
-                OSError.
+        Raises: ApiError (OFFSET_OUT_OF_RANGE) where `offset` is not in [log start, log end], or
+                (OFFSET_MOVED_TO_TIERED_STORAGE) where it is below the local log start; OSError.
         """
         self.check_usable()
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise ApiError(
-                Error.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} of {self.name} is not within "
-                f"[{self.log_start_offset}, {self.log_end_offset}].",
-            )
+        if not self.local_log_start_offset <= offset <= self.log_end_offset:
+            raise self.offset_error(offset)
         if offset >= upper_bound:
             return NOTHING
         emptied: tuple[Segment, int, int] | None = None
@@ -569,6 +599,20 @@ class PartitionLog:
         length = min(size, max(max_bytes, HEADER_SIZE))
         return ReadResult((FileSlice(segment.log, position, length),), length)
 
+    def offset_error(self, offset: int) -> ApiError:
+        """Return why there is no local record at `offset`, and never will be."""
+        if self.log_start_offset <= offset < self.local_log_start_offset:
+            return ApiError(
+                Error.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"Offset {offset} of {self.name} is in remote storage only: the local log starts "
+                f"at {self.local_log_start_offset}.",
+            )
+        return ApiError(
+            Error.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} of {self.name} is not within "
+            f"[{self.log_start_offset}, {self.log_end_offset}].",
+        )
+
     def _end_position(self, index: int, upper_bound: int) -> int:
         segment = self.segments[index]
         if upper_bound >= self.segments.end_of(index, self.log_end_offset):
@@ -590,13 +634,15 @@ class PartitionLog:
         """Return a search for the first record with this timestamp or a later one, in one segment.
 
         It covers the first segment that may have such a record, behind the one with base offset
-        `after`; None = there is no such segment. Raises: ApiError, OSError.
+        `after`; None = there is no such segment. Records in remote storage only are not searched.
+
+        Raises: ApiError, OSError.
         """
         self.check_usable()
         limit = expanded_bytes_max(self.config)
         for segment in self.segments:
             if segment.base_offset > after and segment.max_timestamp.timestamp >= timestamp:
-                return segment.search_timestamp(timestamp, self.log_start_offset, limit)
+                return segment.search_timestamp(timestamp, self.local_log_start_offset, limit)
         return None
 
     def search_max_timestamp(self) -> TimestampSearch | None:
@@ -646,10 +692,14 @@ class PartitionLog:
         self.check_usable()
         return self._truncate_to(offset)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record gets `offset`. Syncs. Raises: ApiError, OSError."""
+    def truncate_fully_and_start_at(self, offset: int, prefix: RemotePrefix | None = None) -> None:
+        """Remove everything; the next record gets `offset`. Syncs.
+
+        `prefix`: what the log has in remote storage before that; None = nothing. It is durable once
+        the checkpoints are. Raises: ApiError, OSError, MalformedFile.
+        """
         self.check_usable()
-        self._start_at(offset)
+        self._start_at(offset, prefix)
 
     def truncate_in_background(self, offset: int, is_wanted: Callable[[], bool]) -> Truncated:
         """Do as `truncate_to` and make it durable, with all syncs in workers.
@@ -659,17 +709,29 @@ class PartitionLog:
         """
         self.check_usable()
         if offset < self.segments.first.base_offset:
-            return self.truncate_fully_in_background(offset, is_wanted)
+            return self._truncate_in_background(
+                self._limits_of_start(offset, self._own_prefix(offset)),
+                partial(self._truncate_to, offset),
+                is_wanted,
+            )
         if offset >= self.log_end_offset:
             return self._truncate_in_background(None, partial(self._truncate_to, offset), is_wanted)
         limits = self._limits_to(offset)
         return self._truncate_in_background(limits, partial(self._truncate_to, offset), is_wanted)
 
-    def truncate_fully_in_background(self, offset: int, is_wanted: Callable[[], bool]) -> Truncated:
-        """Do as `truncate_fully_and_start_at`, as `truncate_in_background` does."""
+    def truncate_fully_in_background(
+        self, offset: int, is_wanted: Callable[[], bool], prefix: RemotePrefix | None = None
+    ) -> Truncated:
+        """Do as `truncate_fully_and_start_at`, as `truncate_in_background` does.
+
+        The promise completes when the remote prefix is durable, too. Raises: ApiError,
+        MalformedFile.
+        """
         self.check_usable()
-        limits = self._limits_of_start(offset)
-        return self._truncate_in_background(limits, partial(self._start_at, offset), is_wanted)
+        _check_prefix(prefix)
+        limits = self._limits_of_start(offset, prefix)
+        start = partial(self._start_at, offset, prefix)
+        return self._truncate_in_background(limits, start, is_wanted)
 
     def _truncate_to(self, offset: int) -> bool:
         if offset >= self.log_end_offset:
@@ -678,7 +740,7 @@ class PartitionLog:
             self.epochs.truncate_from_end(self.log_end_offset)
             return self._drop_deleted()
         if offset < self.segments.first.base_offset:
-            self._start_at(offset)
+            self._start_at(offset, self._own_prefix(offset))
             return True
         self._check_cut(offset)
         limits = self._limits_to(offset)
@@ -717,9 +779,14 @@ class PartitionLog:
         except DamagedBatch as damage:
             raise DamagedLog(str(damage), path=damage.path, good_end=damage.good_end) from None
 
-    def _start_at(self, offset: int) -> None:
-        """Remove everything and start an empty log at `offset`. Raises: OSError."""
-        limits = self._limits_of_start(offset)
+    def _own_prefix(self, offset: int) -> RemotePrefix:
+        """Return the remote prefix of a truncation to below all local records."""
+        return RemotePrefix(log_start_offset=min(self.log_start_offset, offset))
+
+    def _start_at(self, offset: int, prefix: RemotePrefix | None = None) -> None:
+        """Remove everything and start an empty log at `offset`. Raises: OSError, MalformedFile."""
+        producers = _check_prefix(prefix)
+        limits = self._limits_of_start(offset, prefix)
         self._store_limits(limits)
         self._begin_truncation(limits)
         self.delete_segments(reversed(list(self.segments)))
@@ -729,13 +796,34 @@ class PartitionLog:
         now_ms = self.ports.clock.now_ms()
         segment = new_segment(self.ports.files, self.directory, offset, self.config, now_ms)
         self.segments.replace_all(segment)
-        self.log_end_offset = self.log_start_offset = self.high_watermark = offset
+        self.log_end_offset = self.local_log_start_offset = self.high_watermark = offset
+        self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
         self.clean_offset = min(self.clean_offset, offset)
         self.size_bytes = 0
-        self.epochs.clear()
-        self.producers = ProducerState(self.name)
         self.snapshots = prune_snapshots(self.ports.disk, self.directory, -1)
+        self.producers = ProducerState(self.name, producers)
+        if prefix is None or prefix.log_start_offset >= offset:
+            self.log_start_offset = offset
+            self.epochs.clear()
+            self._installing = self.is_log_start_stored = False
+        else:
+            self._begin_with(prefix, offset, now_ms)
         self.flush()
+
+    def _begin_with(self, prefix: RemotePrefix, offset: int, now_ms: int) -> None:
+        """Take over a remote prefix that ends at `offset`, of an empty log. Raises: OSError."""
+        assert self.ports.has_checkpoints
+        self._had_remote_prefix = True
+        self.log_start_offset = prefix.log_start_offset
+        if prefix.epochs is not None:
+            self.epochs.clear()
+            self.epochs.prepend(prefix.epochs)
+            self._installing, self.is_log_start_stored = True, False
+        self.epochs.truncate_from_end(offset)
+        self.epochs.truncate_from_start(prefix.log_start_offset)
+        if prefix.producers is not None:
+            self.producers.fill_append_times(lambda _: now_ms)
+            self.take_snapshot(offset)
 
     def _begin_truncation(self, limits: CheckpointLimits) -> None:
         """End swaps, flushes and cleanings of the log's old content. Raises: OSError."""
@@ -744,7 +832,7 @@ class PartitionLog:
         self.truncation_count += 1
         self.recovery_point = limits.recovery_point
         self.truncation_unflushed = self.names_changed = True
-        if self.limits:
+        if self.limits or self._prefix_waiting:
             self.ports.on_truncated(self)
 
     def _apply_new_end(self) -> None:
@@ -754,6 +842,9 @@ class PartitionLog:
         self.epochs.truncate_from_end(end)
         self.high_watermark = min(self.high_watermark, end)
         self.log_start_offset = min(self.log_start_offset, end)
+        self.local_log_start_offset = min(self.local_log_start_offset, end)
+        # What comes next may differ from what is in remote storage (KAFKA-15241).
+        self.highest_remote_offset = min(self.highest_remote_offset, end - 1)
         disk = self.ports.disk
         self.snapshots = prune_snapshots(disk, self.directory, end)
         extents = [Extent(segment.base_offset, segment.size) for segment in self.segments]
@@ -802,13 +893,16 @@ class PartitionLog:
             except (OSError, ApiError) as error:
                 done.complete(error)
                 return
+            if self._installing:
+                self._prefix_waiting.append(done)
             if self.truncation_unflushed:
                 self.flush().then(flushed)
             else:
                 done.complete(None)
 
         def flushed(error: OSError | None) -> None:
-            done.complete(error)
+            if error is not None or done not in self._prefix_waiting:
+                done.complete(error)  # Else it completes with the checkpoints.
 
         if limits is None or self._is_limited(limits):
             proceed()
@@ -826,15 +920,26 @@ class PartitionLog:
             # If `offset` is within a batch, the end is not known yet.
             high_watermark=self.high_watermark if self.high_watermark <= offset else base,
             clean_offset=self.clean_offset if self.clean_offset <= offset else base,
+            local_log_start_offset=(
+                min(self.local_log_start_offset, offset) if self.has_remote_prefix else 0
+            ),
         )
 
-    def _limits_of_start(self, offset: int) -> CheckpointLimits:
+    def _limits_of_start(self, offset: int, prefix: RemotePrefix | None = None) -> CheckpointLimits:
         # Until the flush any of the old segments may come back.
+        start = min(self.log_start_offset, offset)
+        keeps_prefix = False
+        if prefix is not None:
+            start = min(start, prefix.log_start_offset)
+            keeps_prefix = self.has_remote_prefix and prefix.epochs is None
         return CheckpointLimits(
             recovery_point=min(self.recovery_point, self.segments.first.base_offset, offset),
-            log_start_offset=min(self.log_start_offset, offset),
+            log_start_offset=start,
             high_watermark=offset,
             clean_offset=min(self.clean_offset, offset),
+            local_log_start_offset=(
+                min(self.local_log_start_offset, offset) if keeps_prefix else 0
+            ),
         )
 
     def _is_limited(self, limits: CheckpointLimits) -> bool:
@@ -846,6 +951,7 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
             clean_offset=self.clean_offset,
+            local_log_start_offset=(self.local_log_start_offset if self._had_remote_prefix else 0),
         )
         lowered = lowest((checkpointed, *self.limits.values()))
         return all(now <= most for now, most in zip(lowered, limits, strict=True))
@@ -872,6 +978,117 @@ class PartitionLog:
             if self.limits.pop(number, None) is not None:
                 remove_limits(self.ports.disk, self.directory, number)
 
+    def checkpoints_durable(self, truncation_count: int) -> None:
+        """Complete what waited for durable checkpoints, and for the durable end of the limits.
+
+        `truncation_count`: the log's when they were written.
+        """
+        if self.truncation_count == truncation_count and not self.limits:
+            self._complete_prefixes(None)
+
+    def _complete_prefixes(self, error: OSError | None) -> None:
+        waiting, self._prefix_waiting = self._prefix_waiting, []
+        for done in waiting:
+            done.complete(error)
+
+    # --- remote storage ------------------------------------------------------------------
+
+    def remote_copied_to(self, offset: int) -> None:
+        """Note that everything up to `offset`, inclusive, is in remote storage.
+
+        It is about the records here: what this log does not have yet is not counted.
+        """
+        offset = min(offset, self.log_end_offset - 1)
+        self.highest_remote_offset = max(self.highest_remote_offset, offset)
+
+    def reset_remote(self) -> None:
+        """Forget what is in remote storage, until it is known again: with a new leader epoch, or
+        after the local copy was moved (KAFKA-16711)."""
+        self.highest_remote_offset = -1
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Move the log start forward, over both tiers; return whether it moved.
+
+        In memory: it is durable with the next checkpoint. Remote segments below may be deleted
+        then, local ones are with the next retention check.
+
+        Raises: ApiError (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
+        """
+        self.check_usable()
+        if offset > self.high_watermark:
+            raise ApiError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Cannot move the log start of {self.name} to {offset}: the high watermark "
+                f"is {self.high_watermark}.",
+            )
+        return self._advance_log_start(offset)
+
+    def restore_log_start(self, offset: int, epochs: Iterable[EpochEntry] = ()) -> bool:
+        """Set the log start that a new leader found in remote storage; return whether it moved.
+
+        Forward it is `advance_log_start`. Backward only for a log without a remote prefix, which
+        gets one: its replica did not know of it, as after the loss of its checkpoints
+        (KAFKA-15351). The caller has made sure that the records from `offset` on are in remote
+        storage, in the lineage of this log, and were not deleted by DeleteRecords. `epochs`: the
+        leader epochs of the remote log; those before this log's own are added.
+
+        Raises: ApiError as `advance_log_start`.
+        """
+        if offset >= self.log_start_offset or self.has_remote_prefix:
+            return self.advance_log_start(offset)
+        self.check_usable()
+        self.epochs.prepend(epochs)
+        self.epochs.truncate_from_start(offset)
+        self.log_start_offset = offset
+        self._had_remote_prefix = True
+        self.is_log_start_stored = False
+        return True
+
+    def local_segments(self) -> list[LocalSegment]:
+        """Return the segments here, the active one last."""
+        return [
+            LocalSegment(
+                base_offset=segment.base_offset,
+                end_offset=self.segments.end_of(index, self.log_end_offset),
+                size_bytes=segment.size,
+                is_active=segment.is_active,
+            )
+            for index, segment in enumerate(self.segments)
+        ]
+
+    def segment_files(self, base_offset: int) -> SegmentFiles | None:
+        """Return the files of a sealed segment, to be copied; None = there is no such segment.
+
+        Raises: ApiError, OSError.
+        """
+        self.check_usable()
+        index = self.segments.floor(base_offset)
+        segment = self.segments[index]
+        if segment.base_offset != base_offset or segment.is_active:
+            return None
+        truncation_count, directory = self.truncation_count, self.directory
+
+        def is_intact() -> bool:
+            if self.failed or self.directory != directory:
+                return False
+            if self.truncation_count != truncation_count:
+                return False
+            at = self.segments[self.segments.floor(base_offset)]
+            return at is segment or at.base_offset > base_offset
+
+        return files_of(
+            self.ports.disk,
+            segment,
+            self.segments.end_of(index, self.log_end_offset),
+            epochs=self.epochs,
+            snapshots=self.snapshots,
+            earlier=[
+                Extent(self.segments[each].base_offset, self.segments[each].size)
+                for each in range(index + 1)
+            ],
+            is_intact=is_intact,
+        )
+
     # --- retention -----------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
@@ -892,21 +1109,27 @@ class PartitionLog:
         self._advance_log_start(target)
         return self.log_start_offset
 
-    def _advance_log_start(self, offset: int) -> None:
+    def _advance_log_start(self, offset: int) -> bool:
         """Move the log start forward, in memory; it is checkpointed later."""
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
-            self.producers.replicated_to(offset)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
+        self.epochs.truncate_from_start(offset)
+        self.producers.replicated_to(offset)
+        return True
 
     def expire_segments(self, now_ms: int) -> list[ExpiredSegment]:
         """Move the log start behind the segments that retention expires; return these.
 
-        Their files are deleted by `delete_expired_segments`. Raises: OSError.
+        With remote storage the local log start is moved. The files are deleted by
+        `delete_expired_segments`. Raises: OSError.
         """
         self.check_usable()
+        if self.config.remote_storage or self.has_remote_prefix:
+            return self._expire_locally(now_ms)
         reasons = expired(
-            self._segment_facts(),
+            self._segment_facts(now_ms),
             self.config,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
@@ -918,6 +1141,35 @@ class PartitionLog:
         if count == len(self.segments):
             self.roll(now_ms)
         self._advance_log_start(self.segments[count].base_offset)
+        return self._expired_segments(reasons)
+
+    def _expire_locally(self, now_ms: int) -> list[ExpiredSegment]:
+        """Move the local log start behind the copied segments that local retention expires."""
+        expiry = expired_locally(
+            self._segment_facts(now_ms),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            local_log_start_offset=self.local_log_start_offset,
+            high_watermark=self.high_watermark,
+            copied_to=self.highest_remote_offset + 1,
+        )
+        reasons = expiry.reasons
+        start = self.segments[len(reasons)].base_offset
+        if start > self.local_log_start_offset:
+            if start <= self.recovery_point:
+                self.local_log_start_offset = start
+                self._had_remote_prefix = True
+            else:
+                # The leader epochs of what is deleted must be durable in their file. As sealed
+                # segments are flushed at once, this is only so after an unclean shutdown.
+                reasons = reasons[: self._expired_count(self.local_log_start_offset)]
+                self.flush(include_active=False)
+        if expiry.rolls:
+            self.roll(now_ms)
+        return self._expired_segments(reasons)
+
+    def _expired_segments(self, reasons: Iterable[Reason]) -> list[ExpiredSegment]:
         return [
             ExpiredSegment(self.segments[index].base_offset, self.segments[index].size, reason)
             for index, reason in enumerate(reasons)
@@ -925,18 +1177,20 @@ class PartitionLog:
 
     @property
     def has_expired_segments(self) -> bool:
-        """Whether segments lie wholly below the log start, by retention or DeleteRecords."""
-        return self._expired_count(self.log_start_offset) > 0
+        """Whether segments lie wholly below the local log start, as DeleteRecords leaves them,
+        too."""
+        return self._expired_count(self.local_log_start_offset) > 0
 
     def delete_expired_segments(self, durable_start: int) -> int:
-        """Delete the segments wholly below `durable_start`, the checkpointed log start.
+        """Delete the segments wholly below `durable_start`, the checkpointed local log start, or
+        log start of a log without a remote prefix.
 
         Return how many. The files are renamed one by one, and a power loss may undo any of the
         renames. Without a durable log start recovery would take a gap among the segments for lost
         records. Raises: OSError.
         """
         self.check_usable()
-        count = self._expired_count(min(durable_start, self.log_start_offset))
+        count = self._expired_count(min(durable_start, self.local_log_start_offset))
         if self.limits or not count:
             return 0  # Limits lower the checkpointed log start; they are removed soon.
         gone = self.segments.take_first(count)
@@ -952,13 +1206,21 @@ class PartitionLog:
             count += 1
         return count
 
-    def _segment_facts(self) -> list[SegmentFacts]:
+    def _segment_facts(self, now_ms: int) -> list[SegmentFacts]:
         """Return the segments' facts for retention; a largest timestamp is read once and kept."""
         facts: list[SegmentFacts] = []
-        needs_time = self.config.deletes and self.config.retention_ms >= 0
+        config = self.config
+        needs_time = config.deletes and config.retention_ms >= 0
+        if config.remote_storage:
+            needs_time = config.local_retention_ms >= 0
         for index, segment in enumerate(self.segments):
             end = self.segments.end_of(index, self.log_end_offset)
-            newest = self._newest_ms(segment) if needs_time and end <= self.high_watermark else 0
+            newest = 0
+            if needs_time and end <= self.high_watermark:
+                newest = self._newest_ms(segment)
+                if config.remote_storage and newest > now_ms:
+                    # It would never leave the local disk (KAFKA-20609).
+                    newest = self.ports.disk.modified_ms(segment.path(names.LOG))
             facts.append(
                 SegmentFacts(segment.base_offset, end, segment.size, newest, segment.is_active)
             )
@@ -1150,6 +1412,9 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, point)
         if job.with_active:
             self.truncation_unflushed = False
+            if self._installing:
+                self._installing = False
+                self.ports.on_truncated(self)
 
     def flush_now(self) -> None:
         """Flush on the caller's thread, for logs without a loop. Raises: OSError."""
@@ -1177,6 +1442,7 @@ class PartitionLog:
     def close(self) -> None:
         """Close the files without a flush."""
         self.failed = True
+        self._complete_prefixes(self._offline())
         for item in (*self.segments, *self.unsynced_handles):
             with contextlib.suppress(OSError):
                 item.close()
@@ -1217,6 +1483,13 @@ def _segment(ports: LogPorts, directory: str, found: LoadedSegment) -> Segment:
     )
     segment.unsynced = found.scanned
     return segment
+
+
+def _check_prefix(prefix: RemotePrefix | None) -> list[ProducerEntry]:
+    """Return the producers at the end of a remote prefix. Raises: MalformedFile."""
+    if prefix is None or prefix.producers is None:
+        return []
+    return decode_snapshot(prefix.producers)
 
 
 def _marker_in(body: memoryview, header: BatchHeader) -> tuple[Marker, int] | None:

@@ -2,8 +2,8 @@
 
 Behaviour: -1 = the end (high watermark, or last stable offset with read_committed); -2 = log
            start; -3 = the record with the largest timestamp (KIP-734); -4 = start of what is on
-           local disk (KIP-405); -5 = end of the remote tier (KIP-1005), which does not exist yet,
-           hence no offset; a time = the first record at or after it. Only leaders answer.
+           local disk (KIP-405); -5 = the last offset in remote storage (KIP-1005), -1 where there
+           is none; a time = the first record at or after it. Only leaders answer.
            Workers search the records: see `timestamp_lookups`.
 Versions:  v1 one offset; v2 isolation level; v4 leader epochs (KIP-320); v5 OFFSET_NOT_AVAILABLE
            (KIP-207); v6 flexible; v7 -3; v8 -4; v9 -5; v10 timeout for remote reads (KIP-1075).
@@ -161,17 +161,19 @@ def _bound(partition: Partition, log: PartitionLog, asker: Asker) -> tuple[int, 
 
 
 def _find(partition: Partition, log: PartitionLog, timestamp: int, asker: Asker) -> Found:
-    """Return the log's start or end; raise ApiError OFFSET_NOT_AVAILABLE where it is unknown."""
+    """Return one of the log's bounds; raise ApiError OFFSET_NOT_AVAILABLE where it is unknown."""
     if timestamp == LATEST:
         bound, lagging = _bound(partition, log, asker)
         if lagging:
             raise ApiError(Error.OFFSET_NOT_AVAILABLE)
         return NO_TIMESTAMP, bound, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return NO_TIMESTAMP, start, log.epoch_of(start)
-    assert timestamp == LATEST_TIERED, "the others are in no version"
-    return NOTHING
+    if timestamp == LATEST_TIERED:
+        offset = log.highest_remote_offset
+    else:
+        assert timestamp in (EARLIEST, EARLIEST_LOCAL), "the others are in no version"
+        is_local = timestamp == EARLIEST_LOCAL
+        offset = log.local_log_start_offset if is_local else log.log_start_offset
+    return NO_TIMESTAMP, offset, log.epoch_of(offset)
 
 
 def _bounded(

@@ -430,9 +430,12 @@ def _has_all(requested: FetchPartition, log: "PartitionLog") -> bool:
 
 
 def _check_offset(requested: FetchPartition, log: "PartitionLog") -> None:
-    """Raise OFFSET_OUT_OF_RANGE before the offset is taken for the follower's log end."""
-    if not log.log_start_offset <= requested.fetch_offset <= log.log_end_offset:
-        raise ApiError(Error.OFFSET_OUT_OF_RANGE)
+    """Raise ApiError before an offset without a local record is taken for the follower's log end.
+
+    It is OFFSET_MOVED_TO_TIERED_STORAGE where the record is in remote storage only.
+    """
+    if not log.local_log_start_offset <= requested.fetch_offset <= log.log_end_offset:
+        raise log.offset_error(requested.fetch_offset)
 
 
 def _release(reads: Reads) -> None:

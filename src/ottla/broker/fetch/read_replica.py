@@ -1,8 +1,9 @@
 """A consumer's preferred read replica: one in its own rack.
 
-Only in-sync replicas that have the requested offset qualify: a consumer of a lagging one would
-never reach the end. Of several in the rack it is the one with the largest log end; where the leader
-is in the rack, the leader.
+Only in-sync replicas that have the requested offset qualify, in their local log or in remote
+storage, from which each replica reads: a consumer of a lagging one would never reach the end. Of
+several in the rack it is the one with the largest log end; where the leader is in the rack, the
+leader.
 
 Source: KIP-392; Kafka's RackAwareReplicaSelector, ReplicaManager.findPreferredReadReplica.
 """

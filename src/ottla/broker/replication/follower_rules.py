@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
 from ottla.log.partition_log import PartitionLog
+from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.batch import parse_header
 
 
@@ -73,7 +74,8 @@ def start_at_first_batch(log: PartitionLog, records: memoryview) -> bool:
     first = parse_header(records)
     if not first.base_offset < log.log_end_offset <= first.last_offset:
         return False
-    log.truncate_fully_and_start_at(first.base_offset)
+    prefix = RemotePrefix(log_start_offset=log.log_start_offset) if log.has_remote_prefix else None
+    log.truncate_fully_and_start_at(first.base_offset, prefix)
     return True
 
 
@@ -83,6 +85,7 @@ class Reaction(Enum):
     APPEND = "append the records"
     RESET_OFFSET = "ask the leader for its log start and log end"
     RETRY = "back off and retry: leader and follower do not have the same metadata yet"
+    RETRY_TIERED = "back off and retry, and log a warning: the records are in remote storage only"
     RETRY_UNEXPECTED = "back off and retry, and log an error: this should not happen"
 
 
@@ -96,6 +99,7 @@ REACTIONS: dict[int, Reaction] = {
     Error.UNKNOWN_TOPIC_ID: Reaction.RETRY,
     Error.INCONSISTENT_TOPIC_ID: Reaction.RETRY,
     Error.KAFKA_STORAGE_ERROR: Reaction.RETRY,
+    Error.OFFSET_MOVED_TO_TIERED_STORAGE: Reaction.RETRY_TIERED,
 }
 """KAFKA_STORAGE_ERROR means that the leader's disk failed: another leader will be elected."""
 

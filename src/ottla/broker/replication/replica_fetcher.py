@@ -72,6 +72,10 @@ SESSION_ERRORS = frozenset(
 )
 
 
+_LEVELS = {Reaction.RETRY: logging.INFO, Reaction.RETRY_TIERED: logging.WARNING}
+"""The log level of a partition's error by the reaction to it; ERROR for others."""
+
+
 class ReplicaManagerPort(Protocol):
     """The replica manager, as far as fetchers use it."""
 
@@ -512,7 +516,7 @@ class ReplicaFetcher:
             self._find_log_bounds(followed)
             return
         if followed.failures == 0:
-            level = logging.INFO if reaction is Reaction.RETRY else logging.ERROR
+            level = _LEVELS.get(reaction, logging.ERROR)
             headline = (
                 f"fetch from broker {self.leader_id} failed with {error_name(code)}, retrying"
             )

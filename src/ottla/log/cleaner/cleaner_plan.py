@@ -46,7 +46,7 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     """Return the cleanable part of a log; None = there is none. Raises: OSError."""
     if log.failed or not log.config.compacts:
         return None
-    first_dirty = max(log.clean_offset, log.log_start_offset)
+    first_dirty = max(log.clean_offset, log.local_log_start_offset)
     segments: list[Segment] = []
     plans: list[SegmentPlan] = []
     clean_bytes = dirty_bytes = 0

@@ -3,7 +3,7 @@
 Kafka writes the recovery-point checkpoint of the whole log directory before a truncation returns:
 a start that finds the older checkpoint must not trust what is appended after the truncation. Here
 the log writes one small file instead, `.ottla_truncation-<number>`, with the maximum for its entry
-in each of the four checkpoints. The cost does not depend on the number of logs in the directory,
+in each of the checkpoints. The cost does not depend on the number of logs in the directory,
 and a checkpoint write in progress in a worker cannot undo it. The file is removed once the
 checkpoints have been written after the truncation.
 
@@ -22,15 +22,22 @@ from ottla.log import names
 
 
 class CheckpointLimits(NamedTuple):
-    """The maximum of a log's entry in each checkpoint."""
+    """The maximum of a log's entry in each checkpoint.
+
+    A local log start of 0 says that the log has no remote prefix, whatever the checkpoint says. It
+    is left out of the file, which then looks as it did before there was remote storage. If a log
+    gets its remote prefix while such a file may still be there, nothing is lost: no local file is
+    deleted before the limits are gone.
+    """
 
     recovery_point: int
     log_start_offset: int
     high_watermark: int
     clean_offset: int
+    local_log_start_offset: int = 0
 
 
-NO_LIMITS = CheckpointLimits(2**63 - 1, 2**63 - 1, 2**63 - 1, 2**63 - 1)
+NO_LIMITS = CheckpointLimits(*(2**63 - 1 for _ in CheckpointLimits._fields))
 
 DAMAGED = NO_LIMITS._replace(recovery_point=0)
 """For a file that cannot be read: recovery then reads the whole log."""
@@ -43,7 +50,10 @@ def lowest(limits: Iterable[CheckpointLimits]) -> CheckpointLimits:
 
 def write_limits(disk: Disk, directory: str, number: int, limits: CheckpointLimits) -> None:
     """Write limits durably. Blocks. Raises: OSError."""
-    data = json.dumps({"version": 0, **limits._asdict()}, separators=(",", ":")).encode()
+    content = {"version": 0, **limits._asdict()}
+    if not limits.local_log_start_offset:
+        del content["local_log_start_offset"]
+    data = json.dumps(content, separators=(",", ":")).encode()
     disk.write_atomic(_path(directory, number), data)
 
 
@@ -74,7 +84,7 @@ def _path(directory: str, number: int) -> str:
 
 def _decode(data: bytes) -> CheckpointLimits:
     try:
-        content = json.loads(data)
+        content = {"local_log_start_offset": 0, **json.loads(data)}
         return CheckpointLimits(*(int(content[field]) for field in CheckpointLimits._fields))
     except (ValueError, KeyError, TypeError):
         return DAMAGED

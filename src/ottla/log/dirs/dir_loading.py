@@ -27,7 +27,7 @@ from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import limits_number, lowest
 from ottla.log.dirs.checkpoints import MalformedFile, TopicPartition
-from ottla.log.dirs.log_dir import CHECKPOINTS, LogDir
+from ottla.log.dirs.log_dir import ALL_CHECKPOINTS, LogDir
 from ottla.log.dirs.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.dirs.undeletable_dirs import UndeletableDir
 from ottla.log.names import PartitionDirKind
@@ -240,7 +240,7 @@ class DirLoader:
             if partition_dir.kind is PartitionDirKind.LIVE
             and disk.exists(f"{directory.path}/{partition_dir.name}/{names.STALE_CHECKPOINTS}")
         )
-        checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
+        checkpoints = {name: directory.read_checkpoint(name) for name in ALL_CHECKPOINTS}
         return _DirContents(partition_dirs, stale_entries, checkpoints)
 
     def _scanned(self, result: _DirContents | BaseException) -> None:
@@ -350,6 +350,7 @@ class DirLoader:
             clean=self.directory.was_clean,
             recovery_point=self._contents.entry(names.RECOVERY_POINTS, key),
             log_start_offset=self._contents.entry(names.LOG_STARTS, key),
+            local_log_start_offset=self._contents.entry(names.LOCAL_LOG_STARTS, key),
             now_ms=self._ports.clock.now_ms(),
         )
 

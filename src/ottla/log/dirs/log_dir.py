@@ -33,7 +33,8 @@ Written = Pending[OSError | None]
 class CoalescedWrite:
     """Writes one small file in workers, one write at a time, skipping outdated contents.
 
-    Fields: `refusal`: returns why nothing may be written any more, None = it may.
+    Fields: `refusal`: returns why nothing may be written any more, None = it may; `on_durable`:
+            called when a content is durable, before the next one is made.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class CoalescedWrite:
         path: str,
         on_failure: Callable[[OSError], None],
         refusal: Callable[[], OSError | None],
+        on_durable: Callable[[], None] = lambda: None,
     ) -> None:
         self._disk = disk
         self._workers = workers
         self._path = path
         self._on_failure = on_failure
         self._refusal = refusal
+        self._on_durable = on_durable
         self._writing = False
         self._next: tuple[Callable[[], bytes], Written] | None = None
 
@@ -79,6 +82,8 @@ class CoalescedWrite:
             raise result
         if result is not None:
             self._on_failure(result)
+        else:
+            self._on_durable()
         next_write, self._next = self._next, None
         if next_write is not None:
             refusal = self._refusal()
@@ -143,23 +148,29 @@ class LogDir:
         self._on_failure = on_failure
         self._stale_count = 0
         self._unusable_entries: dict[str, dict[TopicPartition, int]] = {
-            name: {} for name in CHECKPOINTS
+            name: {} for name in ALL_CHECKPOINTS
         }
+        self._has_local_starts = False
+        """Whether the checkpoint of local log starts may have entries."""
+        self._starts_in_write: list[tuple[PartitionLog, int]] = []
+        """The logs with a remote prefix in the log start checkpoint that is being written, and
+        their truncation counts."""
         self._release: Callable[[], None] | None = None
-        self._writes = {
-            name: CoalescedWrite(
-                disk,
-                workers,
-                f"{path}/{name}",
-                lambda error: on_failure(self, error),
-                # `logs` of an offline directory is empty: the file would lose all entries.
-                lambda: self.error,
-            )
-            for name in (*CHECKPOINTS, names.RUNNING)
-        }
+        self._writes = {name: self._writer(name) for name in (*ALL_CHECKPOINTS, names.RUNNING)}
 
     def __repr__(self) -> str:
         return f"LogDir({self.path}, {len(self.logs)} logs)"
+
+    def _writer(self, name: str) -> CoalescedWrite:
+        return CoalescedWrite(
+            self._disk,
+            self._workers,
+            f"{self.path}/{name}",
+            lambda error: self._on_failure(self, error),
+            # `logs` of an offline directory is empty: the file would lose all entries.
+            lambda: self.error,
+            self._log_starts_durable if name == names.LOG_STARTS else lambda: None,
+        )
 
     @property
     def is_online(self) -> bool:
@@ -287,13 +298,53 @@ class LogDir:
         return read_offsets(self._disk, f"{self.path}/{name}")
 
     def checkpoint(self, name: str) -> Written:
-        """Write one of the four checkpoints, in a worker."""
+        """Write one of `CHECKPOINTS`, in a worker; after the log starts the local log starts.
+
+        The promise completes when both are durable.
+        """
         if self.error is not None:
             return completed(self.error)
-        return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
+        if name != names.LOG_STARTS:
+            return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
+        written = self._writes[name].write(self._log_starts)
+        if not self._has_local_starts:
+            # Kafka has no such file: it is there once a log of this directory needed it.
+            self._has_local_starts = any(log.has_remote_prefix for log in self.logs.values())
+        return self._then_local_starts(written) if self._has_local_starts else written
+
+    def _log_starts(self) -> bytes:
+        self._starts_in_write = [
+            (log, log.truncation_count) for log in self.logs.values() if log.has_remote_prefix
+        ]
+        return encode_offsets(self.offsets(names.LOG_STARTS))
+
+    def _log_starts_durable(self) -> None:
+        for log, truncation_count in self._starts_in_write:
+            if log.truncation_count == truncation_count:
+                log.is_log_start_stored = True
+        self._starts_in_write.clear()
+
+    def _then_local_starts(self, written: Written) -> Written:
+        """Write the local log starts once the log starts are durable: see `remote_prefix`."""
+        done: Written = Pending()
+        name = names.LOCAL_LOG_STARTS
+
+        def ended(error: OSError | None) -> None:
+            done.complete(error)
+
+        def stored(error: OSError | None) -> None:
+            error = error or self.error
+            if error is not None:
+                done.complete(error)
+            else:
+                local = self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
+                local.then(ended)
+
+        written.then(stored)
+        return done
 
     def checkpoint_all(self) -> Written:
-        """Write all four, in workers; then they have no entry of a log that is not here."""
+        """Write all of them, in workers; then they have no entry of a log that is not here."""
         if self.error is not None or not self.loaded:
             return completed(self.error)  # Logs that are not loaded yet would lose their entries.
         done: Written = Pending()
@@ -318,8 +369,8 @@ class LogDir:
         return done
 
     def _limited(self) -> list[PartitionLog]:
-        """Return the logs with limits for their checkpoint entries."""
-        return [log for log in self.logs.values() if log.limits]
+        """Return the logs with limits for their checkpoint entries, or a new remote prefix."""
+        return [log for log in self.logs.values() if log.awaits_checkpoints]
 
     def _lift_limits(
         self, log: PartitionLog, numbers: tuple[int, ...], truncation_count: int
@@ -341,6 +392,8 @@ class LogDir:
                 self._on_failure(self, result)
             elif result is not None:
                 raise result
+            else:
+                log.checkpoints_durable(truncation_count)
 
         self._workers.submit(lambda: self._disk.sync_dir(directory), synced)
 
@@ -353,6 +406,9 @@ class LogDir:
         key = (log.topic, log.partition)
         for name, value in _CHECKPOINTED.items():
             self._unusable_entries[name][key] = value(log)
+        local_start = log.checkpointed_local_start
+        if local_start is not None:
+            self._unusable_entries[names.LOCAL_LOG_STARTS][key] = local_start
         self.unusable[log.name] = reason
         self.was_clean = False  # No shutdown flushes its unflushed records.
         del self.logs[key]
@@ -363,6 +419,7 @@ class LogDir:
             self._unusable_entries[name] = {
                 key: entries[key] for key in entries if self.unusable_error(key)
             }
+        self._has_local_starts = bool(checkpoints[names.LOCAL_LOG_STARTS])
 
     # --- entries of former logs ----------------------------------------------------------
 
@@ -403,8 +460,15 @@ class LogDir:
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
         """Return the entries of a checkpoint written now."""
-        value = _CHECKPOINTED[name]
-        found = {key: value(log) for key, log in self.logs.items()}
+        if name == names.LOCAL_LOG_STARTS:
+            found = {
+                key: start
+                for key, log in self.logs.items()
+                if (start := log.checkpointed_local_start) is not None
+            }
+        else:
+            value = _CHECKPOINTED[name]
+            found = {key: value(log) for key, log in self.logs.items()}
         if name == names.CLEANER_OFFSETS:
             # Only logs that were ever cleaned have an entry, as in Kafka.
             found = {key: offset for key, offset in found.items() if offset > 0}
@@ -424,3 +488,6 @@ _CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
 }
 
 CHECKPOINTS = tuple(_CHECKPOINTED)
+"""Those that are written by themselves, as Kafka's."""
+
+ALL_CHECKPOINTS = (*CHECKPOINTS, names.LOCAL_LOG_STARTS)

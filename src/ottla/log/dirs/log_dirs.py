@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
@@ -402,6 +402,17 @@ class LogDirs:
     def checkpoint_log_starts(self) -> None:
         """Write each log's start offset, in workers."""
         self._checkpoint(names.LOG_STARTS)
+
+    def checkpoint_log_start(self, log: PartitionLog) -> Written:
+        """Write the log starts of this log's directory, in a worker.
+
+        Once the promise has completed no start takes the log start back to a lower one: remote
+        segments below it may be deleted.
+        """
+        directory = self.directory_of(log)
+        if directory is None:
+            return completed(OSError(errno.EIO, "the log is offline", log.directory))
+        return directory.checkpoint(names.LOG_STARTS)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write each log's high watermark, in workers."""

@@ -10,6 +10,9 @@ A batch of an older leader epoch than its predecessor was truncated once, and ca
 loss: it is treated as damage. Truncated data is gone from the disk, and what was read is synced,
 before anything is appended. One warning reports what was lost.
 
+A log with a remote prefix (`remote_prefix`) begins at its local log start; the leader epochs before
+are only in their file. Without local records it is an empty log there, and keeps its prefix.
+
 Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
 
@@ -84,11 +87,13 @@ class LoadedLog:
     Fields: `cut_bytes`: bytes that recovery truncated; `dropped_segments`: whole segments that it
             deleted; `cut_from`: the offset of the truncation, None = there was none; `lost_to`: the
             end of the lost records, as far as known; `limits`: those in the log's directory;
-            `is_new`: there was no segment, so no name in the directory is durable.
+            `is_new`: there was no segment, so no name in the directory is durable;
+            `local_start_checkpointed`: a checkpoint has an entry of the local log start.
     """
 
     segments: list[LoadedSegment]
     log_start_offset: int
+    local_log_start_offset: int
     log_end_offset: int
     recovery_point: int
     epochs: EpochCache
@@ -100,6 +105,7 @@ class LoadedLog:
     lost_to: int = 0
     limits: dict[int, CheckpointLimits] = field(default_factory=dict)
     is_new: bool = False
+    local_start_checkpointed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,17 +130,19 @@ def load_log(
     clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    local_log_start_offset: int = 0,
     keep_below: int = 0,
     now_ms: int,
 ) -> LoadedLog:
     """Load the log in `directory`. Blocks: for a worker thread.
 
-    Fields: `log_name`: for messages; `clean`: the last shutdown was clean; `keep_below`: a log that
+    Fields: `log_name`: for messages; `clean`: the last shutdown was clean;
+            `local_log_start_offset`: its checkpointed value, 0 = no entry; `keep_below`: a log that
             is damaged below this offset is left as it is.
     Raises: OSError; LogDamaged, because of `keep_below`.
     """
     loader = _Loader(disk, directory, log_name, config, keep_below)
-    return loader.load(clean, recovery_point, log_start_offset, now_ms)
+    return loader.load(clean, recovery_point, log_start_offset, local_log_start_offset, now_ms)
 
 
 class _Loader:
@@ -155,37 +163,48 @@ class _Loader:
         self.cut_from: int | None = None
         self.lost_to = 0
         self.cause = ""
+        self.has_remote_prefix = False
 
     def load(
-        self, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int
+        self,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        checkpointed_local_start: int,
+        now_ms: int,
     ) -> LoadedLog:
         limits = read_limits(self.disk, self.directory)
         lowered = lowest(limits.values())
         recovery_point = min(recovery_point, lowered.recovery_point)
-        log_start_offset = min(log_start_offset, lowered.log_start_offset)
+        start = min(log_start_offset, lowered.log_start_offset)
+        local_start = max(start, min(checkpointed_local_start, lowered.local_log_start_offset))
+        self.has_remote_prefix = local_start > start
         bases = tidy(self.disk, self.directory)
         # A power loss may have brought back some of the deleted segments.
-        expired = [base for base, end in pairwise(bases) if end <= log_start_offset]
+        expired = [base for base, end in pairwise(bases) if end <= local_start]
         bases = bases[len(expired) :]
         end = self._load_segments(bases, clean, recovery_point) if bases else None
         self._check_kept(bases[-1] if bases else 0, None, end or 0)
         for base in expired:
             self._remove(base)
-        if end is None or end < log_start_offset:
-            end = self._start_empty(log_start_offset, end, recovery_point)
-        start = max(log_start_offset, self.segments[0].base_offset)
+        if end is None or end < local_start:
+            end = self._start_empty(local_start, end, recovery_point)
+        local_start = self._local_start(local_start)
+        if not self.has_remote_prefix:
+            start = local_start
         point = end if clean and self.cut_from is None else min(recovery_point, end)
         if bases and (not clean or self.cut_from is not None):
             self._sync()
         if point < recovery_point:
-            # The next start must not use the checkpoint's higher recovery point.
+            # The next start must not use the checkpoint's higher recovery point. No limit for the
+            # high watermark: if this process dies before it has registered, the next start must
+            # find again that the log ends below it.
+            local = local_start if self.has_remote_prefix else 0
+            lowered = NO_LIMITS._replace(recovery_point=point, log_start_offset=start)
+            lowered = lowered._replace(clean_offset=end, local_log_start_offset=local)
             number = max(limits, default=0) + 1
-            # No limit for the high watermark: if this process dies before it has registered, the
-            # next start must find again that the log ends below it.
-            limits[number] = NO_LIMITS._replace(
-                recovery_point=point, log_start_offset=start, clean_offset=end
-            )
-            write_limits(self.disk, self.directory, number, limits[number])
+            limits[number] = lowered
+            write_limits(self.disk, self.directory, number, lowered)
         self._warn_of_loss(end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
@@ -195,6 +214,7 @@ class _Loader:
         return LoadedLog(
             segments=self.segments,
             log_start_offset=start,
+            local_log_start_offset=local_start,
             log_end_offset=end,
             recovery_point=point,
             epochs=self.epochs,
@@ -206,7 +226,23 @@ class _Loader:
             lost_to=self.lost_to,
             limits=limits,
             is_new=not bases,
+            local_start_checkpointed=checkpointed_local_start > 0,
         )
+
+    def _local_start(self, local_start: int) -> int:
+        """Return where the local log starts, which a damaged directory may lack the first of."""
+        first = self.segments[0].base_offset
+        if first <= local_start:
+            return local_start
+        if self.has_remote_prefix:
+            # Damage: a segment is deleted after its local log start is durable. Or a truncation to
+            # an offset in remote storage, from which a power loss has brought back old segments.
+            logger.warning(
+                "%s: the segments from the local log start offset %d to %d are missing; "
+                "reading these offsets from remote storage only",
+                *(self.log_name, local_start, first),
+            )
+        return first
 
     def _load_segments(self, bases: list[int], clean: bool, recovery_point: int) -> int:
         """Load the trusted segments and recover the others; return the log's end."""
@@ -337,7 +373,7 @@ class _Loader:
 
     def _recover(self, bases: list[int]) -> int:
         """Read whole segments and truncate at the first damage; return the log's end."""
-        if self.segments:
+        if self.segments or self.has_remote_prefix:
             self.epochs.truncate_from_end(bases[0])
         else:
             # Entries before the first record may be a former log's, and batches of older epochs
@@ -460,25 +496,27 @@ class _Loader:
         for suffix in reversed(names.SEGMENT_SUFFIXES):
             self.disk.remove(self._path(base, suffix))
 
-    def _start_empty(self, log_start_offset: int, end: int | None, recovery_point: int) -> int:
+    def _start_empty(self, local_start: int, end: int | None, recovery_point: int) -> int:
         """Create an empty log: no segment exists, or the log ends before its start offset."""
         if end is not None:
             first = self.segments[0].base_offset
-            self._note_loss(
-                first, f"it ended at {end}, before its log start offset {log_start_offset}"
-            )
+            self._note_loss(first, f"it ended at {end}, before its log start offset {local_start}")
             self.cut_from = first
         elif recovery_point > 0:
             self._note_loss(0, "no segment exists")
             self.lost_to = recovery_point
         self._drop([segment.base_offset for segment in self.segments])
-        self.epochs.clear()
+        if self.has_remote_prefix:
+            self._load_epochs([])
+            self.epochs.truncate_from_end(local_start)
+        else:
+            self.epochs.clear()
         self.producers.clear()
-        offsets, times, largest = self._new_indexes(log_start_offset)
-        _Opened(self.disk, self._path(log_start_offset, names.LOG), create=True).close()
+        offsets, times, largest = self._new_indexes(local_start)
+        _Opened(self.disk, self._path(local_start, names.LOG), create=True).close()
         self.segments = [
             LoadedSegment(
-                base_offset=log_start_offset,
+                base_offset=local_start,
                 size=0,
                 max_timestamp=largest,
                 offset_index=offsets,
@@ -486,7 +524,7 @@ class _Loader:
                 scanned=True,
             )
         ]
-        return log_start_offset
+        return local_start
 
     def _new_indexes(self, base: int) -> tuple[OffsetIndex, TimeIndex, TimestampOffset]:
         size_max = self.config.segment_index_bytes

@@ -94,7 +94,7 @@ def _epochs(log: ReplicaLog) -> Iterator[str]:
     if log.compacted:
         return
     for epoch, start in log.epochs:
-        if start not in bases:
+        if start >= log.start and start not in bases:  # Those below are of remote segments.
             yield f"epoch {epoch} begins at {start} in the cache, where no batch begins"
 
 

@@ -72,7 +72,7 @@ class ProducerSeen(NamedTuple):
 
 
 class ReplicaLog(NamedTuple):
-    """One replica's log. `start`, `end`, `high_watermark`: as its node has them in memory.
+    """One replica's local log. `start`, `end`, `high_watermark`: as its node has them in memory.
 
     Fields: `compacted`: records may be missing in it. `strange`: log files of segments that the
             node does not have. `epochs`: (epoch, start offset) in memory; `epochs_stored`: on disk,

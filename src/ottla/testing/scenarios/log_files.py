@@ -62,7 +62,7 @@ def _log(
     return ReplicaLog(
         node=node,
         partition=key,
-        start=log.log_start_offset,
+        start=log.local_log_start_offset,
         end=log.log_end_offset,
         high_watermark=log.high_watermark,
         segments=tuple(_segment(each, files, compacted) for each in log.segments),

@@ -88,7 +88,7 @@ def read_logs(sim: Sim) -> Iterator[LogSeen]:
                 log = log_of(brokers[node_id], key) if node_id in brokers else None
                 if log is not None:
                     yield LogSeen(
-                        node_id, key, log.log_start_offset, log.high_watermark, _values(log)
+                        node_id, key, log.local_log_start_offset, log.high_watermark, _values(log)
                     )
 
 
@@ -97,11 +97,11 @@ def _values(log: PartitionLog) -> dict[int, bytes]:
 
 
 def records_of_log(log: PartitionLog) -> Iterator[Record]:
-    """Yield the records that a consumer would read; stop at an error.
+    """Yield the records that a consumer would read from the local log; stop at an error.
 
     A checker finds damage in the files, see `log_files`.
     """
-    offset, end = log.log_start_offset, log.log_end_offset
+    offset, end = log.local_log_start_offset, log.log_end_offset
     while offset < end:
         before = offset
         try:

@@ -108,6 +108,8 @@ class WatchedLog:
         self._wrap("append_as_leader", self._appended)
         self._wrap("append_as_follower", self._appended)
         self._wrap("delete_records", self._records_deleted)
+        self._wrap("advance_log_start", self._records_deleted)
+        self._wrap("restore_log_start", self._start_restored)
         self._wrap("expire_segments", self._retained)
         self._segments: list[Segment] = []
         """As they were before the last retention check."""
@@ -224,6 +226,11 @@ class WatchedLog:
             starts[self._key] = max(start, starts.get(self._key, 0))
         elif start > starts.get(self._key, 0):
             self._moved("no leader's log start")
+        self._start = start
+
+    def _start_restored(self) -> None:
+        """Follow a new leader that found a lower log start in remote storage."""
+        start = self._watch.starts[self._key] = self.log.log_start_offset
         self._start = start
 
     def _retained(self) -> None:

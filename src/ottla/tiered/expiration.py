@@ -116,7 +116,8 @@ def _hidden_reason(
     if segment.state is SegmentState.COPY_STARTED:
         return Reason.UNFINISHED if _is_given_up(segment, lineage, copied) else None
     newest_epoch = segment.epochs[-1][0]
-    if newest_epoch < lineage.first_epoch:
+    if newest_epoch < lineage.first_epoch and lineage.start_of(lineage.first_epoch) <= log_start:
+        # A leader epoch cache that begins above the log start was lost: it proves nothing.
         return Reason.UNREFERENCED
     if segment.end_offset < log_start and newest_epoch <= lineage.first_epoch:
         return Reason.LOG_START

@@ -79,7 +79,8 @@ def _check(manifest: Manifest) -> None:
         check_segment(segment)
         if segment.leader_epoch > manifest.leader_epoch:
             raise ValueError("a manifest lists a segment of a newer leader epoch")
-        if not manifest.floor < segment.tiered_epoch <= manifest.tiered_epoch and manifest.floor:
+        is_dead = manifest.floor and segment.tiered_epoch <= manifest.floor
+        if is_dead or segment.tiered_epoch > manifest.tiered_epoch:
             raise ValueError("a manifest lists a segment of another tiered epoch")
 
 

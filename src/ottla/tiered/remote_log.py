@@ -6,9 +6,11 @@ each alike:
 - A segment's state changes as `TRANSITIONS` allows; any other change is dropped.
 - A fence is refused if its leader epoch or tiered epoch is smaller than the last fence's.
 - COPY_STARTED and COPY_FINISHED are refused if the last fence before them has a larger leader epoch
-  or another tiered epoch. DELETE_STARTED and DELETE_FINISHED are always judged by state alone.
+  or another tiered epoch, or if they are at its floor or below. DELETE_STARTED and DELETE_FINISHED
+  are judged by state alone.
 - A copy that a fence of newer epochs finds unfinished will never finish: it counts as
-  DELETE_STARTED from the fence on. So does every segment of the fence's floor and below.
+  DELETE_STARTED from the fence on. So does every segment of the fence's floor and below. A fence of
+  the same epochs, repeated after a lost answer, interrupts nothing.
 
 Only COPY_FINISHED segments are readable. Highest offsets are those of readable segments as they
 are now, so segments that were deleted are copied again after tiering was off in between.
@@ -100,10 +102,12 @@ class RemoteLog:
     def _is_fenced(self, copy: SegmentMetadata | SegmentUpdate) -> bool:
         fence = self.fence
         return fence is not None and (
-            copy.leader_epoch < fence.leader_epoch or copy.tiered_epoch != fence.tiered_epoch
+            copy.leader_epoch < fence.leader_epoch
+            or copy.tiered_epoch != fence.tiered_epoch
+            or self._is_dead(copy)
         )
 
-    def _is_dead(self, segment: SegmentMetadata) -> bool:
+    def _is_dead(self, segment: SegmentMetadata | SegmentUpdate) -> bool:
         return self.floor > NO_FLOOR and segment.tiered_epoch <= self.floor
 
     def _apply_fence(self, fence: Fence) -> bool:
@@ -121,6 +125,10 @@ class RemoteLog:
         return True
 
     def _add(self, segment: SegmentMetadata) -> None:
+        if self._ordered and self._ordered[0].topic is not segment.topic:
+            # Each decoded record has its own copies, which a hundred thousand segments would keep.
+            first = self._ordered[0]
+            segment = replace(segment, topic=first.topic, topic_id=first.topic_id)
         self._by_id[segment.segment_id] = segment
         insort(self._ordered, segment, key=_order)
         if segment.state is SegmentState.COPY_FINISHED:

@@ -106,7 +106,7 @@ class Fence:
     """From here on, copies are those of this leader epoch and this tiered epoch.
 
     `state` is the topic's TieringState. `floor`: segments of this tiered epoch and below are dead;
-    0 = none are.
+    0 = none are. The floor may be above the tiered epoch: everything of a deleted topic is dead.
     """
 
     topic: str
@@ -154,5 +154,5 @@ def check_fence(fence: Fence) -> None:
     """Check a fence's epochs. Raises: ValueError."""
     if fence.partition < 0 or fence.leader_epoch < 0 or fence.tiered_epoch < 0:
         raise ValueError(f"a fence has a negative epoch: {fence}")
-    if not 0 <= fence.floor <= fence.tiered_epoch:
-        raise ValueError(f"floor {fence.floor} in tiered epoch {fence.tiered_epoch}")
+    if fence.floor < 0:
+        raise ValueError(f"a fence has a negative floor: {fence}")

@@ -15,7 +15,7 @@ from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, ti
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.load import observed
-from ottla.metadata.znodes.multis import Write
+from ottla.metadata.znodes.multis import OPERATION_BYTES, Write
 from ottla.metadata.znodes.tiering import (
     decode_tiered_epoch,
     decode_tiering,
@@ -117,17 +117,26 @@ def test_state_and_configuration_are_one_multi() -> None:
     assert cluster.image.tiering[topic_id].tiered_epoch == 3
 
 
-@pytest.mark.parametrize("spare", range(0, 3_000, 100))
+@pytest.mark.parametrize("spare", range(700, 2_500, 50))
 def test_also_where_a_multi_is_nearly_full(spare: int) -> None:
     cluster = with_topic("t", 1)
     topic_id = topic_of(cluster, "t").id
     filling = "x" * ((ZOOKEEPER_MULTI_BYTES_MAX - spare) // 2)
-    other = ConfigRecord(resource_type=4, resource_name="1", name="a", value=filling[:-2_000])
-    cluster.write([other, config("7", "retention.ms"), config(), state(topic_id)])
+    other = ConfigRecord(resource_type=4, resource_name="1", name="a", value=filling)
+    written = cluster.write([other, config("7", "retention.ms"), config(), state(topic_id)])
     cluster.check()
-    [both] = [each for each in cluster.writes if paths.tiering_state("t") in paths_of(each)]
-    assert paths.config((2, "t")) in paths_of(both)
-    assert [each for each in cluster.writes if paths.config((2, "t")) in paths_of(each)][-1] == both
+    [both] = [each for each in written if paths.tiering_state("t") in paths_of(each)]
+    assert [each for each in written if paths.config((2, "t")) in paths_of(each)] == [both]
+    assert all(multi_bytes(each) <= ZOOKEEPER_MULTI_BYTES_MAX for each in written)
+
+
+def multi_bytes(write: Write) -> int:
+    return sum(
+        OPERATION_BYTES
+        + len(each.path)
+        + (len(each.data) if isinstance(each, Create | SetData) else 0)
+        for each in write.operations
+    )
 
 
 def test_a_topic_goes_with_its_state_and_its_name_begins_without() -> None:

@@ -32,8 +32,10 @@ from ottla.host.controller_runtime import ControllerRuntime
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.metadata.features import OTTLA_VERSION, TIERING
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import (
+    FeatureLevelRecord,
     ProducerIdsRecord,
     Record,
     RemoveTopicRecord,
@@ -46,6 +48,10 @@ T = TypeVar("T")
 TOPICS = ("a", "b.c", "d_e")
 BROKERS = (1, 2, 3, 4)
 SET = 0
+REMOTE_STORAGE = {
+    "remote.log.storage.system.enable": "true",
+    "ottla.remote.storage.uri": "memory://test",
+}
 
 
 class PortBench(Protocol):
@@ -123,6 +129,7 @@ def facts(image: ClusterImage) -> dict[str, Any]:
         },
         "configs": {resource: dict(values) for resource, values in image.configs},
         "producer ids": image.producer_ids.next_producer_id,
+        "tiering": dict(image.tiering),
     }
 
 
@@ -142,9 +149,12 @@ def _standing(partition: PartitionImage) -> tuple[Any, ...]:
 class ControllerTerm:
     """A controller on a bench: what it decides, and all that listeners heard."""
 
-    def __init__(self, bench: PortBench, number: int = 0) -> None:
+    def __init__(
+        self, bench: PortBench, number: int = 0, properties: dict[str, str] | None = None
+    ) -> None:
         self.bench = bench
-        self.context = context({"unclean.leader.election.enable": "true"}, CountingDice(number))
+        given = {"unclean.leader.election.enable": "true", **(properties or {})}
+        self.context = context(given, CountingDice(number))
         self.heard: list[ClusterDelta] = []
         self.fenced = 0
         self.order: list[Any] = []
@@ -464,6 +474,39 @@ def check_large_steps_that_may_be_cut_arrive_whole(bench: PortBench) -> None:
     office.check()
 
 
+def check_a_tiering_state_is_stored_with_its_configuration(bench: PortBench) -> None:
+    """Created with it, altered to it, removed with the topic, and another one of the name."""
+    office = ControllerTerm(bench, properties=REMOTE_STORAGE)
+    office.set_brokers(BROKERS)
+    level = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=TIERING)
+    office.run(lambda image: Decision(Step((level,)), None))
+    wanted = [
+        NewTopic(name="t", partition_count=700, configs=(("remote.storage.enable", "true"),)),
+        NewTopic(name="u"),
+    ]
+    created = office.run(
+        lambda image: create_topics(image, wanted, validate_only=False, context=office.context)
+    )
+    assert {each.error for each in created} == {Error.NONE}
+    change = Alteration((2, "u"), (("remote.storage.enable", SET, "true"),))
+    office.run(
+        lambda image: alter_configs(
+            image, [change], incremental=True, validate_only=False, context=office.context
+        )
+    )
+    assert {each.tiered_epoch for each in bench.stored().tiering.values()} == {1}
+    assert len(bench.stored().tiering) == 2
+    office.check()
+    former = office.image.topics.id_of("t")
+    assert former is not None
+    removed = RemoveTopicRecord(topic_id=former)
+    office.run(lambda image: Decision(Step((removed,), atomic=False), None))
+    assert len(bench.stored().tiering) == 1
+    office.create("t")
+    assert len(bench.stored().tiering) == 1
+    office.check()
+
+
 def check_kafka_1096_a_deposed_controller_writes_nothing(bench: PortBench) -> None:
     """Fenced: whatever it decides, it is told so and the facts stay as they are."""
     office = ControllerTerm(bench)
@@ -539,6 +582,7 @@ CHECKS: tuple[Callable[[PortBench], None], ...] = (
     check_a_decision_without_records_waits_for_what_it_saw,
     check_what_raises_is_answered_and_writes_nothing,
     check_large_steps_that_may_be_cut_arrive_whole,
+    check_a_tiering_state_is_stored_with_its_configuration,
     check_kafka_1096_a_deposed_controller_writes_nothing,
     check_a_conflict_is_decided_again_on_what_is_stored,
     check_lost_answers_lose_nothing_and_do_nothing_twice,

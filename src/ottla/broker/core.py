@@ -262,10 +262,9 @@ class Broker:
         values = effective_topic_config(image, self.config, topic)
         config = self.config.dynamic(image)
         brokers_own = {name: config[name] for name in LOG_PROPERTIES}
-        log_config = LogConfig.of(
-            {**values, **brokers_own}, remote_storage=image.has_remote_log(topic)
-        )
-        return TopicSettings(log_config, values["min.insync.replicas"])
+        # The tiering state counts, which the configuration only asks for.
+        values["remote.storage.enable"] = image.has_remote_log(topic)
+        return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:
         """Return the topics whose configuration the change touches; None = all."""

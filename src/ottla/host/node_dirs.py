@@ -87,7 +87,8 @@ class NodeDirs:
 
         def config_of(topic: str) -> LogConfig:
             values = effective_topic_config(image, config, topic)
-            return LogConfig.of(values, remote_storage=image.has_remote_log(topic))
+            values["remote.storage.enable"] = image.has_remote_log(topic)
+            return LogConfig.of(values)
 
         check_remote_topics(image, config)
         found = yield from wait(self.log_dirs.load(decide, config_of))

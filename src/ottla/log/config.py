@@ -17,8 +17,8 @@ RECORD_VALIDATION: Final = "ottla.record.validation"
 BATCH: Final = "batch"
 """Only the header of a batch is checked where nothing needs its records."""
 UNLIMITED: Final = -1
-INHERITED: Final = -2
-"""A local retention that is the topic's retention."""
+SAME_AS_TOTAL: Final = -2
+"""Of local.retention.ms and local.retention.bytes: the value of retention.ms or retention.bytes."""
 DAY_MS: Final = 24 * 3_600_000
 
 
@@ -34,7 +34,7 @@ class LogConfig:
             `batch_bytes_max`: what both the topic and a segment allow.
             `remote_storage`: segments are copied to remote storage: those that are copied are
             deleted here by the local retention, and the whole log's retention is not the log's.
-            `local_retention_ms`, `local_retention_bytes`: never INHERITED once made.
+            `local_retention_ms`, `local_retention_bytes`: never SAME_AS_TOTAL once made.
     """
 
     segment_bytes: int = 1 << 30
@@ -44,6 +44,9 @@ class LogConfig:
     index_interval_bytes: int = 4096
     retention_bytes: int = UNLIMITED
     retention_ms: int = 7 * DAY_MS
+    remote_storage: bool = False
+    local_retention_bytes: int = SAME_AS_TOTAL
+    local_retention_ms: int = SAME_AS_TOTAL
     max_message_bytes: int = 1_048_588
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
@@ -59,9 +62,6 @@ class LogConfig:
     timestamp_after_max_ms: int = 3_600_000
     codec: Codec | None = None
     levels: Mapping[Codec, int] | None = None
-    remote_storage: bool = False
-    local_retention_ms: int = INHERITED
-    local_retention_bytes: int = INHERITED
     producer_id_expiration_ms: int = DAY_MS
     transaction_timeout_max_ms: int = 15 * 60_000
     checks_records: bool = True
@@ -70,10 +70,6 @@ class LogConfig:
     batch_bytes_max: int = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.local_retention_ms == INHERITED:
-            object.__setattr__(self, "local_retention_ms", self.retention_ms)
-        if self.local_retention_bytes == INHERITED:
-            object.__setattr__(self, "local_retention_bytes", self.retention_bytes)
         rewritten = self.log_append_time or self.codec is not None
         if self.compacts and self.max_compaction_lag_ms < self.segment_ms:
             # A record can only be compacted once its segment is sealed (KIP-354).
@@ -81,15 +77,19 @@ class LogConfig:
         needs_records = self.compacts or self.timestamp_before_max_ms < INT64_MAX
         object.__setattr__(self, "decodes_records", needs_records or self.checks_records)
         object.__setattr__(self, "is_plain", not (rewritten or needs_records))
+        if self.local_retention_ms == SAME_AS_TOTAL:
+            object.__setattr__(self, "local_retention_ms", self.retention_ms)
+        if self.local_retention_bytes == SAME_AS_TOTAL:
+            object.__setattr__(self, "local_retention_bytes", self.retention_bytes)
         smaller = min(self.max_message_bytes, self.segment_bytes)
         object.__setattr__(self, "batch_bytes_max", smaller)
 
     @staticmethod
-    def of(values: Mapping[str, Any], *, remote_storage: bool = False) -> "LogConfig":
+    def of(values: Mapping[str, Any]) -> "LogConfig":
         """Return the settings in parsed configuration values, keyed by name.
 
-        `remote_storage`: by the topic's tiering state, not by its configuration. Absent names take
-        their defaults; names that no log uses are ignored. The policy may be a string or a list.
+        Absent names take their defaults; names that no log uses are ignored. The policy may be a
+        string or a list.
         """
         given: dict[str, Any] = {
             target: values[name] for name, target in _PLAIN.items() if values.get(name) is not None
@@ -108,7 +108,9 @@ class LogConfig:
             codec=codec_of(values.get("compression.type") or "producer"),
             levels=levels or None,
             checks_records=values.get(RECORD_VALIDATION) != BATCH,
-            remote_storage=remote_storage,
+            remote_storage=bool(
+                values.get("remote.storage.enable") and not values.get("remote.log.copy.disable")
+            ),
             **given,
         )
 

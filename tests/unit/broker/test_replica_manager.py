@@ -3,6 +3,8 @@
 Method: records replayed into deltas; real logs on a disk in memory.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.errors import ApiError, Error
@@ -14,6 +16,7 @@ from ottla.metadata.records import (
     Record,
     RemoveTopicRecord,
     TopicRecord,
+    TopicTieringRecord,
 )
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 from ottla.testing.disk import Fault
@@ -158,6 +161,23 @@ class TestHosting:
         assert partition.min_insync_replicas == 2
         harness.commit(config_record("t", "max_message_bytes", "200"))
         assert partition.leader_log().config.max_message_bytes == 200
+
+    def test_a_log_has_remote_storage_by_the_topics_tiering_state(
+        self, harness: BrokerHarness
+    ) -> None:
+        """Not by its configuration, which only asks for it."""
+        harness.add_topic(retention_ms="9", remote_storage_enable="true")
+        log = harness.broker.replicas.partition("t", 0).leader_log()
+        assert not log.config.remote_storage
+        assert log.config.local_retention_ms == 9
+        enabled = TopicTieringRecord(topic_id=TOPIC_ID, state=1, tiered_epoch=1)
+        harness.commit(enabled, config_record("t", "local_retention_ms", "7"))
+        assert log.config.remote_storage
+        assert (log.config.retention_ms, log.config.local_retention_ms) == (9, 7)
+        for state, policy, expected in ((2, 1, True), (3, 1, True), (2, 2, False)):
+            # Nothing else of the topic changes.
+            harness.commit(replace(enabled, state=state, tiered_epoch=2, policy=policy))
+            assert log.config.remote_storage == expected
 
 
 class TestDeletion:

@@ -5,6 +5,7 @@ Method: a disk in memory with formatted log directories; images made from record
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from ottla.metadata.deletions import (
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.records import PartitionRecord, TopicRecord
+from ottla.metadata.records import PartitionRecord, TopicRecord, TopicTieringRecord
 
 from .harness import CLUSTER_ID, Dice, Harness
 
@@ -174,6 +175,41 @@ def put_partition(harness: Harness, path: str, topic_id: Uuid) -> None:
     harness.disk.write_atomic(
         f"{path}/{names.PARTITION_METADATA}", encode_partition_metadata(topic_id)
     )
+
+
+def test_a_broker_without_remote_storage_does_not_start_beside_topics_that_have_it() -> None:
+    tiering = TopicTieringRecord(topic_id=MOVED, state=1, tiered_epoch=1)
+    image = image_of(("kept", KEPT, (3,)), ("moved", MOVED, (4,)))
+    tiered = replay(image, [tiering], offset=11, epoch=1).image
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    with pytest.raises(StartError) as caught:
+        load(harness, node_dirs, tiered, config)
+    assert str(caught.value) == (
+        "remote.log.storage.system.enable=false, and 1 topics have remote storage, the first is"
+        " moved: set remote.log.storage.system.enable=true and ottla.remote.storage.uri"
+    )
+    given_up = replace(tiering, state=3, tiered_epoch=2, policy=2)
+    load(harness, node_dirs, replay(image, [given_up], offset=11, epoch=1).image, config)
+    node_dirs.close()
+
+
+def test_a_loaded_log_has_the_topics_remote_storage() -> None:
+    harness = Harness()
+    config = formatted(
+        harness,
+        remote_log_storage_system_enable="true",
+        ottla_remote_storage_uri="file:///r",
+    )
+    put_partition(harness, "/a/kept-0", KEPT)
+    node_dirs = opened(harness, config)
+    tiering = TopicTieringRecord(topic_id=KEPT, state=1, tiered_epoch=1)
+    image = replay(image_of(("kept", KEPT, (3,))), [tiering], offset=11, epoch=1).image
+    load(harness, node_dirs, image, config)
+    [log] = node_dirs.log_dirs.logs()
+    assert log.config.remote_storage
+    node_dirs.close()
 
 
 def test_partition_directories_are_kept_deleted_or_renamed_by_the_image() -> None:

@@ -69,6 +69,37 @@ def test_one_property_in_another_s_unit(given: dict[str, str], name: str, expect
     assert node(given)[name] == expected
 
 
+def test_remote_storage_needs_a_place() -> None:
+    enable, uri = "remote.log.storage.system.enable", "ottla.remote.storage.uri"
+    for given in ({enable: "true"}, {enable: "true", uri: " "}):
+        with pytest.raises(ConfigError) as caught:
+            node(given)
+        assert f"must be set where {enable}=true: file:///DIRECTORY" in str(caught.value)
+    assert node({enable: "true", uri: "file:///r"})[uri] == "file:///r"
+    assert node({enable: "false"})[uri] is None
+
+
+def test_a_file_for_kafkas_tiered_storage_works_once_it_names_a_place() -> None:
+    given = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "org.example.LocalTieredStorage",
+        "remote.log.storage.manager.class.path": "/libs/*",
+        "remote.log.storage.manager.impl.prefix": "rsm.config.",
+        "remote.log.metadata.manager.impl.prefix": "rlmm.config.",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rsm.config.dir": "/tmp/remote",
+        "rsm.config.secret.key": "hidden",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.producer.acks": "all",
+        "log.retention.check.interval.ms": "1000",
+    }
+    config = node({**given, "ottla.remote.storage.uri": "file:///r"})
+    assert config["rlmm.config.remote.log.metadata.topic.replication.factor"] == 1
+    with pytest.raises(ConfigError, match=r"ottla\.remote\.storage\.uri: must be set") as caught:
+        node(given)
+    assert "hidden" not in str(caught.value)
+
+
 def test_all_bad_names_and_values_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         node(

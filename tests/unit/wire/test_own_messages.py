@@ -3,6 +3,8 @@
 Method: one message of each, spelt out byte by byte; nobody else's codec knows them.
 """
 
+from typing import Any
+
 import pytest
 
 from ottla.base.ids import Uuid
@@ -13,7 +15,10 @@ from ottla.wire.messages import (
     describe_deletions,
     describe_idle_topics,
     disable_remote_topic,
+    leader_and_isr,
     report_idle_topics,
+    topic_tiering,
+    update_metadata,
 )
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
@@ -157,6 +162,41 @@ MESSAGES: list[tuple[object, str]] = [
         "00000004" "0000" "01" "00000007" "0000000000000008" "00000009" "00" "00" "00",
     ),
 ]  # fmt: skip
+
+
+TIERING = topic_tiering.TopicTieringState(
+    tiered_epoch=3, state=2, policy=2, remote_floor_epoch=2, purge_pending=True
+)
+TIERING_HEX = "914e0d01000000030202000000020100"
+"""Its tag, its size, that it is not null, itself."""
+
+
+@pytest.mark.parametrize(
+    ("topic", "version"),
+    [
+        (leader_and_isr.LeaderAndIsrTopicState, 7),
+        (update_metadata.UpdateMetadataTopicState, 8),
+    ],
+)
+def test_a_topics_tiering_state_is_a_tagged_field_of_requests_to_brokers(
+    topic: Any, version: int
+) -> None:
+    def request(tiering: topic_tiering.TopicTieringState | None) -> Any:
+        states = (topic(topic_name="t", topic_id=ID, partition_states=(), tiering=tiering),)
+        if topic is leader_and_isr.LeaderAndIsrTopicState:
+            return leader_and_isr.LeaderAndIsrRequest(
+                controller_id=1, controller_epoch=2, topic_states=states, live_leaders=()
+            )
+        return update_metadata.UpdateMetadataRequest(
+            controller_id=1, controller_epoch=2, topic_states=states, live_brokers=()
+        )
+
+    with_it = encode(request(TIERING), version).hex()
+    without = encode(request(None), version).hex()
+    assert with_it == without.replace(
+        "0274" + ID_HEX + "0100", "0274" + ID_HEX + "0101" + TIERING_HEX
+    )
+    assert decode(type(request(None)), bytes.fromhex(with_it), version) == request(TIERING)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.metadata.records import PartitionRecord, TopicRecord
+from ottla.metadata.records import PartitionRecord, TopicRecord, TopicTieringRecord
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 from ..harness import CLUSTER_ID, TOPIC_ID, BrokerHarness
@@ -38,6 +38,25 @@ def harness() -> BrokerHarness:
     harness.add_broker(3, fenced=True)
     harness.add_topic("t", partitions=2, replicas=(1, 2, 3), isr=(1, 2))
     return harness
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_topic_that_was_ever_tiered_comes_with_its_epoch_and_state(
+    harness: BrokerHarness, version: int
+) -> None:
+    [topic] = harness.ask(by_name("t"), version).topics
+    assert (topic.tiered_epoch, topic.tiering_state) == (0, 0)
+    harness.commit(TopicTieringRecord(topic_id=TOPIC_ID, state=3, tiered_epoch=2, policy=2))
+    [topic] = harness.ask(by_name("t"), version).topics
+    assert (topic.tiered_epoch, topic.tiering_state) == ((2, 3) if version >= 9 else (0, 0))
+
+
+def test_the_topic_of_remote_log_metadata_is_not_created_for_clients(
+    harness: BrokerHarness,
+) -> None:
+    [topic] = harness.ask(by_name("__remote_log_metadata"), 9).topics
+    assert (topic.error_code, topic.is_internal) == (Error.UNKNOWN_TOPIC_OR_PARTITION, True)
+    assert harness.controller.calls == []
 
 
 @pytest.mark.parametrize("version", range(14))

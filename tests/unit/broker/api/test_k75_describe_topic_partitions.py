@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.metadata.records import TopicTieringRecord
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -114,3 +115,10 @@ def test_senseless_cursors_are_refused_topic_by_topic(
         ("a", Error.INVALID_REQUEST),
     ]
     assert answer.next_cursor is None
+
+
+def test_a_topic_that_was_ever_tiered_comes_with_its_epoch_and_state() -> None:
+    harness = build()
+    harness.commit(TopicTieringRecord(topic_id=Uuid(b"b" * 16), state=1, tiered_epoch=4))
+    found = harness.ask(request(), 0).topics
+    assert [(each.tiered_epoch, each.tiering_state) for each in found] == [(0, 0), (4, 1), (0, 0)]

@@ -2,7 +2,8 @@
 
 Method: the histories of `test_broker_request_histories`, handled by the broker's own code for the
 three requests instead of a model of it. After each delta the broker's image must hold the same
-topics, ids, leaders, in-sync replicas and epochs, and of its replicas what only LeaderAndIsr holds.
+topics, ids, leaders, in-sync replicas, epochs and tiering states, and of its replicas what only
+LeaderAndIsr holds.
 Log directories are each side's own; brokers' epochs are not sent. A late copy of a request to
 delete replicas, at any later time, deletes nothing that the broker hosts then.
 """
@@ -10,9 +11,11 @@ delete replicas, at any later time, deletes nothing that the broker hosts then.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from immutables import Map
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
@@ -21,13 +24,18 @@ from ottla.controller.zookeeper.request_batch import EPOCH_DURING_DELETE, Broker
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.records import Record
+from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, tiering_record
 from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage, topic_records
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
 from ottla.wire.messages.update_metadata import FULL, UpdateMetadataRequest
 from tests.unit.controller.model_brokers import compare, led, never_led
 from tests.unit.controller.model_brokers import topic as a_topic
-from tests.unit.controller.zookeeper.test_broker_request_histories import BROKERS, RequestHistory
+from tests.unit.controller.zookeeper.test_broker_request_histories import (
+    BROKERS,
+    TOPICS,
+    RequestHistory,
+)
 
 UNTOLD: dict[str, Any] = {
     "adding_replicas": (),
@@ -142,6 +150,10 @@ class Broker:
             if self.id in partition.replicas and partition.directory(self.id) != DIRECTORY_LOST
         )
         assert as_sent(self.image, hosted) == as_sent(image, hosted)
+        named = {topic_id for _, topic_id, _ in as_sent(image, hosted)}
+        assert self.image.tiering == Map(
+            {key: each for key, each in image.tiering.items() if key in named}
+        )
 
     def _check_deletion(self, topic: TopicImage) -> None:
         """No request to delete a replica of a deleted topic is refused."""
@@ -175,10 +187,38 @@ def knowing_nothing(broker_id: int, epoch: int, _stored: ClusterImage) -> Broker
 
 def knowing_what_is_stored(broker_id: int, epoch: int, stored: ClusterImage) -> Broker:
     """Return a broker as it starts: with the topics that are there, leading nothing."""
-    topics = replace(EMPTY, topics=stored.topics)
+    topics = replace(EMPTY, topics=stored.topics, tiering=stored.tiering)
     started = Broker(broker_id, epoch, topics)
     started.apply(without_own_leadership(topics, broker_id))
     return started
+
+
+def next_tiering(
+    topic_id: Uuid, before: TopicTiering | None, policy: DisablePolicy
+) -> TopicTiering:
+    """Return the state that may follow."""
+    if before is None:
+        return TopicTiering(topic_id=topic_id)
+    if before.state is TieringState.ENABLED:
+        deletes = policy is DisablePolicy.DELETE
+        return replace(
+            before,
+            state=TieringState.DISABLING,
+            tiered_epoch=before.tiered_epoch + 1,
+            policy=policy,
+            remote_floor_epoch=before.tiered_epoch if deletes else before.remote_floor_epoch,
+            purge_pending=deletes or before.purge_pending,
+        )
+    if before.state is TieringState.DISABLING:
+        return replace(before, state=TieringState.DISABLED)
+    if before.purge_pending:
+        return replace(before, purge_pending=False)
+    return replace(
+        before,
+        state=TieringState.ENABLED,
+        tiered_epoch=before.tiered_epoch + 1,
+        policy=DisablePolicy.NONE,
+    )
 
 
 class Resending(RequestHistory):
@@ -191,6 +231,15 @@ class Resending(RequestHistory):
             assert isinstance(process, Broker)
             for request in process.stops[::-1][back : back + 1]:
                 process.receive_again(request)
+
+    @rule(name=TOPICS, policy=st.sampled_from([DisablePolicy.RETAIN, DisablePolicy.DELETE]))
+    def change_tiering(self, name: str, policy: DisablePolicy) -> None:
+        """Enable remote storage of a topic, or go on towards DISABLED and back to ENABLED."""
+        topic = self.image.topics.by_name(name)
+        if topic is None or self.image.deletions.of(topic.id) is not None:
+            return
+        before = self.image.tiering.get(topic.id)
+        self.append(tiering_record(next_tiering(topic.id, before, policy)))
 
     @rule(broker_id=BROKERS, back=st.integers(0, 30))
     def read_late_copy(self, broker_id: int, back: int) -> None:
@@ -247,6 +296,57 @@ def test_kafka_9539_an_order_from_before_a_replica_came_back_does_not_hit_it() -
     history.change_isr(name="t", partition_id=0, isr=[1, 2, 3])
     history.read_a_late_stop(broker_id=1, back=0)
     check_all(history)
+
+
+@pytest.mark.parametrize("process", [knowing_nothing, knowing_what_is_stored])
+def test_a_tiering_state_is_sent_where_nothing_else_changed(process: Any) -> None:
+    history = Hearing() if process is knowing_nothing else Starting()
+    history.begin(partition_id=0, unclean=False)
+    for _ in range(7):
+        history.change_tiering(name="t", policy=DisablePolicy.DELETE)
+        assert len(history.image.tiering) == 1
+        check_all(history)
+    history.start(broker_id=4)
+    history.look_at_brokers(apart=False)
+    history.fail_over()
+    check_all(history)
+    [broker] = [each for each in history.processes.values() if each.id == 4]
+    assert isinstance(broker, Broker)
+    assert broker.image.tiering == history.image.tiering
+    late = len(broker.updates)
+    history.change_tiering(name="t", policy=DisablePolicy.RETAIN)
+    for back in range(late + 1):
+        history.read_late_copy(broker_id=4, back=back)
+        check_all(history)
+
+
+def test_a_broker_has_the_state_before_it_leads() -> None:
+    """LeaderAndIsr alone is enough: it comes before UpdateMetadata."""
+    topic = a_topic("v", led([1, 2]))
+    tiering = TopicTiering(topic_id=topic.id)
+    records = [*topic_records(topic), tiering_record(tiering)]
+    history = Hearing()
+    history.begin(partition_id=0, unclean=False)
+    process = history.processes[1]
+    assert isinstance(process, Broker)
+    receive, leading = process.receive, []
+
+    def received(request: BrokerRequest) -> None:
+        receive(request)
+        if isinstance(request.request, LeaderAndIsrRequest):
+            leading.append(process.image.tiering.get(topic.id))
+
+    history.processes[1] = Recorded(process, received)  # type: ignore[assignment]
+    history.append(*records)
+    assert leading == [tiering]
+
+
+@dataclass
+class Recorded:
+    """A broker whose requests are seen by a test."""
+
+    process: Broker
+    receive: Any
 
 
 def test_a_late_full_update_removes_no_topic_created_since() -> None:

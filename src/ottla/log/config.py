@@ -39,6 +39,7 @@ class LogConfig:
     index_interval_bytes: int = 4096
     retention_bytes: int = UNLIMITED
     retention_ms: int = 7 * DAY_MS
+    remote_storage: bool = False
     max_message_bytes: int = 1_048_588
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX

@@ -197,6 +197,16 @@ class PartitionLog:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"
 
     @property
+    def local_log_start_offset(self) -> int:
+        """The first offset of the local files; what is below it is in the remote tier."""
+        return self.log_start_offset
+
+    @property
+    def highest_remote_offset(self) -> int:
+        """The last offset that is in the remote tier; -1 = none."""
+        return NO_OFFSET
+
+    @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed consumers may read."""
         first = self.producers.first_unstable_offset

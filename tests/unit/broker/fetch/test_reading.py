@@ -1,8 +1,8 @@
 """Where a fetcher's log diverges is found in a few steps, and never reported for a prefix.
 
 Method: hypothesis makes up a leader's history and a follower that left it somewhere; the follower
-cuts as it is told, over and over, as a real one does. What a read found
-is sent or released.
+cuts as it is told, over and over, as a real one does. What a
+read found is sent or released.
 """
 
 from dataclasses import dataclass

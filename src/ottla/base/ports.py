@@ -46,6 +46,18 @@ class Workers(Protocol):
         ...
 
 
+class Readable(Protocol):
+    """Bytes that are read at positions."""
+
+    def read_at(self, position: int, count: int) -> bytes:
+        """Return up to `count` bytes at `position`; fewer only at the end."""
+        ...
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        ...
+
+
 class File(Protocol):
     """An open file. Reads and writes are positional or at the end; none moves a cursor."""
 

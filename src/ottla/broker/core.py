@@ -15,6 +15,7 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.fetch.fetch_sessions import FetchSessions
 from ottla.broker.fetch.read_replica import same_rack
+from ottla.broker.fetch.remote_port import RemoteReads
 from ottla.broker.forwarding.auto_create import AutoCreate
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.idle import IdleTopics
@@ -59,7 +60,10 @@ class ApplyError(Exception):
 
 
 class Broker:
-    """One broker. `epoch` is set by its registration; -1 before."""
+    """One broker. `epoch` is set by its registration; -1 before.
+
+    `remote`: reads of the remote tier; None = without tiered storage.
+    """
 
     controller_epoch = NO_EPOCH
     """The epoch of the newest controller that has sent this broker a request."""
@@ -79,6 +83,7 @@ class Broker:
         forwarder: Forwarder,
         peers: Peers,
         groups: "Callable[[Broker], GroupService] | None" = None,
+        remote: RemoteReads | None = None,
     ) -> None:
         self.config = config
         self.node_id: int = config.node_id
@@ -91,7 +96,7 @@ class Broker:
         self.forwarder = forwarder
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
-        self.replicas = self._replica_manager()
+        self.replicas = self._replica_manager(remote)
         self.replicas.on_replica_offline = self._replica_lost
         self.isr = self._isr_manager()
         self.fetchers = ReplicaFetchers(
@@ -158,7 +163,7 @@ class Broker:
             timers=self.timers,
         )
 
-    def _replica_manager(self) -> ReplicaManager:
+    def _replica_manager(self, remote: RemoteReads | None) -> ReplicaManager:
         return ReplicaManager(
             node_id=self.node_id,
             clock=self.clock,
@@ -174,6 +179,7 @@ class Broker:
                 lag_time_max_ms=self.config["replica.lag.time.max.ms"],
             ),
             select=same_rack if self.config["replica.selector.class"] else None,
+            remote=remote,
         )
 
     def apply(self, delta: ClusterDelta) -> None:

@@ -22,6 +22,7 @@ from ottla.base.turns import Steps
 from ottla.broker.fetch.delayed_fetch import FetchReader
 from ottla.broker.fetch.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetch.read_replica import Selector
+from ottla.broker.fetch.remote_port import RemoteReads
 from ottla.broker.logs.log_creation import (
     LOGS_AT_ONCE_MAX,
     create_logs,
@@ -80,6 +81,7 @@ class ReplicaManager:
         settings: Callable[[ClusterImage, str], TopicSettings],
         environment: PartitionEnvironment | None = None,
         select: Selector | None = None,
+        remote: RemoteReads | None = None,
     ) -> None:
         self.node_id = node_id
         self.image: ClusterImage = EMPTY
@@ -88,7 +90,7 @@ class ReplicaManager:
         self.produce_purgatory = Purgatory(timers)
         self.delete_records_purgatory = Purgatory(timers)
         """DeleteRecords requests that wait until every live replica has deleted the records."""
-        self.fetch_reader = FetchReader(self, clock, timers, select)
+        self.fetch_reader = FetchReader(self, clock, timers, select, remote)
         self.batch_work = BatchWork(workers)
         self._heavy = HeavyBatches(self.batch_work)
         self._clock = clock

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from ottla.base.ports import File
+from ottla.base.ports import File, Readable
 
 ENTRY: Final = struct.Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size
@@ -108,7 +108,7 @@ class OffsetIndex:
         return index
 
 
-def search(file: File, base_offset: int, offset: int) -> OffsetPosition:
+def search(file: Readable, base_offset: int, offset: int) -> OffsetPosition:
     """Return the entry to scan from for `offset`, by binary search in an index file."""
     relative = offset - base_offset
     low, high = 0, file.size() // ENTRY_SIZE  # Entries below `low` are not above the target.

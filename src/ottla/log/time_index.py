@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from ottla.base.ports import File
+from ottla.base.ports import File, Readable
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 
 ENTRY: Final = struct.Struct(">qi")
@@ -110,7 +110,7 @@ class TimeIndex:
         return index
 
 
-def search(file: File, base_offset: int, timestamp: int) -> TimestampOffset:
+def search(file: Readable, base_offset: int, timestamp: int) -> TimestampOffset:
     """Return the entry with the largest timestamp not above `timestamp`, from an index file."""
     low, high = 0, file.size() // ENTRY_SIZE
     found = (NO_TIMESTAMP, 0)

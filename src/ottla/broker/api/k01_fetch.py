@@ -4,7 +4,9 @@ Behaviour: partitions in the order of the request, or of the session (KIP-227), 
            returned records go last; waits for min_bytes until max_wait_ms; the first batch is sent
            whatever its size (KIP-74). Records are sent as slices of the log's files. Followers
            read to the log's end, and their fetch offset is their log end. Consumers may read from
-           any replica; replica.selector.class directs them to one of their rack (KIP-392).
+           any replica; replica.selector.class directs them to one of their rack (KIP-392). What
+           is below the local log start comes from the remote tier, as bytes (KIP-405); followers
+           get OFFSET_MOVED_TO_TIERED_STORAGE for it.
 Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-320);
            v10 zstd (KIP-110); v11 rack; v12 flexible, diverging epoch (KIP-595); v13 topics by
            id (KIP-516); v15 replica state (KIP-903); v16 the new leader and its address
@@ -18,7 +20,7 @@ from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps, at_once
 from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, InSteps
-from ottla.broker.fetch.delayed_fetch import FetchLimits, Reads
+from ottla.broker.fetch.delayed_fetch import NO_WAIT, FetchLimits, Reads
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, Key
 from ottla.broker.fetch.reading import NO_REPLICA, PartitionRead
 from ottla.broker.nodes import node_of, partition_state
@@ -89,6 +91,7 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
         version >= 11,
         request.rack_id,
         connection.listener_name,
+        connection.closed,
     )
     reads: Reads | Pending[Reads]
     if ctx.authorizer is not ALLOW_ALL and (refused := _refused(ctx, fetching, replica_id)):
@@ -129,7 +132,7 @@ def _read_rest(
     if not rest:
         return denied
     reads = yield from ctx.broker.replicas.fetch_reader.fetch_in_steps(
-        Fetching(rest), limits._replace(max_wait_ms=0), ctx.connection.closed
+        Fetching(rest), limits._replace(max_wait_ms=NO_WAIT), ctx.connection.closed
     )
     assert not isinstance(reads, Pending)
     return [*reads, *denied]
@@ -189,7 +192,7 @@ def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> Steps[wire.FetchR
                     last_stable_offset=found.last_stable_offset,
                     log_start_offset=found.log_start_offset,
                     aborted_transactions=found.aborted,  # type: ignore[arg-type]
-                    records=found.slices,
+                    records=found.records,
                 )
             )
         else:
@@ -248,7 +251,7 @@ def _special(
         last_stable_offset=found.last_stable_offset,
         log_start_offset=found.log_start_offset,
         aborted_transactions=None if found.aborted is None else _aborted(found.aborted),
-        records=found.slices,
+        records=found.records,
         diverging_epoch=diverging,
         current_leader=leader,
         preferred_read_replica=found.preferred if ctx.version >= 11 else NO_REPLICA,
@@ -302,5 +305,5 @@ def _release_unsent(reads: Reads, sent: Reads) -> None:
     """Unpin the reads of partitions that the response leaves out."""
     kept = {id(found) for _, found in sent}
     for _, found in reads:
-        if found.slices and id(found) not in kept:
+        if found.records and id(found) not in kept:
             found.release()

@@ -1,13 +1,16 @@
 """ListOffsets (key 2): the offset of a moment, of the first or the last record.
 
 Behaviour: -1 = the end (high watermark, or last stable offset with read_committed); -2 = log
-           start; -3 = the record with the largest timestamp (KIP-734); -4 = start of what is on
-           local disk (KIP-405); -5 = the last offset in remote storage (KIP-1005), -1 where there
-           is none; a time = the first record at or after it. Only leaders answer.
-           Workers search the records: see `timestamp_lookups`.
+           start, over both tiers; -3 = the record with the largest timestamp (KIP-734), of those
+           on local disk; -4 = start of what is on local disk (KIP-405); -5 = the last offset in
+           the remote tier (KIP-1005), none where nothing is; -6 = the first offset that is not
+           there yet (KIP-1023), none where the topic is not tiered; a time = the first record at
+           or after it, in the remote tier, then on local disk. Only leaders answer. Workers search
+           the records: see `timestamp_lookups`. Remote lookups of all partitions run at once.
 Versions:  v1 one offset; v2 isolation level; v4 leader epochs (KIP-320); v5 OFFSET_NOT_AVAILABLE
-           (KIP-207); v6 flexible; v7 -3; v8 -4; v9 -5; v10 timeout for remote reads (KIP-1075).
-Not done:  -6 (v11), the next offset to be tiered: UNSUPPORTED_VERSION. Remote tier.
+           (KIP-207); v6 flexible; v7 -3; v8 -4; v9 -5; v10 timeout for remote lookups (KIP-1075):
+           REQUEST_TIMED_OUT for partitions that take longer; v11 -6.
+Not done:  nothing.
 """
 
 from collections import Counter, deque
@@ -21,7 +24,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
-from ottla.broker.fetch.timestamp_lookups import look_up
+from ottla.broker.fetch.remote_port import Found as RemoteFound
+from ottla.broker.fetch.timestamp_lookups import first_found, look_up
 from ottla.broker.partition import Partition
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import list_offsets as wire
@@ -31,10 +35,18 @@ if TYPE_CHECKING:
 
 DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
 
-API = Api(key=2, versions=range(1, 11), access=(DESCRIBE_TOPIC,))
+API = Api(key=2, versions=range(1, 12), access=(DESCRIBE_TOPIC,))
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD = -6
+SINCE_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 
 READ_COMMITTED = 1
 CONSUMER = -1
@@ -72,7 +84,7 @@ def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Steps[Answer]:
             elif named[topic.name, each.partition_index] > 1:
                 part = _response(ctx, each.partition_index, Error.INVALID_REQUEST)
             else:
-                part = _partition(ctx, asker, topic.name, each)
+                part = _partition(ctx, asker, topic.name, each, request.timeout_ms)
             if callable(part):
                 lookups.append((len(found), part))
                 part = NOT_YET
@@ -114,9 +126,9 @@ def _answer(shape: list[tuple[str, int]], found: list[Partly]) -> wire.ListOffse
 
 
 def _partition(
-    ctx: Context, asker: Asker, topic: str, each: wire.ListOffsetsPartition
+    ctx: Context, asker: Asker, topic: str, each: wire.ListOffsetsPartition, timeout_ms: int
 ) -> Partly | Lookup:
-    """Return the result, or a function that starts its lookup."""
+    """Return the result, or a function that starts its lookup, whose remote part is under way."""
     partition_id, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
     if timestamp < 0 and ctx.version < SINCE_VERSION.get(timestamp, 2**15):
         return _response(ctx, partition_id, Error.UNSUPPORTED_VERSION)
@@ -143,8 +155,30 @@ def _partition(
         except ApiError as refusal:
             return _refusal(ctx, partition_id, refusal)
 
-    wanted = None if timestamp == MAX_TIMESTAMP else timestamp
-    return lambda: look_up(ctx.broker.replicas.batch_work, log, wanted).map(looked_up)
+    if timestamp == MAX_TIMESTAMP:
+        return lambda: look_up(ctx.broker.replicas.batch_work, log, None).map(looked_up)
+    begin = partial(look_up, ctx.broker.replicas.batch_work, log, timestamp)
+    remote = _remote_lookup(ctx, log, timestamp, timeout_ms)
+    if remote is None:
+        return lambda: begin().map(looked_up)
+    return lambda: first_found(remote, begin).map(looked_up)
+
+
+def _remote_lookup(
+    ctx: Context, log: PartitionLog, timestamp: int, timeout_ms: int
+) -> Pending[RemoteFound] | None:
+    """Begin to search below the local log start; None = nothing is there."""
+    remote = ctx.broker.replicas.fetch_reader.remote
+    if remote is None or log.local_log_start_offset <= log.log_start_offset:
+        return None
+    wait_ms = timeout_ms if timeout_ms > 0 else remote.list_offsets_timeout_ms
+    return remote.find_timestamp(
+        log,
+        timestamp,
+        work=ctx.broker.replicas.batch_work,
+        deadline_ms=ctx.monotonic_ms + wait_ms,
+        closed=ctx.connection.closed,
+    )
 
 
 def _bound(partition: Partition, log: PartitionLog, asker: Asker) -> tuple[int, bool]:
@@ -167,13 +201,27 @@ def _find(partition: Partition, log: PartitionLog, timestamp: int, asker: Asker)
         if lagging:
             raise ApiError(Error.OFFSET_NOT_AVAILABLE)
         return NO_TIMESTAMP, bound, partition.leader_epoch
-    if timestamp == LATEST_TIERED:
+    if timestamp == EARLIEST:
+        offset = log.log_start_offset
+    elif timestamp == EARLIEST_LOCAL:
+        offset = log.local_log_start_offset
+    elif timestamp == LATEST_TIERED:
         offset = log.highest_remote_offset
     else:
-        assert timestamp in (EARLIEST, EARLIEST_LOCAL), "the others are in no version"
-        is_local = timestamp == EARLIEST_LOCAL
-        offset = log.local_log_start_offset if is_local else log.log_start_offset
-    return NO_TIMESTAMP, offset, log.epoch_of(offset)
+        assert timestamp == EARLIEST_PENDING_UPLOAD, "the others are in no version"
+        offset = _earliest_pending_upload(log)
+    return NOTHING if offset < 0 else (NO_TIMESTAMP, offset, log.epoch_of(offset))
+
+
+def _earliest_pending_upload(log: PartitionLog) -> int:
+    """Return the first offset that is not in the remote tier; -1 = unknown, or not tiered."""
+    if not log.config.remote_storage:
+        return -1
+    if log.highest_remote_offset >= 0:
+        return max(log.highest_remote_offset + 1, log.log_start_offset)
+    # A new leader may not know yet what was copied.
+    is_all_local = log.local_log_start_offset == log.log_start_offset
+    return log.log_start_offset if is_all_local else -1
 
 
 def _bounded(

@@ -5,11 +5,17 @@ them are counted, and once they are enough the whole fetch is read again. Consum
 high watermark, followers up to the log's end: an append wakes followers' fetches; their next fetch
 moves the high watermark, and that wakes consumers' fetches.
 
-Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes), KIP-392.
+What a consumer wants below the local log start is read from the remote tier. Such a read is begun
+and wakes the fetch when it has ended; what it brought is kept until the next attempt. Followers
+never read the remote tier: they get OFFSET_MOVED_TO_TIERED_STORAGE.
+
+Source: Kafka's ReplicaManager.readFromLog, DelayedFetch, DelayedRemoteFetch; KIP-74 (fetch sizes),
+KIP-392, KIP-405.
 """
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -21,6 +27,12 @@ from ottla.base.turns import Steps, at_once
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, FetchSession
 from ottla.broker.fetch.read_replica import Selector
 from ottla.broker.fetch.reading import PartitionRead, divergence
+from ottla.broker.fetch.remote_port import (
+    REMOTE_BYTES_PER_FETCH_MAX,
+    RemoteData,
+    RemoteFetch,
+    RemoteReads,
+)
 from ottla.broker.partition import Partition
 from ottla.broker.purgatory import DelayedOperation, Purgatory
 from ottla.broker.replication.idle_session_partitions import activate, watch
@@ -32,14 +44,25 @@ WATERMARK_DELAY_MS = 10
 """How long a follower's delayed fetch waits for records before it returns with a new high watermark
 or log start alone: under load these come with the next records, at no extra request."""
 
+_MOVED = Error.OFFSET_MOVED_TO_TIERED_STORAGE
+_NONE = Error.NONE
+
 PARTITIONS_PER_STEP = 64
 """Partitions that a large fetch reads between two points where it may yield."""
 
 Reads = list[tuple[FetchPartition, PartitionRead]]
 
 
+NO_WAIT = -1
+"""As `max_wait_ms`: the fetch does not wait for remote reads either."""
+
+
 class FetchLimits(NamedTuple):
-    """How much a fetch wants, and how long it waits."""
+    """How much a fetch wants, and how long it waits.
+
+    `closed` completes when the connection closes, to which remote reads belong; None = the fetch
+    cannot read the remote tier.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -51,6 +74,7 @@ class FetchLimits(NamedTuple):
     """Whether the consumer may read from a follower, and be sent to one: Fetch v11 and later."""
     rack: str = ""
     listener_name: str = ""
+    closed: Pending[None] | None = None
 
 
 class ReplicaManagerPort(Protocol):
@@ -76,7 +100,8 @@ class ReplicaManagerPort(Protocol):
 class FetchReader:
     """Reads for fetch requests, and keeps those that wait in a purgatory.
 
-    `select` returns a consumer's preferred read replica; None = always this one.
+    `select` returns a consumer's preferred read replica; None = always this one. `remote`: the
+    remote tier; None = this broker has none.
     """
 
     def __init__(
@@ -85,10 +110,12 @@ class FetchReader:
         clock: Clock,
         timers: Timers,
         select: Selector | None = None,
+        remote: RemoteReads | None = None,
     ) -> None:
         self._replica_manager = replica_manager
         self._clock = clock
         self._select = select
+        self.remote = remote
         self.consumer_purgatory = Purgatory(timers)
         self.follower_purgatory = Purgatory(timers)
 
@@ -114,11 +141,19 @@ class FetchReader:
         if limits.replica_id >= 0:
             return (yield from self._fetch_for_follower(fetching, limits, closed))
         reads, size, urgent = yield from self._read_large(fetching, limits, None)
-        if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
+        if size >= limits.min_bytes or urgent or not fetching.partitions:
+            return reads
+        wait_ms = limits.max_wait_ms
+        if self.remote is not None and wait_ms != NO_WAIT and self.remote.is_reading(closed):
+            wait_ms = max(wait_ms, self.remote.max_wait_ms)
+        if wait_ms <= 0:
             return reads
         self.discard(reads)
         return _DelayedFetch(self, fetching, limits).add(
-            self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size, closed
+            self._keys(fetching),
+            self._clock.monotonic_ms() + wait_ms,
+            limits.min_bytes - size,
+            closed,
         )
 
     def _fetch_for_follower(
@@ -141,7 +176,7 @@ class FetchReader:
             self.discard(reads, for_follower=True)
             waiting = _DelayedFetch(self, fetching, limits)
             keys = self._keys(fetching) if session is None else (session,)
-            pending = waiting.add(keys, now_ms, limits.min_bytes - size, closed)
+            pending = waiting.add(keys, now_ms + wait_ms, limits.min_bytes - size, closed)
             if reads and session is not None:
                 waiting.hasten(now_ms + WATERMARK_DELAY_MS)
             return pending
@@ -237,7 +272,12 @@ class FetchReader:
                     requested, room if room < left else left, total == 0, committed_only, anywhere
                 )
             except ApiError as refusal:
-                found, urgent = self._refused(requested, refusal), True
+                if refusal.error is _MOVED:
+                    allowed = min(requested.max_bytes, left, REMOTE_BYTES_PER_FETCH_MAX - total)
+                    found = self._read_remote(requested, allowed, total == 0, limits)
+                    urgent = urgent or found.size > 0 or found.error is not _NONE
+                else:
+                    found, urgent = self._refused(requested, refusal), True
             except OSError as error:
                 self._replica_manager.storage_failed(partition, error)
                 found, urgent = self._failure(requested, Error.KAFKA_STORAGE_ERROR), True
@@ -250,6 +290,64 @@ class FetchReader:
             elif found.diverging is not None:
                 urgent = True
         return reads, total, urgent
+
+    def _read_remote(
+        self, requested: FetchPartition, max_bytes: int, at_least_one: bool, limits: FetchLimits
+    ) -> PartitionRead:
+        """Return what a remote read brought; begin one where there is none, and return nothing.
+
+        `max_bytes` may be negative: local data took the room of remote ones.
+        """
+        partition = self._replica_manager.partition_for(requested)
+        log, remote, closed = partition.log, self.remote, limits.closed
+        assert log is not None
+        if remote is None or closed is None:
+            return self._failure(requested, Error.REPLICA_NOT_AVAILABLE)
+        stable, high_watermark = log.last_stable_offset, log.high_watermark
+        nothing = PartitionRead(_NONE, high_watermark, stable, log.log_start_offset)
+        if limits.committed_only:
+            nothing = nothing._replace(aborted=())
+        if max_bytes <= 0 and not at_least_one:
+            return nothing
+        wanted = RemoteFetch(
+            log,
+            requested.fetch_offset,
+            max(max_bytes, 0),
+            at_least_one,
+            limits.committed_only,
+            stable if limits.committed_only else high_watermark,
+        )
+        found = remote.read(wanted, closed, partial(self.consumer_purgatory.wake, partition))
+        if found is None:
+            return nothing
+        if isinstance(found, Error):
+            return self._failure(requested, found)
+        if found.local_offset >= 0:
+            return self._read_behind(partition, found, wanted) or nothing
+        if not found.data:
+            return nothing
+        return nothing._replace(records=(found.data,), size=len(found.data), aborted=found.aborted)
+
+    def _read_behind(
+        self, partition: Partition, found: RemoteData, wanted: RemoteFetch
+    ) -> PartitionRead | None:
+        """Read the local log where compaction has left no remote record behind the offset."""
+        behind = FetchPartition(
+            partition.topic,
+            partition.topic_id,
+            partition.partition_id,
+            found.local_offset,
+            wanted.max_bytes,
+        )
+        try:
+            return partition.read(
+                behind, wanted.max_bytes, wanted.at_least_one, wanted.committed_only, True
+            )
+        except ApiError:
+            return None  # Moved meanwhile: the next attempt reads the remote tier again.
+        except OSError as error:
+            self._replica_manager.storage_failed(partition, error)
+            return self._failure(behind, Error.KAFKA_STORAGE_ERROR)
 
     def _read_for_follower(
         self,
@@ -361,7 +459,7 @@ class _DelayedFetch:
         self.pending: Pending[Reads] = Pending()
 
     def add(
-        self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int, closed: Pending[None]
+        self, keys: Sequence[Hashable], deadline_ms: int, wanted_bytes: int, closed: Pending[None]
     ) -> Pending[Reads]:
         fetch_reader = self._reader
         purgatory = (
@@ -373,7 +471,7 @@ class _DelayedFetch:
             keys,
             attempt=self._attempt,
             expire=self._expire,
-            deadline_ms=now_ms + self._limits.max_wait_ms,
+            deadline_ms=deadline_ms,
             wanted_bytes=wanted_bytes,
             closed=closed,
         )
@@ -440,5 +538,5 @@ def _check_offset(requested: FetchPartition, log: "PartitionLog") -> None:
 
 def _release(reads: Reads) -> None:
     for _, found in reads:
-        if found.slices:
+        if found.records:
             found.release()

@@ -23,7 +23,8 @@ class PartitionRead(NamedTuple):
     high_watermark: int = NO_OFFSET
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
-    slices: "tuple[FileSlice, ...]" = ()
+    records: "tuple[FileSlice | bytes, ...]" = ()
+    """Slices of local files, pinned, or bytes that came from the remote tier."""
     size: int = 0
     aborted: tuple[tuple[int, int], ...] | None = None
     """(producer id, first offset) of transactions to skip; None unless read_committed asks."""
@@ -34,8 +35,9 @@ class PartitionRead(NamedTuple):
 
     def release(self) -> None:
         """Unpin the slices of a read that will not be sent."""
-        for piece in self.slices:
-            piece.release()
+        for piece in self.records:
+            if not isinstance(piece, bytes):
+                piece.release()
 
 
 def divergence(requested: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:

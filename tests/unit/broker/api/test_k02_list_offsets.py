@@ -25,6 +25,7 @@ from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch
 
 OTHER_ID = Uuid(b"o" * 16)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+PENDING = -6
 COMMITTED = 1
 
 
@@ -100,7 +101,7 @@ def test_there_is_no_remote_tier(harness: BrokerHarness) -> None:
 
 @pytest.mark.parametrize(
     ("timestamp", "version"),
-    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10)],
+    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (PENDING, 10), (-7, 11)],
 )
 def test_what_a_version_does_not_know_is_refused(
     harness: BrokerHarness, timestamp: int, version: int

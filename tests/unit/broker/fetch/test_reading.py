@@ -1,7 +1,8 @@
 """Where a fetcher's log diverges is found in a few steps, and never reported for a prefix.
 
 Method: hypothesis makes up a leader's history and a follower that left it somewhere; the follower
-cuts as it is told, over and over, as a real one does.
+cuts as it is told, over and over, as a real one does. What a
+read found is sent or released.
 """
 
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.broker.fetch.fetch_sessions import FetchPartition
-from ottla.broker.fetch.reading import divergence
+from ottla.broker.fetch.reading import PartitionRead, divergence
 from ottla.broker.replication.follower_rules import truncation_offset
 from ottla.log.epoch_cache import EpochCache, EpochEnd
+from ottla.wire.frames import decode_response, encode_response
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.unit.log.support import Environment, batch
 
 EPOCHS = st.lists(st.integers(0, 9), max_size=8).map(sorted)
 """The epoch of each record of a log."""
@@ -93,3 +97,43 @@ def test_an_offset_below_the_leaders_log_start_is_out_of_range() -> None:
     with pytest.raises(ApiError) as refusal:
         ask(Log([0] * 5, log_start_offset=4), Log([0, 0]))
     assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
+
+
+def test_a_read_that_is_not_sent_unpins_its_slices_and_drops_its_bytes() -> None:
+    env = Environment()
+    log = env.open()
+    log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+    (piece,) = log.read(0, max_bytes=1_000, upper_bound=1, at_least_one=True).slices
+    log.close()
+    assert len(log.ports.files) == 1
+    read = PartitionRead(Error.NONE, records=(piece, b"ready"), size=piece.length + 5)
+    read.release()
+    assert len(log.ports.files) == 0
+
+
+@pytest.mark.parametrize("version", [4, 17])
+def test_slices_and_ready_bytes_are_sent_in_order(version: int) -> None:
+    env = Environment()
+    log = env.open()
+    log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+    (piece,) = log.read(0, max_bytes=1_000, upper_bound=1, at_least_one=True).slices
+    read = PartitionRead(Error.NONE, 1, 1, 0, records=(b"before", piece, b"behind"))
+    response = FetchResponse(
+        responses=(
+            FetchableTopicResponse(
+                topic="t",
+                partitions=(
+                    PartitionData(
+                        partition_index=0, error_code=0, high_watermark=1, records=read.records
+                    ),
+                ),
+            ),
+        )
+    )
+    sent = encode_response(response, version, 7)
+    frame = b"".join(each if isinstance(each, bytes) else piece.read() for each in sent)
+    _, received = decode_response(FetchResponse, frame[4:], version)
+    records = received.responses[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert bytes(records) == b"before" + piece.read() + b"behind"
+    read.release()

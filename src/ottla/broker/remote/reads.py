@@ -1,0 +1,511 @@
+"""Reads of the remote tier for consumers: begun, kept between attempts, bounded and cancelled.
+
+A fetch below the local log start begins a read and waits. What the read brings is kept for the
+connection that asked, until its fetch is attempted again, here or in its next request; so several
+partitions of one fetch are read at once, and no read is repeated because a wait was too short. A
+connection has at most one read of a partition. A read ends unanswered with its connection, and when
+the connection asks for another offset or not at all for `KEPT_MS`.
+
+Errors, chosen by what clients do with them (Java, librdkafka, kafka-python, aiokafka):
+
+- KAFKA_STORAGE_ERROR: the store failed, after all retries. All of them retry it, without the
+  application's knowledge. Kafka answers UNKNOWN_SERVER_ERROR, which kafka-python raises and
+  librdkafka passes on to the application.
+- REPLICA_NOT_AVAILABLE: no metadata yet, or no segment has the offset. Retried likewise. Never
+  OFFSET_OUT_OF_RANGE, by which consumers would skip records, unless the log start has moved.
+- CORRUPT_MESSAGE: the segment is damaged, as for a damaged local log.
+
+Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-1075 (ListOffsets).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_OFFSET, Uuid
+from ottla.base.object_store import ObjectStore
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
+from ottla.broker.produce.batch_work import BatchWork
+from ottla.broker.remote.chunk_cache import CHUNK_BYTES, CHUNK_CACHE_BYTES_MAX, ChunkCache
+from ottla.broker.remote.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
+from ottla.broker.remote.procedure import Procedure, Running
+from ottla.broker.remote.range_reads import BACKOFF_MS, CALL_MS, CALLS_MAX, RangeReads, StoreFailed
+from ottla.broker.remote.remote_segments import (
+    History,
+    ObjectNames,
+    RemoteLogs,
+    RemoteSegments,
+    stretches,
+)
+from ottla.broker.remote.remote_transactions import Aborted, aborted_transactions
+from ottla.broker.remote.segment_reader import Batches, SegmentReader
+from ottla.log.partition_log import PartitionLog
+from ottla.log.validation import expanded_bytes_max
+from ottla.records.batch import iter_headers
+from ottla.records.errors import RecordsError
+
+logger = logging.getLogger(__name__)
+
+LOOKS_MAX = 4
+"""How often a read looks for its segment: it may have been deleted meanwhile, or the metadata may
+lag behind the log."""
+
+KEPT_MS = 30_000
+"""How long a read is kept that its connection does not ask for."""
+
+
+LOOKUP_BACKOFF_MS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteReadLimits:
+    """Limits of a broker's remote reads.
+
+    Fields: `reads_max`: reads under way (remote.log.reader.threads plus
+            remote.log.reader.max.pending.tasks); `calls_max`: calls to the store at once;
+            `bytes_max`: of all reads' results, asked for or ready; `read_bytes_max`: of one read;
+            `fetch_max_wait_ms`: remote.fetch.max.wait.ms; `list_offsets_timeout_ms`:
+            remote.list.offsets.request.timeout.ms; `index_cache_bytes_max`: in memory.
+    """
+
+    reads_max: int = 110
+    calls_max: int = CALLS_MAX
+    call_ms: int = CALL_MS
+    bytes_max: int = 64 * 1024 * 1024
+    read_bytes_max: int = 4 * 1024 * 1024
+    chunk_bytes: int = CHUNK_BYTES
+    chunk_cache_bytes_max: int = CHUNK_CACHE_BYTES_MAX
+    index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
+    fetch_max_wait_ms: int = 500
+    list_offsets_timeout_ms: int = 30_000
+
+
+PartitionKey = tuple[Uuid, int]
+
+
+class _Missing(Exception):
+    """No remote segment that is known has the offset."""
+
+
+class _Read:
+    """A read of one partition for one connection. `reserved`: bytes that count for it."""
+
+    __slots__ = ("asked_ms", "key", "on_ended", "reserved", "running", "timer", "wanted")
+
+    def __init__(self, key: PartitionKey, wanted: RemoteFetch, reserved: int) -> None:
+        self.key = key
+        self.wanted = wanted
+        self.reserved = reserved
+        self.asked_ms = 0
+        self.on_ended: Callable[[], object] = lambda: None
+        self.running: Running[RemoteData | Error] | None = None
+        self.timer: Timer | None = None
+
+
+class _Owner:
+    """A connection's reads, and where its sequential readers will read on."""
+
+    __slots__ = ("next_offsets", "on_closed", "reads")
+
+    def __init__(self, on_closed: Callable[[None], None]) -> None:
+        self.on_closed = on_closed
+        self.reads: dict[PartitionKey, _Read] = {}
+        self.next_offsets: dict[PartitionKey, int] = {}
+
+
+class RemoteReader:
+    """The remote reads of a broker.
+
+    Fields: `under_way`: reads that have not ended; `reserved_bytes`: of all reads; `refused`:
+            reads that the limits did not allow; `requests`, `errors`, `bytes_read`: reads begun,
+            failed, and the bytes that they returned.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        remote_logs: RemoteLogs,
+        names: ObjectNames,
+        clock: Clock,
+        timers: Timers,
+        limits: RemoteReadLimits | None = None,
+    ) -> None:
+        self.limits = limits = RemoteReadLimits() if limits is None else limits
+        self.ranges = RangeReads(
+            store, clock, timers, calls_max=limits.calls_max, call_ms=limits.call_ms
+        )
+        self.chunks = ChunkCache(
+            self.ranges, bytes_max=limits.chunk_cache_bytes_max, chunk_bytes=limits.chunk_bytes
+        )
+        self.indexes = IndexCache(self.ranges, bytes_max=limits.index_cache_bytes_max)
+        self._segments = SegmentReader(self.chunks, self.indexes, names)
+        self._remote_logs = remote_logs
+        self._clock = clock
+        self._timers = timers
+        self._owners: dict[Pending[None], _Owner] = {}
+        self._lookups: dict[Running[Found], None] = {}
+        self._turns: deque[Pending[None]] = deque()
+        """Timestamp lookups that wait for their turn."""
+        self._lookups_running = 0
+        self.under_way = 0
+        self.reserved_bytes = 0
+        self.refused = 0
+        self.requests = 0
+        self.errors = 0
+        self.bytes_read = 0
+
+    # -- Fetch -------------------------------------------------------------------------------------
+
+    @property
+    def max_wait_ms(self) -> int:
+        """Return how long a fetch waits for its remote reads: remote.fetch.max.wait.ms."""
+        return self.limits.fetch_max_wait_ms
+
+    @property
+    def list_offsets_timeout_ms(self) -> int:
+        """Return how long ListOffsets waits where the request does not say (before v10)."""
+        return self.limits.list_offsets_timeout_ms
+
+    def is_reading(self, owner: Pending[None]) -> bool:
+        """Tell whether any read of a connection is under way."""
+        mine = self._owners.get(owner)
+        return mine is not None and any(_is_open(read) for read in mine.reads.values())
+
+    def read(
+        self, wanted: RemoteFetch, owner: Pending[None], on_ended: Callable[[], object]
+    ) -> RemoteData | Error | None:
+        """Return what a read of `wanted` brought; None = later. See the port."""
+        mine = self._owners.get(owner)
+        if mine is None:
+            mine = self._owners[owner] = _Owner(partial(self._closed, owner))
+            owner.then(mine.on_closed)
+        key = (wanted.log.topic_id, wanted.log.partition)
+        read = mine.reads.get(key)
+        if read is not None and _is_other(read.wanted, wanted):
+            self._drop(mine, read)
+            read = None
+        if read is None:
+            read = self._begin(mine, key, wanted)
+            if read is None:
+                return None
+        assert read.running is not None
+        read.asked_ms = self._clock.monotonic_ms()
+        if not read.running.outcome.done:
+            read.on_ended = on_ended
+            return None
+        outcome = read.running.outcome.value
+        self._drop(mine, read)
+        return outcome if isinstance(outcome, Error) else _fitting(outcome, wanted)
+
+    def fail(self, topic_id: Uuid, partition: int, error: Error) -> None:
+        """End all reads of a partition with an error: its tier is disabled, its leader another."""
+        key = (topic_id, partition)
+        for mine in tuple(self._owners.values()):
+            read = mine.reads.get(key)
+            if read is not None and read.running is not None and not read.running.outcome.done:
+                read.running.end(error)
+
+    def close(self) -> None:
+        """Cancel everything: the broker shuts down."""
+        for owner, mine in tuple(self._owners.items()):
+            owner.forget(mine.on_closed)
+            self._closed(owner)
+        for lookup in tuple(self._lookups):
+            lookup.cancel()
+
+    def _begin(self, mine: _Owner, key: PartitionKey, wanted: RemoteFetch) -> _Read | None:
+        limits = self.limits
+        room = max(0, min(wanted.max_bytes, limits.read_bytes_max))
+        if self.under_way >= limits.reads_max or not self._may_reserve(room):
+            self.refused += 1
+            return None
+        wanted = wanted._replace(max_bytes=room)
+        is_sequential = mine.next_offsets.get(key) == wanted.offset
+        read = mine.reads[key] = _Read(key, wanted, room)
+        self.reserved_bytes += room
+        self.under_way += 1
+        self.requests += 1
+        steps = self._steps(mine, read, is_sequential)
+        read.running = Running(steps, on_bug=Error.UNKNOWN_SERVER_ERROR)
+        read.running.outcome.then(partial(self._ended, read))
+        read.asked_ms = self._clock.monotonic_ms()
+        read.timer = self._timers.at(read.asked_ms + KEPT_MS, partial(self._expire, mine, read))
+        read.running.start()
+        return read
+
+    def _may_reserve(self, count: int) -> bool:
+        return not self.reserved_bytes or self.reserved_bytes + count <= self.limits.bytes_max
+
+    def _reserve(self, read: _Read, count: int) -> bool:
+        """Let a read return `count` bytes; one alone may return any batch, however large."""
+        more = count - read.reserved
+        if self.reserved_bytes > read.reserved and not self._may_reserve(more):
+            return False
+        read.reserved += more
+        self.reserved_bytes += more
+        return True
+
+    def _ended(self, read: _Read, outcome: RemoteData | Error) -> None:
+        self.under_way -= 1
+        if isinstance(outcome, Error):
+            self.errors += 1
+        else:
+            self.bytes_read += len(outcome.data)
+        read.on_ended()
+
+    def _expire(self, mine: _Owner, read: _Read) -> None:
+        due_ms = read.asked_ms + KEPT_MS
+        if self._clock.monotonic_ms() >= due_ms:
+            read.timer = None
+            self._drop(mine, read)
+        else:
+            read.timer = self._timers.at(due_ms, partial(self._expire, mine, read))
+
+    def _drop(self, mine: _Owner, read: _Read) -> None:
+        """Forget a read; one that is under way is cancelled."""
+        if mine.reads.get(read.key) is not read:
+            return
+        del mine.reads[read.key]
+        self.reserved_bytes -= read.reserved
+        if read.timer is not None:
+            read.timer.cancel()
+        if _is_open(read):
+            self.under_way -= 1
+            assert read.running is not None
+            read.running.cancel()
+
+    def _closed(self, owner: Pending[None], _none: None = None) -> None:
+        mine = self._owners.pop(owner, None)
+        for read in tuple(mine.reads.values()) if mine is not None else ():
+            assert mine is not None
+            self._drop(mine, read)
+
+    # -- One read ----------------------------------------------------------------------------------
+
+    def _steps(
+        self, mine: _Owner, read: _Read, is_sequential: bool
+    ) -> Procedure[RemoteData | Error]:
+        """Read, and look again where the segment has vanished or is not known yet."""
+        wanted = read.wanted
+        log, offset = wanted.log, wanted.offset
+        error, reason = Error.REPLICA_NOT_AVAILABLE, "no remote segment has it"
+        for look in range(LOOKS_MAX):
+            if look:
+                yield from self._pause(BACKOFF_MS << look)
+            if offset < log.log_start_offset:
+                return Error.OFFSET_OUT_OF_RANGE
+            try:
+                remote = self._remote_logs(*read.key)
+                if remote is None:
+                    reason = "the remote log metadata are not read yet"
+                    continue
+                return (yield from self._read_on(mine, read, remote, is_sequential))
+            except _Missing:
+                error, reason = Error.REPLICA_NOT_AVAILABLE, "no remote segment has it"
+            except StoreFailed as failed:
+                error, reason = Error.KAFKA_STORAGE_ERROR, str(failed)
+                if not failed.is_missing:
+                    break
+            except RecordsError as damage:
+                if error is Error.CORRUPT_MESSAGE:
+                    break
+                error, reason = Error.CORRUPT_MESSAGE, str(damage)
+            except (OSError, ApiError) as failure:
+                error, reason = Error.KAFKA_STORAGE_ERROR, str(failure)
+                break
+        logger.warning(
+            "Remote read of %s at offset %d failed: %s; answering %s",
+            log.name,
+            offset,
+            reason,
+            error.name,
+        )
+        return error
+
+    def _read_on(
+        self, mine: _Owner, read: _Read, remote: RemoteSegments, is_sequential: bool
+    ) -> Procedure[RemoteData]:
+        """Return the batches of the first segment that has any from the offset on."""
+        log, offset, max_bytes, at_least_one, committed_only, upper_bound = read.wanted
+        history = History(log.epochs, log.log_end_offset)
+        until = min(log.local_log_start_offset, upper_bound)
+        batches: Batches | None = None
+        is_known = offset >= until
+        for stretch in stretches(remote, history, offset, until):
+            if stretch.start != offset and not is_known:
+                raise _Missing
+            is_known = True
+            try:
+                batches = yield from self._segments.read(
+                    stretch,
+                    max_bytes=max_bytes,
+                    at_least_one=at_least_one,
+                    reserve=partial(self._reserve, read),
+                )
+            except RecordsError:
+                self._segments.forget(stretch.segment)
+                raise
+            if batches is not None:
+                break
+        if not is_known:
+            raise _Missing
+        if batches is None:
+            is_visible = until == log.local_log_start_offset
+            return RemoteData(b"", local_offset=until if is_visible else NO_OFFSET)
+        end = batches.next_offset
+        mine.next_offsets[read.key] = end
+        if is_sequential:
+            self._segments.read_ahead(stretch.segment, batches.position)
+        aborted: Aborted | None = () if committed_only else None
+        if committed_only and batches.is_transactional:
+            aborted = yield from aborted_transactions(self._segments, remote, log, offset, end)
+        return RemoteData(batches.data, aborted)
+
+    def _pause(self, wait_ms: int) -> Procedure[None]:
+        over: Pending[None] = Pending()
+        at_ms = self._clock.monotonic_ms() + wait_ms
+        timer = self._timers.at(at_ms, partial(_keep, over))
+        try:
+            yield over
+        finally:
+            timer.cancel()
+
+    # -- ListOffsets -------------------------------------------------------------------------------
+
+    def find_timestamp(
+        self,
+        log: PartitionLog,
+        timestamp: int,
+        *,
+        work: BatchWork,
+        deadline_ms: int,
+        closed: Pending[None],
+    ) -> Pending[Found]:
+        """Return the promise of the first remote record from `timestamp` on. See the port."""
+        failed = ApiError(Error.UNKNOWN_SERVER_ERROR)
+        running: Running[Found] = Running(self._lookup(log, timestamp, work), on_bug=failed)
+        timed_out = ApiError(Error.REQUEST_TIMED_OUT, "the remote lookup took too long")
+        timer = self._timers.at(deadline_ms, lambda: running.end(timed_out))
+
+        def ended(_found: Found) -> None:
+            timer.cancel()
+            closed.forget(gone)
+            del self._lookups[running]
+
+        def gone(_none: None) -> None:
+            running.cancel()
+            timer.cancel()
+            self._lookups.pop(running, None)
+
+        self._lookups[running] = None
+        running.outcome.then(ended)
+        closed.then(gone)
+        running.start()
+        return running.outcome
+
+    def _lookup(self, log: PartitionLog, timestamp: int, work: BatchWork) -> Procedure[Found]:
+        """Search, in turn: lookups are as many as a request has partitions."""
+        turn: Pending[None] = Pending()
+        self._turns.append(turn)
+        self._next_turns()
+        try:
+            yield turn
+            return (yield from self._search(log, timestamp, work))
+        finally:
+            if turn.done:
+                self._lookups_running -= 1
+                self._next_turns()
+            else:
+                self._turns.remove(turn)
+
+    def _next_turns(self) -> None:
+        while self._turns and self._lookups_running < self.limits.calls_max:
+            self._lookups_running += 1
+            self._turns.popleft().complete(None)
+
+    def _search(self, log: PartitionLog, timestamp: int, work: BatchWork) -> Procedure[Found]:
+        """Search the segments in order; look again where one has vanished, until the deadline."""
+        wait_ms = BACKOFF_MS
+        is_damaged = False
+        while True:
+            try:
+                remote = self._remote_logs(log.topic_id, log.partition)
+                if remote is not None:
+                    return (yield from self._search_in(remote, log, timestamp, work))
+            except StoreFailed as failed:
+                if not failed.is_missing:
+                    return self._lookup_failed(log, timestamp, Error.KAFKA_STORAGE_ERROR, failed)
+            except RecordsError as damage:
+                if is_damaged:
+                    return self._lookup_failed(log, timestamp, Error.CORRUPT_MESSAGE, damage)
+                is_damaged = True
+            yield from self._pause(wait_ms)
+            wait_ms = min(2 * wait_ms, LOOKUP_BACKOFF_MS_MAX)
+
+    def _search_in(
+        self, remote: RemoteSegments, log: PartitionLog, timestamp: int, work: BatchWork
+    ) -> Procedure[Found]:
+        history = History(log.epochs, log.log_end_offset)
+        limit = expanded_bytes_max(log.config)
+        start, until = log.log_start_offset, log.local_log_start_offset
+        for stretch in stretches(remote, history, start, until):
+            if stretch.segment.max_timestamp_ms < timestamp:
+                continue
+            try:
+                found = yield from self._segments.find_timestamp(stretch, timestamp, work, limit)
+            except RecordsError:
+                self._segments.forget(stretch.segment)
+                raise
+            if found is not None:
+                return found
+        return None
+
+    def _lookup_failed(
+        self, log: PartitionLog, timestamp: int, error: Error, reason: Exception
+    ) -> ApiError:
+        logger.warning(
+            "Remote lookup of timestamp %d in %s failed: %s; answering %s",
+            timestamp,
+            log.name,
+            reason,
+            error.name,
+        )
+        return ApiError(error)
+
+
+def _keep(promise: Pending[None]) -> None:
+    promise.complete(None)
+
+
+def _is_open(read: _Read) -> bool:
+    return read.running is not None and not read.running.outcome.done
+
+
+def _is_other(read: RemoteFetch, wanted: RemoteFetch) -> bool:
+    return (
+        read.log is not wanted.log
+        or read.offset != wanted.offset
+        or read.committed_only != wanted.committed_only
+    )
+
+
+def _fitting(found: RemoteData, wanted: RemoteFetch) -> RemoteData:
+    """Return as many whole batches as the fetch has room for now."""
+    room = wanted.max_bytes
+    if len(found.data) <= room:
+        return found
+    size = 0
+    for at, header in iter_headers(found.data):
+        end = at + header.size_in_bytes
+        if end > room:
+            if size == 0 and wanted.at_least_one:
+                size = end
+            break
+        size = end
+    return found._replace(data=found.data[:size])

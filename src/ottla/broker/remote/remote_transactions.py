@@ -1,0 +1,43 @@
+"""The aborted transactions of a fetched range: in remote segments, then in the local log.
+
+A transaction's abort marker may lie far behind its records: in a later remote segment, or in the
+local log. The search goes on until an index tells that everything before the range's end was
+decided; the index of the fetched segment alone would show consumers records that were aborted.
+
+Source: Kafka's RemoteLogManager.collectAbortedTransactions; KIP-98.
+"""
+
+from ottla.broker.remote.procedure import Procedure
+from ottla.broker.remote.remote_segments import History, RemoteSegments, stretches
+from ottla.broker.remote.segment_reader import SegmentReader
+from ottla.log.partition_log import PartitionLog
+from ottla.log.transaction_index import AbortedTransaction, select
+
+Aborted = tuple[tuple[int, int], ...]
+"""(producer id, first offset), in the order of the markers."""
+
+
+def aborted_transactions(
+    reader: SegmentReader, remote: RemoteSegments, log: PartitionLog, start: int, end: int
+) -> Procedure[Aborted]:
+    """Return the aborted transactions with records in [start, end), which is below the local log.
+
+    Raises: StoreFailed, RecordsError, OSError.
+    """
+    found: dict[AbortedTransaction, None] = {}
+    history = History(log.epochs, log.log_end_offset)
+    searched = start
+    for stretch in stretches(remote, history, start, log.local_log_start_offset):
+        entries = yield from reader.aborted(stretch.segment)
+        own = [entry for entry in entries if searched <= entry.last_offset < stretch.end]
+        some, complete = select(own, start, end)
+        found.update(dict.fromkeys(some))
+        searched = stretch.end
+        if complete:
+            return _pairs(found)
+    found.update(dict.fromkeys(log.aborted_transactions(searched, end)))
+    return _pairs(found)
+
+
+def _pairs(found: dict[AbortedTransaction, None]) -> Aborted:
+    return tuple((entry.producer_id, entry.first_offset) for entry in found)

@@ -6,6 +6,8 @@ See `write` for what is written together and in which order.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from immutables import Map
+
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.base.zookeeper import Check, Create, Delete, SetData
 from ottla.metadata.configs import Resource, ResourceType
@@ -29,6 +31,9 @@ from ottla.metadata.znodes.write_tiering import TieringWriter
 
 _NUMBER_BYTES_MAX = 12
 """Of a broker or partition id in JSON, with its punctuation."""
+
+_EPOCH_BYTES_MAX = 34
+"""Of a broker's id and epoch in JSON, with their punctuation."""
 
 
 class TopicWriter:
@@ -281,12 +286,20 @@ class TopicWriter:
 
     def _state_data(self, name: str, partition_id: int, partition: PartitionImage) -> bytes:
         known = self._multis.known.state(name, partition_id)
+        brokers = self._before.brokers
         state = StateZnode(
             leader=partition.leader,
             leader_epoch=partition.leader_epoch,
             controller_epoch=self._controller_epoch,
             isr=partition.isr,
             leader_recovery_state=partition.leader_recovery_state,
+            broker_epochs=Map(
+                {
+                    each: broker.epoch
+                    for each in (partition.leader, *partition.isr)
+                    if (broker := brokers.get(each)) is not None
+                }
+            ),
             extra=NO_EXTRA if known is None else known.extra,
         )
         return encode_state(state)
@@ -343,7 +356,8 @@ def _resource(name: str) -> Resource:
 def _state_need(name: str, isr: tuple[int, ...]) -> Need:
     """Return the most that a state takes: parents, an old state to delete, and itself."""
     path = len(paths.state(name, 2**31 - 1))
-    return Need(3, 3 * path + 200 + _NUMBER_BYTES_MAX * len(isr))
+    members = _NUMBER_BYTES_MAX * len(isr) + _EPOCH_BYTES_MAX * (len(isr) + 1)
+    return Need(3, 3 * path + 200 + members)
 
 
 def _assignment_bytes(partition: PartitionImage) -> int:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from itertools import chain
 
 from ottla.base.ids import Uuid
-from ottla.testing.history.history import History, LogSeen, PartitionSeen
+from ottla.testing.history.history import History, LogSeen, PartitionSeen, Write
 from ottla.testing.history.topics import KEEPS_ALL, Outcome, Promise, TopicPartition
 
 NEVER_MS = 1 << 62
@@ -87,14 +87,28 @@ class Promises:
         if self._keys is None:
             self._keys = {}
             for write in self._history.writes:
-                if not write.keys or write.outcome is Outcome.FAILED:
+                if not write.keys or not self._may_be_appended(write):
                     continue
+                is_placed = write.offset >= 0 and not self._may_have_copies(write)
                 for index, (value, key) in enumerate(zip(write.values, write.keys, strict=True)):
                     self._keys[value] = key
                     if write.tombstones[index]:
-                        where = -1 if write.offset < 0 else write.offset + index
-                        self._tombstones[key].append(where)
+                        self._tombstones[key].append(write.offset + index if is_placed else -1)
         return self._keys
+
+    def _may_be_appended(self, write: Write) -> bool:
+        """Tell whether a log may have had it. The second copy of a request may be accepted after
+        the first one was rejected.
+        """
+        return write.outcome is not Outcome.FAILED or self._history.requests_repeated
+
+    def _may_have_copies(self, write: Write) -> bool:
+        """Tell whether a log may have had it at other offsets than the acknowledged one, too.
+
+        A copy of a tombstone deletes what was written between the two, and may be removed itself.
+        No log shows then that it was there.
+        """
+        return write.producer is None and self._history.requests_repeated
 
 
 def unclean_elections(history: History) -> dict[TopicPartition, int]:

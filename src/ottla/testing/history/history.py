@@ -287,6 +287,8 @@ class History:
     """When a broker's machine lost power."""
     disks_failed: bool = False
     """A disk refused operations."""
+    requests_repeated: bool = False
+    """Some request was delivered twice."""
     trims: list[Trim] = field(default_factory=list)
     groups: GroupHistory = field(default_factory=GroupHistory)
     healed_ms: int | None = None

@@ -38,6 +38,7 @@ LOOK_MS = 500
 REMOVAL_MS = 5_000
 """How long after `log.segment.delete.delay.ms` a deleted directory may take to be removed."""
 DISK_MARKS = ("disk-full", "folder-bad", "sync-failed")
+REPEATED_MARK = "request-twice"
 UNCLEAN = "unclean.leader.election.enable"
 
 TRACKED_MAX = 5_000_000
@@ -177,6 +178,7 @@ class Run:
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.disks_failed = any(sim.marks[each] for each in DISK_MARKS)
+        history.requests_repeated = sim.marks[REPEATED_MARK] > 0
         for topic in sim.image.topics:
             spec = story.topics.get(topic.name)
             if spec is not None and spec.promise != KEEPS_ALL:

@@ -100,6 +100,40 @@ def test_a_tombstone_excuses_no_later_record() -> None:
     assert "b'new'" in witness.text
 
 
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_tombstone_that_was_delivered_twice_may_go_with_what_is_between(
+    is_repeated: bool,
+) -> None:
+    """A producer that is not idempotent: its request was appended at offset 0, and again at 2."""
+    tombstone = keyed(b"gone", b"k", 0, tombstone=True)
+    between = keyed(b"between", b"k", 1)
+    reads = [Read("c", PARTITION, 2, b"gone", 200), Read("c", PARTITION, 1, b"between", 200)]
+
+    def lost(*writes: Write) -> int:
+        history = history_of(
+            FORGETFUL,
+            writes=list(writes),
+            reads=reads,
+            logs=[log_of({})],
+            requests_repeated=is_repeated,
+        )
+        return len(checkers.reads_lost(history))
+
+    assert lost(tombstone, between) == (0 if is_repeated else 2)
+    # A broker recognizes the second copy of an idempotent producer's batch.
+    assert lost(tombstone._replace(producer=(7, 0)), between) == 2
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_the_second_copy_of_a_rejected_tombstone_may_be_accepted(is_repeated: bool) -> None:
+    old = keyed(b"old", b"k", 0)
+    rejected = keyed(b"gone", b"k", -1, tombstone=True)._replace(outcome=Outcome.FAILED)
+    history = history_of(
+        FORGETFUL, writes=[old, rejected], logs=[log_of({})], requests_repeated=is_repeated
+    )
+    assert len(checkers.acknowledged_writes_lost(history)) == (0 if is_repeated else 1)
+
+
 def test_a_read_record_may_be_cleaned_and_its_offset_be_skipped() -> None:
     reads = [Read("c", PARTITION, 0, b"old", 200)]
     skipped = [Skipped("c", PARTITION, 0, 1, 200)]

@@ -72,6 +72,32 @@ def test_everything_is_loaded(sim: ZooKeeperHarness) -> None:
     assert image.brokers[2].epoch == sim.model.tree.nodes["/brokers/ids/2"].czxid
 
 
+def test_a_change_that_is_written_while_its_leader_restarts_is_about_the_previous_process(
+    sim: ZooKeeperHarness,
+) -> None:
+    """The controller has not received yet that broker 2 has registered again, and dies."""
+    sim.put_topic("t", [(2, 3)], TOPIC_ID)
+    sim.put_state("t", 0, StateZnode(leader=2, leader_epoch=4, controller_epoch=1, isr=(2,)))
+    first = sim.elect(sim.client("controller")).load()
+    sim.model.hold_answers("controller")
+    sim.delete(paths.broker(2))
+    sim.register(2)
+    change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(2, 3))
+    first.store.append(Step((change,)), first.epoch)
+    sim.settle()
+    tree = sim.model.tree.nodes
+    assert tree[paths.state("t", 0)].mzxid > tree[paths.broker(2)].czxid
+    second = sim.elect(sim.client("next")).load()
+    image = second.store.image
+    topic = image.topics.by_id(TOPIC_ID)
+    assert topic is not None
+    assert (topic.partitions[0].leader_epoch, topic.partitions[0].isr) == (4, (2, 3))
+    assert second.store.started_since == {("t", 0): frozenset({2})}
+    # What is written from now on is about the present process.
+    second.append(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(2,)))
+    assert sim.elect(sim.client("last")).load().store.started_since == {}
+
+
 def test_kafka_12835_a_topic_gets_an_id_and_loses_no_unknown_field(
     sim: ZooKeeperHarness,
 ) -> None:

@@ -68,6 +68,10 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         ),
     ),
     (
+        "Tiered storage",
+        (Command("tier", "tier.tier", "Show the tiers of partitions."),),
+    ),
+    (
         "Kafka's tools",
         (
             Command("topics", "topics.topics", "Create, delete, describe, list or alter topics."),
@@ -114,7 +118,6 @@ COMMANDS = {command.name: command for _, commands in SECTIONS for command in com
 RESERVED = frozenset(
     {
         "pipeline",
-        "tier",
     }
 )
 """Names that are reserved for commands of later versions."""

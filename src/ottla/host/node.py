@@ -36,6 +36,7 @@ from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import Endpoints, NodePorts
+from ottla.host.remote_storage import open_remote_store
 from ottla.host.rotating_output import RotatingOutput
 from ottla.host.steps import drive_async
 from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
@@ -66,6 +67,7 @@ class Node(NodeCore):
             boot_id=boot_id(),
             call_next_turn=loop.call_soon,
             open_zookeeper=_open_zookeeper(config, loop),
+            open_store=lambda config: open_remote_store(config, clock, loop),
         )
         super().__init__(config, ports, on_failure=self._fail)
         self._descriptors = plan(descriptor_limit())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ottla.base.errors import ApiError
+from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
@@ -14,6 +15,7 @@ from ottla.broker.ports import Listener
 from ottla.host.net.dialer import Address
 from ottla.log.cleaner.log_cleaner import Runner
 from ottla.metadata.brokers import Endpoint
+from ottla.metadata.node_config import NodeConfig
 
 __all__ = [
     "Address",
@@ -24,6 +26,8 @@ __all__ = [
     "Link",
     "NodeListeners",
     "NodePorts",
+    "OpenStore",
+    "OpenedStore",
 ]
 
 ChooseEndpoint = Callable[[], Address | None]
@@ -101,6 +105,18 @@ class CleaningRunner(Runner, Protocol):
         ...
 
 
+class OpenedStore(ObjectStore, Protocol):
+    """The node's object store, which it closes when it stops."""
+
+    def close(self) -> None:
+        """Cancel what is under way; a store that hangs is not waited for."""
+        ...
+
+
+OpenStore = Callable[[NodeConfig], OpenedStore]
+"""Opens the store of `ottla.remote.storage.uri`. Nothing is sent to it yet. Raises: StartError."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
     """The ports of one process.
@@ -109,7 +125,8 @@ class NodePorts:
             `boot_id`: identifies this boot of the machine, "" = unknown;
             `ticks_ns`: a clock for measuring how long handlers take, and for nothing else;
             `call_next_turn`: calls back in the loop's next turn, None = a timer does;
-            `open_zookeeper`: opens ZooKeeper sessions, in ZooKeeper mode.
+            `open_zookeeper`: opens ZooKeeper sessions, in ZooKeeper mode;
+            `open_store`: opens the object store of tiered storage.
     """
 
     clock: Clock
@@ -123,3 +140,4 @@ class NodePorts:
     boot_id: str = ""
     call_next_turn: CallNextTurn | None = None
     open_zookeeper: OpenSession | None = None
+    open_store: OpenStore | None = None

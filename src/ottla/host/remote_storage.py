@@ -1,16 +1,64 @@
-"""The object store of remote storage: a node checks its URI before it opens anything."""
+"""The object store of a node with tiered storage (`remote.log.storage.system.enable`).
 
+A node checks its URI before it opens anything.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from ottla.base.object_store import Pool
+from ottla.base.ports import Clock
 from ottla.host.node_dirs import StartError
+from ottla.host.node_ports import OpenedStore
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
+from ottla.metadata.remote_definitions import STORAGE_URI
 from ottla.stores.uri import StoreUri, StoreUriError, parse_store_uri
+
+OPERATIONS_PER_TASK = 6
+"""Operations of one copy at once: a segment has up to six objects."""
+
+DELETIONS_RUNNING_MAX = 4
 
 
 def storage_uri(config: NodeConfig) -> StoreUri | None:
     """Return where remote storage is; None where the node has none. Raises: StartError."""
-    if not config[SYSTEM_ENABLE]:
+    if not config["remote.log.storage.system.enable"]:
         return None
     try:
-        return parse_store_uri(config[STORAGE_URI])
+        return parse_store_uri(config["ottla.remote.storage.uri"])
     except StoreUriError as error:
         raise StartError(f"{STORAGE_URI}={error}") from None
+
+
+def open_remote_store(
+    config: NodeConfig, clock: Clock, loop: asyncio.AbstractEventLoop
+) -> OpenedStore:
+    """Return the store of `ottla.remote.storage.uri`. Raises: StartError for a bad URI.
+
+    The libraries are imported here: a node without tiered storage starts without them.
+    """
+    from ottla.stores.opening import open_store
+    from ottla.stores.store import PoolLimits
+
+    copiers = config["remote.log.manager.copier.thread.pool.size"]
+    readers = config["remote.log.reader.threads"]
+    pending = config["remote.log.reader.max.pending.tasks"]
+    limits = {
+        Pool.COPIER: PoolLimits(copiers, copiers * OPERATIONS_PER_TASK),
+        Pool.EXPIRATION: PoolLimits(config["remote.log.manager.expiration.thread.pool.size"]),
+        Pool.FETCHER: PoolLimits(readers, pending),
+        Pool.PURGE: PoolLimits(DELETIONS_RUNNING_MAX),
+    }
+    uri = storage_uri(config)
+    assert uri is not None
+    try:
+        return open_store(uri, clock=clock, post=partial(_post, loop), limits=limits)
+    except StoreUriError as error:
+        raise StartError(f"{STORAGE_URI}={error}") from None
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # The loop has closed.
+        loop.call_soon_threadsafe(call)

@@ -41,6 +41,8 @@ class Cluster:
             with it; a running `ZooKeeperServer`; or a zookeeper.connect string. It has no
             separate controllers: one of the brokers is elected.
             `config`: properties of all nodes, in Kafka's names.
+            `remote_storage`: tiered storage: True = in a directory beside the nodes' own, which ends
+            with them (see `remote_dir`); or the URI of a store that all nodes reach.
             `metrics`: whether nodes serve metrics; see `metrics_address`.
             `data_dir`: its directory; if given, it is kept and may hold a cluster already, else a
             temporary directory is removed at the end.
@@ -57,6 +59,7 @@ class Cluster:
         *,
         zookeeper: "bool | str | ZooKeeperServer" = False,
         config: Mapping[str, str] | None = None,
+        remote_storage: bool | str = False,
         metrics: bool = False,
         data_dir: str | Path | None = None,
         timeout: float = 60.0,
@@ -70,6 +73,7 @@ class Cluster:
         self._controllers = controllers
         self._metrics = metrics
         self._config = dict(config or {})
+        self._remote_storage = remote_storage
         self._timeout = timeout
         self._kept = data_dir is not None
         self._root = Path(data_dir) if data_dir is not None else None
@@ -83,7 +87,7 @@ class Cluster:
         try:
             zookeeper = self._zookeeper_connect(self._root)
             plans = self._place(self._root) if zookeeper is None else self._place_over_zookeeper()
-            entry = engine.prepare(plans, self._config, zookeeper)
+            entry = engine.prepare(plans, self._config | self._remote_config(), zookeeper)
             self._engine, self._plans = engine, entry.plans
             engine.start()
             engine.wait_ready(self._timeout)
@@ -91,6 +95,21 @@ class Cluster:
             self.close()
             raise
         return self
+
+    def _remote_config(self) -> dict[str, str]:
+        """Return the properties that enable tiered storage."""
+        if not self._remote_storage:
+            return {}
+        own = self._remote_storage is True
+        uri = self.remote_dir.as_uri() if own else str(self._remote_storage)
+        return {"remote.log.storage.system.enable": "true", "ottla.remote.storage.uri": uri}
+
+    @property
+    def remote_dir(self) -> Path:
+        """The directory of the cluster's own remote storage."""
+        if self._root is None:
+            raise ClusterError("the cluster does not run")
+        return self._root.resolve() / "remote"
 
     def _zookeeper_connect(self, root: Path) -> str | None:
         """Return what the brokers connect to, and start it where it is the cluster's own."""

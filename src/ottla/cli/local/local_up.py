@@ -16,6 +16,7 @@ from ottla.cli.options import DEFAULT_DATA_DIR, check_seconds, key_values
 from ottla.cli.progress import Progress
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.zookeeper_client import parse_connect
+from ottla.stores.uri import MemoryUri, StoreUriError, parse_store_uri
 from ottla.testing import cluster_facts, cluster_file
 from ottla.testing.cluster_file import ClusterEntry
 from ottla.testing.layout import (
@@ -48,6 +49,7 @@ EPILOG = examples(
     "ottla up --config auto.create.topics.enable=false",
     "ottla up --brokers 3 --zookeeper           with a ZooKeeper server of its own",
     "ottla up --zookeeper zk1:2181,zk2:2181/a   with an existing ZooKeeper ensemble",
+    "ottla up --remote-storage file:///mnt/store   with tiered storage in a directory",
 )
 
 Config = Annotated[
@@ -98,7 +100,15 @@ def up(
             "--timeout", metavar="SECONDS", help="How long to wait until the cluster is ready."
         ),
     ] = 60.0,
-    remote_storage: Annotated[str | None, typer.Option("--remote-storage", hidden=True)] = None,
+    remote_storage: Annotated[
+        str | None,
+        typer.Option(
+            "--remote-storage",
+            metavar="URI",
+            help="Enable tiered storage, with the objects in URI: file:///DIRECTORY or "
+            "s3://BUCKET/PREFIX. Topics use it with remote.storage.enable=true.",
+        ),
+    ] = None,
 ) -> int:
     """Start a cluster on this machine, or restart the one in the data directory.
 
@@ -106,10 +116,10 @@ def up(
     Metrics for Prometheus: each node's port + 1000, path /metrics.
     The cluster's own ZooKeeper server listens on PORT + 200.
     """
-    if remote_storage is not None:
-        raise CommandError("--remote-storage: tiered storage is not supported yet")
     check_seconds(timeout)
     properties = key_values(config, "--config", empty=False)
+    if remote_storage is not None:
+        properties |= remote_storage_properties(remote_storage)
     engine = LocalCluster(data_dir, bound=not detach)
     try:
         found = stored_zookeeper(data_dir) if zookeeper is None else zookeeper
@@ -148,6 +158,20 @@ def choose_plans(
         port = stored[0].port if stored else DEFAULT_PORT
     _check_numbers(brokers, controllers, port)
     return plan_nodes(brokers, controllers, port)
+
+
+def remote_storage_properties(uri: str) -> dict[str, str]:
+    """Return the node properties that enable tiered storage. Raises: UsageError."""
+    try:
+        parsed = parse_store_uri(uri)
+    except StoreUriError as error:
+        raise UsageError(f"--remote-storage {error}") from None
+    if isinstance(parsed, MemoryUri):
+        raise UsageError(
+            f"--remote-storage {uri}: each node would have a store of its own; "
+            "expected file:///DIRECTORY or s3://BUCKET/PREFIX"
+        )
+    return {"remote.log.storage.system.enable": "true", "ottla.remote.storage.uri": uri.strip()}
 
 
 def stored_zookeeper(data_dir: Path) -> str | None:

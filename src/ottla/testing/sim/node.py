@@ -195,6 +195,9 @@ class SimNode:
             cleanings=SimCleanings(self.disk, workers),
             ticks_ns=lambda: 0,
             boot_id=f"boot {self.boots}",
+            open_store=lambda config: sim.object_store.client(
+                process, clock=self.clock, read_file=self.disk.read_bytes
+            ),
             open_zookeeper=None
             if sim.zookeeper is None
             else sim.zookeeper.opener(

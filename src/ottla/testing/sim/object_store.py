@@ -152,6 +152,9 @@ class ModelStore:
         self._clock = clock
         self._read_file = read_file
 
+    def close(self) -> None:
+        """Do nothing: operations end with the process."""
+
     def put(self, name: str, source: Source, *, pool: Pool, deadline_ms: int) -> Call[None]:
         """See the port. The content is read when the operation starts."""
         check_name(name)

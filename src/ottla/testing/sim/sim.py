@@ -32,6 +32,7 @@ from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper
 from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.object_store import ObjectStoreModel
 from ottla.testing.sim.observations import (
     ImagePublished,
     Observer,
@@ -96,6 +97,8 @@ class Sim:
         self.clock = SimClock(self.scheduler)
         self.timers = SimTimers(self.scheduler, self.clock)
         self.dice = SimDice(self._stream("clients"))
+        self.object_store = ObjectStoreModel(self.scheduler, self._stream("object store"))
+        """Where the nodes keep the remote tier, if they have one."""
         self.image: ClusterImage = EMPTY
         """The newest metadata that any controller has committed."""
         self.partition_leaders: Counter[int] = Counter()

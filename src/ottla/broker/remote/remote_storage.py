@@ -1,0 +1,301 @@
+"""Tiered storage of one broker: its parts put together, and the events that reach them.
+
+    metadata change, sealed segment, moved log start
+                      |
+             RemoteLogManager ------ copies, deletes -----> object store
+                      |                                          ^
+             RemoteLogMetadata (__remote_log_metadata)           |
+                      |                                          |
+    Fetch, ListOffsets -> RemoteReader ---- reads ---------------+
+
+A broker without `remote.log.storage.system.enable` has none of it.
+Source: KIP-405; Kafka's RemoteLogManager, BrokerServer.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.backoff import Backoff
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.object_store import ObjectStore
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock, Dice, Workers
+from ottla.base.timers import Timers
+from ottla.broker.partition import Partition
+from ottla.broker.ports import Forwarder, Peers
+from ottla.broker.produce.producer_ids import ProducerIds
+from ottla.broker.remote.copy_quota import UNLIMITED
+from ottla.broker.remote.environment import (
+    RemoteEnvironment,
+    RemoteLogManagerConfig,
+    TopicFacts,
+)
+from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
+from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
+from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
+from ottla.broker.remote.remote_log_manager import RemoteLogManager
+from ottla.broker.remote.remote_segments import RemoteLogs, RemoteSegment
+from ottla.broker.remote.store_calls import StoreCalls
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.metadata.config_def import LONG_MAX
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.tiered.object_names import ObjectKind, object_name
+from ottla.tiered.segment_metadata import SegmentMetadata
+
+if TYPE_CHECKING:
+    from ottla.log.dirs.log_dirs import LogDirs
+    from ottla.log.partition_log import PartitionLog
+    from ottla.metadata.tiering import TopicTiering
+
+ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
+"""After a segment was sealed, its records are soon committed; the copy task looks again then."""
+
+PUBLISH_TIMEOUT_MS: Final = 30_000
+"""How long the live replicas may take to learn of a log start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteStoragePorts:
+    """What tiered storage needs of its broker."""
+
+    config: NodeConfig
+    store: ObjectStore
+    reads: RemoteReader
+    log_dirs: "LogDirs"
+    replicas: ReplicaManager
+    producer_ids: ProducerIds
+    forwarder: Forwarder
+    peers: Peers
+    clock: Clock
+    timers: Timers
+    workers: Workers
+    dice: Dice
+
+
+class RemoteStorage:
+    """See the module. `apply` must be called with each metadata change, after the replicas'."""
+
+    def __init__(self, ports: RemoteStoragePorts) -> None:
+        config = ports.config
+        self._replicas, self._log_dirs = ports.replicas, ports.log_dirs
+        self._clock, self._timers = ports.clock, ports.timers
+        self._image: ClusterImage = EMPTY
+        self._hosted: set[tuple[Uuid, int]] = set()
+        self._is_closed = False
+        self.reads = ports.reads
+        self.metadata = RemoteLogMetadata(
+            MetadataTopicSettings(
+                partitions=config["rlmm.config.remote.log.metadata.topic.num.partitions"],
+                replication_factor=config[
+                    "rlmm.config.remote.log.metadata.topic.replication.factor"
+                ],
+                consume_wait_ms=config["rlmm.config.remote.log.metadata.consume.wait.ms"],
+            ),
+            MetadataTopicPorts(
+                node_id=config.node_id,
+                replicas=ports.replicas,
+                producer_ids=ports.producer_ids,
+                forwarder=ports.forwarder,
+                peers=ports.peers,
+                disk=ports.log_dirs.ports.disk,
+                log_dir=_first_dir(ports.log_dirs),
+                workers=ports.workers,
+                clock=ports.clock,
+                timers=ports.timers,
+                dice=ports.dice,
+            ),
+            has_tiered_topics=lambda image: bool(image.tiering),
+        )
+        self.environment = RemoteEnvironment(
+            node_id=config.node_id,
+            metadata=self.metadata,
+            calls=StoreCalls(ports.store, ports.clock, ports.dice, _backoff(config)),
+            clock=ports.clock,
+            timers=ports.timers,
+            workers=ports.workers,
+            dice=ports.dice,
+            topic_facts=self._topic_facts,
+            publish_log_start=self._publish_log_start,
+            config=_manager_config(config),
+        )
+        self.manager = RemoteLogManager(self.environment)
+        self.metadata.on_ready(self.manager.metadata_changed)
+        self.metadata.on_replayed(self.manager.metadata_changed)
+        ports.log_dirs.ports.on_rolled = self._rolled
+
+    # -- metadata ------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        delta: ClusterDelta,
+        touched: Iterable[Partition],
+        reconfigured: Iterable[str] | None,
+    ) -> None:
+        """Follow a metadata change.
+
+        `touched`: the partitions whose leadership was checked; `reconfigured`: the topics whose
+        settings changed, None = all.
+        """
+        image = self._image = delta.image
+        self.metadata.apply(image)
+        changed = delta.changed_tiering
+        partitions = list(touched)
+        if changed:
+            known = set(map(id, partitions))
+            partitions += [
+                each
+                for each in self._replicas.hosted()
+                if each.topic_id in changed and id(each) not in known
+            ]
+        for partition in partitions:
+            self.update(partition)
+        names = [topic.name for topic in image.topics] if reconfigured is None else reconfigured
+        for name in names:
+            topic = image.topics.by_name(name)
+            if topic is not None and topic.id in image.tiering:
+                self.manager.config_changed(topic.id)
+
+    def update(self, partition: Partition) -> None:
+        """Lead, follow or stop one partition's tasks, by its present state."""
+        key = partition.topic_id, partition.partition_id
+        tiering: TopicTiering | None = self._image.tiering.get(partition.topic_id)
+        log = partition.log
+        if partition.deleted or tiering is None or log is None or log.failed:
+            if key in self._hosted:
+                self._hosted.discard(key)
+                self.manager.stop(*key)
+                self.metadata.unassign([key])
+            return
+        if key not in self._hosted:
+            self._hosted.add(key)
+            self.metadata.assign([key])
+        if partition.is_leader:
+            self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
+        else:
+            self.manager.become_follower(log, tiering=tiering)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def log_start_moved(self, partition: Partition) -> None:
+        """Note that DeleteRecords has moved the log start of a led partition."""
+        self.manager.log_start_moved(partition.topic_id, partition.partition_id)
+
+    def _rolled(self, log: "PartitionLog") -> None:
+        key = log.topic_id, log.partition
+        if self._is_closed or key not in self._hosted:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for pause_ms in ROLLED_PAUSES_MS:
+            self._timers.at(now_ms + pause_ms, lambda: self.manager.segment_rolled(*key))
+
+    # -- what the tasks need -------------------------------------------------------------------
+
+    def _topic_facts(self, topic_id: Uuid) -> TopicFacts:
+        topic = self._image.topics.by_id(topic_id)
+        if topic is None:
+            return TopicFacts(0, {})
+        configs = self._image.configs.of(ResourceType.TOPIC, topic.name)
+        return TopicFacts(len(topic.partitions), dict(configs))
+
+    def _publish_log_start(
+        self, log: "PartitionLog", offset: int
+    ) -> Pending[ApiError | None]:
+        """Return the promise that a log start is durable here, and known to all live replicas.
+
+        Errors: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER where this broker does not lead any
+        more; REQUEST_TIMED_OUT.
+        """
+        replicas = self._replicas
+        try:
+            partition = replicas.partition_by_id(log.topic_id, log.partition)
+        except ApiError as error:
+            return completed(error)
+        done: Pending[ApiError | None] = Pending()
+
+        def attempt() -> bool:
+            if partition.log is not log or not partition.is_leader or partition.deleted:
+                done.complete(ApiError(Error.NOT_LEADER_OR_FOLLOWER))
+            elif partition.low_watermark >= offset:
+                done.complete(None)
+            return done.done
+
+        def expire() -> None:
+            late = "not all live replicas have the new log start"
+            done.complete(ApiError(Error.REQUEST_TIMED_OUT, late))
+
+        def stored(error: OSError | None) -> None:
+            if error is not None:
+                done.complete(ApiError(Error.KAFKA_STORAGE_ERROR, str(error)))
+            elif not attempt():
+                replicas.delete_records_purgatory.add(
+                    [partition],
+                    attempt=attempt,
+                    expire=expire,
+                    deadline_ms=self._clock.monotonic_ms() + PUBLISH_TIMEOUT_MS,
+                )
+
+        replicas.fetch_reader.hasten_follower_fetches(partition)
+        self._log_dirs.checkpoint_log_start(log).then(stored)
+        return done
+
+    # -- end -----------------------------------------------------------------------------------
+
+    def close(self) -> Pending[None]:
+        """End all tasks and reads; return the promise that what is saved is written."""
+        self._is_closed = True
+        self.manager.close()
+        return self.metadata.close()
+
+
+def remote_reader(
+    config: NodeConfig,
+    store: ObjectStore,
+    clock: Clock,
+    timers: Timers,
+    remote_logs: RemoteLogs,
+) -> RemoteReader:
+    """Return the reads of a broker, limited as its configuration says."""
+    threads = config["remote.log.reader.threads"]
+    limits = RemoteReadLimits(
+        reads_max=threads + config["remote.log.reader.max.pending.tasks"],
+        calls_max=threads,
+        chunk_bytes=config["ottla.remote.chunk.size.bytes"],
+        chunk_cache_bytes_max=config["ottla.remote.chunk.cache.size.bytes"],
+        fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
+        list_offsets_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
+    )
+    return RemoteReader(store, remote_logs, _object_name, clock, timers, limits)
+
+
+def _object_name(segment: RemoteSegment, kind: str) -> str:
+    assert isinstance(segment, SegmentMetadata)
+    return object_name(segment, ObjectKind(kind))
+
+
+def _first_dir(log_dirs: "LogDirs") -> str:
+    online = log_dirs.online_dirs
+    return (online or log_dirs.dirs)[0].path
+
+
+def _backoff(config: NodeConfig) -> Backoff:
+    return Backoff(
+        first_ms=config["remote.log.manager.task.retry.backoff.ms"],
+        max_ms=config["remote.log.manager.task.retry.backoff.max.ms"],
+    )
+
+
+def _manager_config(config: NodeConfig) -> RemoteLogManagerConfig:
+    most = config["remote.log.manager.copy.max.bytes.per.second"]
+    windows = config["remote.log.manager.copy.quota.window.num"]
+    return RemoteLogManagerConfig(
+        interval_ms=config["remote.log.manager.task.interval.ms"],
+        copier_slots=config["remote.log.manager.copier.thread.pool.size"],
+        expiration_slots=config["remote.log.manager.expiration.thread.pool.size"],
+        copy_bytes_per_second=UNLIMITED if most == LONG_MAX else most,
+        copy_window_seconds=windows * config["remote.log.manager.copy.quota.window.size.seconds"],
+    )

@@ -1,0 +1,1 @@
+"""`ottla tier`: tiered storage. Start with `tier`."""

@@ -1,0 +1,132 @@
+"""`ottla tier`: where the tiers of partitions begin and end."""
+
+from typing import Annotated
+
+import typer
+
+from ottla.base.errors import Error
+from ottla.cli.errors import CommandError
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+)
+from ottla.cli.tier.tier_text import TopicTiers, json_text, table_lines
+from ottla.cli.topics.topic_filter import choose
+from ottla.cli.typing_app import examples, new_app
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClientError, check
+from ottla.client.partitions import TopicPartition, by_topic
+from ottla.wire.messages import describe_remote_log as wire
+
+app = new_app()
+
+CLIENT_ID = "tier-tool"
+
+EPILOG = examples(
+    "ottla tier describe --bootstrap-server localhost:9092",
+    "ottla tier describe --topic orders --json",
+)
+
+
+@app.callback(epilog=EPILOG)
+def tier() -> None:
+    """Describe tiered storage."""
+
+
+@app.command("describe", epilog=EPILOG)
+def describe(
+    bootstrap_server: BootstrapServer = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", metavar="NAME", help="Only this topic, or those that match the expression."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Show each partition's tiers: offsets, sizes, lag and the last error.
+
+    Without --topic: of all topics that have, or had, remote.storage.enable=true.
+    """
+    with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
+        if not client.serves(wire.DescribeRemoteLogRequest):
+            raise CommandError(
+                f"the brokers at {client.config.bootstrap} do not serve DescribeRemoteLog: "
+                "they run Kafka or an older version of Ottla"
+            )
+        found = _describe(client, topic)
+    if as_json:
+        print(json_text(found))
+    elif found:
+        print("\n".join(table_lines(found)))
+    else:
+        print("No topic has remote.storage.enable=true.")
+
+
+def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]:
+    every = {each.name or "": each for each in client.topics()}
+    names = list(every)
+    if expression is not None:
+        names = choose(names, expression, exclude_internal=False)
+        if not names:
+            raise CommandError(f"no topic matches {expression!r}: expected one that exists")
+    leaders: dict[int, list[TopicPartition]] = {}
+    rows: dict[str, dict[int, tuple[int, wire.RemoteLogPartition]]] = {}
+    for name in names:
+        for each in every[name].partitions:
+            if each.leader_id < 0:
+                rows.setdefault(name, {})[each.partition_index] = (
+                    -1,
+                    _without_leader(each.partition_index),
+                )
+            else:
+                key = (name, each.partition_index)
+                leaders.setdefault(each.leader_id, []).append(key)
+    topics: dict[str, wire.RemoteLogTopic] = {}
+    for leader, keys in sorted(leaders.items()):
+        for found in _ask(client, leader, keys):
+            newest = topics.get(found.name)
+            if newest is None or found.tiered_epoch > newest.tiered_epoch:
+                topics[found.name] = found
+            for row in found.partitions:
+                rows.setdefault(found.name, {})[row.partition] = (leader, row)
+    return [
+        TopicTiers(topics[name], sorted(rows[name].items()))
+        for name in sorted(topics)
+        if topics[name].state or expression is not None
+    ]
+
+
+def _ask(
+    client: ClusterClient, leader: int, keys: list[TopicPartition]
+) -> tuple[wire.RemoteLogTopic, ...]:
+    asked = tuple(
+        wire.DescribeRemoteLogTopic(name=name, partitions=tuple(partitions))
+        for name, partitions in by_topic(keys).items()
+    )
+    request = wire.DescribeRemoteLogRequest(topics=asked)
+    try:
+        response = client.ask(request, wire.DescribeRemoteLogResponse, node=leader)
+        check(f"broker {leader}", response.error_code, response.error_message)
+    except ClientError as error:
+        raise CommandError(f"broker {leader}, the leader of {_some(keys)}: {error}") from None
+    return response.topics
+
+
+def _without_leader(partition: int) -> wire.RemoteLogPartition:
+    return wire.RemoteLogPartition(
+        partition=partition,
+        error_code=Error.LEADER_NOT_AVAILABLE,
+        error_message=Error.LEADER_NOT_AVAILABLE.message,
+    )
+
+
+def _some(keys: list[TopicPartition]) -> str:
+    name, partition = keys[0]
+    more = "" if len(keys) == 1 else f" and {len(keys) - 1} more"
+    return f"{name}-{partition}{more}"

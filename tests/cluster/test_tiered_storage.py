@@ -1,0 +1,187 @@
+"""Closed segments move to the remote tier, and clients notice nothing.
+
+Method: three brokers and a directory as the store. What lies on local disks and in the store is
+listed before anything is read; then three clients read everything from offset 0, and the CRC of all
+values is compared. Brokers are killed, and one loses its log directory.
+"""
+
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Cluster
+
+from . import clients, stored
+from .clients import Closing, Message, client_of, eventually
+from .conftest import BROKERS, QUICK_FENCING, new_name
+
+pytestmark = pytest.mark.timeout(300)
+
+TIERED = QUICK_FENCING | {
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "remote.log.manager.task.interval.ms": "500",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "4",
+}
+TOPIC = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "16384",
+    "local.retention.bytes": "1",
+    "file.delete.delay.ms": "100",
+}
+RECORDS = 42 * 16
+VALUE_BYTES = 1_000
+REMOTE_SEGMENTS_MIN = 40
+LOCAL_SEGMENTS_MAX = 2
+EARLIEST, EARLIEST_LOCAL = -2, -4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3, remote_storage=True, config=TIERED) as started:
+        yield started
+
+
+def produced(cluster: Cluster, topic: str, *, replicas: int = 3) -> list[bytes]:
+    """Create a tiered topic, and produce the records of 42 segments; return their values."""
+    values = [b"%06d" % number + bytes([number % 251]) * VALUE_BYTES for number in range(RECORDS)]
+    with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
+        admin.create_topic(topic, replication_factor=replicas, config=TOPIC)
+    with Closing(client_of("confluent").producer(cluster.bootstrap)) as producer:
+        for begin in range(0, RECORDS, 4):
+            some = values[begin : begin + 4]
+            producer.send([Message(topic=topic, value=value) for value in some])
+    return values
+
+
+def remote_segments(cluster: Cluster, topic: str, partition: int = 0) -> list[Path]:
+    """Return the segment objects of a partition in the store, oldest first."""
+    found = cluster.remote_dir.glob(f"{topic}-*/{partition}/*.log")
+    return sorted(found, key=lambda path: path.name)
+
+
+def wait_tiered(cluster: Cluster, topic: str) -> None:
+    """Wait until all closed segments are in the remote tier, and local retention has followed."""
+
+    def is_tiered() -> bool:
+        return len(remote_segments(cluster, topic)) >= REMOTE_SEGMENTS_MIN and all(
+            0 < len(stored.segments(cluster, topic, node=node)) <= LOCAL_SEGMENTS_MAX
+            for node in BROKERS
+        )
+
+    eventually(is_tiered, within=60, what="all closed segments in the remote tier")
+
+
+def crc(values: list[bytes]) -> int:
+    found = 0
+    for value in values:
+        found = zlib.crc32(value, found)
+    return found
+
+
+def read_all(cluster: Cluster, topic: str, name: str = "confluent") -> list[bytes]:
+    """Read a partition from offset 0 to the high watermark; offsets have no gap."""
+    with Closing(client_of(name).consumer(cluster.bootstrap)) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek((topic, 0), 0)
+        _, end = consumer.watermarks((topic, 0))
+        values: list[bytes] = []
+
+        def is_read() -> bool:
+            for record in consumer.poll(1.0):
+                assert record.offset == len(values)
+                assert record.value is not None
+                values.append(record.value)
+            return len(values) >= end
+
+        eventually(is_read, within=60, what="all records")
+    return values
+
+
+def check(cluster: Cluster, topic: str, values: list[bytes]) -> None:
+    """Check the earliest offsets of both tiers, and read everything."""
+    assert earliest(cluster, topic, EARLIEST) == 0
+    assert earliest(cluster, topic, EARLIEST_LOCAL) > 0
+    assert crc(read_all(cluster, topic)) == crc(values)
+
+
+def earliest(cluster: Cluster, topic: str, timestamp: int) -> int:
+    from ottla.client.cluster import ClientConfig, ClusterClient
+    from ottla.client.errors import check as raise_error
+    from ottla.wire.messages import list_offsets as wire
+
+    with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
+
+        def ask() -> int:
+            leader = client.leader((topic, 0))
+            asked = wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            request = wire.ListOffsetsRequest(
+                replica_id=-1, topics=(wire.ListOffsetsTopic(name=topic, partitions=(asked,)),)
+            )
+            answer = client.ask(request, wire.ListOffsetsResponse, node=leader.node)
+            found = answer.topics[0].partitions[0]
+            raise_error(topic, found.error_code)
+            return found.offset
+
+        return client.with_retries(ask, repeatable=True)
+
+
+def test_clients_read_across_the_tiers(cluster: Cluster) -> None:
+    topic = new_name("tiered")
+    values = produced(cluster, topic)
+    wait_tiered(cluster, topic)
+    for name in clients.NAMES:
+        found = read_all(cluster, topic, name)
+        assert crc(found) == crc(values), name
+
+
+def test_brokers_are_killed_one_after_the_other(cluster: Cluster) -> None:
+    topic = new_name("killed")
+    values = produced(cluster, topic)
+    wait_tiered(cluster, topic)
+    for node in BROKERS:
+        cluster.kill(node)
+        check(cluster, topic, values)
+        cluster.start(node)
+        cluster.wait_ready()
+        cluster.wait_in_sync(topic)
+        check(cluster, topic, values)
+
+
+def test_a_follower_that_lost_its_disk_is_elected(cluster: Cluster) -> None:
+    topic = new_name("emptied")
+    values = produced(cluster, topic)
+    wait_tiered(cluster, topic)
+    leader = cluster.partitions(topic)[0].leader
+    follower = next(node for node in BROKERS if node != leader)
+    cluster.kill(follower)
+    shutil.rmtree(cluster.data_dir(follower) / f"{topic}-0")
+    cluster.start(follower)
+    cluster.wait_ready()
+    cluster.wait_in_sync(topic)
+    for node in BROKERS:
+        if node != follower:
+            cluster.kill(node)
+    for node in BROKERS:
+        if node != follower:
+            cluster.start(node)
+    cluster.wait_ready()
+    cluster.wait_in_sync(topic)
+    check(cluster, topic, values)
+    assert len(stored.segments(cluster, topic, node=follower)) <= LOCAL_SEGMENTS_MAX
+
+
+def test_all_brokers_are_killed_at_once(cluster: Cluster) -> None:
+    topic = new_name("all")
+    values = produced(cluster, topic)
+    wait_tiered(cluster, topic)
+    for node in BROKERS:
+        cluster.kill(node)
+    for node in BROKERS:
+        cluster.start(node)
+    cluster.wait_ready()
+    cluster.wait_in_sync(topic)
+    check(cluster, topic, values)

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
+from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC, Uuid
+from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.fetch.fetch_sessions import FetchSessions
 from ottla.broker.fetch.read_replica import same_rack
-from ottla.broker.fetch.remote_port import RemoteReads
 from ottla.broker.forwarding.auto_create import AutoCreate
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.idle import IdleTopics
@@ -28,6 +28,8 @@ from ottla.broker.partition import Partition, PartitionEnvironment
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.remote.reads import RemoteReader
+from ottla.broker.remote.remote_storage import RemoteStorage, RemoteStoragePorts, remote_reader
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.broker.replication.isr import IsrChange
 from ottla.broker.replication.isr_manager import IsrManager
@@ -40,6 +42,7 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import effective_topic_config
+from ottla.tiered.remote_log import RemoteLog
 
 if TYPE_CHECKING:
     from ottla.broker.zookeeper.zk_metadata import ZkMetadataPort
@@ -62,7 +65,7 @@ class ApplyError(Exception):
 class Broker:
     """One broker. `epoch` is set by its registration; -1 before.
 
-    `remote`: reads of the remote tier; None = without tiered storage.
+    `store`: the object store of tiered storage; None = the broker is without it.
     """
 
     controller_epoch = NO_EPOCH
@@ -83,7 +86,7 @@ class Broker:
         forwarder: Forwarder,
         peers: Peers,
         groups: "Callable[[Broker], GroupService] | None" = None,
-        remote: RemoteReads | None = None,
+        store: ObjectStore | None = None,
     ) -> None:
         self.config = config
         self.node_id: int = config.node_id
@@ -96,7 +99,11 @@ class Broker:
         self.forwarder = forwarder
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
-        self.replicas = self._replica_manager(remote)
+        self.remote: RemoteStorage | None = None
+        reads = None
+        if store is not None:
+            reads = remote_reader(config, store, clock, timers, self._remote_log)
+        self.replicas = self._replica_manager(reads)
         self.replicas.on_replica_offline = self._replica_lost
         self.isr = self._isr_manager()
         self.fetchers = ReplicaFetchers(
@@ -117,6 +124,23 @@ class Broker:
             timers=timers,
             monotonic_ms=clock.monotonic_ms,
         )
+        if store is not None and reads is not None:
+            self.remote = RemoteStorage(
+                RemoteStoragePorts(
+                    config=config,
+                    store=store,
+                    reads=reads,
+                    log_dirs=log_dirs,
+                    replicas=self.replicas,
+                    producer_ids=self.producer_ids,
+                    forwarder=forwarder,
+                    peers=peers,
+                    clock=clock,
+                    timers=timers,
+                    workers=workers,
+                    dice=dice,
+                )
+            )
         self.auto_create = AutoCreate(config, forwarder)
         self.topic_deletion_purgatory = Purgatory(timers)
         self.deletion_failures = DeletionFailures()
@@ -163,7 +187,7 @@ class Broker:
             timers=self.timers,
         )
 
-    def _replica_manager(self, remote: RemoteReads | None) -> ReplicaManager:
+    def _replica_manager(self, remote: RemoteReader | None) -> ReplicaManager:
         return ReplicaManager(
             node_id=self.node_id,
             clock=self.clock,
@@ -192,12 +216,15 @@ class Broker:
         """
         first = self.image is EMPTY
         self.image = delta.image
-        touched = self.replicas.apply(delta, first=first, reconfigured=self._reconfigured(delta))
+        reconfigured = self._reconfigured(delta)
+        touched = self.replicas.apply(delta, first=first, reconfigured=reconfigured)
         if delta.changed_brokers:
             self.replicas.recheck()
         self.idle.apply(delta)
         partitions = [partition for partition, _ in touched]
         self.fetchers.update(partitions)
+        if self.remote is not None:
+            self.remote.apply(delta, partitions, reconfigured)
         if self.zk_metadata is None:
             self.directories.update(delta.image, partitions)
         for partition, begins in touched:
@@ -233,11 +260,16 @@ class Broker:
         known = -1 if self.zk_metadata is None else self.zk_metadata.facts.controller_id
         return client_controller_id(self.image, known, self.dice)
 
+    def _remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
+        return None if self.remote is None else self.remote.metadata.remote_log(topic_id, partition)
+
     def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
         self.isr.propose(partition, change)
 
     def _replica_lost(self, partition: Partition) -> None:
         """Report to the controller a replica that is offline while its log directory is online."""
+        if self.remote is not None:
+            self.remote.update(partition)
         if self.zk_metadata is None:
             self.directories.update(self.image, (partition,))
         elif self.replicas.on_log_dir_failed is not None:
@@ -257,6 +289,8 @@ class Broker:
         self.directories.close()
         self.fetchers.close()
         self.groups.shutdown()
+        if self.remote is not None:
+            self.remote.close()
         stopped = self.log_dirs.shutdown(self.epoch)
         saved = self.idle.saved()
         if not saved:

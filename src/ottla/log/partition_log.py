@@ -109,6 +109,7 @@ class LogPorts:
     Fields: `on_failure`: called when a worker's disk operation failed; `has_checkpoints`: the
             recovery points and log starts of these logs are checkpointed, and a start uses them;
             `on_truncated`: called when a truncation requires the log's checkpoints to be rewritten;
+            `on_rolled`: called when a segment is sealed and another one is active;
             `jitter_ms(bound)`: an integer of [0, bound].
     """
 
@@ -120,6 +121,7 @@ class LogPorts:
     on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
     has_checkpoints: bool = True
     on_truncated: Callable[["PartitionLog"], None] = ignore
+    on_rolled: Callable[["PartitionLog"], None] = ignore
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)
 
 
@@ -531,6 +533,7 @@ class PartitionLog:
         # The sealed segment is not durable: its indexes have just been completed.
         self.recovery_point = min(self.recovery_point, base - 1)
         self.flush(include_active=False)
+        self.ports.on_rolled(self)
 
     def take_snapshot(self, offset: int) -> None:
         """Write the producer state as of `offset`; the next flush syncs it. Raises: OSError."""

@@ -41,8 +41,8 @@ class Cluster:
             with it; a running `ZooKeeperServer`; or a zookeeper.connect string. It has no
             separate controllers: one of the brokers is elected.
             `config`: properties of all nodes, in Kafka's names.
-            `remote_storage`: tiered storage: True = in a directory beside the nodes' own, which ends
-            with them (see `remote_dir`); or the URI of a store that all nodes reach.
+            `remote_storage`: tiered storage: True = in a directory beside the nodes' own, kept as
+            long as they are (see `remote_dir`); or the URI of a store that all nodes reach.
             `metrics`: whether nodes serve metrics; see `metrics_address`.
             `data_dir`: its directory; if given, it is kept and may hold a cluster already, else a
             temporary directory is removed at the end.

@@ -3,8 +3,6 @@
 Method: one message of each, spelt out byte by byte; nobody else's codec knows them.
 """
 
-from typing import Any
-
 import pytest
 
 from ottla.base.ids import Uuid
@@ -14,11 +12,9 @@ from ottla.wire.messages import (
     delete_replicas,
     describe_deletions,
     describe_idle_topics,
+    describe_remote_log,
     disable_remote_topic,
-    leader_and_isr,
     report_idle_topics,
-    topic_tiering,
-    update_metadata,
 )
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
@@ -161,42 +157,65 @@ MESSAGES: list[tuple[object, str]] = [
         "0000" "02" + ID_HEX + "00000006" "02"
         "00000004" "0000" "01" "00000007" "0000000000000008" "00000009" "00" "00" "00",
     ),
+    (
+        describe_remote_log.DescribeRemoteLogRequest(
+            topics=(describe_remote_log.DescribeRemoteLogTopic(name="t", partitions=(1,)),),
+            include_segments=True,
+        ),
+        "02" "0274" "02" "00000001" "00" "01" "00",
+    ),
+    (
+        describe_remote_log.DescribeRemoteLogResponse(
+            error_code=0,
+            topics=(
+                describe_remote_log.RemoteLogTopic(
+                    name="t",
+                    topic_id=ID,
+                    state=1,
+                    tiered_epoch=2,
+                    policy=0,
+                    remote_floor_epoch=0,
+                    purge_pending=False,
+                    partitions=(
+                        describe_remote_log.RemoteLogPartition(
+                            partition=3,
+                            error_code=0,
+                            leader_epoch=4,
+                            log_start_offset=5,
+                            remote_end_offset=6,
+                            local_start_offset=7,
+                            log_end_offset=8,
+                            high_watermark=9,
+                            last_stable_offset=10,
+                            remote_bytes=11,
+                            remote_segments=1,
+                            local_bytes=12,
+                            lag_bytes=13,
+                            lag_segments=14,
+                            last_error="e",
+                            segments=(
+                                describe_remote_log.RemoteLogSegment(
+                                    segment_id=ID,
+                                    start_offset=5,
+                                    end_offset=6,
+                                    leader_epoch=4,
+                                    tiered_epoch=2,
+                                    max_timestamp_ms=15,
+                                    size_bytes=11,
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        "0000" "00" "02" "0274" + ID_HEX + "01" "00000002" "00" "00000000" "00" "02"
+        "00000003" "0000" "00" "00000004"
+        + "".join(f"{each:016x}" for each in (5, 6, 7, 8, 9, 10, 11))
+        + "00000001" + f"{12:016x}" + f"{13:016x}" + "0000000e" "0265" "02" + ID_HEX
+        + f"{5:016x}{6:016x}" + "00000004" "00000002" + f"{15:016x}{11:016x}" "00" "00" "00" "00",
+    ),
 ]  # fmt: skip
-
-
-TIERING = topic_tiering.TopicTieringState(
-    tiered_epoch=3, state=2, policy=2, remote_floor_epoch=2, purge_pending=True
-)
-TIERING_HEX = "914e0d01000000030202000000020100"
-"""Its tag, its size, that it is not null, itself."""
-
-
-@pytest.mark.parametrize(
-    ("topic", "version"),
-    [
-        (leader_and_isr.LeaderAndIsrTopicState, 7),
-        (update_metadata.UpdateMetadataTopicState, 8),
-    ],
-)
-def test_a_topics_tiering_state_is_a_tagged_field_of_requests_to_brokers(
-    topic: Any, version: int
-) -> None:
-    def request(tiering: topic_tiering.TopicTieringState | None) -> Any:
-        states = (topic(topic_name="t", topic_id=ID, partition_states=(), tiering=tiering),)
-        if topic is leader_and_isr.LeaderAndIsrTopicState:
-            return leader_and_isr.LeaderAndIsrRequest(
-                controller_id=1, controller_epoch=2, topic_states=states, live_leaders=()
-            )
-        return update_metadata.UpdateMetadataRequest(
-            controller_id=1, controller_epoch=2, topic_states=states, live_brokers=()
-        )
-
-    with_it = encode(request(TIERING), version).hex()
-    without = encode(request(None), version).hex()
-    assert with_it == without.replace(
-        "0274" + ID_HEX + "0100", "0274" + ID_HEX + "0101" + TIERING_HEX
-    )
-    assert decode(type(request(None)), bytes.fromhex(with_it), version) == request(TIERING)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +228,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {1001, 1002, 1003, 1004, 1005} == {key for key in APIS if key >= 93}
+    assert keys == {1001, 1002, 1003, 1004, 1005, 1006} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

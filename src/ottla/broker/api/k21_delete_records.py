@@ -148,4 +148,6 @@ def _delete_here(ctx: Context, partition: Partition, offset: int) -> int:
         replicas.storage_failed(partition, failure)
         raise ApiError(Error.KAFKA_STORAGE_ERROR) from failure
     replicas.fetch_reader.hasten_follower_fetches(partition)
+    if ctx.broker.remote is not None:
+        ctx.broker.remote.log_start_moved(partition)
     return wanted

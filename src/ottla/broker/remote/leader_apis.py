@@ -249,7 +249,9 @@ class FetchApi:
 def _loaded(read: PartitionRead) -> Fetched | ApiError:
     if read.error:
         return ApiError(read.error)
-    records = b"".join([piece.read() for piece in read.slices])
+    records = b"".join(
+        [piece if isinstance(piece, bytes) else piece.read() for piece in read.records]
+    )
     return Fetched(records, read.high_watermark, read.diverging is not None)
 
 

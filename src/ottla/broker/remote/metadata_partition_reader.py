@@ -77,7 +77,8 @@ class ReaderPorts:
     """What the readers of all metadata partitions share.
 
     Fields: `tail`, `catch_up`: Fetch with and without long polls; `offsets`: ListOffsets.
-            `on_ready`: called with each user partition that becomes ready.
+            `on_ready`: called with each user partition that becomes ready; `on_replayed`: with
+            each one that is ready and whose log has changed.
     """
 
     topic: str
@@ -91,6 +92,7 @@ class ReaderPorts:
     dice: Dice
     backoff: Backoff
     on_ready: Callable[[UserPartition], None]
+    on_replayed: Callable[[UserPartition], None]
     counters: ReaderCounters
 
 
@@ -469,14 +471,20 @@ class PartitionReader:
         tail = self._tail
         if tail is not None and cursor is not tail and next_offset > tail.offset:
             next_offset, last_epoch = tail.position
+        changed: dict[UserPartition, None] = {}
         for offset, record in chunk.records:
-            user = users.get((record.topic_id, record.partition))
+            key = record.topic_id, record.partition
+            user = users.get(key)
             if user is not None and user.offset <= offset < next_offset:
                 self._replay(user.log, record, offset)
+                if user.ready:
+                    changed[key] = None
         self.applied += next_offset - cursor.offset
         for user in users.values():
             user.offset = max(user.offset, next_offset)
         cursor.offset, cursor.epoch = next_offset, last_epoch
+        for key in changed:
+            self._ports.on_replayed(key)
         self._release_waiters()
         if self.applied >= CHECKPOINT_RECORDS:
             self.checkpoint()

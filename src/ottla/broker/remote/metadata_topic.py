@@ -131,6 +131,7 @@ class RemoteLogMetadata:
         self._early: list[tuple[MetadataRecord, Pending[int | ApiError]]] = []
         """Appends before the topic exists."""
         self._listeners: list[Callable[[Uuid, int], None]] = []
+        self._replay_listeners: list[Callable[[Uuid, int], None]] = []
         self._closed: Pending[None] = Pending()
         self._stopped: Pending[None] | None = None
         self.counters = ReaderCounters()
@@ -158,6 +159,7 @@ class RemoteLogMetadata:
             dice=ports.dice,
             backoff=Backoff(max_ms=30_000),
             on_ready=self._ready,
+            on_replayed=self._replayed,
             counters=self.counters,
         )
         self._reader = MetadataReader(
@@ -288,6 +290,14 @@ class RemoteLogMetadata:
     def on_ready(self, listener: Callable[[Uuid, int], None]) -> None:
         """Call `listener` whenever a user partition becomes ready, also once more after a reset."""
         self._listeners.append(listener)
+
+    def on_replayed(self, listener: Callable[[Uuid, int], None]) -> None:
+        """Call `listener` whenever records of a user partition that is ready were replayed."""
+        self._replay_listeners.append(listener)
+
+    def _replayed(self, user: UserPartition) -> None:
+        for listener in self._replay_listeners:
+            listener(*user)
 
     def _ready(self, user: UserPartition) -> None:
         for listener in self._listeners:

@@ -202,9 +202,7 @@ class RemoteStorage:
         configs = self._image.configs.of(ResourceType.TOPIC, topic.name)
         return TopicFacts(len(topic.partitions), dict(configs))
 
-    def _publish_log_start(
-        self, log: "PartitionLog", offset: int
-    ) -> Pending[ApiError | None]:
+    def _publish_log_start(self, log: "PartitionLog", offset: int) -> Pending[ApiError | None]:
         """Return the promise that a log start is durable here, and known to all live replicas.
 
         Errors: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER where this broker does not lead any

@@ -125,22 +125,7 @@ class Broker:
             monotonic_ms=clock.monotonic_ms,
         )
         if store is not None and reads is not None:
-            self.remote = RemoteStorage(
-                RemoteStoragePorts(
-                    config=config,
-                    store=store,
-                    reads=reads,
-                    log_dirs=log_dirs,
-                    replicas=self.replicas,
-                    producer_ids=self.producer_ids,
-                    forwarder=forwarder,
-                    peers=peers,
-                    clock=clock,
-                    timers=timers,
-                    workers=workers,
-                    dice=dice,
-                )
-            )
+            self.remote = self._remote_storage(store, reads, peers)
         self.auto_create = AutoCreate(config, forwarder)
         self.topic_deletion_purgatory = Purgatory(timers)
         self.deletion_failures = DeletionFailures()
@@ -163,6 +148,26 @@ class Broker:
             timers=self.timers,
             on_changed=self.replicas.isr_changed,
             follows_log=lambda: self.zk_metadata is None,
+        )
+
+    def _remote_storage(
+        self, store: ObjectStore, reads: RemoteReader, peers: Peers
+    ) -> RemoteStorage:
+        return RemoteStorage(
+            RemoteStoragePorts(
+                config=self.config,
+                store=store,
+                reads=reads,
+                log_dirs=self.log_dirs,
+                replicas=self.replicas,
+                producer_ids=self.producer_ids,
+                forwarder=self.forwarder,
+                peers=peers,
+                clock=self.clock,
+                timers=self.timers,
+                workers=self.workers,
+                dice=self.dice,
+            )
         )
 
     def _idle_topics(self) -> IdleTopics:

@@ -13,7 +13,7 @@ from ottla.base.ports import Clock
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import OpenedStore
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.remote_definitions import STORAGE_URI
+from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
 from ottla.stores.uri import StoreUri, StoreUriError, parse_store_uri
 
 OPERATIONS_PER_TASK = 6
@@ -26,6 +26,8 @@ def storage_uri(config: NodeConfig) -> StoreUri | None:
     """Return where remote storage is; None where the node has none. Raises: StartError."""
     if not config["remote.log.storage.system.enable"]:
         return None
+    if config.zookeeper_connect is not None:
+        raise StartError(f"{SYSTEM_ENABLE}=true is not supported in ZooKeeper mode yet")
     try:
         return parse_store_uri(config["ottla.remote.storage.uri"])
     except StoreUriError as error:

@@ -145,8 +145,8 @@ class PartitionLog:
             `clean_offset`: below it, compaction left no key twice; `truncation_count`: how often
             the log was truncated (a truncation ends a cleaning in progress);
             `truncation_unflushed`: it was truncated since the last flush, so nothing may be
-            appended before the next one; `is_log_start_stored`: the log start checkpoint has a value
-            of this log, at which its remote prefix may begin (only kept while it has one);
+            appended before the next one; `is_log_start_stored`: the log start checkpoint has a
+            value of this log, at which its remote prefix may begin (only kept while it has one);
             `limits`: upper bounds for the log's checkpoint entries,
             until the checkpoints are written again.
     """

@@ -15,14 +15,12 @@ from ottla.metadata.config_def import (
     Check,
     ConfigKey,
     Type,
-    Update,
     at_least,
     between,
 )
 
 _K = ConfigKey
 _BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
-_ALL = Update.CLUSTER_WIDE
 _MB = 1024 * 1024
 _PLUGIN = "Without an effect: Ottla loads no Java plugins; see ottla.remote.storage.uri."
 
@@ -126,7 +124,7 @@ MANAGER: Final = (
         "remote.log.manager.task.retry.jitter",
         Type.DOUBLE,
         0.2,
-        "The share of such a pause that is random.",
+        "Without an effect: a fifth of such a pause is random.",
         between(0, 0.5),
     ),
     _K(
@@ -135,7 +133,6 @@ MANAGER: Final = (
         LONG_MAX,
         "What a broker copies to remote storage in a second.",
         at_least(1),
-        _ALL,
     ),
     _K(
         "remote.log.manager.copy.quota.window.num",
@@ -155,22 +152,21 @@ MANAGER: Final = (
         "remote.log.manager.fetch.max.bytes.per.second",
         _LONG,
         LONG_MAX,
-        "What a broker reads from remote storage in a second.",
+        "Without an effect: reads are limited in number and bytes, not in rate.",
         at_least(1),
-        _ALL,
     ),
     _K(
         "remote.log.manager.fetch.quota.window.num",
         _INT,
         11,
-        "Windows over which that is averaged.",
+        "Without an effect: see remote.log.manager.fetch.max.bytes.per.second.",
         at_least(1),
     ),
     _K(
         "remote.log.manager.fetch.quota.window.size.seconds",
         _INT,
         1,
-        "The length of such a window.",
+        "Without an effect: see remote.log.manager.fetch.max.bytes.per.second.",
         at_least(1),
     ),
 )
@@ -196,7 +192,6 @@ READS: Final = (
         500,
         "How long a fetch waits for remote storage.",
         at_least(1),
-        _ALL,
     ),
     _K(
         "remote.list.offsets.request.timeout.ms",
@@ -204,15 +199,13 @@ READS: Final = (
         30_000,
         "How long ListOffsets waits for remote storage.",
         at_least(1),
-        _ALL,
     ),
     _K(
         "remote.log.index.file.cache.total.size.bytes",
         _LONG,
         1 << 30,
-        "Disk space for the indexes of remote segments.",
+        "Without an effect: indexes of remote segments are cached in memory.",
         at_least(1),
-        _ALL,
     ),
 )
 
@@ -235,7 +228,7 @@ METADATA_TOPIC: Final = (
         "rlmm.config.remote.log.metadata.topic.retention.ms",
         _LONG,
         -1,
-        "How long its records are kept; -1 = for ever. They must outlive the remote segments.",
+        "Without an effect: its records are kept for ever, as they must outlive the segments.",
         Check("of at least 1, or -1", lambda value: bool(value >= 1 or value == -1)),
     ),
     _K(

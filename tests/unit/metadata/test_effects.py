@@ -39,32 +39,6 @@ BY_CONSTANT = {
     "remote.log.storage.system.enable": "remote_definitions.SYSTEM_ENABLE",
 }
 """Properties of nodes that are used by the constant of their name."""
-UNUSED_SO_FAR = {
-    "ottla.remote.chunk.cache.size.bytes",
-    "ottla.remote.chunk.size.bytes",
-    "remote.fetch.max.wait.ms",
-    "remote.list.offsets.request.timeout.ms",
-    "remote.log.index.file.cache.total.size.bytes",
-    "remote.log.manager.copier.thread.pool.size",
-    "remote.log.manager.copy.max.bytes.per.second",
-    "remote.log.manager.copy.quota.window.num",
-    "remote.log.manager.copy.quota.window.size.seconds",
-    "remote.log.manager.expiration.thread.pool.size",
-    "remote.log.manager.fetch.max.bytes.per.second",
-    "remote.log.manager.fetch.quota.window.num",
-    "remote.log.manager.fetch.quota.window.size.seconds",
-    "remote.log.manager.task.interval.ms",
-    "remote.log.manager.task.retry.backoff.max.ms",
-    "remote.log.manager.task.retry.backoff.ms",
-    "remote.log.manager.task.retry.jitter",
-    "remote.log.reader.max.pending.tasks",
-    "remote.log.reader.threads",
-    "rlmm.config.remote.log.metadata.consume.wait.ms",
-    "rlmm.config.remote.log.metadata.topic.num.partitions",
-    "rlmm.config.remote.log.metadata.topic.replication.factor",
-    "rlmm.config.remote.log.metadata.topic.retention.ms",
-}
-"""Properties of nodes whose code does not exist yet: copies, expiration and remote reads."""
 
 
 def used_names() -> set[str]:
@@ -89,14 +63,9 @@ IDLE_ON_TOPICS = without_effect(DEFINITIONS)
 DEFAULT_OF = {name: topic for topic, names in SYNONYMS.items() for name, _ in names}
 
 
-def test_what_is_used_by_now_is_tested_so() -> None:
-    assert set() == UNUSED_SO_FAR & USED
-    assert set(NODE_DEFINITIONS.keys) >= UNUSED_SO_FAR
-
-
 @pytest.mark.parametrize(
     "name",
-    sorted(set(NODE_DEFINITIONS.keys) - IDLE_ON_NODES - UNUSED_SO_FAR - set(BY_CONSTANT)),
+    sorted(set(NODE_DEFINITIONS.keys) - IDLE_ON_NODES - set(BY_CONSTANT)),
 )
 def test_a_node_uses_it(name: str) -> None:
     topic = DEFAULT_OF.get(name)

@@ -65,6 +65,15 @@ ZooKeeper = Annotated[
         "without a value, start a ZooKeeper server.",
     ),
 ]
+RemoteStorage = Annotated[
+    str | None,
+    typer.Option(
+        "--remote-storage",
+        metavar="URI",
+        help="Enable tiered storage, with the objects in URI: file:///DIRECTORY or "
+        "s3://BUCKET/PREFIX. Topics use it with remote.storage.enable=true.",
+    ),
+]
 
 
 @app.command("up", epilog=EPILOG)
@@ -100,15 +109,7 @@ def up(
             "--timeout", metavar="SECONDS", help="How long to wait until the cluster is ready."
         ),
     ] = 60.0,
-    remote_storage: Annotated[
-        str | None,
-        typer.Option(
-            "--remote-storage",
-            metavar="URI",
-            help="Enable tiered storage, with the objects in URI: file:///DIRECTORY or "
-            "s3://BUCKET/PREFIX. Topics use it with remote.storage.enable=true.",
-        ),
-    ] = None,
+    remote_storage: RemoteStorage = None,
 ) -> int:
     """Start a cluster on this machine, or restart the one in the data directory.
 
@@ -123,6 +124,8 @@ def up(
     engine = LocalCluster(data_dir, bound=not detach)
     try:
         found = stored_zookeeper(data_dir) if zookeeper is None else zookeeper
+        if found is not None and remote_storage is not None:
+            raise UsageError("--remote-storage: not supported with --zookeeper yet")
         plans, connect = (
             (choose_plans(data_dir, brokers, controllers, port), None)
             if found is None

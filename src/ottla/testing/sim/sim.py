@@ -78,15 +78,8 @@ class Sim:
         faults: Faults = Faults.NONE,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        self._made_of = (
-            seed,
-            brokers,
-            controllers,
-            combined,
-            zookeeper,
-            faults,
-            dict(config or {}),
-        )
+        given = dict(config or {})
+        self._made_of = (seed, brokers, controllers, combined, zookeeper, faults, given)
         self.seed = seed
         self.marks: Counter[str] = Counter()
         self.problems: list[tuple[int, str, str]] = []
@@ -107,7 +100,6 @@ class Sim:
         self._hash = hashlib.blake2b(digest_size=16)
         self._clients: dict[str, SimClientPort] = {}
         self.zookeeper: SimZooKeeper | None = None
-        given = dict(config or {})
         self._may_lose_power = True
         if zookeeper:
             self.zookeeper = SimZooKeeper(self, self._stream, faults=faults != Faults.NONE)

@@ -1,0 +1,144 @@
+"""DescribeRemoteLog (key 1006): the tiers of the partitions that this broker leads.
+
+Behaviour: per partition the bounds of both tiers, sizes, the lag of copies and the last failure;
+           the segments that can be read, if asked for. A topic that was never tiered has state 0
+           and its local log. Not the leader: NOT_LEADER_OR_FOLLOWER.
+Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
+Not done:  nothing.
+"""
+
+from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_OFFSET
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
+from ottla.broker.partition import Partition
+from ottla.tiered.lineage import Lineage, visible_segments
+from ottla.wire.messages import describe_remote_log as wire
+
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+
+API = Api(key=1006, versions=range(1), is_public=False, access=(DESCRIBE_TOPIC,))
+
+
+@InSteps
+def handle(ctx: Context, request: wire.DescribeRemoteLogRequest) -> Steps[Answer]:
+    """Describe each partition by itself."""
+    wanted = _wanted(ctx, request)
+    refused = ctx.refused(DESCRIBE_TOPIC, wanted)
+    topics: list[wire.RemoteLogTopic] = []
+    for name, partitions in wanted.items():
+        rows: list[wire.RemoteLogPartition] = []
+        for each in partitions:
+            if name in refused:
+                rows.append(_refusal(each, ApiError(DESCRIBE_TOPIC.error)))
+            else:
+                rows.append(_describe(ctx, name, each, request.include_segments))
+            yield
+        topics.append(_topic(ctx, name, tuple(rows), is_refused=name in refused))
+    return wire.DescribeRemoteLogResponse(error_code=Error.NONE, topics=tuple(topics))
+
+
+def _wanted(ctx: Context, request: wire.DescribeRemoteLogRequest) -> dict[str, list[int]]:
+    """Return the partitions that are asked for, by topic; without topics all that are led here."""
+    wanted: dict[str, list[int]] = {}
+    if request.topics is not None:
+        for topic in request.topics:
+            wanted.setdefault(topic.name, []).extend(topic.partitions)
+        return wanted
+    tiering = ctx.broker.image.tiering
+    for partition in ctx.broker.replicas.hosted():
+        if partition.is_leader and partition.topic_id in tiering:
+            wanted.setdefault(partition.topic, []).append(partition.partition_id)
+    return {name: sorted(wanted[name]) for name in sorted(wanted)}
+
+
+def _topic(
+    ctx: Context, name: str, rows: tuple[wire.RemoteLogPartition, ...], *, is_refused: bool
+) -> wire.RemoteLogTopic:
+    image = ctx.broker.image
+    topic = None if is_refused else image.topics.by_name(name)
+    tiering = None if topic is None else image.tiering.get(topic.id)
+    if topic is None:
+        return wire.RemoteLogTopic(name=name, partitions=rows)
+    if tiering is None:
+        return wire.RemoteLogTopic(name=name, topic_id=topic.id, partitions=rows)
+    return wire.RemoteLogTopic(
+        name=name,
+        topic_id=topic.id,
+        state=tiering.state,
+        tiered_epoch=tiering.tiered_epoch,
+        policy=tiering.policy,
+        remote_floor_epoch=tiering.remote_floor_epoch,
+        purge_pending=tiering.purge_pending,
+        partitions=rows,
+    )
+
+
+def _describe(
+    ctx: Context, name: str, partition_id: int, include_segments: bool
+) -> wire.RemoteLogPartition:
+    try:
+        partition = ctx.broker.replicas.partition(name, partition_id)
+        return _row(ctx, partition, include_segments)
+    except ApiError as refusal:
+        return _refusal(partition_id, refusal)
+
+
+def _row(ctx: Context, partition: Partition, include_segments: bool) -> wire.RemoteLogPartition:
+    log, remote = partition.leader_log(), ctx.broker.remote
+    status = None
+    segments: tuple[wire.RemoteLogSegment, ...] = ()
+    if remote is not None:
+        status = remote.manager.status(partition.topic_id, partition.partition_id)
+        if include_segments:
+            segments = _segments(ctx, partition)
+    return wire.RemoteLogPartition(
+        partition=partition.partition_id,
+        error_code=Error.NONE,
+        leader_epoch=partition.leader_epoch,
+        log_start_offset=log.log_start_offset,
+        remote_end_offset=(
+            NO_OFFSET
+            if status is None or status.remote_end_offset < 0
+            else status.remote_end_offset - 1
+        ),
+        local_start_offset=log.local_log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        remote_bytes=-1 if status is None else status.remote_bytes,
+        remote_segments=-1 if status is None else status.remote_segments,
+        local_bytes=log.size_bytes,
+        lag_bytes=-1 if status is None else status.copy_lag_bytes,
+        lag_segments=-1 if status is None else status.copy_lag_segments,
+        last_error=None if status is None else status.last_error,
+        segments=segments,
+    )
+
+
+def _segments(ctx: Context, partition: Partition) -> tuple[wire.RemoteLogSegment, ...]:
+    log, remote = partition.leader_log(), ctx.broker.remote
+    assert remote is not None
+    known = remote.metadata.remote_log(partition.topic_id, partition.partition_id)
+    if known is None:
+        raise ApiError(Error.REPLICA_NOT_AVAILABLE, "The segment metadata are being read.")
+    lineage = Lineage(log.epochs.entries, log.log_end_offset)
+    return tuple(
+        wire.RemoteLogSegment(
+            segment_id=each.segment.segment_id,
+            start_offset=each.segment.start_offset,
+            end_offset=each.end_offset,
+            leader_epoch=each.segment.leader_epoch,
+            tiered_epoch=each.segment.tiered_epoch,
+            max_timestamp_ms=each.segment.max_timestamp_ms,
+            size_bytes=each.segment.size_bytes,
+        )
+        for each in visible_segments(known.segments(), lineage)
+    )
+
+
+def _refusal(partition_id: int, refusal: ApiError) -> wire.RemoteLogPartition:
+    return wire.RemoteLogPartition(
+        partition=partition_id, error_code=refusal.error, error_message=refusal.message
+    )

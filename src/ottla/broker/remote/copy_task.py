@@ -113,6 +113,7 @@ class CopyTask:
         if not self._has_begun and (yield from self._begin(remote)):
             return Outcome.AGAIN
         if not term.may_copy:
+            self._log.remote_copied_to(copied_offset(remote, term.lineage()))
             self._note_lag([])
             return Outcome.IDLE
         planned = self._plan(remote)

@@ -214,7 +214,7 @@ class LeaderTerm:
                 )
             ]
         )
-        self.has_fenced = tiering is self.tiering
+        self.has_fenced = True
         return remote
 
     def change_states(

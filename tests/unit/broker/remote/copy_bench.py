@@ -13,14 +13,14 @@ replays it with a delay. A broker crashes at one of its steps (`crash_at`): befo
 sent, right after it, or when its result comes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.base.object_store import Call, FileSource, SettableCall
+from ottla.base.object_store import Call, SettableCall
 from ottla.base.pending import Pending
 from ottla.broker.remote.environment import (
     RemoteEnvironment,
@@ -463,12 +463,4 @@ class Bench:
             assert data == broker.disk.read_bytes(path)
 
 
-def objects_by_operation(model: ObjectStoreModel) -> Mapping[str, list[tuple[str, ...]]]:
-    """Return the names of executed operations, by operation, in order."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for event in model.history:
-        found.setdefault(event.operation, []).append(event.names)
-    return found
-
-
-__all__ = ["ENABLED", "HOUR_S", "START_MS", "TOPIC_ID", "Bench", "BenchBroker", "FileSource"]
+__all__ = ["ENABLED", "HOUR_S", "START_MS", "TOPIC_ID", "Bench", "BenchBroker", "log_config"]

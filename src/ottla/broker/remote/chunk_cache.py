@@ -12,6 +12,7 @@ from ottla.base.ports import Buffer
 from ottla.broker.remote.byte_cache import ByteCache
 from ottla.broker.remote.procedure import Procedure
 from ottla.broker.remote.range_reads import RangeRead, RangeReads
+from ottla.records.batch import HEADER_SIZE
 
 CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -34,6 +35,9 @@ class ChunkCache:
         assert chunk_bytes <= bytes_max
         self._reads = reads
         self._chunk_bytes = chunk_bytes
+        self.scan_bytes = max(HEADER_SIZE, chunk_bytes // 64)
+        """Bytes to scan for headers at a time: more than an index interval and a batch, mostly,
+        and little of a chunk, so that few scans need the next one."""
         self.kept: ByteCache[Key] = ByteCache(bytes_max)
         self.read_ahead_count = 0
 

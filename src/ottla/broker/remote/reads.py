@@ -3,8 +3,8 @@
 A fetch below the local log start begins a read and waits. What the read brings is kept for the
 connection that asked, until its fetch is attempted again, here or in its next request; so several
 partitions of one fetch are read at once, and no read is repeated because a wait was too short. A
-connection has at most one read of a partition. A read ends unanswered with its connection, and when
-the connection asks for another offset or not at all for `KEPT_MS`.
+connection has at most one read of a partition. A read is dropped with its connection, when the
+connection asks for another offset of the partition, and `KEPT_MS` after its end.
 
 Errors, chosen by what clients do with them (Java, librdkafka, kafka-python, aiokafka):
 
@@ -57,7 +57,7 @@ LOOKS_MAX = 4
 lag behind the log."""
 
 KEPT_MS = 30_000
-"""How long a read is kept that its connection does not ask for."""
+"""How long what a read has brought is kept for its connection, which may not ask for it."""
 
 
 LOOKUP_BACKOFF_MS_MAX = 1_000
@@ -96,13 +96,12 @@ class _Missing(Exception):
 class _Read:
     """A read of one partition for one connection. `reserved`: bytes that count for it."""
 
-    __slots__ = ("asked_ms", "key", "on_ended", "reserved", "running", "timer", "wanted")
+    __slots__ = ("key", "on_ended", "reserved", "running", "timer", "wanted")
 
     def __init__(self, key: PartitionKey, wanted: RemoteFetch, reserved: int) -> None:
         self.key = key
         self.wanted = wanted
         self.reserved = reserved
-        self.asked_ms = 0
         self.on_ended: Callable[[], object] = lambda: None
         self.running: Running[RemoteData | Error] | None = None
         self.timer: Timer | None = None
@@ -181,6 +180,8 @@ class RemoteReader:
         self, wanted: RemoteFetch, owner: Pending[None], on_ended: Callable[[], object]
     ) -> RemoteData | Error | None:
         """Return what a read of `wanted` brought; None = later. See the port."""
+        if owner.done:
+            return None  # Nothing would cancel the read.
         mine = self._owners.get(owner)
         if mine is None:
             mine = self._owners[owner] = _Owner(partial(self._closed, owner))
@@ -195,7 +196,6 @@ class RemoteReader:
             if read is None:
                 return None
         assert read.running is not None
-        read.asked_ms = self._clock.monotonic_ms()
         if not read.running.outcome.done:
             read.on_ended = on_ended
             return None
@@ -233,9 +233,7 @@ class RemoteReader:
         self.requests += 1
         steps = self._steps(mine, read, is_sequential)
         read.running = Running(steps, on_bug=Error.UNKNOWN_SERVER_ERROR)
-        read.running.outcome.then(partial(self._ended, read))
-        read.asked_ms = self._clock.monotonic_ms()
-        read.timer = self._timers.at(read.asked_ms + KEPT_MS, partial(self._expire, mine, read))
+        read.running.outcome.then(partial(self._ended, mine, read))
         read.running.start()
         return read
 
@@ -251,21 +249,15 @@ class RemoteReader:
         self.reserved_bytes += more
         return True
 
-    def _ended(self, read: _Read, outcome: RemoteData | Error) -> None:
+    def _ended(self, mine: _Owner, read: _Read, outcome: RemoteData | Error) -> None:
         self.under_way -= 1
+        until_ms = self._clock.monotonic_ms() + KEPT_MS
+        read.timer = self._timers.at(until_ms, partial(self._drop, mine, read))
         if isinstance(outcome, Error):
             self.errors += 1
         else:
             self.bytes_read += len(outcome.data)
         read.on_ended()
-
-    def _expire(self, mine: _Owner, read: _Read) -> None:
-        due_ms = read.asked_ms + KEPT_MS
-        if self._clock.monotonic_ms() >= due_ms:
-            read.timer = None
-            self._drop(mine, read)
-        else:
-            read.timer = self._timers.at(due_ms, partial(self._expire, mine, read))
 
     def _drop(self, mine: _Owner, read: _Read) -> None:
         """Forget a read; one that is under way is cancelled."""

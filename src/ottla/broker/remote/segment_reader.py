@@ -34,9 +34,6 @@ from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_header
 from ottla.records.errors import CorruptBatch, RecordsError
 from ottla.records.record import find_timestamp
 
-SCAN_BYTES = 64 * 1024
-"""Bytes whose headers are scanned at a time: more than an index interval and its batch, mostly."""
-
 
 class Batches(NamedTuple):
     """Whole batches. `next_offset`: behind the last one; `position`: of that in the object.
@@ -93,6 +90,8 @@ class SegmentReader:
         end = min(position + wanted, segment.size_bytes)
         name = self._names(segment, LOG)
         data = yield from self.chunks.read(name, segment.size_bytes, position, end)
+        if len(data) < end - position:
+            raise CorruptBatch(f"{name} ends at {position + len(data)}, before {end}")
         return _whole_batches(data, offset, end_offset, position)
 
     def read_ahead(self, segment: RemoteSegment, position: int) -> None:
@@ -183,7 +182,7 @@ class SegmentReader:
     def _headers(self, segment: RemoteSegment, position: int) -> Procedure[list[_Found]]:
         """Return the batches that begin in the next bytes: at least one, or it is an error."""
         size = segment.size_bytes
-        end = min(position + SCAN_BYTES, size)
+        end = min(position + self.chunks.scan_bytes, size)
         buffer = yield from self.chunks.read(self._names(segment, LOG), size, position, end)
         found: list[_Found] = []
         at = 0

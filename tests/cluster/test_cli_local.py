@@ -217,8 +217,6 @@ def test_a_port_in_use_is_named_with_its_holder(local: Local, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--remote-storage", "file:///x"], "--remote-storage: tiered storage is not supported "
-         "yet"),
         (["--config", "node.id=7"], "node.id=7 cannot be set for a whole cluster: it follows "
          "from the number of nodes and the ports"),
     ],

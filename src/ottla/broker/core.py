@@ -117,13 +117,7 @@ class Broker:
         self.directories = self._directory_assignments()
         self.partition_errors = PartitionErrors()
         self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], dice)
-        self.producer_ids = ProducerIds(
-            node_id=self.node_id,
-            broker_epoch=lambda: self.epoch,
-            forwarder=forwarder,
-            timers=timers,
-            monotonic_ms=clock.monotonic_ms,
-        )
+        self.producer_ids = self._producer_ids()
         if store is not None and reads is not None:
             self.remote = self._remote_storage(store, reads, peers)
         self.auto_create = AutoCreate(config, forwarder)
@@ -168,6 +162,15 @@ class Broker:
                 workers=self.workers,
                 dice=self.dice,
             )
+        )
+
+    def _producer_ids(self) -> ProducerIds:
+        return ProducerIds(
+            node_id=self.node_id,
+            broker_epoch=lambda: self.epoch,
+            forwarder=self.forwarder,
+            timers=self.timers,
+            monotonic_ms=self.clock.monotonic_ms,
         )
 
     def _idle_topics(self) -> IdleTopics:

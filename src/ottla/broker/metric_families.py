@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ottla.broker.metrics import ApiMetrics, TopicMetrics
     from ottla.broker.partition import Partition
     from ottla.broker.produce.batch_work import BatchWork
-    from ottla.log.partition_log import PartitionLog
+    from ottla.broker.remote.remote_metrics import remote_families
+from ottla.log.partition_log import PartitionLog
 
 
 def request_families(
@@ -80,6 +81,8 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
         "FollowedPartition partitions whose last fetch failed.",
         broker.fetchers.failed_count,
     )
+    if broker.remote is not None:
+        yield from remote_families(broker.remote.environment.metrics)
     yield gauge(
         "kafka_log_log_manager_offline_log_directory_count",
         "Log directories that failed.",

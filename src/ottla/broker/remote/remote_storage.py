@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.backoff import Backoff
-from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectStore
-from ottla.base.pending import Pending, completed
+from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
@@ -32,6 +31,7 @@ from ottla.broker.remote.environment import (
     RemoteLogManagerConfig,
     TopicFacts,
 )
+from ottla.broker.remote.log_start_publication import LogStartPublisher
 from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
 from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
 from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 """After a segment was sealed, its records are soon committed; the copy task looks again then."""
-
-PUBLISH_TIMEOUT_MS: Final = 30_000
-"""How long the live replicas may take to learn of a log start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,7 @@ class RemoteStorage:
 
     def __init__(self, ports: RemoteStoragePorts) -> None:
         config = ports.config
-        self._replicas, self._log_dirs = ports.replicas, ports.log_dirs
+        self._replicas = ports.replicas
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
@@ -111,6 +108,7 @@ class RemoteStorage:
             ),
             has_tiered_topics=lambda image: bool(image.tiering),
         )
+        publisher = LogStartPublisher(ports.replicas, ports.log_dirs, ports.clock)
         self.environment = RemoteEnvironment(
             node_id=config.node_id,
             metadata=self.metadata,
@@ -120,7 +118,7 @@ class RemoteStorage:
             workers=ports.workers,
             dice=ports.dice,
             topic_facts=self._topic_facts,
-            publish_log_start=self._publish_log_start,
+            publish_log_start=publisher.publish,
             config=_manager_config(config),
         )
         self.manager = RemoteLogManager(self.environment)
@@ -201,45 +199,6 @@ class RemoteStorage:
             return TopicFacts(0, {})
         configs = self._image.configs.of(ResourceType.TOPIC, topic.name)
         return TopicFacts(len(topic.partitions), dict(configs))
-
-    def _publish_log_start(self, log: "PartitionLog", offset: int) -> Pending[ApiError | None]:
-        """Return the promise that a log start is durable here, and known to all live replicas.
-
-        Errors: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER where this broker does not lead any
-        more; REQUEST_TIMED_OUT.
-        """
-        replicas = self._replicas
-        try:
-            partition = replicas.partition_by_id(log.topic_id, log.partition)
-        except ApiError as error:
-            return completed(error)
-        done: Pending[ApiError | None] = Pending()
-
-        def attempt() -> bool:
-            if partition.log is not log or not partition.is_leader or partition.deleted:
-                done.complete(ApiError(Error.NOT_LEADER_OR_FOLLOWER))
-            elif partition.low_watermark >= offset:
-                done.complete(None)
-            return done.done
-
-        def expire() -> None:
-            late = "not all live replicas have the new log start"
-            done.complete(ApiError(Error.REQUEST_TIMED_OUT, late))
-
-        def stored(error: OSError | None) -> None:
-            if error is not None:
-                done.complete(ApiError(Error.KAFKA_STORAGE_ERROR, str(error)))
-            elif not attempt():
-                replicas.delete_records_purgatory.add(
-                    [partition],
-                    attempt=attempt,
-                    expire=expire,
-                    deadline_ms=self._clock.monotonic_ms() + PUBLISH_TIMEOUT_MS,
-                )
-
-        replicas.fetch_reader.hasten_follower_fetches(partition)
-        self._log_dirs.checkpoint_log_start(log).then(stored)
-        return done
 
     # -- end -----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import Error
 from ottla.base.metrics import Family, Sample, counter, gauge, histogram
+from ottla.broker.remote.remote_metrics import remote_families
 from ottla.coordinator.group_states import NAMES, State
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ottla.broker.metrics import ApiMetrics, TopicMetrics
     from ottla.broker.partition import Partition
     from ottla.broker.produce.batch_work import BatchWork
-    from ottla.broker.remote.remote_metrics import remote_families
 from ottla.log.partition_log import PartitionLog
 
 

@@ -34,6 +34,7 @@ from ottla.wire.messages import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_remote_log,
     describe_topic_partitions,
     elect_leaders,
     fetch,
@@ -132,6 +133,7 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     1003: {(DESCRIBE, WHOLE)},
     1004: {(ACTION, WHOLE)},
     1005: {(DESCRIBE, WHOLE)},
+    1006: {(DESCRIBE, TOPIC)},
 }
 """By API key, from Kafka 4; Ottla's own keys are above 1000."""
 
@@ -307,6 +309,10 @@ FILTER = made(delete_acls.DeleteAclsRequest, filters=[{"resource_type_filter": 2
 PRODUCERS = made(
     describe_producers.DescribeProducersRequest,
     topics=[{"name": name, "partition_indexes": [0]} for name in "ab"],
+)
+REMOTE_LOGS = made(
+    describe_remote_log.DescribeRemoteLogRequest,
+    topics=[{"name": name, "partitions": [0]} for name in "ab"],
 )
 PAGED = made(
     describe_topic_partitions.DescribeTopicPartitionsRequest, topics=AB,
@@ -498,6 +504,7 @@ CASES = [
     Case("OffsetDelete", UNCOMMITTED, 0, (on(R, TOPIC, "a"),), {"a-0": T29}, ("a",)),
     Case("DescribeCluster", NODES, 1, (cluster(DESCRIBE),), {" cluster_authorized_operations": 0}),
     Case("DescribeProducers", PRODUCERS, 0, (on(R, TOPIC, "a"),), {"a-0": T29}),
+    Case("DescribeRemoteLog", REMOTE_LOGS, 0, (on(DESCRIBE, TOPIC, "a"),), {"a-0": T29}),
     Case(
         "DescribeTopicPartitions", PAGED, 0, (on(DESCRIBE, TOPIC, "a"),),
         {"a": T29, "a topic_authorized_operations": None, "a-0": None},

@@ -80,7 +80,11 @@ def test_a_nodes_metrics_are_what_it_did(tmp_path: Path) -> None:
 
 def test_the_docs_list_every_metric_and_no_other(tmp_path: Path) -> None:
     async def test() -> None:
-        node = await started(free_node(tmp_path, metrics_port="0"))
+        remote = {
+            "remote.log.storage.system.enable": "true",
+            "ottla.remote.storage.uri": (tmp_path / "store").as_uri(),
+        }
+        node = await started(free_node(tmp_path, metrics_port="0", **remote))
         found = await scrape(node)
         await node.stop()
         assert set(found.families) == documented(besides="ZooKeeper mode")

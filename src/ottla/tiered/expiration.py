@@ -82,11 +82,8 @@ def plan_expiration(
         excess -= segment.size_bytes
         log_start = max(log_start, each.end_offset + 1)
 
-    kept = {each.segment.segment_id for each in visible[len(expired) :]}
     delete: list[tuple[SegmentMetadata, Reason]] = []
     for segment in segments:
-        if segment.segment_id in kept:
-            continue
         reason = expired.get(segment.segment_id)
         if reason is None:
             reason = _hidden_reason(segment, lineage, log_start=log_start, copied=copied)
@@ -113,7 +110,7 @@ def _reason(each: Visible, *, log_start: int, oldest_ms: int | None, excess: int
 def _hidden_reason(
     segment: SegmentMetadata, lineage: Lineage, *, log_start: int, copied: int
 ) -> Reason | None:
-    """Why a segment that is not visible is deleted; None = it stays."""
+    """Why a segment is deleted that the walk did not reach, or that is not visible."""
     if segment.state is SegmentState.DELETE_STARTED:
         return Reason.DELETE_STARTED
     if segment.state is SegmentState.COPY_STARTED:

@@ -123,11 +123,7 @@ class _Chain:
         is_stale = (
             manifest.leader_epoch < self._leader_epoch or manifest.tiered_epoch < self._tiered_epoch
         )
-        if is_stale:
-            return
-        self._leader_epoch = manifest.leader_epoch
-        self._tiered_epoch = manifest.tiered_epoch
-        if self._header is None and not manifest.is_base:
+        if is_stale or (self._header is None and not manifest.is_base):
             return
         if manifest.is_base:
             self._segments.clear()
@@ -135,6 +131,8 @@ class _Chain:
             self._configs = manifest.configs
         self._remove(manifest)
         self._segments.update((each.segment_id, each) for each in manifest.added)
+        self._leader_epoch = manifest.leader_epoch
+        self._tiered_epoch = manifest.tiered_epoch
         self._header = manifest
 
     def apply_behind_hole(self, manifest: Manifest) -> None:

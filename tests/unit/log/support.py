@@ -155,7 +155,7 @@ def retain(log: PartitionLog, now_ms: int) -> list[ExpiredSegment]:
 
 def content(log: PartitionLog, offset: int | None = None, upper: int | None = None) -> bytes:
     """Return the log's bytes from `offset` on, read as a consumer would."""
-    position = log.log_start_offset if offset is None else offset
+    position = log.local_log_start_offset if offset is None else offset
     end = log.log_end_offset if upper is None else upper
     parts: list[bytes] = []
     while position < end:
@@ -176,13 +176,13 @@ def content(log: PartitionLog, offset: int | None = None, upper: int | None = No
 
 
 def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
-    """Return offsets and values of the log's records, control records left out."""
+    """Return offsets and values of the local log's records, control records left out."""
     from ottla.records.record import iter_records
 
     return [
         (record.offset, record.value)
         for record in iter_records(content(log))
-        if record.offset >= log.log_start_offset
+        if record.offset >= log.local_log_start_offset
     ]
 
 

@@ -948,7 +948,8 @@ class PartitionLog:
 
         Raises: OSError.
         """
-        keeps_prefix = self.has_remote_prefix and prefix.epochs is None
+        is_own = prefix.epochs is None and prefix.log_start_offset < offset
+        keeps_prefix = self.has_remote_prefix and is_own
         limits = limits._replace(
             log_start_offset=min(self.log_start_offset, prefix.log_start_offset, offset),
             local_log_start_offset=(

@@ -149,7 +149,7 @@ def append(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, **opti
 def retain(log: PartitionLog, now_ms: int) -> list[ExpiredSegment]:
     """Apply retention as a broker does whose checkpoints are durable at once."""
     expired = log.expire_segments(now_ms)
-    log.delete_expired_segments(log.log_start_offset)
+    log.delete_expired_segments(log.local_log_start_offset)
     return expired
 
 

@@ -28,6 +28,7 @@ from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_propertie
 from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.partition_log import PartitionLog
 from ottla.log.remote_prefix import RemotePrefix
+from ottla.log.results import NOTHING
 from ottla.records.batch import parse_header
 from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.support import TOPIC_ID, Environment, QueuedWorkers, append, batch, values
@@ -236,7 +237,6 @@ class Story:
             # An object is durable when it is written, whatever the disk here forgets.
             added = range(segment.base_offset, segment.end_offset)
             self.now = replace(self.now, remote=self.now.remote | set(added))
-            self.older.clear() if not log.truncation_unflushed else None
             log.remote_copied_to(segment.end_offset - 1)
             if self.random.random() < 0.5:
                 break
@@ -339,6 +339,29 @@ class Story:
                 offset,
             )
 
+    def start_anew(self) -> None:
+        """As a follower does whose leader's log start is beyond its log's end."""
+        offset = self.now.end + self.random.randint(1, 4)
+        self.log.truncate_fully_in_background(offset, lambda: True)
+        before, self.flushed = self.now, 0
+        if self.random.random() < 0.5:
+            self.workers.run(self.random.randint(0, 4))
+            self.workers.queue.clear()
+            self.env.timers = Timers()
+            self.disk.lose_power(self.random)
+            self.start()
+            log = self.log
+            found = range(log.log_start_offset, log.local_log_start_offset)
+            assert before.remote >= {each for each in found if each >= self.deleted_to}
+            log.truncate_fully_in_background(offset, lambda: True)
+        self.finish()
+        self.older.clear()
+        padding = ((b"", -1),) * (offset - before.end)
+        self.now = State(offset, before.records + padding, frozenset())
+        self.epoch += 1
+        if self.random.random() < 0.5:
+            self.lose_power()
+
     def reconfigure(self) -> None:
         self.config = self.random.choice((TIERED, TIERED, NOT_TIERED))
         self.log.reconfigure(self.config)
@@ -362,22 +385,22 @@ class Story:
     def check_read(self, offset: int) -> None:
         log = self.log
         try:
-            found = log.read(
-                offset, max_bytes=1, upper_bound=log.log_end_offset, at_least_one=True
-            )
-        except ApiError as refusal:
-            is_remote = log.log_start_offset <= offset < log.local_log_start_offset
-            moved, out = Error.OFFSET_MOVED_TO_TIERED_STORAGE, Error.OFFSET_OUT_OF_RANGE
-            assert refusal.error is (moved if is_remote else out)
-            is_here = log.local_log_start_offset <= offset <= log.log_end_offset
-            assert not is_here
-            return
+            found = log.read(offset, max_bytes=1, upper_bound=log.log_end_offset, at_least_one=True)
+        except ApiError as error:
+            found, refusal = NOTHING, error.error
+        else:
+            refusal = Error.NONE
         data = b"".join(piece.read() for piece in found.slices)
         for piece in found.slices:
             piece.release()
-        if offset < log.log_end_offset:
-            assert found.size
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            assert refusal is Error.OFFSET_OUT_OF_RANGE
+        elif offset < log.local_log_start_offset:
+            assert refusal is Error.OFFSET_MOVED_TO_TIERED_STORAGE
+        elif offset < log.log_end_offset:
             assert parse_header(data).base_offset == offset
+        else:
+            assert not data
 
 
 ACTS = [
@@ -392,6 +415,7 @@ ACTS = [
     (1, Story.delete_records),
     (2, Story.truncate),
     (1, Story.begin_with_prefix),
+    (0.5, Story.start_anew),
     (1, Story.reconfigure),
     (2, Story.checkpoint),
 ]

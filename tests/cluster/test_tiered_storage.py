@@ -172,7 +172,9 @@ def test_expired_segments_are_deleted_in_the_store(cluster: Cluster) -> None:
     wait_tiered(cluster, topic)
     with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
         admin.set_topic_config(topic, "retention.bytes", str(8 * 16_384))
-    eventually(lambda: len(remote_segments(cluster, topic)) <= 10, within=30, what="10 segments left")
+    eventually(
+        lambda: len(remote_segments(cluster, topic)) <= 10, within=30, what="10 segments left"
+    )
     start = earliest(cluster, topic, EARLIEST)
     assert start > 0
     # The log start moved first: what is left begins there, or below it.

@@ -146,9 +146,9 @@ class PartitionLog:
             the log was truncated (a truncation ends a cleaning in progress);
             `truncation_unflushed`: it was truncated since the last flush, so nothing may be
             appended before the next one; `is_log_start_stored`: the log start checkpoint has a
-            value of this log, at which its remote prefix may begin (only kept while it has one);
-            `limits`: upper bounds for the log's checkpoint entries,
-            until the checkpoints are written again.
+            value of this log, where its remote prefix may begin (kept only while it has one);
+            `limits`: upper bounds for the log's checkpoint entries, until the checkpoints are
+            written again.
     """
 
     def __init__(
@@ -713,7 +713,7 @@ class PartitionLog:
         self.check_usable()
         if offset < self.segments.first.base_offset:
             return self._truncate_in_background(
-                self._limits_of_start(offset, self._own_prefix(offset)),
+                self._limits_of_start(offset),
                 partial(self._truncate_to, offset),
                 is_wanted,
             )
@@ -732,7 +732,7 @@ class PartitionLog:
         """
         self.check_usable()
         _check_prefix(prefix)
-        limits = self._limits_of_start(offset, prefix)
+        limits = self._limits_of_start(offset)
         start = partial(self._start_at, offset, prefix)
         return self._truncate_in_background(limits, start, is_wanted)
 
@@ -789,13 +789,15 @@ class PartitionLog:
     def _start_at(self, offset: int, prefix: RemotePrefix | None = None) -> None:
         """Remove everything and start an empty log at `offset`. Raises: OSError, MalformedFile."""
         producers = _check_prefix(prefix)
-        limits = self._limits_of_start(offset, prefix)
+        prefix = prefix or RemotePrefix(log_start_offset=offset)
+        limits = self._limits_of_start(offset)
         self._store_limits(limits)
         self._begin_truncation(limits)
         self.delete_segments(reversed(list(self.segments)))
         # Before the new segment is created: a power loss might keep its name and bring an old
         # segment back beside it.
         self.ports.disk.sync_dir(self.directory)
+        self._limit_starts(limits, offset, prefix)
         now_ms = self.ports.clock.now_ms()
         segment = new_segment(self.ports.files, self.directory, offset, self.config, now_ms)
         self.segments.replace_all(segment)
@@ -805,7 +807,7 @@ class PartitionLog:
         self.size_bytes = 0
         self.snapshots = prune_snapshots(self.ports.disk, self.directory, -1)
         self.producers = ProducerState(self.name, producers)
-        if prefix is None or prefix.log_start_offset >= offset:
+        if prefix.log_start_offset >= offset:
             self.log_start_offset = offset
             self.epochs.clear()
             self._installing = self.is_log_start_stored = False
@@ -928,22 +930,38 @@ class PartitionLog:
             ),
         )
 
-    def _limits_of_start(self, offset: int, prefix: RemotePrefix | None = None) -> CheckpointLimits:
+    def _limits_of_start(self, offset: int) -> CheckpointLimits:
         # Until the flush any of the old segments may come back.
-        start = min(self.log_start_offset, offset)
-        keeps_prefix = False
-        if prefix is not None:
-            start = min(start, prefix.log_start_offset)
-            keeps_prefix = self.has_remote_prefix and prefix.epochs is None
-        return CheckpointLimits(
+        limits = CheckpointLimits(
             recovery_point=min(self.recovery_point, self.segments.first.base_offset, offset),
-            log_start_offset=start,
+            log_start_offset=min(self.log_start_offset, offset),
             high_watermark=offset,
             clean_offset=min(self.clean_offset, offset),
+        )
+        if not self.has_remote_prefix:
+            return limits
+        # Both starts hold for the old segments, also if the log is not truncated after all.
+        return limits._replace(
+            log_start_offset=self.log_start_offset,
+            local_log_start_offset=self.local_log_start_offset,
+        )
+
+    def _limit_starts(self, limits: CheckpointLimits, offset: int, prefix: RemotePrefix) -> None:
+        """Limit both starts for a new beginning at `offset`: no old segment can come back.
+
+        Raises: OSError.
+        """
+        is_own = prefix.epochs is None and prefix.log_start_offset < offset
+        keeps_prefix = self.has_remote_prefix and is_own
+        limits = limits._replace(
+            log_start_offset=min(self.log_start_offset, prefix.log_start_offset, offset),
             local_log_start_offset=(
                 min(self.local_log_start_offset, offset) if keeps_prefix else 0
             ),
         )
+        if not self._is_limited(limits):
+            self._store_limits(limits)
+            self.ports.on_truncated(self)
 
     def _is_limited(self, limits: CheckpointLimits) -> bool:
         """Return whether no checkpoint entry, however old, exceeds the limits."""

@@ -149,13 +149,13 @@ def append(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, **opti
 def retain(log: PartitionLog, now_ms: int) -> list[ExpiredSegment]:
     """Apply retention as a broker does whose checkpoints are durable at once."""
     expired = log.expire_segments(now_ms)
-    log.delete_expired_segments(log.log_start_offset)
+    log.delete_expired_segments(log.local_log_start_offset)
     return expired
 
 
 def content(log: PartitionLog, offset: int | None = None, upper: int | None = None) -> bytes:
     """Return the log's bytes from `offset` on, read as a consumer would."""
-    position = log.log_start_offset if offset is None else offset
+    position = log.local_log_start_offset if offset is None else offset
     end = log.log_end_offset if upper is None else upper
     parts: list[bytes] = []
     while position < end:
@@ -176,13 +176,13 @@ def content(log: PartitionLog, offset: int | None = None, upper: int | None = No
 
 
 def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
-    """Return offsets and values of the log's records, control records left out."""
+    """Return offsets and values of the local log's records, control records left out."""
     from ottla.records.record import iter_records
 
     return [
         (record.offset, record.value)
         for record in iter_records(content(log))
-        if record.offset >= log.log_start_offset
+        if record.offset >= log.local_log_start_offset
     ]
 
 

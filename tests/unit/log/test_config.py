@@ -47,6 +47,19 @@ def test_values_by_name() -> None:
     assert config.flush_ms == INT64_MAX
 
 
+def test_local_retention() -> None:
+    assert not LogConfig.of({}).remote_storage
+    inherited = LogConfig.of(
+        {"remote.storage.enable": True, "retention.ms": 7, "retention.bytes": 8}
+    )
+    assert inherited.remote_storage
+    assert (inherited.local_retention_ms, inherited.local_retention_bytes) == (7, 8)
+    own = LogConfig.of({"local.retention.ms": 5, "local.retention.bytes": -1, "retention.bytes": 8})
+    assert (own.local_retention_ms, own.local_retention_bytes) == (5, -1)
+    stopped = LogConfig.of({"remote.storage.enable": True, "remote.log.copy.disable": True})
+    assert not stopped.remote_storage
+
+
 def test_policies_as_list_or_text() -> None:
     for policy in ("compact", ["compact"], ("compact",)):
         config = LogConfig.of({"cleanup.policy": policy})

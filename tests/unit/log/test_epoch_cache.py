@@ -92,6 +92,27 @@ def test_truncation_from_the_start() -> None:
     assert epochs.entries == ()
 
 
+def test_older_entries_are_added() -> None:
+    epochs = EpochCache([EpochEntry(4, 50), EpochEntry(6, 60)])
+    epochs.prepend([EpochEntry(1, 10), EpochEntry(2, 20), EpochEntry(4, 45), EpochEntry(6, 60)])
+    assert epochs.entries == ((1, 10), (2, 20), (4, 50), (6, 60))
+    assert epochs.dirty
+    empty = EpochCache()
+    empty.prepend([EpochEntry(1, 10), EpochEntry(2, 20)])
+    assert empty.entries == ((1, 10), (2, 20))
+    same = EpochCache([EpochEntry(1, 10)])
+    same.prepend([EpochEntry(1, 10)])
+    assert not same.dirty
+
+
+def test_the_epochs_of_a_range() -> None:
+    epochs = EpochCache([EpochEntry(1, 10), EpochEntry(2, 20), EpochEntry(4, 50)])
+    assert epochs.between(15, 50) == ((1, 15), (2, 20))
+    assert epochs.between(20, 21) == ((2, 20),)
+    assert epochs.between(60, 70) == ((4, 60),)
+    assert epochs.entries == ((1, 10), (2, 20), (4, 50))
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=20))
 def test_the_epoch_of_each_offset_is_remembered(steps: list[tuple[int, int]]) -> None:
     """Leaders write some records in growing epochs, logs are cut at both ends."""

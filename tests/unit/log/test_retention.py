@@ -6,9 +6,10 @@ Method: tables of segments and settings, with what must go and why.
 import pytest
 
 from ottla.log.config import LogConfig
-from ottla.log.retention import Reason, SegmentFacts, expired
+from ottla.log.retention import LocalExpiry, Reason, SegmentFacts, expired, expired_locally
 
 START, SIZE, TIME = Reason.LOG_START, Reason.SIZE, Reason.TIME
+LOCAL_START, LOCAL_SIZE, LOCAL_TIME = Reason.LOCAL_START, Reason.LOCAL_SIZE, Reason.LOCAL_TIME
 
 LOG = (
     SegmentFacts(0, 10, 100, 1_000, False),
@@ -76,3 +77,69 @@ def test_a_young_segment_shields_older_ones_behind_it() -> None:
 def test_an_empty_active_segment_stays() -> None:
     segments = (*LOG[:3], LOG[3]._replace(end_offset=30, size=0))
     assert reasons(segments=segments, retention_ms=0, now_ms=9_999) == (TIME,) * 3
+
+
+# --- local retention --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ()),
+        ({"local_ms": 500, "now_ms": 1_501, "copied_to": 40}, (LOCAL_TIME,)),
+        ({"local_ms": 500, "now_ms": 1_501, "copied_to": 9}, ()),
+        ({"local_ms": 500, "now_ms": 3_501, "copied_to": 20}, (LOCAL_TIME,) * 2),
+        ({"local_bytes": 250, "copied_to": 40}, (LOCAL_SIZE,)),
+        ({"local_bytes": 0, "copied_to": 29}, (LOCAL_SIZE,) * 2),
+        ({"local_bytes": 0, "copied_to": 40, "high_watermark": 19}, (LOCAL_SIZE,)),
+        ({"local_bytes": 0, "copied_to": 40, "remote_storage": False}, ()),
+        ({"log_start": 10, "local_start": 10}, (START,)),
+        ({"log_start": 10, "local_start": 20}, (START, LOCAL_START)),
+        ({"log_start": 10, "local_start": 20, "remote_storage": False}, (START, LOCAL_START)),
+        ({"local_start": 20, "local_bytes": 50, "copied_to": 29}, (LOCAL_START,) * 2),
+        (
+            {"local_start": 20, "local_bytes": 50, "copied_to": 30},
+            (LOCAL_START,) * 2 + (LOCAL_SIZE,),
+        ),
+    ],
+)
+def test_local_rules(settings: dict[str, int], expected: tuple[Reason, ...]) -> None:
+    assert locally(**settings).reasons == expected
+
+
+def locally(
+    *,
+    local_ms: int = -1,
+    local_bytes: int = -1,
+    remote_storage: bool = True,
+    now_ms: int = 0,
+    log_start: int = 0,
+    local_start: int = 0,
+    high_watermark: int = 40,
+    copied_to: int = 0,
+    segments: tuple[SegmentFacts, ...] = LOG,
+) -> LocalExpiry:
+    config = LogConfig(
+        retention_ms=0,
+        retention_bytes=0,
+        remote_storage=remote_storage,
+        local_retention_ms=local_ms,
+        local_retention_bytes=local_bytes,
+    )
+    return expired_locally(
+        segments,
+        config,
+        now_ms=now_ms,
+        log_start_offset=log_start,
+        local_log_start_offset=local_start,
+        high_watermark=high_watermark,
+        copied_to=copied_to,
+    )
+
+
+def test_the_active_segment_is_sealed_when_all_are_expired() -> None:
+    assert locally(local_ms=0, now_ms=9_999) == ((), True)
+    assert locally(local_ms=0, now_ms=9_999, copied_to=40) == ((LOCAL_TIME,) * 3, True)
+    assert locally(local_ms=0, now_ms=4_000, copied_to=40) == ((LOCAL_TIME,) * 3, False)
+    empty = (*LOG[:3], LOG[3]._replace(end_offset=30, size=0))
+    assert locally(local_ms=0, now_ms=9_999, segments=empty) == ((), False)

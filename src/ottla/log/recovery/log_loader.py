@@ -196,7 +196,10 @@ class _Loader:
         if bases and (not clean or self.cut_from is not None):
             self._sync()
         if point < recovery_point:
-            self._add_limits(limits, point, start, local_start, end)
+            # The next start must not use the checkpoint's higher recovery point.
+            number = max(limits, default=0) + 1
+            limits[number] = self._new_limits(point, start, local_start, end)
+            write_limits(self.disk, self.directory, number, limits[number])
         self._warn_of_loss(end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
@@ -221,25 +224,15 @@ class _Loader:
             local_start_checkpointed=checkpointed_local_start > 0,
         )
 
-    def _add_limits(
-        self,
-        limits: dict[int, CheckpointLimits],
-        point: int,
-        start: int,
-        local_start: int,
-        end: int,
-    ) -> None:
-        """Have the next start not use the checkpoint's higher recovery point.
-
-        No limit for the high watermark: if this process dies before it has registered, the next
-        start must find again that the log ends below it.
-        """
-        local = local_start if self.has_remote_prefix else 0
-        lowered = NO_LIMITS._replace(recovery_point=point, log_start_offset=start)
-        lowered = lowered._replace(clean_offset=end, local_log_start_offset=local)
-        number = max(limits, default=0) + 1
-        limits[number] = lowered
-        write_limits(self.disk, self.directory, number, lowered)
+    def _new_limits(self, point: int, start: int, local_start: int, end: int) -> CheckpointLimits:
+        # No limit for the high watermark: if this process dies before it has registered, the next
+        # start must find again that the log ends below it.
+        return NO_LIMITS._replace(
+            recovery_point=point,
+            log_start_offset=start,
+            clean_offset=end,
+            local_log_start_offset=local_start if self.has_remote_prefix else 0,
+        )
 
     def _local_start(self, local_start: int) -> int:
         """Return where the local log starts, which a damaged directory may lack the first of."""

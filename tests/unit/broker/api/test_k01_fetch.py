@@ -317,6 +317,25 @@ class TestOffsetsAndEpochs:
         assert errors(harness.ask(request, 17)) == [error]
 
 
+@pytest.mark.parametrize("replica_id", [-1, 2])
+def test_what_is_in_remote_storage_only_is_no_next_local_record(replica_id: int) -> None:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_broker(2)
+    harness.add_topic(replicas=(1, 2), isr=(1,))
+    append(harness, *(batch(str(number)) for number in range(6)))
+    log = harness.broker.replicas.partition("t", 0).leader_log()
+    log.log_start_offset, log.local_log_start_offset = 2, 4
+    found = [
+        errors(harness.ask(fetch(want(offset), replica_id=replica_id), 12))[0]
+        for offset in (1, 2, 3, 4)
+    ]
+    moved = Error.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert found == [Error.OFFSET_OUT_OF_RANGE, moved, moved, Error.NONE]
+    follower = harness.broker.replicas.partition("t", 0).followers[2]
+    assert follower.log_end_offset == (4 if replica_id == 2 else -1), "3 is no log end here"
+
+
 class TestSessions:
     """Sessions through the whole handler; their rules are tested beside their module."""
 

@@ -3,6 +3,7 @@
 Method: real logs on a disk in memory; requests and responses pass the codec of their version.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,6 +94,19 @@ def test_the_start_follows_deletions(harness: BrokerHarness) -> None:
     harness.broker.replicas.partition("t", 0).leader_log().delete_records(2)
     assert ask(harness, EARLIEST)[:2] == (Error.NONE, 2)
     assert ask(harness, EARLIEST_LOCAL)[:2] == (Error.NONE, 2)
+
+
+def test_the_bounds_of_both_tiers(harness: BrokerHarness) -> None:
+    log = harness.broker.replicas.partition("t", 0).leader_log()
+    log.reconfigure(replace(log.config, remote_storage=True, local_retention_bytes=0))
+    log.roll(START_MS)
+    log.remote_copied_to(3)
+    log.delete_records(1)
+    log.flush_now()
+    log.expire_segments(START_MS)
+    assert ask(harness, EARLIEST) == (Error.NONE, 1, -1, 0)
+    assert ask(harness, EARLIEST_LOCAL) == (Error.NONE, 4, -1, 0)
+    assert ask(harness, LATEST_TIERED) == (Error.NONE, 3, -1, 0)
 
 
 def test_there_is_no_remote_tier(harness: BrokerHarness) -> None:

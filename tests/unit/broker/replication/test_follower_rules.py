@@ -16,9 +16,12 @@ from ottla.broker.replication.follower_rules import (
     position_of,
     prepare,
     reaction_to,
+    start_at_first_batch,
     truncation_offset,
 )
+from ottla.log.epoch_cache import EpochEntry
 from ottla.log.partition_log import PartitionLog
+from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, batch_crc, iter_headers
 from tests.unit.log.support import Environment, append, batch
 
@@ -182,6 +185,15 @@ def test_a_log_that_was_fully_truncated_continues_from_there() -> None:
     assert position_of(log) == (50, -1)
 
 
+def test_the_first_batch_of_an_empty_log_leaves_its_remote_prefix() -> None:
+    log = new_log()
+    prefix = RemotePrefix(log_start_offset=10, epochs=(EpochEntry(0, 10),))
+    log.truncate_fully_and_start_at(51, prefix)
+    assert start_at_first_batch(log, memoryview(stamped(batch(3), 50, 1)))
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (10, 50, 50)
+    assert log.epochs.entries == ((0, 10),)
+
+
 # --- compacted and emptied batches -------------------------------------------------------------
 
 
@@ -319,6 +331,7 @@ def follow_without_copying(leader: PartitionLog, follower: PartitionLog) -> int:
         (Error.FENCED_LEADER_EPOCH, Reaction.RETRY),
         (Error.UNKNOWN_LEADER_EPOCH, Reaction.RETRY),
         (Error.UNKNOWN_TOPIC_ID, Reaction.RETRY),
+        (Error.OFFSET_MOVED_TO_TIERED_STORAGE, Reaction.RETRY_TIERED),
         (Error.CORRUPT_MESSAGE, Reaction.RETRY_UNEXPECTED),
         (12_345, Reaction.RETRY_UNEXPECTED),
     ],

@@ -249,6 +249,19 @@ def test_pauses_grow_up_to_the_configured_one() -> None:
         assert positions(open_request(harness)) == {0: (0, -1)}
 
 
+def test_an_offset_in_remote_storage_only_is_retried_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness = Following()
+    for pause_ms in (50, 100):
+        harness.leader.answer(answer(data(error=Error.OFFSET_MOVED_TO_TIERED_STORAGE)))
+        harness.clock.advance(pause_ms)
+        assert positions(open_request(harness)) == {0: (0, -1)}
+    assert caplog.messages == [
+        "fetch from broker 2 failed with OFFSET_MOVED_TO_TIERED_STORAGE, retrying: t-0 in epoch 0"
+    ]
+
+
 def test_a_damaged_batch_is_never_appended_and_is_fetched_again() -> None:
     harness = Following()
     damaged = bytearray(stamped(batch("a"), 0, 0))

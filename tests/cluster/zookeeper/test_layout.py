@@ -7,7 +7,7 @@ dies, and what is written by whom shows whose epoch is in it.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -135,6 +135,11 @@ def test_producer_ids_are_given_in_blocks(operator: Operator) -> None:
 # -- brokers -------------------------------------------------------------------------------------
 
 
+def broker_epochs(operator: Operator, brokers: Iterable[int]) -> dict[str, int]:
+    """Return the epochs of registered brokers, as a state has them."""
+    return {str(each): operator.stat(f"/brokers/ids/{each}").czxid for each in sorted(brokers)}
+
+
 @pytest.mark.parametrize("number", BROKERS)
 def test_a_broker_s_registration(operator: Operator, number: int) -> None:
     port = int(operator.cluster.address(number).rpartition(":")[2])
@@ -149,7 +154,7 @@ def test_a_broker_s_registration(operator: Operator, number: int) -> None:
             "timestamp": found["timestamp"],
             "endpoints": [f"PLAINTEXT://127.0.0.1:{port}"],
             "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
-            "features": {},
+            "features": {"ottla.version": {"min_version": 1, "max_version": 2}},
         }
     )
     assert operator.stat(f"/brokers/ids/{number}").ephemeralOwner != 0
@@ -230,6 +235,7 @@ def test_a_topic_and_its_partitions(operator: Operator) -> None:
                 "leader_epoch": 0,
                 "controller_epoch": 1,
                 "isr": list(each.isr),
+                "ottla_broker_epochs": broker_epochs(operator, each.isr),
             }
         )
     for broker_id in BROKERS:
@@ -289,7 +295,7 @@ def test_versions_and_epochs_say_who_wrote_what_and_how_often(operator: Operator
     until(lambda: operator.json(moves)["isr"] == [one, other])
     assert operator.text(moves) == compact(
         {"version": 1, "leader": one, "leader_epoch": 1, "controller_epoch": 2,
-         "isr": [one, other]}
+         "isr": [one, other], "ottla_broker_epochs": broker_epochs(operator, (one, other))}
     )  # fmt: skip
     assert operator.json(stays)["controller_epoch"] == 1
     assert operator.stat(stays).version == 0

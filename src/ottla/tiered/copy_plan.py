@@ -7,21 +7,11 @@ Source: RemoteLogManager.RLMCopyTask; KIP-405; KAFKA-15241, KAFKA-15351, KAFKA-2
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ottla.base.ids import NO_OFFSET
+from ottla.log.segment_files import LocalSegment
 from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.tiered.remote_log import RemoteLog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSegment:
-    """A segment of the local log. `end_offset` is exclusive: the next segment's base offset."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    is_active: bool = False
 
 
 def copied_offset(remote: RemoteLog, lineage: Lineage) -> int:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.log.segment_files import LocalSegment
 from ottla.tiered.copy_plan import (
-    LocalSegment,
     copied_offset,
     elected_log_start,
     local_only_bytes,

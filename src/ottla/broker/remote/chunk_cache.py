@@ -10,7 +10,7 @@ from functools import partial
 from ottla.base.object_store import StoreError
 from ottla.base.ports import Buffer
 from ottla.broker.remote.byte_cache import ByteCache
-from ottla.broker.remote.procedure import Procedure
+from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.range_reads import RangeRead, RangeReads
 from ottla.records.batch import HEADER_SIZE
 
@@ -41,7 +41,7 @@ class ChunkCache:
         self.kept: ByteCache[Key] = ByteCache(bytes_max)
         self.read_ahead_count = 0
 
-    def read(self, name: str, size: int, start: int, end: int) -> Procedure[bytes]:
+    def read(self, name: str, size: int, start: int, end: int) -> Dialogue[bytes]:
         """Return the bytes [start, end) of an object of `size` bytes.
 
         Fewer where the object is shorter than its size. Raises: StoreFailed.
@@ -70,7 +70,7 @@ class ChunkCache:
         for number in range(size // self._chunk_bytes + 1):
             self.kept.drop((name, number))
 
-    def _chunk(self, name: str, size: int, number: int) -> Procedure[Buffer]:
+    def _chunk(self, name: str, size: int, number: int) -> Dialogue[Buffer]:
         kept = self.kept.get((name, number))
         if kept is not None:
             return kept

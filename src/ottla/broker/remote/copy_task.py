@@ -23,21 +23,16 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.object_store import Failure, StoreError
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.leader_term import LeaderTerm, copy_ms_max
-from ottla.broker.remote.local_files import SegmentObject, local_segments, segment_objects
+from ottla.broker.remote.local_files import SegmentObject, segment_objects
 from ottla.broker.remote.manifest_writer import ManifestWriter
-from ottla.tiered.copy_plan import (
-    LocalSegment,
-    copied_offset,
-    elected_log_start,
-    next_segments,
-)
+from ottla.tiered.copy_plan import copied_offset, elected_log_start, next_segments
 from ottla.tiered.object_names import object_name
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.log.segment_files import SegmentFiles
+    from ottla.log.segment_files import LocalSegment, SegmentFiles
     from ottla.tiered.remote_log import RemoteLog
 
 logger = logging.getLogger(__name__)
@@ -162,11 +157,11 @@ class CopyTask:
         self._has_begun = True
         return False
 
-    def _plan(self, remote: "RemoteLog") -> list[LocalSegment]:
+    def _plan(self, remote: "RemoteLog") -> "list[LocalSegment]":
         log = self._log
         copied = copied_offset(remote, self._term.lineage())
         log.remote_copied_to(copied)
-        local = local_segments(log)
+        local = log.local_segments()
         stable = log.last_stable_offset
         planned = next_segments(
             local, copied=copied, log_start=log.log_start_offset, last_stable=stable
@@ -181,7 +176,7 @@ class CopyTask:
         self._note_lag(sealed)
         return planned
 
-    def _note_lag(self, sealed: list[LocalSegment]) -> None:
+    def _note_lag(self, sealed: "list[LocalSegment]") -> None:
         gauges = self._term.gauges
         gauges.copy_lag_segments = len(sealed)
         gauges.copy_lag_bytes = sum(each.size_bytes for each in sealed)

@@ -11,13 +11,16 @@ cancelled it is never resumed, whatever comes later: the operation is cancelled,
     task = Task(copy(), timers, clock)
 """
 
+import logging
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ottla.base.object_store import Call, StoreError
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -121,6 +124,43 @@ class Task:
                 promise.then(self._resume)
                 return
             value = promise.value  # Not by `then`: many of these would nest too deep.
+
+
+class Running(Generic[T]):
+    """A dialogue with a result. `outcome`: the result; it stays open when it is cancelled.
+
+    Any exception is a bug, as these dialogues return the errors that they expect. It is logged, and
+    the result is `on_bug`.
+    """
+
+    __slots__ = ("_task", "outcome")
+
+    def __init__(self, dialogue: Dialogue[T], timers: Timers, clock: Clock, *, on_bug: T) -> None:
+        self.outcome: Pending[T] = Pending()
+        self._task = Task(self._run(dialogue, on_bug), timers, clock)
+
+    def start(self) -> None:
+        """Run up to the first wait."""
+        self._task.start()
+
+    def cancel(self) -> None:
+        """End it where it waits; harmless once it is over."""
+        self._task.cancel()
+
+    def end(self, result: T) -> None:
+        """End it where it waits, with `result`; harmless once it is over."""
+        if not self._task.is_over:
+            self._task.cancel()
+            self.outcome.complete(result)
+
+    def _run(self, dialogue: Dialogue[T], on_bug: T) -> Dialogue[None]:
+        try:
+            result = yield from dialogue
+        except Exception:
+            logger.exception("remote read failed")
+            result = on_bug
+        if not self._task.is_over:
+            self.outcome.complete(result)
 
 
 class Wakeup:

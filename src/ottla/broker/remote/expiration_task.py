@@ -23,7 +23,6 @@ from ottla.base.errors import ApiError
 from ottla.base.object_store import NAMES_PER_DELETE_MAX, StoreError
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.leader_term import LeaderTerm
-from ottla.broker.remote.local_files import local_segments
 from ottla.broker.remote.manifest_writer import ManifestWriter, Refused
 from ottla.tiered.copy_plan import copied_offset, local_only_bytes
 from ottla.tiered.expiration import Reason, plan_expiration
@@ -117,7 +116,7 @@ class ExpirationTask:
             retention_ms=config.retention_ms if config.deletes else -1,
             retention_bytes=config.retention_bytes if config.deletes else -1,
             local_only_bytes=local_only_bytes(
-                local_segments(log), copied=copied_offset(remote, lineage)
+                log.local_segments(), copied=copied_offset(remote, lineage)
             ),
             now_ms=self._environment.clock.now_ms(),
         )

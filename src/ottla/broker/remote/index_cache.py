@@ -7,7 +7,7 @@ crash, and nothing can be deleted beneath a reader (KAFKA-15481). Source: Remote
 from ottla.base.object_store import Failure
 from ottla.base.ports import Buffer
 from ottla.broker.remote.byte_cache import ByteCache
-from ottla.broker.remote.procedure import Procedure
+from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.range_reads import RangeReads, StoreFailed
 
 INDEX_CACHE_BYTES_MAX = 64 * 1024 * 1024
@@ -40,7 +40,7 @@ class IndexCache:
         self._reads = reads
         self.kept: ByteCache[str] = ByteCache(bytes_max)
 
-    def read(self, name: str) -> Procedure[Buffer]:
+    def read(self, name: str) -> Dialogue[Buffer]:
         """Return an index's content. Raises: StoreFailed."""
         kept = self.kept.get(name)
         if kept is not None:

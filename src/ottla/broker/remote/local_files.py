@@ -13,11 +13,9 @@ from ottla.base.object_store import FileSource, Source
 from ottla.base.pending import Pending
 from ottla.base.ports import Workers
 from ottla.broker.remote.dialogue import Dialogue, wait
-from ottla.tiered.copy_plan import LocalSegment
 from ottla.tiered.object_names import ObjectKind
 
 if TYPE_CHECKING:
-    from ottla.log.partition_log import PartitionLog
     from ottla.log.segment_files import SegmentFiles
 
 
@@ -33,19 +31,6 @@ class SegmentObject:
         """Its length."""
         source = self.source
         return source.size_bytes if isinstance(source, FileSource) else len(source)
-
-
-def local_segments(log: "PartitionLog") -> list[LocalSegment]:
-    """Return a log's segments for the plans, the active one last."""
-    return [
-        LocalSegment(
-            base_offset=each.base_offset,
-            end_offset=each.end_offset,
-            size_bytes=each.size_bytes,
-            is_active=each.is_active,
-        )
-        for each in log.local_segments()
-    ]
 
 
 def segment_objects(files: "SegmentFiles", workers: Workers) -> Dialogue[tuple[SegmentObject, ...]]:

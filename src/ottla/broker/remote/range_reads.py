@@ -12,7 +12,7 @@ from ottla.base.object_store import Call, Failure, ObjectStore, Pool, StoreError
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timer, Timers
-from ottla.broker.remote.procedure import Procedure
+from ottla.broker.remote.dialogue import Dialogue
 
 CALLS_MAX = 10
 """remote.log.reader.threads: calls to the store at once."""
@@ -89,7 +89,7 @@ class RangeReads:
         """Tell whether a further read would have to wait for a call to end."""
         return self.calls >= self._calls_max
 
-    def read(self, name: str, start: int, length: int) -> Procedure[Buffer]:
+    def read(self, name: str, start: int, length: int) -> Dialogue[Buffer]:
         """Return the range's bytes; fewer where the object ends. Raises: StoreFailed."""
         read = self.join(name, start, length)
         try:

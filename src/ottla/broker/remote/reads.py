@@ -19,7 +19,6 @@ Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-1075 (ListOffs
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,15 +32,13 @@ from ottla.base.timers import Timer, Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.chunk_cache import CHUNK_BYTES, CHUNK_CACHE_BYTES_MAX, ChunkCache
+from ottla.broker.remote.dialogue import Dialogue, Running, Slots
 from ottla.broker.remote.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
-from ottla.broker.remote.procedure import Procedure, Running
 from ottla.broker.remote.range_reads import BACKOFF_MS, CALL_MS, CALLS_MAX, RangeReads, StoreFailed
 from ottla.broker.remote.remote_segments import (
-    History,
-    ObjectNames,
     RemoteLogs,
     RemoteSegments,
-    stretches,
+    slices,
 )
 from ottla.broker.remote.remote_transactions import Aborted, aborted_transactions
 from ottla.broker.remote.segment_reader import Batches, SegmentReader
@@ -49,6 +46,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import expanded_bytes_max
 from ottla.records.batch import iter_headers
 from ottla.records.errors import RecordsError
+from ottla.tiered.lineage import Lineage
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +128,6 @@ class RemoteReader:
         self,
         store: ObjectStore,
         remote_logs: RemoteLogs,
-        names: ObjectNames,
         clock: Clock,
         timers: Timers,
         limits: RemoteReadLimits | None = None,
@@ -143,15 +140,13 @@ class RemoteReader:
             self.ranges, bytes_max=limits.chunk_cache_bytes_max, chunk_bytes=limits.chunk_bytes
         )
         self.indexes = IndexCache(self.ranges, bytes_max=limits.index_cache_bytes_max)
-        self._segments = SegmentReader(self.chunks, self.indexes, names)
+        self._segments = SegmentReader(self.chunks, self.indexes)
         self._remote_logs = remote_logs
         self._clock = clock
         self._timers = timers
         self._owners: dict[Pending[None], _Owner] = {}
         self._lookups: dict[Running[Found], None] = {}
-        self._turns: deque[Pending[None]] = deque()
-        """Timestamp lookups that wait for their turn."""
-        self._lookups_running = 0
+        self._lookup_slots = Slots(limits.calls_max)
         self.under_way = 0
         self.reserved_bytes = 0
         self.refused = 0
@@ -232,7 +227,7 @@ class RemoteReader:
         self.under_way += 1
         self.requests += 1
         steps = self._steps(mine, read, is_sequential)
-        read.running = Running(steps, on_bug=Error.UNKNOWN_SERVER_ERROR)
+        read.running = Running(steps, self._timers, self._clock, on_bug=Error.UNKNOWN_SERVER_ERROR)
         read.running.outcome.then(partial(self._ended, mine, read))
         read.running.start()
         return read
@@ -282,14 +277,14 @@ class RemoteReader:
 
     def _steps(
         self, mine: _Owner, read: _Read, is_sequential: bool
-    ) -> Procedure[RemoteData | Error]:
+    ) -> Dialogue[RemoteData | Error]:
         """Read, and look again where the segment has vanished or is not known yet."""
         wanted = read.wanted
         log, offset = wanted.log, wanted.offset
         error, reason = Error.REPLICA_NOT_AVAILABLE, "no remote segment has it"
         for look in range(LOOKS_MAX):
             if look:
-                yield from self._pause(BACKOFF_MS << look)
+                yield BACKOFF_MS << look
             if offset < log.log_start_offset:
                 return Error.OFFSET_OUT_OF_RANGE
             try:
@@ -322,26 +317,26 @@ class RemoteReader:
 
     def _read_on(
         self, mine: _Owner, read: _Read, remote: RemoteSegments, is_sequential: bool
-    ) -> Procedure[RemoteData]:
+    ) -> Dialogue[RemoteData]:
         """Return the batches of the first segment that has any from the offset on."""
         log, offset, max_bytes, at_least_one, committed_only, upper_bound = read.wanted
-        history = History(log.epochs, log.log_end_offset)
+        lineage = Lineage(log.epochs.entries, log.log_end_offset)
         until = min(log.local_log_start_offset, upper_bound)
         batches: Batches | None = None
         is_known = offset >= until
-        for stretch in stretches(remote, history, offset, until):
-            if stretch.start != offset and not is_known:
+        for each in slices(remote, lineage, offset, until):
+            if each.start_offset != offset and not is_known:
                 raise _Missing
             is_known = True
             try:
                 batches = yield from self._segments.read(
-                    stretch,
+                    each,
                     max_bytes=max_bytes,
                     at_least_one=at_least_one,
                     reserve=partial(self._reserve, read),
                 )
             except RecordsError:
-                self._segments.forget(stretch.segment)
+                self._segments.forget(each.segment)
                 raise
             if batches is not None:
                 break
@@ -353,20 +348,11 @@ class RemoteReader:
         end = batches.next_offset
         mine.next_offsets[read.key] = end
         if is_sequential:
-            self._segments.read_ahead(stretch.segment, batches.position)
+            self._segments.read_ahead(each.segment, batches.position)
         aborted: Aborted | None = () if committed_only else None
         if committed_only and batches.is_transactional:
             aborted = yield from aborted_transactions(self._segments, remote, log, offset, end)
         return RemoteData(batches.data, aborted)
-
-    def _pause(self, wait_ms: int) -> Procedure[None]:
-        over: Pending[None] = Pending()
-        at_ms = self._clock.monotonic_ms() + wait_ms
-        timer = self._timers.at(at_ms, partial(_keep, over))
-        try:
-            yield over
-        finally:
-            timer.cancel()
 
     # -- ListOffsets -------------------------------------------------------------------------------
 
@@ -381,7 +367,8 @@ class RemoteReader:
     ) -> Pending[Found]:
         """Return the promise of the first remote record from `timestamp` on. See the port."""
         failed = ApiError(Error.UNKNOWN_SERVER_ERROR)
-        running: Running[Found] = Running(self._lookup(log, timestamp, work), on_bug=failed)
+        lookup = self._lookup(log, timestamp, work)
+        running: Running[Found] = Running(lookup, self._timers, self._clock, on_bug=failed)
         timed_out = ApiError(Error.REQUEST_TIMED_OUT, "the remote lookup took too long")
         timer = self._timers.at(deadline_ms, lambda: running.end(timed_out))
 
@@ -401,27 +388,15 @@ class RemoteReader:
         running.start()
         return running.outcome
 
-    def _lookup(self, log: PartitionLog, timestamp: int, work: BatchWork) -> Procedure[Found]:
+    def _lookup(self, log: PartitionLog, timestamp: int, work: BatchWork) -> Dialogue[Found]:
         """Search, in turn: lookups are as many as a request has partitions."""
-        turn: Pending[None] = Pending()
-        self._turns.append(turn)
-        self._next_turns()
+        yield from self._lookup_slots.acquire()
         try:
-            yield turn
             return (yield from self._search(log, timestamp, work))
         finally:
-            if turn.done:
-                self._lookups_running -= 1
-                self._next_turns()
-            else:
-                self._turns.remove(turn)
+            self._lookup_slots.release()
 
-    def _next_turns(self) -> None:
-        while self._turns and self._lookups_running < self.limits.calls_max:
-            self._lookups_running += 1
-            self._turns.popleft().complete(None)
-
-    def _search(self, log: PartitionLog, timestamp: int, work: BatchWork) -> Procedure[Found]:
+    def _search(self, log: PartitionLog, timestamp: int, work: BatchWork) -> Dialogue[Found]:
         """Search the segments in order; look again where one has vanished, until the deadline."""
         wait_ms = BACKOFF_MS
         is_damaged = False
@@ -437,22 +412,22 @@ class RemoteReader:
                 if is_damaged:
                     return self._lookup_failed(log, timestamp, Error.CORRUPT_MESSAGE, damage)
                 is_damaged = True
-            yield from self._pause(wait_ms)
+            yield wait_ms
             wait_ms = min(2 * wait_ms, LOOKUP_BACKOFF_MS_MAX)
 
     def _search_in(
         self, remote: RemoteSegments, log: PartitionLog, timestamp: int, work: BatchWork
-    ) -> Procedure[Found]:
-        history = History(log.epochs, log.log_end_offset)
+    ) -> Dialogue[Found]:
+        lineage = Lineage(log.epochs.entries, log.log_end_offset)
         limit = expanded_bytes_max(log.config)
         start, until = log.log_start_offset, log.local_log_start_offset
-        for stretch in stretches(remote, history, start, until):
-            if stretch.segment.max_timestamp_ms < timestamp:
+        for each in slices(remote, lineage, start, until):
+            if each.segment.max_timestamp_ms < timestamp:
                 continue
             try:
-                found = yield from self._segments.find_timestamp(stretch, timestamp, work, limit)
+                found = yield from self._segments.find_timestamp(each, timestamp, work, limit)
             except RecordsError:
-                self._segments.forget(stretch.segment)
+                self._segments.forget(each.segment)
                 raise
             if found is not None:
                 return found
@@ -469,10 +444,6 @@ class RemoteReader:
             error.name,
         )
         return ApiError(error)
-
-
-def _keep(promise: Pending[None]) -> None:
-    promise.complete(None)
 
 
 def _is_open(read: _Read) -> bool:

@@ -36,7 +36,7 @@ from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMeta
 from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
 from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
-from ottla.broker.remote.remote_segments import RemoteLogs, RemoteSegment
+from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.remote.store_calls import StoreCalls
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.config_def import LONG_MAX
@@ -44,8 +44,6 @@ from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.tiered.object_names import ObjectKind, object_name
-from ottla.tiered.segment_metadata import SegmentMetadata
 
 if TYPE_CHECKING:
     from ottla.log.dirs.log_dirs import LogDirs
@@ -226,12 +224,7 @@ def remote_reader(
         fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
         list_offsets_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
     )
-    return RemoteReader(store, remote_logs, _object_name, clock, timers, limits)
-
-
-def _object_name(segment: RemoteSegment, kind: str) -> str:
-    assert isinstance(segment, SegmentMetadata)
-    return object_name(segment, ObjectKind(kind))
+    return RemoteReader(store, remote_logs, clock, timers, limits)
 
 
 def _first_dir(log_dirs: "LogDirs") -> str:

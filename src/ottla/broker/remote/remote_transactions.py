@@ -7,11 +7,12 @@ decided; the index of the fetched segment alone would show consumers records tha
 Source: Kafka's RemoteLogManager.collectAbortedTransactions; KIP-98.
 """
 
-from ottla.broker.remote.procedure import Procedure
-from ottla.broker.remote.remote_segments import History, RemoteSegments, stretches
+from ottla.broker.remote.dialogue import Dialogue
+from ottla.broker.remote.remote_segments import RemoteSegments, slices
 from ottla.broker.remote.segment_reader import SegmentReader
 from ottla.log.partition_log import PartitionLog
 from ottla.log.transaction_index import AbortedTransaction, select
+from ottla.tiered.lineage import Lineage
 
 Aborted = tuple[tuple[int, int], ...]
 """(producer id, first offset), in the order of the markers."""
@@ -19,20 +20,20 @@ Aborted = tuple[tuple[int, int], ...]
 
 def aborted_transactions(
     reader: SegmentReader, remote: RemoteSegments, log: PartitionLog, start: int, end: int
-) -> Procedure[Aborted]:
+) -> Dialogue[Aborted]:
     """Return the aborted transactions with records in [start, end), which is below the local log.
 
     Raises: StoreFailed, RecordsError, OSError.
     """
     found: dict[AbortedTransaction, None] = {}
-    history = History(log.epochs, log.log_end_offset)
+    lineage = Lineage(log.epochs.entries, log.log_end_offset)
     searched = start
-    for stretch in stretches(remote, history, start, log.local_log_start_offset):
-        entries = yield from reader.aborted(stretch.segment)
-        own = [entry for entry in entries if searched <= entry.last_offset < stretch.end]
+    for each in slices(remote, lineage, start, log.local_log_start_offset):
+        entries = yield from reader.aborted(each.segment)
+        own = [entry for entry in entries if searched <= entry.last_offset < each.end_offset]
         some, complete = select(own, start, end)
         found.update(dict.fromkeys(some))
-        searched = stretch.end
+        searched = each.end_offset
         if complete:
             return _pairs(found)
     found.update(dict.fromkeys(log.aborted_transactions(searched, end)))

@@ -14,18 +14,9 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.chunk_cache import ChunkCache
+from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.index_cache import IndexCache, IndexContent
-from ottla.broker.remote.procedure import Procedure
 from ottla.broker.remote.range_reads import StoreFailed
-from ottla.broker.remote.remote_segments import (
-    LOG,
-    OFFSET_INDEX,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    ObjectNames,
-    RemoteSegment,
-    Stretch,
-)
 from ottla.log import offset_index, time_index
 from ottla.log.timestamp_search import TimestampMatch
 from ottla.log.transaction_index import AbortedTransaction, decode_entries
@@ -33,6 +24,9 @@ from ottla.log.validation import api_error
 from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_headers, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
 from ottla.records.record import find_timestamp
+from ottla.tiered.object_names import ObjectKind, object_name
+from ottla.tiered.read_plan import ReadSlice
+from ottla.tiered.segment_metadata import SegmentMetadata
 
 
 class Batches(NamedTuple):
@@ -53,32 +47,31 @@ class _Found(NamedTuple):
 
 
 class SegmentReader:
-    """Reads segments through the two caches. `names`: the names of their objects."""
+    """Reads segments through the two caches."""
 
-    def __init__(self, chunks: ChunkCache, indexes: IndexCache, names: ObjectNames) -> None:
+    def __init__(self, chunks: ChunkCache, indexes: IndexCache) -> None:
         self.chunks = chunks
         self.indexes = indexes
-        self._names = names
 
     def read(
         self,
-        stretch: Stretch,
+        piece: ReadSlice,
         *,
         max_bytes: int,
         at_least_one: bool,
         reserve: Callable[[int], bool],
-    ) -> Procedure[Batches | None]:
-        """Return batches from the one with the stretch's first offset on; None = there are none.
+    ) -> Dialogue[Batches | None]:
+        """Return batches from the one with the slice's first offset on; None = there are none.
 
         At most `max_bytes`, but for a first batch that is larger: it is returned whole with
         `at_least_one`, if `reserve` grants its bytes; else nothing is. Batches that reach the end
-        of the stretch are left out, and so are leading ones that compaction has emptied.
+        of the slice are left out, and so are leading ones that compaction has emptied.
 
         Raises: StoreFailed; RecordsError where the segment is damaged.
         """
-        segment, offset, end_offset = stretch
+        segment, offset, end_offset = piece.segment, piece.start_offset, piece.end_offset
         position = yield from self._indexed_position(segment, offset)
-        found = yield from self._first_batch(stretch, position)
+        found = yield from self._first_batch(piece, position)
         if found is None:
             return None
         position, first = found
@@ -88,37 +81,39 @@ class SegmentReader:
                 return Batches(b"", offset, position, False)
             wanted = first.size_in_bytes
         end = min(position + wanted, segment.size_bytes)
-        name = self._names(segment, LOG)
+        name = object_name(segment, ObjectKind.LOG)
         data = yield from self.chunks.read(name, segment.size_bytes, position, end)
         if len(data) < end - position:
             raise CorruptBatch(f"{name} ends at {position + len(data)}, before {end}")
         return _whole_batches(data, offset, end_offset, position)
 
-    def read_ahead(self, segment: RemoteSegment, position: int) -> None:
+    def read_ahead(self, segment: SegmentMetadata, position: int) -> None:
         """Read the chunk behind `position`: its reader reads on."""
-        self.chunks.read_ahead(self._names(segment, LOG), segment.size_bytes, position)
+        self.chunks.read_ahead(object_name(segment, ObjectKind.LOG), segment.size_bytes, position)
 
-    def forget(self, segment: RemoteSegment) -> None:
+    def forget(self, segment: SegmentMetadata) -> None:
         """Drop what the caches have of a segment, which proved to be wrong."""
-        self.chunks.forget(self._names(segment, LOG), segment.size_bytes)
-        for kind in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
-            self.indexes.kept.drop(self._names(segment, kind))
+        self.chunks.forget(object_name(segment, ObjectKind.LOG), segment.size_bytes)
+        for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX):
+            self.indexes.kept.drop(object_name(segment, kind))
 
-    def aborted(self, segment: RemoteSegment) -> Procedure[list[AbortedTransaction]]:
+    def aborted(self, segment: SegmentMetadata) -> Dialogue[list[AbortedTransaction]]:
         """Return the aborted transactions whose markers are in the segment.
 
         A segment without any may lack the object. Raises: StoreFailed, RecordsError.
         """
         if segment.txn_index_empty:
             return []
-        name = self._names(segment, TRANSACTION_INDEX)
+        name = object_name(segment, ObjectKind.TXN_INDEX)
         try:
             data = yield from self.indexes.read(name)
         except StoreFailed as failed:
             if not failed.is_missing:
                 raise
             # Either there was none to copy, or the segment is gone; then its log is, too.
-            yield from self.chunks.read(self._names(segment, LOG), segment.size_bytes, 0, 1)
+            yield from self.chunks.read(
+                object_name(segment, ObjectKind.LOG), segment.size_bytes, 0, 1
+            )
             self.indexes.put_empty(name)
             return []
         try:
@@ -128,18 +123,18 @@ class SegmentReader:
             raise CorruptBatch(f"{name}: {error}") from None
 
     def find_timestamp(
-        self, stretch: Stretch, timestamp: int, work: BatchWork, limit: int
-    ) -> Procedure[TimestampMatch | ApiError | OSError | None]:
-        """Return the first record of the stretch with this timestamp or a later one.
+        self, piece: ReadSlice, timestamp: int, work: BatchWork, limit: int
+    ) -> Dialogue[TimestampMatch | ApiError | OSError | None]:
+        """Return the first record of the slice with this timestamp or a later one.
 
         `limit`: bytes that a batch may decompress to, in a worker of `work`.
         Raises: StoreFailed, RecordsError.
         """
-        segment, offset, end_offset = stretch
-        times = yield from self.indexes.read(self._names(segment, TIME_INDEX))
+        segment, offset, end_offset = piece.segment, piece.start_offset, piece.end_offset
+        times = yield from self.indexes.read(object_name(segment, ObjectKind.TIME_INDEX))
         entry = time_index.search(IndexContent(times), segment.start_offset, timestamp)
         position = yield from self._indexed_position(segment, max(entry.offset, offset))
-        name, size = self._names(segment, LOG), segment.size_bytes
+        name, size = object_name(segment, ObjectKind.LOG), segment.size_bytes
         while position < size:
             for found in (yield from self._headers(segment, position)):
                 position, header = found
@@ -156,15 +151,15 @@ class SegmentReader:
                 position += header.size_in_bytes
         return None
 
-    def _indexed_position(self, segment: RemoteSegment, offset: int) -> Procedure[int]:
-        name = self._names(segment, OFFSET_INDEX)
+    def _indexed_position(self, segment: SegmentMetadata, offset: int) -> Dialogue[int]:
+        name = object_name(segment, ObjectKind.OFFSET_INDEX)
         index = IndexContent((yield from self.indexes.read(name)))
         position = offset_index.search(index, segment.start_offset, offset).position
         return position if 0 <= position < segment.size_bytes else 0
 
-    def _first_batch(self, stretch: Stretch, position: int) -> Procedure[_Found | None]:
-        """Return the first batch from `position` on that reaches the stretch and has records."""
-        segment, offset, end_offset = stretch
+    def _first_batch(self, piece: ReadSlice, position: int) -> Dialogue[_Found | None]:
+        """Return the first batch from `position` on that reaches the slice and has records."""
+        segment, offset, end_offset = piece.segment, piece.start_offset, piece.end_offset
         is_first = True
         while position < segment.size_bytes:
             for found in (yield from self._headers(segment, position)):
@@ -179,11 +174,13 @@ class SegmentReader:
             position = found.position + header.size_in_bytes
         return None
 
-    def _headers(self, segment: RemoteSegment, position: int) -> Procedure[list[_Found]]:
+    def _headers(self, segment: SegmentMetadata, position: int) -> Dialogue[list[_Found]]:
         """Return the batches that begin in the next bytes: at least one, or it is an error."""
         size = segment.size_bytes
         end = min(position + self.chunks.scan_bytes, size)
-        buffer = yield from self.chunks.read(self._names(segment, LOG), size, position, end)
+        buffer = yield from self.chunks.read(
+            object_name(segment, ObjectKind.LOG), size, position, end
+        )
         found: list[_Found] = []
         at = 0
         while at + HEADER_SIZE <= len(buffer) or not found:

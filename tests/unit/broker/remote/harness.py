@@ -18,7 +18,7 @@ from ottla.records.builder import encode_batch
 from ottla.records.record import iter_records
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.unit.broker.harness import START_MS, TOPIC_ID, BrokerHarness, received
-from tests.unit.broker.remote.support import RemoteLog, TieredLog, copied, object_name, tiered
+from tests.unit.broker.remote.support import RemoteLog, TieredLog, copied, tiered
 
 VERSION = k01_fetch.API.versions[-1]
 
@@ -75,7 +75,6 @@ class TieredHarness(BrokerHarness):
         self.reader = RemoteReader(
             cast(ObjectStore, self.store),
             lambda topic_id, partition: self.remote_logs.get(partition),
-            object_name,
             self.clock,
             self.timers,
             limits,

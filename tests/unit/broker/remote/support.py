@@ -10,14 +10,13 @@ from random import Random
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid, uuid_text
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.base.timers import Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
-from ottla.broker.remote.remote_segments import RemoteSegment
 from ottla.log.partition_log import PartitionLog
 from ottla.log.results import ReadResult
 from ottla.log.timestamp_search import TimestampSearch
@@ -25,41 +24,23 @@ from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import iter_headers
 from ottla.testing.sim.object_store import ObjectStoreFaults, ObjectStoreModel
 from ottla.testing.sim.scheduler import Process, Scheduler, SimClock
+from ottla.tiered.object_names import ObjectKind, object_name
+from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 from tests.unit.log.support import InlineWorkers, content
 
-KINDS = ("log", "index", "timeindex", "txnindex")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """The metadata of a remote segment, as far as reads use them."""
-
-    directory: str
-    segment_id: Uuid
-    start_offset: int
-    end_offset: int
-    max_timestamp_ms: int
-    size_bytes: int
-    epochs: tuple[tuple[int, int], ...]
-    txn_index_empty: bool = False
-
-
-def object_name(segment: RemoteSegment, kind: str) -> str:
-    assert isinstance(segment, Segment)
-    name = f"{segment.start_offset:020d}-{uuid_text(segment.segment_id)}.{kind}"
-    return f"{segment.directory}/{name}"
+KINDS = (ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
 
 
 @dataclass
 class RemoteLog:
     """Remote segments, all of them readable."""
 
-    known: list[Segment] = field(default_factory=list)
+    known: list[SegmentMetadata] = field(default_factory=list)
 
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> Sequence[SegmentMetadata]:
         return sorted(self.known, key=lambda segment: segment.start_offset)
 
-    def segment_for(self, epoch: int, offset: int) -> Segment | None:
+    def segment_for(self, epoch: int, offset: int) -> SegmentMetadata | None:
         for segment in self.known:
             ends = [start for _, start in segment.epochs[1:]] + [segment.end_offset + 1]
             for (own, start), end in zip(segment.epochs, ends, strict=True):
@@ -110,9 +91,9 @@ def batches_of(log: PartitionLog) -> list[Batch]:
 
 def copied(
     log: PartitionLog, disk: Disk, put: Callable[[str, bytes], object], number: int = 0
-) -> list[Segment]:
+) -> list[SegmentMetadata]:
     """Copy the sealed segments of a log; return their metadata. `number`: of the copy."""
-    segments: list[Segment] = []
+    segments: list[SegmentMetadata] = []
     for index, local in enumerate(log.segments):
         if local.is_active:
             break
@@ -125,8 +106,15 @@ def copied(
             (entry.epoch, local.base_offset if index == 0 else entry.start_offset)
             for index, entry in enumerate(entries[max(before - 1, 0) :])
         )
-        segment = Segment(
-            directory=f"{log.topic}-{uuid_text(log.topic_id)}/{log.partition}",
+        segment = SegmentMetadata(
+            topic=log.topic,
+            topic_id=log.topic_id,
+            partition=log.partition,
+            broker_id=1,
+            event_timestamp_ms=0,
+            state=SegmentState.COPY_FINISHED,
+            leader_epoch=0,
+            tiered_epoch=1,
             segment_id=Uuid(bytes([number]) * 8 + local.base_offset.to_bytes(8, "big")),
             start_offset=local.base_offset,
             end_offset=end - 1,
@@ -136,7 +124,7 @@ def copied(
             txn_index_empty=not local.aborted() and index % 2 == 0,
         )
         for kind in KINDS:
-            path = local.path(f".{kind}")
+            path = local.path(f".{kind.value}")
             if disk.exists(path):
                 put(object_name(segment, kind), disk.read_bytes(path))
         segments.append(segment)
@@ -177,7 +165,6 @@ class Bench:
         self.reader = RemoteReader(
             self.model.client(process, clock=self.clock, read_file=self.disk.read_bytes),
             lambda topic_id, partition: self.remote if self.is_ready else None,
-            object_name,
             self.clock,
             self.timers,
             limits or RemoteReadLimits(chunk_bytes=256, chunk_cache_bytes_max=64 * 1024),

@@ -1,8 +1,12 @@
 """Dialogues wait for promises and times; a cancelled one is never resumed, and cleans up."""
 
+import logging
+
+import pytest
+
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.remote.dialogue import Dialogue, Slots, Task, Wakeup, wait
+from ottla.broker.remote.dialogue import Dialogue, Running, Slots, Task, Wakeup, wait
 from tests.unit.log.support import FakeClock
 
 
@@ -16,6 +20,9 @@ class Harness:
         made = Task(dialogue, self.timers, self.clock)
         made.start()
         return made
+
+    def running(self, dialogue: Dialogue[int]) -> Running[int]:
+        return Running(dialogue, self.timers, self.clock, on_bug=-1)
 
     def pass_ms(self, ms: int) -> None:
         self.clock.ms += ms
@@ -181,3 +188,86 @@ def test_slots_are_given_in_order_and_given_back_by_whoever_is_cancelled() -> No
     assert harness.events == ["task 0", "task 2", "task 3"]
     tasks[3].cancel()
     assert slots.free == 1
+
+
+class Steps:
+    """A dialogue that waits twice. `held`: between its start and its end."""
+
+    def __init__(self) -> None:
+        self.first: Pending[int] = Pending()
+        self.second: Pending[int] = Pending()
+        self.held = 0
+
+    def run(self) -> Dialogue[int]:
+        self.held += 1
+        try:
+            one = yield self.first
+            two = yield self.second
+            return int(one) + int(two)
+        finally:
+            self.held -= 1
+
+
+def test_it_ends_with_its_result() -> None:
+    steps = Steps()
+    running = Harness().running(steps.run())
+    running.start()
+    steps.second.complete(2)
+    steps.first.complete(1)
+    assert running.outcome.value == 3
+    running.cancel()
+    assert steps.held == 0
+
+
+def test_many_kept_promises_do_not_nest() -> None:
+    def run() -> Dialogue[int]:
+        for _ in range(5_000):
+            yield completed(None)
+        return 1
+
+    running = Harness().running(run())
+    running.start()
+    assert running.outcome.value == 1
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_it_is_closed_where_it_waits(ends: bool) -> None:
+    steps = Steps()
+    running = Harness().running(steps.run())
+    running.start()
+    running.end(7) if ends else running.cancel()
+    assert (steps.held, running.outcome.done) == (0, ends)
+    assert steps.first._listeners == []
+    steps.first.complete(1)
+    running.end(8)
+    assert not ends or running.outcome.value == 7
+
+
+def test_it_may_be_cancelled_by_one_of_its_own_steps() -> None:
+    held: list[str] = []
+
+    def run() -> Dialogue[int]:
+        try:
+            held.append("held")
+            running.cancel()
+            yield Pending()
+            return 1
+        finally:
+            held.clear()
+
+    running = Harness().running(run())
+    running.start()
+    assert not held
+    assert not running.outcome.done
+
+
+def test_a_bug_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
+    def run() -> Dialogue[int]:
+        yield completed(None)
+        raise ZeroDivisionError
+
+    running = Harness().running(run())
+    with caplog.at_level(logging.ERROR):
+        running.start()
+    assert running.outcome.value == -1
+    assert "remote read failed" in caplog.text

@@ -9,7 +9,7 @@ from ottla.broker.fetch.remote_port import RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
 from ottla.stores.file_backend import FileBackend
-from tests.unit.broker.remote.support import RemoteLog, batches_of, copied, object_name, tiered
+from tests.unit.broker.remote.support import RemoteLog, batches_of, copied, tiered
 from tests.unit.broker.remote.test_reads import NOW_MS, written
 from tests.unit.log.support import InlineWorkers, offset_for_timestamp
 from tests.unit.stores.support import RealBench
@@ -30,7 +30,7 @@ def test_a_log_is_read_back_from_a_directory(tmp_path: Path) -> None:
     until = tiered(log, len(remote.known)).local_log_start_offset
     limits = RemoteReadLimits(chunk_bytes=256, chunk_cache_bytes_max=2_048)
     timers = Timers()
-    reader = RemoteReader(store, lambda *_: remote, object_name, bench.clock, timers, limits)
+    reader = RemoteReader(store, lambda *_: remote, bench.clock, timers, limits)
     closed: Pending[None] = Pending()
     for offset in range(0, until, 3):
         wanted = RemoteFetch(log, offset, 1, True, False, log.high_watermark)

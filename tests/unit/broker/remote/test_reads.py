@@ -4,6 +4,7 @@ Method: a real log in small segments is copied to the store's model, with and wi
 virtual time; chunks are tiny, so that batches cross them. What is read is compared with the files.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -21,7 +22,8 @@ from ottla.records.batch import iter_headers
 from ottla.records.compression import Codec
 from ottla.records.record import read_records
 from ottla.testing.sim.object_store import ObjectStoreFaults
-from tests.unit.broker.remote.support import Bench, Segment, object_name
+from ottla.tiered.object_names import ObjectKind, object_name
+from tests.unit.broker.remote.support import Bench
 from tests.unit.log.support import Environment, append, batch, offset_for_timestamp
 from tests.unit.log.test_partition_log import marker
 
@@ -97,19 +99,15 @@ def test_offsets_that_compaction_removed_lead_to_the_next_segment_or_the_local_l
     for segment in (first, last):
         # Its last batch is gone: an object that ends before the segment's last offset.
         own = [each for each in bench.batches if each.segment == segment.start_offset]
-        name = object_name(segment, "log")
+        name = object_name(segment, ObjectKind.LOG)
         cut = segment.size_bytes - len(own[-1].data)
         bench.put(name, bench.model.objects[name][:cut])
-        shorter = Segment(**{**_fields(segment), "size_bytes": cut})
+        shorter = replace(segment, size_bytes=cut)
         bench.remote.known[bench.remote.known.index(segment)] = shorter
     second = bench.remote.known[1]
     found = bench.read(first.end_offset)
     assert found.data == bench.expected(second.start_offset, 1 << 20, True)
     assert bench.read(last.end_offset) == RemoteData(b"", None, log.local_log_start_offset)
-
-
-def _fields(segment: Segment) -> dict[str, object]:
-    return {name: getattr(segment, name) for name in Segment.__slots__}
 
 
 def test_records_of_another_history_are_not_returned() -> None:
@@ -186,7 +184,7 @@ def test_a_segment_that_was_deleted_is_out_of_range_once_the_log_start_has_moved
     log = written()
     bench = bench_of(log)
     gone = bench.remote.known.pop(0)
-    for kind in ("log", "index"):
+    for kind in (ObjectKind.LOG, ObjectKind.OFFSET_INDEX):
         bench.model.delete(object_name(gone, kind))
     assert bench.ask(bench.wanted(0)) is Error.REPLICA_NOT_AVAILABLE  # A follower's start lags.
     assert bench.reader.read(bench.wanted(0), bench.closed, lambda: None) is None
@@ -200,8 +198,8 @@ def test_a_segment_that_was_deleted_is_out_of_range_once_the_log_start_has_moved
 def test_a_segment_that_vanished_is_looked_for_again() -> None:
     bench = bench_of(written())
     gone = bench.remote.known[0]
-    again = Segment(**{**_fields(gone), "segment_id": bench.remote.known[1].segment_id})
-    for kind in ("log", "index"):
+    again = replace(gone, segment_id=bench.remote.known[1].segment_id)
+    for kind in (ObjectKind.LOG, ObjectKind.OFFSET_INDEX):
         bench.put(object_name(again, kind), bench.model.objects[object_name(gone, kind)])
         bench.model.delete(object_name(gone, kind))
     assert bench.reader.read(bench.wanted(0), bench.closed, lambda: None) is None
@@ -214,7 +212,7 @@ def test_a_segment_that_vanished_is_looked_for_again() -> None:
 def test_a_damaged_segment_is_never_returned(kind: str) -> None:
     bench = bench_of(written())
     segment = bench.remote.known[0]
-    name = object_name(segment, "log" if kind == "size" else kind)
+    name = object_name(segment, ObjectKind("log" if kind == "size" else kind))
     data = bytearray(bench.model.objects[name])
     if kind == "log":
         data[100] ^= 1
@@ -237,7 +235,7 @@ def test_a_damaged_segment_is_never_returned(kind: str) -> None:
 
 def test_a_damaged_answer_is_read_again() -> None:
     bench = bench_of(written())
-    name = object_name(bench.remote.known[0], "log")
+    name = object_name(bench.remote.known[0], ObjectKind.LOG)
     sound = bench.model.objects[name]
     bench.put(name, sound[:100] + bytes(20) + sound[120:])
     assert bench.reader.read(bench.wanted(0), bench.closed, lambda: None) is None
@@ -541,8 +539,8 @@ def test_timestamp_lookups_take_turns_and_end_with_their_connection() -> None:
         for number in range(30)
     ]
     bench.run(5)
-    assert bench.reader._lookups_running == bench.reader.limits.calls_max
+    assert bench.reader._lookup_slots.free == 0
     bench.closed.complete(None)
     bench.assert_idle()
-    assert bench.reader._lookups_running == 0
+    assert bench.reader._lookup_slots.free == bench.reader.limits.calls_max
     assert not any(promise.done for promise in promises)

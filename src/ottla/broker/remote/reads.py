@@ -19,7 +19,8 @@ Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-1075 (ListOffs
 """
 
 import logging
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,9 +43,9 @@ from ottla.broker.remote.remote_segments import (
 )
 from ottla.broker.remote.remote_transactions import Aborted, aborted_transactions
 from ottla.broker.remote.segment_reader import Batches, SegmentReader
+from ottla.broker.remote.turn_budget import TurnBudget
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import expanded_bytes_max
-from ottla.records.batch import iter_headers
 from ottla.records.errors import RecordsError
 from ottla.tiered.lineage import Lineage
 
@@ -92,14 +93,18 @@ class _Missing(Exception):
 
 
 class _Read:
-    """A read of one partition for one connection. `reserved`: bytes that count for it."""
+    """A read of one partition for one connection.
 
-    __slots__ = ("key", "on_ended", "reserved", "running", "timer", "wanted")
+    Fields: `reserved`: bytes that count for it; `ends`: where each batch that it brought ends.
+    """
+
+    __slots__ = ("ends", "key", "on_ended", "reserved", "running", "timer", "wanted")
 
     def __init__(self, key: PartitionKey, wanted: RemoteFetch, reserved: int) -> None:
         self.key = key
         self.wanted = wanted
         self.reserved = reserved
+        self.ends: Sequence[int] = ()
         self.on_ended: Callable[[], object] = lambda: None
         self.running: Running[RemoteData | Error] | None = None
         self.timer: Timer | None = None
@@ -140,7 +145,8 @@ class RemoteReader:
             self.ranges, bytes_max=limits.chunk_cache_bytes_max, chunk_bytes=limits.chunk_bytes
         )
         self.indexes = IndexCache(self.ranges, bytes_max=limits.index_cache_bytes_max)
-        self._segments = SegmentReader(self.chunks, self.indexes)
+        self.budget = TurnBudget(timers, clock)
+        self._segments = SegmentReader(self.chunks, self.indexes, self.budget)
         self._remote_logs = remote_logs
         self._clock = clock
         self._timers = timers
@@ -196,7 +202,7 @@ class RemoteReader:
             return None
         outcome = read.running.outcome.value
         self._drop(mine, read)
-        return outcome if isinstance(outcome, Error) else _fitting(outcome, wanted)
+        return outcome if isinstance(outcome, Error) else _fitting(outcome, read.ends, wanted)
 
     def fail(self, topic_id: Uuid, partition: int, error: Error) -> None:
         """End all reads of a partition with an error: its tier is disabled, its leader another."""
@@ -347,6 +353,7 @@ class RemoteReader:
             return RemoteData(b"", local_offset=until if is_visible else NO_OFFSET)
         end = batches.next_offset
         mine.next_offsets[read.key] = end
+        read.ends = batches.ends
         if is_sequential:
             self._segments.read_ahead(each.segment, batches.position)
         aborted: Aborted | None = () if committed_only else None
@@ -458,17 +465,12 @@ def _is_other(read: RemoteFetch, wanted: RemoteFetch) -> bool:
     )
 
 
-def _fitting(found: RemoteData, wanted: RemoteFetch) -> RemoteData:
+def _fitting(found: RemoteData, ends: Sequence[int], wanted: RemoteFetch) -> RemoteData:
     """Return as many whole batches as the fetch has room for now."""
     room = wanted.max_bytes
     if len(found.data) <= room:
         return found
-    size = 0
-    for at, header in iter_headers(found.data):
-        end = at + header.size_in_bytes
-        if end > room:
-            if size == 0 and wanted.at_least_one:
-                size = end
-            break
-        size = end
-    return found._replace(data=found.data[:size])
+    count = bisect_right(ends, room)
+    if count == 0 and wanted.at_least_one:
+        count = 1
+    return found._replace(data=found.data[: ends[count - 1]] if count else b"")

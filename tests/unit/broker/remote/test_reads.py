@@ -67,6 +67,7 @@ def test_each_offset_returns_the_log_s_bytes_at_all_sizes() -> None:
         found = bench.read(offset, size, at_least_one=at_least_one)
         assert found.data == bench.expected(offset, size, at_least_one), (offset, size)
         assert (found.aborted, found.local_offset) == (None, -1)
+    bench.run()
     bench.assert_idle()
 
 

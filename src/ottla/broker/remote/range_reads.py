@@ -125,6 +125,12 @@ class RangeReads:
         if call is not None:
             call.cancel()
 
+    def close(self) -> None:
+        """Cancel all reads, those ahead as well, which nobody waits for."""
+        for read in tuple(self._reads.values()):
+            read.waiters = 1
+            self.leave(read)
+
     def _advance(self) -> None:
         while self._queue and self.calls < self._calls_max:
             read = next(iter(self._queue))

@@ -27,7 +27,7 @@ from functools import partial
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET, Uuid
 from ottla.base.object_store import ObjectStore
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
@@ -151,7 +151,9 @@ class RemoteReader:
         self._clock = clock
         self._timers = timers
         self._owners: dict[Pending[None], _Owner] = {}
-        self._lookups: dict[Running[Found], None] = {}
+        self._lookups: dict[Running[Found], PartitionKey] = {}
+        self._unreadable: set[Uuid] = set()
+        self._is_closed = False
         self._lookup_slots = Slots(limits.calls_max)
         self.under_way = 0
         self.reserved_bytes = 0
@@ -181,8 +183,10 @@ class RemoteReader:
         self, wanted: RemoteFetch, owner: Pending[None], on_ended: Callable[[], object]
     ) -> RemoteData | Error | None:
         """Return what a read of `wanted` brought; None = later. See the port."""
-        if owner.done:
+        if owner.done or self._is_closed:
             return None  # Nothing would cancel the read.
+        if wanted.log.topic_id in self._unreadable:
+            return _unreadable(wanted.log, wanted.offset)
         mine = self._owners.get(owner)
         if mine is None:
             mine = self._owners[owner] = _Owner(partial(self._closed, owner))
@@ -205,20 +209,47 @@ class RemoteReader:
         return outcome if isinstance(outcome, Error) else _fitting(outcome, read.ends, wanted)
 
     def fail(self, topic_id: Uuid, partition: int, error: Error) -> None:
-        """End all reads of a partition with an error: its tier is disabled, its leader another."""
+        """End all reads and lookups of a partition with an error.
+
+        It was deleted, or is led by another broker now. What a read has brought is dropped.
+        """
         key = (topic_id, partition)
         for mine in tuple(self._owners.values()):
             read = mine.reads.get(key)
-            if read is not None and read.running is not None and not read.running.outcome.done:
+            if read is None:
+                continue
+            if read.running is not None and not read.running.outcome.done:
                 read.running.end(error)
+            else:
+                self._drop(mine, read)
+        for lookup in [each for each, its in self._lookups.items() if its == key]:
+            lookup.end(ApiError(error))
+
+    def set_readable(self, topic_id: Uuid, *, readable: bool) -> None:
+        """Note whether the tiering state of a topic allows reads; fail those that it forbids.
+
+        The error is retriable: the partition's log start moves to the local one soon, and only
+        then is an offset below it out of range. Earlier a consumer would be reset to an offset that
+        cannot be read either.
+        """
+        if readable:
+            self._unreadable.discard(topic_id)
+            return
+        self._unreadable.add(topic_id)
+        keys = {key for mine in self._owners.values() for key in mine.reads}
+        for key in sorted(keys | set(self._lookups.values())):
+            if key[0] == topic_id:
+                self.fail(*key, Error.REPLICA_NOT_AVAILABLE)
 
     def close(self) -> None:
-        """Cancel everything: the broker shuts down."""
+        """Cancel everything: the broker shuts down. No read begins from now on."""
+        self._is_closed = True
         for owner, mine in tuple(self._owners.items()):
             owner.forget(mine.on_closed)
             self._closed(owner)
         for lookup in tuple(self._lookups):
-            lookup.cancel()
+            lookup.end(ApiError(Error.REPLICA_NOT_AVAILABLE))
+        self.ranges.close()
 
     def _begin(self, mine: _Owner, key: PartitionKey, wanted: RemoteFetch) -> _Read | None:
         limits = self.limits
@@ -256,6 +287,8 @@ class RemoteReader:
         read.timer = self._timers.at(until_ms, partial(self._drop, mine, read))
         if isinstance(outcome, Error):
             self.errors += 1
+            self.reserved_bytes -= read.reserved
+            read.reserved = 0
         else:
             self.bytes_read += len(outcome.data)
         read.on_ended()
@@ -373,6 +406,8 @@ class RemoteReader:
         closed: Pending[None],
     ) -> Pending[Found]:
         """Return the promise of the first remote record from `timestamp` on. See the port."""
+        if self._is_closed or log.topic_id in self._unreadable:
+            return completed(ApiError(Error.REPLICA_NOT_AVAILABLE))
         failed = ApiError(Error.UNKNOWN_SERVER_ERROR)
         lookup = self._lookup(log, timestamp, work)
         running: Running[Found] = Running(lookup, self._timers, self._clock, on_bug=failed)
@@ -389,7 +424,7 @@ class RemoteReader:
             timer.cancel()
             self._lookups.pop(running, None)
 
-        self._lookups[running] = None
+        self._lookups[running] = (log.topic_id, log.partition)
         running.outcome.then(ended)
         closed.then(gone)
         running.start()
@@ -463,6 +498,12 @@ def _is_other(read: RemoteFetch, wanted: RemoteFetch) -> bool:
         or read.offset != wanted.offset
         or read.committed_only != wanted.committed_only
     )
+
+
+def _unreadable(log: PartitionLog, offset: int) -> Error:
+    if offset < log.log_start_offset:
+        return Error.OFFSET_OUT_OF_RANGE
+    return Error.REPLICA_NOT_AVAILABLE
 
 
 def _fitting(found: RemoteData, ends: Sequence[int], wanted: RemoteFetch) -> RemoteData:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.backoff import Backoff
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending
@@ -81,6 +82,7 @@ class RemoteStorage:
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
+        self._led: set[tuple[Uuid, int]] = set()
         self._is_closed = False
         self.reads = ports.reads
         self.metadata = RemoteLogMetadata(
@@ -140,6 +142,9 @@ class RemoteStorage:
         image = self._image = delta.image
         self.metadata.apply(image)
         changed = delta.changed_tiering
+        for topic_id in sorted(changed):
+            tiering = image.tiering.get(topic_id)
+            self.reads.set_readable(topic_id, readable=tiering is None or tiering.has_remote_log)
         partitions = list(touched)
         if changed:
             known = set(map(id, partitions))
@@ -164,16 +169,28 @@ class RemoteStorage:
         if partition.deleted or tiering is None or log is None or log.failed:
             if key in self._hosted:
                 self._hosted.discard(key)
+                self._led.discard(key)
                 self.manager.stop(*key)
                 self.metadata.unassign([key])
+                is_topic_known = self._image.topics.by_id(partition.topic_id) is not None
+                self.reads.fail(
+                    *key,
+                    Error.NOT_LEADER_OR_FOLLOWER
+                    if is_topic_known
+                    else Error.UNKNOWN_TOPIC_OR_PARTITION,
+                )
             return
         if key not in self._hosted:
             self._hosted.add(key)
             self.metadata.assign([key])
         if partition.is_leader:
+            self._led.add(key)
             self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
         else:
             self.manager.become_follower(log, tiering=tiering)
+            if key in self._led:
+                self._led.discard(key)
+                self.reads.fail(*key, Error.NOT_LEADER_OR_FOLLOWER)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -203,6 +220,7 @@ class RemoteStorage:
     def close(self) -> Pending[None]:
         """End all tasks and reads; return the promise that what is saved is written."""
         self._is_closed = True
+        self.reads.close()
         self.manager.close()
         return self.metadata.close()
 

@@ -108,9 +108,7 @@ def test_a_tiering_state_without_reads_ends_them(harness: TieredHarness) -> None
 def test_retained_segments_are_read_on(harness: TieredHarness) -> None:
     fetch, _ = waiting(harness)
     harness.commit(
-        TopicTieringRecord(
-            topic_id=TOPIC_ID, state=TieringState.DISABLED, tiered_epoch=2, policy=1
-        )
+        TopicTieringRecord(topic_id=TOPIC_ID, state=TieringState.DISABLED, tiered_epoch=2, policy=1)
     )
     assert not fetch.done
     harness.store.answer()

@@ -13,9 +13,11 @@ Errors, chosen by what clients do with them (Java, librdkafka, kafka-python, aio
   librdkafka passes on to the application.
 - REPLICA_NOT_AVAILABLE: no metadata yet, or no segment has the offset. Retried likewise. Never
   OFFSET_OUT_OF_RANGE, by which consumers would skip records, unless the log start has moved.
+- None, and no records, while a quota or a limit is used up.
 - CORRUPT_MESSAGE: the segment is damaged, as for a damaged local log.
 
-Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-1075 (ListOffsets).
+Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-956 (quota); KIP-1075
+(ListOffsets).
 """
 
 import logging
@@ -33,14 +35,12 @@ from ottla.base.timers import Timer, Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.chunk_cache import CHUNK_BYTES, CHUNK_CACHE_BYTES_MAX, ChunkCache
+from ottla.broker.remote.copy_quota import UNLIMITED, TokenBucket
 from ottla.broker.remote.dialogue import Dialogue, Running, Slots
 from ottla.broker.remote.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from ottla.broker.remote.range_reads import BACKOFF_MS, CALL_MS, CALLS_MAX, RangeReads, StoreFailed
-from ottla.broker.remote.remote_segments import (
-    RemoteLogs,
-    RemoteSegments,
-    slices,
-)
+from ottla.broker.remote.remote_metrics import RemoteMetrics
+from ottla.broker.remote.remote_segments import RemoteLogs, RemoteSegments, slices
 from ottla.broker.remote.remote_transactions import Aborted, aborted_transactions
 from ottla.broker.remote.segment_reader import Batches, SegmentReader
 from ottla.broker.remote.turn_budget import TurnBudget
@@ -70,7 +70,9 @@ class RemoteReadLimits:
             remote.log.reader.max.pending.tasks); `calls_max`: calls to the store at once;
             `bytes_max`: of all reads' results, asked for or ready; `read_bytes_max`: of one read;
             `fetch_max_wait_ms`: remote.fetch.max.wait.ms; `list_offsets_timeout_ms`:
-            remote.list.offsets.request.timeout.ms; `index_cache_bytes_max`: in memory.
+            remote.list.offsets.request.timeout.ms; `index_cache_bytes_max`: in memory;
+            `bytes_per_second`, `window_seconds`: remote.log.manager.fetch.max.bytes.per.second and
+            the time over which that is averaged. `chunk_bytes` and `window_seconds` do not change.
     """
 
     reads_max: int = 110
@@ -83,6 +85,8 @@ class RemoteReadLimits:
     index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
     fetch_max_wait_ms: int = 500
     list_offsets_timeout_ms: int = 30_000
+    bytes_per_second: int = UNLIMITED
+    window_seconds: int = 11
 
 
 PartitionKey = tuple[Uuid, int]
@@ -95,13 +99,17 @@ class _Missing(Exception):
 class _Read:
     """A read of one partition for one connection.
 
-    Fields: `reserved`: bytes that count for it; `ends`: where each batch that it brought ends.
+    Fields: `reserved`: bytes that count for it; `ends`: where each batch that it brought ends;
+            `began_ms`: monotonic.
     """
 
-    __slots__ = ("ends", "key", "on_ended", "reserved", "running", "timer", "wanted")
+    __slots__ = ("began_ms", "ends", "key", "on_ended", "reserved", "running", "timer", "wanted")
 
-    def __init__(self, key: PartitionKey, wanted: RemoteFetch, reserved: int) -> None:
+    def __init__(
+        self, key: PartitionKey, wanted: RemoteFetch, reserved: int, began_ms: int
+    ) -> None:
         self.key = key
+        self.began_ms = began_ms
         self.wanted = wanted
         self.reserved = reserved
         self.ends: Sequence[int] = ()
@@ -125,8 +133,9 @@ class RemoteReader:
     """The remote reads of a broker.
 
     Fields: `under_way`: reads that have not ended; `reserved_bytes`: of all reads; `refused`:
-            reads that the limits did not allow; `requests`, `errors`, `bytes_read`: reads begun,
-            failed, and the bytes that they returned.
+            reads that the limits did not allow; `throttled`: by the quota; `requests`, `errors`,
+            `bytes_read`: reads begun, failed, and the bytes that they returned; `lookups_expired`:
+            lookups of timestamps that took too long.
     """
 
     def __init__(
@@ -136,8 +145,13 @@ class RemoteReader:
         clock: Clock,
         timers: Timers,
         limits: RemoteReadLimits | None = None,
+        metrics: RemoteMetrics | None = None,
     ) -> None:
         self.limits = limits = RemoteReadLimits() if limits is None else limits
+        self.metrics = RemoteMetrics() if metrics is None else metrics
+        self.quota = TokenBucket(
+            clock, per_second=limits.bytes_per_second, window_seconds=limits.window_seconds
+        )
         self.ranges = RangeReads(
             store, clock, timers, calls_max=limits.calls_max, call_ms=limits.call_ms
         )
@@ -161,6 +175,20 @@ class RemoteReader:
         self.requests = 0
         self.errors = 0
         self.bytes_read = 0
+        self.throttled = 0
+        self.lookups_expired = 0
+
+    def change_limits(self, limits: RemoteReadLimits) -> None:
+        """Apply other limits; reads under way go on."""
+        if limits == self.limits:
+            return
+        if limits.bytes_per_second != self.limits.bytes_per_second:
+            self.quota.change_rate(limits.bytes_per_second)
+        self.limits = limits
+        self.ranges.resize(limits.calls_max)
+        self.chunks.kept.resize(limits.chunk_cache_bytes_max)
+        self.indexes.kept.resize(limits.index_cache_bytes_max)
+        self._lookup_slots.resize(limits.calls_max)
 
     # -- Fetch -------------------------------------------------------------------------------------
 
@@ -257,12 +285,18 @@ class RemoteReader:
         if self.under_way >= limits.reads_max or not self._may_reserve(room):
             self.refused += 1
             return None
+        if wait_ms := self.quota.wait_ms():
+            self.throttled += 1
+            self.metrics.fetch_throttle_time.observe(wait_ms)
+            return None
         wanted = wanted._replace(max_bytes=room)
         is_sequential = mine.next_offsets.get(key) == wanted.offset
-        read = mine.reads[key] = _Read(key, wanted, room)
+        read = mine.reads[key] = _Read(key, wanted, room, self._clock.monotonic_ms())
         self.reserved_bytes += room
+        self.quota.spend(room)
         self.under_way += 1
         self.requests += 1
+        self.metrics.of_topic(wanted.log.topic).fetch_requests += 1
         steps = self._steps(mine, read, is_sequential)
         read.running = Running(steps, self._timers, self._clock, on_bug=Error.UNKNOWN_SERVER_ERROR)
         read.running.outcome.then(partial(self._ended, mine, read))
@@ -283,14 +317,21 @@ class RemoteReader:
 
     def _ended(self, mine: _Owner, read: _Read, outcome: RemoteData | Error) -> None:
         self.under_way -= 1
-        until_ms = self._clock.monotonic_ms() + KEPT_MS
-        read.timer = self._timers.at(until_ms, partial(self._drop, mine, read))
+        now_ms = self._clock.monotonic_ms()
+        read.timer = self._timers.at(now_ms + KEPT_MS, partial(self._drop, mine, read))
+        metrics = self.metrics.of_topic(read.wanted.log.topic)
+        self.metrics.read_time.observe(now_ms - read.began_ms)
+        size = 0
         if isinstance(outcome, Error):
             self.errors += 1
+            metrics.fetch_errors += 1
             self.reserved_bytes -= read.reserved
             read.reserved = 0
         else:
-            self.bytes_read += len(outcome.data)
+            size = len(outcome.data)
+            self.bytes_read += size
+            metrics.fetched_bytes += size
+        self.quota.spend(size - read.wanted.max_bytes)
         read.on_ended()
 
     def _drop(self, mine: _Owner, read: _Read) -> None:
@@ -303,6 +344,7 @@ class RemoteReader:
             read.timer.cancel()
         if _is_open(read):
             self.under_way -= 1
+            self.quota.spend(-read.wanted.max_bytes)
             assert read.running is not None
             read.running.cancel()
 
@@ -411,8 +453,12 @@ class RemoteReader:
         failed = ApiError(Error.UNKNOWN_SERVER_ERROR)
         lookup = self._lookup(log, timestamp, work)
         running: Running[Found] = Running(lookup, self._timers, self._clock, on_bug=failed)
-        timed_out = ApiError(Error.REQUEST_TIMED_OUT, "the remote lookup took too long")
-        timer = self._timers.at(deadline_ms, lambda: running.end(timed_out))
+
+        def expire() -> None:
+            self.lookups_expired += 1
+            running.end(ApiError(Error.REQUEST_TIMED_OUT, "the remote lookup took too long"))
+
+        timer = self._timers.at(deadline_ms, expire)
 
         def ended(_found: Found) -> None:
             timer.cancel()

@@ -26,7 +26,6 @@ from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
-from ottla.broker.remote.copy_quota import UNLIMITED
 from ottla.broker.remote.environment import (
     RemoteEnvironment,
     RemoteLogManagerConfig,
@@ -40,7 +39,6 @@ from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.remote.store_calls import StoreCalls
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.metadata.config_def import LONG_MAX
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -77,7 +75,7 @@ class RemoteStorage:
     """See the module. `apply` must be called with each metadata change, after the replicas'."""
 
     def __init__(self, ports: RemoteStoragePorts) -> None:
-        config = ports.config
+        self._config = config = ports.config
         self._replicas = ports.replicas
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
@@ -120,6 +118,7 @@ class RemoteStorage:
             topic_facts=self._topic_facts,
             publish_log_start=publisher.publish,
             config=_manager_config(config),
+            metrics=ports.reads.metrics,
         )
         self.manager = RemoteLogManager(self.environment)
         self.metadata.on_ready(self.manager.metadata_changed)
@@ -155,11 +154,19 @@ class RemoteStorage:
             ]
         for partition in partitions:
             self.update(partition)
+        if reconfigured is None:
+            self._reconfigure(image)
         names = [topic.name for topic in image.topics] if reconfigured is None else reconfigured
         for name in names:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
+
+    def _reconfigure(self, image: ClusterImage) -> None:
+        """Apply the broker's dynamic configuration."""
+        config = self._config.dynamic(image)
+        self.reads.change_limits(read_limits(config))
+        self.environment.reconfigure(_manager_config(config))
 
     def update(self, partition: Partition) -> None:
         """Lead, follow or stop one partition's tasks, by its present state."""
@@ -233,16 +240,24 @@ def remote_reader(
     remote_logs: RemoteLogs,
 ) -> RemoteReader:
     """Return the reads of a broker, limited as its configuration says."""
+    return RemoteReader(store, remote_logs, clock, timers, read_limits(config))
+
+
+def read_limits(config: NodeConfig) -> RemoteReadLimits:
+    """Return the limits of remote reads that a configuration asks for."""
     threads = config["remote.log.reader.threads"]
-    limits = RemoteReadLimits(
+    windows = config["remote.log.manager.fetch.quota.window.num"]
+    return RemoteReadLimits(
         reads_max=threads + config["remote.log.reader.max.pending.tasks"],
         calls_max=threads,
         chunk_bytes=config["ottla.remote.chunk.size.bytes"],
         chunk_cache_bytes_max=config["ottla.remote.chunk.cache.size.bytes"],
+        index_cache_bytes_max=config["ottla.remote.index.cache.size.bytes"],
         fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
         list_offsets_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
+        bytes_per_second=config["remote.log.manager.fetch.max.bytes.per.second"],
+        window_seconds=windows * config["remote.log.manager.fetch.quota.window.size.seconds"],
     )
-    return RemoteReader(store, remote_logs, clock, timers, limits)
 
 
 def _first_dir(log_dirs: "LogDirs") -> str:
@@ -264,6 +279,6 @@ def _manager_config(config: NodeConfig) -> RemoteLogManagerConfig:
         interval_ms=config["remote.log.manager.task.interval.ms"],
         copier_slots=config["remote.log.manager.copier.thread.pool.size"],
         expiration_slots=config["remote.log.manager.expiration.thread.pool.size"],
-        copy_bytes_per_second=UNLIMITED if most == LONG_MAX else most,
+        copy_bytes_per_second=most,
         copy_window_seconds=windows * config["remote.log.manager.copy.quota.window.size.seconds"],
     )

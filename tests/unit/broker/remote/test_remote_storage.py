@@ -4,13 +4,19 @@ Method: a broker with all of tiered storage; the store answers no read. Metadata
 as committed records, and what waits is answered, with an error that clients retry.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
-from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.broker.remote.remote_storage import RemoteStorage
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.delta import delta_between
+from ottla.metadata.image import EMPTY
+from ottla.metadata.node_definitions import NODE_DEFINITIONS
+from ottla.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
 from ottla.metadata.records.tiering import TopicTieringRecord
 from ottla.metadata.tiering import DisablePolicy, TieringState
 from tests.unit.broker.harness import START_MS, TOPIC_ID
@@ -136,3 +142,68 @@ def test_a_shutdown_ends_all_reads(harness: TieredHarness) -> None:
     assert list_offsets(harness, START_MS).value == [(Error.REPLICA_NOT_AVAILABLE, -1)]
     assert harness.store.calls == []
     assert harness.reader.under_way == 0
+
+
+# -- Dynamic configuration -------------------------------------------------------------------------
+
+
+def broker_config(name: str, value: str | None, broker: str = "") -> ConfigRecord:
+    return ConfigRecord(
+        resource_type=ResourceType.BROKER, resource_name=broker, name=name, value=value
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("ottla.remote.chunk.cache.size.bytes", lambda remote: remote.reads.chunks.kept.bytes_max),
+        ("ottla.remote.index.cache.size.bytes", lambda remote: remote.reads.indexes.kept.bytes_max),
+        ("remote.fetch.max.wait.ms", lambda remote: remote.reads.max_wait_ms),
+        (
+            "remote.list.offsets.request.timeout.ms",
+            lambda remote: remote.reads.list_offsets_timeout_ms,
+        ),
+        ("remote.log.reader.threads", lambda remote: remote.reads.ranges.calls_max),
+        (
+            "remote.log.manager.fetch.max.bytes.per.second",
+            lambda remote: remote.reads.quota.per_second,
+        ),
+        (
+            "remote.log.manager.copy.max.bytes.per.second",
+            lambda remote: remote.environment.copy_quota.per_second,
+        ),
+        (
+            "remote.log.manager.copier.thread.pool.size",
+            lambda remote: remote.environment.copier_slots.free,
+        ),
+        (
+            "remote.log.manager.expiration.thread.pool.size",
+            lambda remote: remote.environment.expiration_slots.free,
+        ),
+    ],
+)
+def test_a_property_is_changed_while_the_broker_runs(
+    name: str, read: Callable[[RemoteStorage], int]
+) -> None:
+    harness = TieredHarness(properties=PROPERTIES)
+    remote = harness.broker.remote
+    assert remote is not None
+    before = read(remote)
+    assert before == NODE_DEFINITIONS.defaults[name]
+    harness.commit(broker_config(name, "123"))
+    assert read(remote) == 123
+    harness.commit(broker_config(name, "77", "1"))
+    assert read(remote) == 77
+    harness.commit(broker_config(name, "55", "2"))  # Another broker's.
+    assert read(remote) == 77
+    harness.commit(broker_config(name, None, "1"), broker_config(name, None))
+    assert read(remote) == before
+
+
+def test_a_broker_starts_with_its_dynamic_configuration() -> None:
+    harness = TieredHarness(properties=PROPERTIES)
+    harness.commit(broker_config("remote.fetch.max.wait.ms", "123"))
+    again = TieredHarness(properties=PROPERTIES)
+    again.broker.image = EMPTY
+    again.broker.apply(delta_between(EMPTY, harness.broker.image))
+    assert again.reader.max_wait_ms == 123

@@ -246,6 +246,11 @@ def test_the_tiers_are_described(cluster: Cluster) -> None:
     assert (row["remote_start"], row["local_end"], row["last_error"]) == (0, RECORDS, None)
     assert row["remote_segments"] == len(remote_segments(cluster, topic))
     assert row["local_start"] <= row["remote_end"] + 1 < RECORDS
+    # Log directories have local files only.
+    ran = ottla("log-dirs", "--describe", *where[:2], "--topic-list", topic, "--broker-list", "1")
+    (replica,) = json.loads(ran.out.splitlines()[-1])["brokers"][0]["logDirs"][0]["partitions"]
+    local = sum(path.stat().st_size for path in stored.segments(cluster, topic, node=1))
+    assert replica["size"] == local < row["remote_bytes"]
     table = ottla("tier", "describe", *where).out.splitlines()
     assert table[0].startswith(f"{topic} (")
     assert table[2].split()[:2] == ["0", str(row["leader"])]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.chunk_cache import ChunkCache
 from ottla.broker.remote.dialogue import Dialogue
@@ -39,7 +40,7 @@ class Batches(NamedTuple):
             each batch ends, so that a part of them is found without their headers.
     """
 
-    data: bytes
+    data: Buffer
     next_offset: int
     position: int
     is_transactional: bool
@@ -236,7 +237,8 @@ class SegmentReader:
                 self._budget.spend(UNITS_PER_STEP, 0)
                 yield from self._budget.wait()
         self._budget.spend(len(ends) - checked, 0)
-        whole = data if size == len(data) else data[:size]
+        # Not copied once more: the batch that is cut off stays in memory for as long.
+        whole = data if size == len(data) else view[:size]
         return Batches(whole, next_offset, position + size, is_transactional, ends)
 
 

@@ -22,6 +22,7 @@ from . import clients, stored
 from .clients import Closing, Message, client_of, eventually
 from .conftest import BROKERS, QUICK_FENCING, new_name
 from .ottla_command import ottla
+from .paced import scrape
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,7 +47,7 @@ EARLIEST, EARLIEST_LOCAL = -2, -4
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3, remote_storage=True, config=TIERED) as started:
+    with Cluster(brokers=3, remote_storage=True, config=TIERED, metrics=True) as started:
         yield started
 
 
@@ -193,6 +194,44 @@ def test_expired_segments_are_deleted_in_the_store(cluster: Cluster) -> None:
     assert records[0].offset == start
 
 
+def test_a_quota_of_reads_is_set_and_removed_while_brokers_run(cluster: Cluster) -> None:
+    topic = new_name("quota")
+    values = produced(cluster, topic)
+    wait_tiered(cluster, topic)
+    brokers = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers")
+    quota = "remote.log.manager.fetch.max.bytes.per.second"
+
+    def configure(*change: str) -> None:
+        ran = ottla("configs", "--alter", *brokers, "--entity-default", *change)
+        assert ran.code == 0, ran.err
+
+    def throttled() -> float:
+        return sum(
+            scrape(cluster, node).value("ottla_remote_reads_throttled_total") for node in BROKERS
+        )
+
+    assert throttled() == 0
+    configure("--add-config", f"{quota}=1")
+    shown = ottla("configs", "--describe", *brokers, "--entity-default").out
+    assert f"{quota}=1" in shown
+    try:
+        with Closing(client_of("confluent").consumer(cluster.bootstrap)) as consumer:
+            consumer.assign([(topic, 0)])
+            consumer.seek((topic, 0), 0)
+            read = 0
+
+            def is_throttled() -> bool:
+                nonlocal read
+                read += len(consumer.poll(0.2))  # Raises where the broker answers with an error.
+                return throttled() > 0
+
+            eventually(is_throttled, within=30, what="a read beyond the quota")
+            assert read < len(values)
+    finally:
+        configure("--delete-config", quota)
+    assert crc(read_all(cluster, topic)) == crc(values)
+
+
 def test_the_tiers_are_described(cluster: Cluster) -> None:
     topic = new_name("described")
     produced(cluster, topic)
@@ -213,6 +252,11 @@ def test_the_tiers_are_described(cluster: Cluster) -> None:
     assert (row["remote_start"], row["local_end"], row["last_error"]) == (0, RECORDS, None)
     assert row["remote_segments"] == len(remote_segments(cluster, topic))
     assert row["local_start"] <= row["remote_end"] + 1 < RECORDS
+    # Log directories have local files only.
+    ran = ottla("log-dirs", "--describe", *where[:2], "--topic-list", topic, "--broker-list", "1")
+    (replica,) = json.loads(ran.out.splitlines()[-1])["brokers"][0]["logDirs"][0]["partitions"]
+    local = sum(path.stat().st_size for path in stored.segments(cluster, topic, node=1))
+    assert replica["size"] == local < row["remote_bytes"]
     table = ottla("tier", "describe", *where).out.splitlines()
     assert table[0].startswith(f"{topic} (")
     assert table[2].split()[:2] == ["0", str(row["leader"])]

@@ -25,6 +25,8 @@ OPERATIONS_PER_TASK = 6
 
 DELETIONS_RUNNING_MAX = 4
 
+OPERATIONS_QUEUED_MAX = 100
+
 
 def storage_uri(config: NodeConfig) -> StoreUri | None:
     """Return where remote storage is; None where the node has none. Raises: StartError."""
@@ -38,6 +40,23 @@ def storage_uri(config: NodeConfig) -> StoreUri | None:
         raise StartError(f"{STORAGE_URI}={error}") from None
 
 
+def pool_sizes(config: NodeConfig) -> dict[Pool, tuple[int, int]]:
+    """Return how many operations of each pool run at once, and how many wait."""
+    copiers = config["remote.log.manager.copier.thread.pool.size"]
+    return {
+        Pool.COPIER: (copiers, copiers * OPERATIONS_PER_TASK),
+        Pool.EXPIRATION: (
+            config["remote.log.manager.expiration.thread.pool.size"],
+            OPERATIONS_QUEUED_MAX,
+        ),
+        Pool.FETCHER: (
+            config["remote.log.reader.threads"],
+            config["remote.log.reader.max.pending.tasks"],
+        ),
+        Pool.PURGE: (DELETIONS_RUNNING_MAX, OPERATIONS_QUEUED_MAX),
+    }
+
+
 def open_remote_store(
     config: NodeConfig, clock: Clock, loop: asyncio.AbstractEventLoop
 ) -> OpenedStore:
@@ -48,15 +67,7 @@ def open_remote_store(
     from ottla.stores.opening import open_store
     from ottla.stores.store import PoolLimits
 
-    copiers = config["remote.log.manager.copier.thread.pool.size"]
-    readers = config["remote.log.reader.threads"]
-    pending = config["remote.log.reader.max.pending.tasks"]
-    limits = {
-        Pool.COPIER: PoolLimits(copiers, copiers * OPERATIONS_PER_TASK),
-        Pool.EXPIRATION: PoolLimits(config["remote.log.manager.expiration.thread.pool.size"]),
-        Pool.FETCHER: PoolLimits(readers, pending),
-        Pool.PURGE: PoolLimits(DELETIONS_RUNNING_MAX),
-    }
+    limits = {pool: PoolLimits(*sizes) for pool, sizes in pool_sizes(config).items()}
     uri = storage_uri(config)
     assert uri is not None
     try:

@@ -40,6 +40,7 @@ def test_no_other_names_are_taken() -> None:
         "ottla.remote.chunk.cache.size.bytes",
         "ottla.remote.chunk.size.bytes",
         "ottla.remote.storage.event.dir",
+        "ottla.remote.index.cache.size.bytes",
         "ottla.remote.storage.uri",
         "ottla.topic.idle.check.interval.ms",
     }
@@ -103,6 +104,7 @@ def test_no_other_names_are_taken() -> None:
         ("ottla.remote.storage.uri", None),
         ("ottla.remote.chunk.size.bytes", "4194304"),
         ("ottla.remote.chunk.cache.size.bytes", "134217728"),
+        ("ottla.remote.index.cache.size.bytes", "67108864"),
     ],
 )
 def test_defaults(name: str, default: str | None) -> None:

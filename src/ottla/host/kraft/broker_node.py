@@ -23,6 +23,7 @@ from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_dirs import NodeDirs, StartError
 from ottla.host.node_ports import NodePorts, OpenedStore
+from ottla.host.remote_storage import pool_sizes
 from ottla.host.steps import Steps, wait
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -283,6 +284,10 @@ class BrokerNode:
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:
             self._peers.brokers_changed()
+        if self._store is not None and delta.changed_configs:
+            config = self._config.dynamic(delta.image)
+            for pool, (running_max, queued_max) in pool_sizes(config).items():
+                self._store.resize(pool, running_max, queued_max)
         if self.broker is not None:
             self.broker.apply(delta)
 

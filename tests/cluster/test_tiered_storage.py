@@ -1,8 +1,8 @@
 """Closed segments move to the remote tier, and clients notice nothing.
 
-Method: three brokers and a directory as the store. What lies on local disks and in the store is
-listed before anything is read; then three clients read everything from offset 0, and the CRC of all
-values is compared. Brokers are killed one after the other, and all at once.
+Method: three brokers in either mode and a directory as the store. What lies on local disks and in
+the store is listed before anything is read; then three clients read everything from offset 0, and
+the CRC of all values is compared. Brokers are killed one after the other, and all at once.
 """
 
 import json
@@ -20,7 +20,7 @@ from ottla.wire.messages import list_offsets as wire
 
 from . import clients, stored
 from .clients import Closing, Message, client_of, eventually
-from .conftest import BROKERS, QUICK_FENCING, new_name
+from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, new_name, revived
 from .ottla_command import ottla
 
 pytestmark = pytest.mark.timeout(300)
@@ -44,10 +44,16 @@ LOCAL_SEGMENTS_MAX = 2
 EARLIEST, EARLIEST_LOCAL = -2, -4
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3, remote_storage=True, config=TIERED) as started:
-        yield started
+@pytest.fixture(scope="module", params=[Kind.COMBINED, Kind.ZOOKEEPER], ids=["kraft", "zookeeper"])
+def cluster_of_module(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
+    with new_cluster(request.param, 3, config=TIERED, remote_storage=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(cluster_of_module: Cluster) -> Cluster:
+    """Three brokers in either mode, with a store; all of them serve."""
+    return revived(cluster_of_module)
 
 
 def produced(cluster: Cluster, topic: str, *, replicas: int = 3) -> list[bytes]:

@@ -11,7 +11,7 @@ from functools import partial
 from ottla.base.object_store import Pool
 from ottla.base.ports import Clock
 from ottla.host.node_dirs import StartError
-from ottla.host.node_ports import OpenedStore
+from ottla.host.node_ports import NodePorts, OpenedStore
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
 from ottla.stores.uri import StoreUri, StoreUriError, parse_store_uri
@@ -24,14 +24,20 @@ DELETIONS_RUNNING_MAX = 4
 
 def storage_uri(config: NodeConfig) -> StoreUri | None:
     """Return where remote storage is; None where the node has none. Raises: StartError."""
-    if not config["remote.log.storage.system.enable"]:
+    if not config[SYSTEM_ENABLE]:
         return None
-    if config.zookeeper_connect is not None:
-        raise StartError(f"{SYSTEM_ENABLE}=true is not supported in ZooKeeper mode yet")
     try:
         return parse_store_uri(config["ottla.remote.storage.uri"])
     except StoreUriError as error:
         raise StartError(f"{STORAGE_URI}={error}") from None
+
+
+def opened_store(config: NodeConfig, ports: NodePorts) -> OpenedStore | None:
+    """Return a broker's store; None where it has no remote storage. Raises: StartError."""
+    if not config[SYSTEM_ENABLE]:
+        return None
+    assert ports.open_store is not None
+    return ports.open_store(config)
 
 
 def open_remote_store(

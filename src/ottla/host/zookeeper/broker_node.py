@@ -29,6 +29,7 @@ from ottla.host.kraft.broker_lifecycle import BrokerState
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts
+from ottla.host.remote_storage import opened_store
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.config_follower import ConfigFollower
 from ottla.host.zookeeper.controlled_shutdown import request_controlled_shutdown
@@ -120,6 +121,7 @@ class ZooKeeperBrokerNode:
             previous_sessions=node_dirs.previous_sessions,
             on_epoch=self._epoch_changed,
         )
+        self._store = opened_store(config, ports)
 
     @property
     def image(self) -> ClusterImage:
@@ -181,6 +183,7 @@ class ZooKeeperBrokerNode:
             log_dirs=self._node_dirs.log_dirs,
             forwarder=self._links,
             peers=self._peers,
+            store=self._store,
         )
 
     def register(self, election: Election) -> Steps[None]:
@@ -322,3 +325,5 @@ class ZooKeeperBrokerNode:
         self._peers.close()
         if stopped is not None:
             yield stopped
+        if self._store is not None:
+            self._store.close()

@@ -141,9 +141,15 @@ def test_clients_read_across_the_tiers(cluster: Cluster) -> None:
     topic = new_name("tiered")
     values = produced(cluster, topic)
     wait_tiered(cluster, topic)
+    copied = [each.start_offset for each in cluster.remote_events("copy", topic=topic)]
+    assert copied == [int(path.name[:20]) for path in remote_segments(cluster, topic)]
+    assert cluster.remote_events("fetch", topic=topic) == []
     for name in clients.NAMES:
         found = read_all(cluster, topic, name)
         assert crc(found) == crc(values), name
+    fetched = {each.start_offset for each in cluster.remote_events("fetch", topic=topic)}
+    assert {0, copied[-3]} <= fetched <= set(copied)
+    assert cluster.remote_events("delete", topic=topic) == []
 
 
 def test_brokers_are_killed_one_after_the_other(cluster: Cluster) -> None:

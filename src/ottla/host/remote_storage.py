@@ -7,14 +7,18 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.base.object_store import Pool
 from ottla.base.ports import Clock
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import NodePorts, OpenedStore
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
+from ottla.metadata.remote_definitions import EVENT_DIR, STORAGE_URI, SYSTEM_ENABLE
 from ottla.stores.uri import StoreUri, StoreUriError, parse_store_uri
+
+if TYPE_CHECKING:
+    from ottla.stores.event_log import EventLog
 
 OPERATIONS_PER_TASK = 6
 """Operations of one copy at once: a segment has up to six objects."""
@@ -62,9 +66,23 @@ def open_remote_store(
     uri = storage_uri(config)
     assert uri is not None
     try:
-        return open_store(uri, clock=clock, post=partial(_post, loop), limits=limits)
+        return open_store(
+            uri, clock=clock, post=partial(_post, loop), limits=limits, events=_event_log(config)
+        )
     except StoreUriError as error:
         raise StartError(f"{STORAGE_URI}={error}") from None
+
+
+def _event_log(config: NodeConfig) -> "EventLog | None":
+    from ottla.stores.event_log import EventLog
+
+    directory = config[EVENT_DIR]
+    if directory is None:
+        return None
+    try:
+        return EventLog(directory, config.node_id)
+    except OSError as error:
+        raise StartError(f"{EVENT_DIR}={directory}: {error}") from None
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.metadata.features import LEDGER
 from ottla.metadata.tiering import TieringState
 from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.admin import encode_reassignment
 from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.notifications import encode_config_change
 from ottla.wire.messages import leader_and_isr as lai
@@ -223,6 +224,23 @@ def test_a_topic_that_waits_for_its_deletion_is_left_alone() -> None:
     assert stored(sim) is None
     sim.revive(3)
     sim.until(lambda: sim.data(paths.topic("t")) is None)
+
+
+def test_a_cancelled_deletion_lets_it_take_effect() -> None:
+    sim = started()
+    sim.create("t", (1, 2))
+    sim.nodes[3].kill()
+    sim.until(lambda: 3 not in sim.image.brokers)
+    move = encode_reassignment({("t", 0): (1, 3)})
+    sim.put(paths.REASSIGN_PARTITIONS, move)  # It waits for broker 3, and the deletion for it.
+    sim.settle()
+    sim.write_marker("t")
+    sim.settle()
+    assert sim.image.is_queued_for_deletion("t")
+    configure(sim, {ENABLE: "true"})
+    assert stored(sim) is None
+    sim.delete(paths.marker("t"))
+    sim.until(lambda: stored(sim) == ENABLED)
 
 
 def test_a_deleted_topic_leaves_no_state() -> None:

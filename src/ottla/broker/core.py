@@ -157,6 +157,7 @@ class Broker:
                 producer_ids=self.producer_ids,
                 forwarder=self.forwarder,
                 peers=peers,
+                complete_image=lambda: self.client_image,
                 clock=self.clock,
                 timers=self.timers,
                 workers=self.workers,

@@ -17,6 +17,7 @@ from ottla.controller.step import Decision, Step
 from ottla.controller.tiering import tiering_change
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.features import TIERING, registered_level
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import TopicTieringRecord
 from ottla.metadata.topic_config import REMOTE_STORAGE, validate_topic_configs
@@ -45,6 +46,18 @@ def topics_with_remote_storage(image: ClusterImage) -> frozenset[str]:
     }
     tiered = map(image.topics.by_id, image.tiering)
     return frozenset(configured.union(topic.name for topic in tiered if topic is not None))
+
+
+def brokers_without_remote_storage(image: ClusterImage, ids: Iterable[int]) -> list[int]:
+    """Return those registered brokers that cannot read the remote segments that there may be."""
+    if not image.tiering:
+        return []
+    brokers = image.brokers
+    return [
+        each
+        for each in sorted(ids)
+        if each in brokers and registered_level([brokers[each]]) < TIERING
+    ]
 
 
 def follow_configurations(

@@ -20,7 +20,7 @@ Kafka 3.9.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
 from ottla.controller.zookeeper.broker_changes import process_broker_change, process_missed_restarts
 from ottla.controller.zookeeper.observed_tiering import (
+    brokers_without_remote_storage,
     follow_configurations,
     topics_to_check,
     topics_with_remote_storage,
@@ -186,6 +187,7 @@ class ControllerTerm:
         )
         runtime.run_step(lambda image: process_missed_restarts(image, config, store.started_since))
         runtime.run_step(lambda image: elect_after_failover(image, config))
+        self._log_older_brokers(runtime.image.brokers)
         self._follow_configurations(topics_with_remote_storage(runtime.image))
         runtime.run_step(lambda image: bring_online(image, config))
         runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
@@ -287,6 +289,7 @@ class ControllerTerm:
         # First: new partitions are led with their tiering state.
         self._follow_configurations(topics_to_check(delta, self._environment.context.mode))
         if _brokers_changed(delta):
+            self._log_older_brokers(delta.changed_brokers)
             runtime.run_step(lambda image: process_broker_change(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
         elif _has_new_partitions(delta) or _is_restored(delta):
@@ -313,6 +316,17 @@ class ControllerTerm:
                 lambda image: follow_configurations(image, topics, context)
             )
             decided.then(log_refused)
+
+    def _log_older_brokers(self, broker_ids: Iterable[int]) -> None:
+        image = self._loaded_runtime.image
+        for broker_id in brokers_without_remote_storage(image, broker_ids):
+            log.error(
+                "broker %d does not support remote storage, and %d topics have it: while it"
+                " leads them, consumers cannot read their remote segments; start it with newer"
+                " software",
+                broker_id,
+                len(image.tiering),
+            )
 
     def answered(self, channel_event: ChannelEvent) -> None:
         """Process a broker's response, or that there will be none."""

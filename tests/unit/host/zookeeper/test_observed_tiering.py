@@ -212,6 +212,30 @@ def test_an_older_broker_delays_it_until_it_is_gone(caplog: pytest.LogCaptureFix
     sim.until(lambda: stored(sim) == ENABLED)
 
 
+def test_an_older_broker_that_comes_later_is_logged_and_configurations_can_be_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sim = started()
+    sim.create("t", (2, 3))
+    text = "broker 3 does not support remote storage, and 1 topics have it"
+    configure(sim, {ENABLE: "true"})
+    sim.nodes[3].kill()
+    sim.until(lambda: 3 not in sim.image.brokers)
+    sim.levels[3] = LEDGER
+    sim.revive(3)
+    sim.until(lambda: 3 in sim.image.brokers)
+    sim.settle()
+    assert len([each for each in logged(caplog) if text in each]) == 1
+    assert alter(sim, ("retention.ms", 0, "1000000")).error is Error.NONE
+    assert stored(sim) == ENABLED
+    sim.controller.kill()
+    sim.until(lambda: bool(sim.active_controllers()))
+    sim.settle()
+    assert len([each for each in logged(caplog) if text in each]) == 2
+    sim.create("other", (2, 3))
+    assert "ignoring remote storage" not in " ".join(logged(caplog))
+
+
 def test_a_topic_that_waits_for_its_deletion_is_left_alone() -> None:
     sim = started()
     sim.create("t", (2, 3))

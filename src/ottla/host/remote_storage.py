@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.base.object_store import Pool
 from ottla.base.ports import Clock
 from ottla.host.node_dirs import StartError
-from ottla.host.node_ports import OpenedStore
+from ottla.host.node_ports import NodePorts, OpenedStore
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.remote_definitions import EVENT_DIR, STORAGE_URI, SYSTEM_ENABLE
 from ottla.stores.uri import StoreUri, StoreUriError, parse_store_uri
@@ -30,10 +30,8 @@ OPERATIONS_QUEUED_MAX = 100
 
 def storage_uri(config: NodeConfig) -> StoreUri | None:
     """Return where remote storage is; None where the node has none. Raises: StartError."""
-    if not config["remote.log.storage.system.enable"]:
+    if not config[SYSTEM_ENABLE]:
         return None
-    if config.zookeeper_connect is not None:
-        raise StartError(f"{SYSTEM_ENABLE}=true is not supported in ZooKeeper mode yet")
     try:
         return parse_store_uri(config["ottla.remote.storage.uri"])
     except StoreUriError as error:
@@ -55,6 +53,21 @@ def pool_sizes(config: NodeConfig) -> dict[Pool, tuple[int, int]]:
         ),
         Pool.PURGE: (DELETIONS_RUNNING_MAX, OPERATIONS_QUEUED_MAX),
     }
+
+
+def resize_pools(store: OpenedStore | None, config: NodeConfig) -> None:
+    """Apply the sizes of a changed configuration."""
+    if store is not None:
+        for pool, (running_max, queued_max) in pool_sizes(config).items():
+            store.resize(pool, running_max, queued_max)
+
+
+def opened_store(config: NodeConfig, ports: NodePorts) -> OpenedStore | None:
+    """Return a broker's store; None where it has no remote storage. Raises: StartError."""
+    if not config[SYSTEM_ENABLE]:
+        return None
+    assert ports.open_store is not None
+    return ports.open_store(config)
 
 
 def open_remote_store(

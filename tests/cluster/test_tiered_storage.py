@@ -1,13 +1,13 @@
 """Closed segments move to the remote tier, and clients notice nothing.
 
-Method: three brokers and a directory as the store. What lies on local disks and in the store is
-listed before anything is read; then three clients read everything from offset 0, and the CRC of all
-values is compared. Brokers are killed one after the other, and all at once.
+Method: three brokers in either mode and a directory as the store. What lies on local disks and in
+the store is listed before anything is read; then three clients read everything from offset 0, and
+the CRC of all values is compared. Brokers are killed one after the other, and all at once.
 """
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ottla.wire.messages import list_offsets as wire
 
 from . import clients, stored
 from .clients import Closing, Message, client_of, eventually
-from .conftest import BROKERS, QUICK_FENCING, new_name
+from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, new_name, revived
 from .ottla_command import ottla
 from .paced import scrape
 
@@ -45,19 +45,32 @@ LOCAL_SEGMENTS_MAX = 2
 EARLIEST, EARLIEST_LOCAL = -2, -4
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3, remote_storage=True, config=TIERED, metrics=True) as started:
-        yield started
+@pytest.fixture(scope="module", params=[Kind.COMBINED, Kind.ZOOKEEPER], ids=["kraft", "zookeeper"])
+def cluster_of_module(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
+    with new_cluster(request.param, 3, config=TIERED, remote_storage=True, metrics=True) as cluster:
+        yield cluster
 
 
-def produced(cluster: Cluster, topic: str, *, replicas: int = 3) -> list[bytes]:
+@pytest.fixture
+def cluster(cluster_of_module: Cluster) -> Cluster:
+    """Three brokers in either mode, with a store; all of them serve."""
+    return revived(cluster_of_module)
+
+
+def produced(
+    cluster: Cluster, topic: str, *, replicas: int = 3, config: Mapping[str, str] = TOPIC
+) -> list[bytes]:
     """Create a tiered topic, and produce the records of 42 segments; return their values."""
-    values = [b"%06d" % number + bytes([number % 251]) * VALUE_BYTES for number in range(RECORDS)]
     with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
-        admin.create_topic(topic, replication_factor=replicas, config=TOPIC)
+        admin.create_topic(topic, replication_factor=replicas, config=dict(config))
+    return produce(cluster, topic, range(RECORDS))
+
+
+def produce(cluster: Cluster, topic: str, numbers: range) -> list[bytes]:
+    """Produce one record a number, four a batch; return their values."""
+    values = [b"%06d" % number + bytes([number % 251]) * VALUE_BYTES for number in numbers]
     with Closing(client_of("confluent").producer(cluster.bootstrap)) as producer:
-        for begin in range(0, RECORDS, 4):
+        for begin in range(0, len(values), 4):
             some = values[begin : begin + 4]
             producer.send([Message(topic=topic, value=value) for value in some])
     return values
@@ -136,9 +149,15 @@ def test_clients_read_across_the_tiers(cluster: Cluster) -> None:
     topic = new_name("tiered")
     values = produced(cluster, topic)
     wait_tiered(cluster, topic)
+    copied = [each.start_offset for each in cluster.remote_events("copy", topic=topic)]
+    assert copied == [int(path.name[:20]) for path in remote_segments(cluster, topic)]
+    assert cluster.remote_events("fetch", topic=topic) == []
     for name in clients.NAMES:
         found = read_all(cluster, topic, name)
         assert crc(found) == crc(values), name
+    fetched = {each.start_offset for each in cluster.remote_events("fetch", topic=topic)}
+    assert {0, copied[-3]} <= fetched <= set(copied)
+    assert cluster.remote_events("delete", topic=topic) == []
 
 
 def test_brokers_are_killed_one_after_the_other(cluster: Cluster) -> None:
@@ -164,6 +183,22 @@ def test_all_brokers_are_killed_at_once(cluster: Cluster) -> None:
         cluster.start(node)
     cluster.wait_ready()
     cluster.wait_in_sync(topic)
+    check(cluster, topic, values)
+
+
+def test_the_controller_is_killed_after_an_existing_topic_was_enabled(cluster: Cluster) -> None:
+    topic = new_name("enabled")
+    values = produced(cluster, topic, config=TOPIC | {"remote.storage.enable": "false"})
+    assert remote_segments(cluster, topic) == []
+    assert len(stored.segments(cluster, topic)) > REMOTE_SEGMENTS_MIN
+    controller = cluster.wait_controller()
+    with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
+        admin.set_topic_config(topic, "remote.storage.enable", "true")
+    cluster.kill(controller)
+    cluster.wait_controller(besides=controller)
+    cluster.start(controller)
+    cluster.wait_ready()
+    wait_tiered(cluster, topic)
     check(cluster, topic, values)
 
 

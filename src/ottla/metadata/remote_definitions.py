@@ -32,6 +32,7 @@ STORAGE_PREFIX: Final = "rsm.config."
 
 SYSTEM_ENABLE: Final = "remote.log.storage.system.enable"
 STORAGE_URI: Final = "ottla.remote.storage.uri"
+EVENT_DIR: Final = "ottla.remote.storage.event.dir"
 
 STORE: Final = (
     _K(
@@ -46,6 +47,13 @@ STORE: Final = (
         None,
         "Where remote storage is: file:///DIRECTORY, s3://BUCKET/PREFIX or memory://NAME. Ottla's"
         " own; all nodes of a cluster say the same.",
+    ),
+    _K(
+        EVENT_DIR,
+        _STRING,
+        None,
+        "A directory in which each broker notes what it copied, read and deleted in remote storage,"
+        " for tests. Ottla's own.",
     ),
     _K(
         "ottla.remote.chunk.size.bytes",

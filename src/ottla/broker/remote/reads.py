@@ -38,6 +38,7 @@ from ottla.broker.remote.chunk_cache import CHUNK_BYTES, CHUNK_CACHE_BYTES_MAX, 
 from ottla.broker.remote.copy_quota import UNLIMITED, TokenBucket
 from ottla.broker.remote.dialogue import Dialogue, Running, Slots
 from ottla.broker.remote.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
+from ottla.broker.remote.log_limit import LogLimit
 from ottla.broker.remote.range_reads import BACKOFF_MS, CALL_MS, CALLS_MAX, RangeReads, StoreFailed
 from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.broker.remote.remote_segments import RemoteLogs, RemoteSegments, slices
@@ -169,6 +170,7 @@ class RemoteReader:
         self._unreadable: set[Uuid] = set()
         self._is_closed = False
         self._lookup_slots = Slots(limits.calls_max)
+        self._failures = LogLimit(clock)
         self.under_way = 0
         self.reserved_bytes = 0
         self.refused = 0
@@ -387,13 +389,16 @@ class RemoteReader:
             except (OSError, ApiError) as failure:
                 error, reason = Error.KAFKA_STORAGE_ERROR, str(failure)
                 break
-        logger.warning(
-            "Remote read of %s at offset %d failed: %s; answering %s",
-            log.name,
-            offset,
-            reason,
-            error.name,
-        )
+        others = self._failures.admit()
+        if others is not None:
+            logger.warning(
+                "Remote read of %s at offset %d failed: %s; answering %s%s",
+                log.name,
+                offset,
+                reason,
+                error.name,
+                others,
+            )
         return error
 
     def _read_on(
@@ -524,13 +529,16 @@ class RemoteReader:
     def _lookup_failed(
         self, log: PartitionLog, timestamp: int, error: Error, reason: Exception
     ) -> ApiError:
-        logger.warning(
-            "Remote lookup of timestamp %d in %s failed: %s; answering %s",
-            timestamp,
-            log.name,
-            reason,
-            error.name,
-        )
+        others = self._failures.admit()
+        if others is not None:
+            logger.warning(
+                "Remote lookup of timestamp %d in %s failed: %s; answering %s%s",
+                timestamp,
+                log.name,
+                reason,
+                error.name,
+                others,
+            )
         return ApiError(error)
 
 

@@ -12,7 +12,7 @@ A broker without `remote.log.storage.system.enable` has none of it.
 Source: KIP-405; Kafka's RemoteLogManager, BrokerServer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +55,11 @@ ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStoragePorts:
-    """What tiered storage needs of its broker."""
+    """What tiered storage needs of its broker.
+
+    Fields: `complete_image` returns the newest metadata without the topics of which this broker
+            does not know all partitions yet (ZooKeeper mode): segments hash to one of them.
+    """
 
     config: NodeConfig
     store: ObjectStore
@@ -65,6 +69,7 @@ class RemoteStoragePorts:
     producer_ids: ProducerIds
     forwarder: Forwarder
     peers: Peers
+    complete_image: Callable[[], ClusterImage]
     clock: Clock
     timers: Timers
     workers: Workers
@@ -77,6 +82,7 @@ class RemoteStorage:
     def __init__(self, ports: RemoteStoragePorts) -> None:
         self._config = config = ports.config
         self._replicas = ports.replicas
+        self._complete_image = ports.complete_image
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
@@ -139,7 +145,7 @@ class RemoteStorage:
         settings changed, None = all.
         """
         image = self._image = delta.image
-        self.metadata.apply(image)
+        self.topics_completed()
         changed = delta.changed_tiering
         for topic_id in sorted(changed):
             tiering = image.tiering.get(topic_id)
@@ -167,6 +173,10 @@ class RemoteStorage:
         config = self._config.dynamic(image)
         self.reads.change_limits(read_limits(config))
         self.environment.reconfigure(_manager_config(config))
+
+    def topics_completed(self) -> None:
+        """Note that all partitions of a topic may have become known, without a metadata change."""
+        self.metadata.apply(self._complete_image())
 
     def update(self, partition: Partition) -> None:
         """Lead, follow or stop one partition's tasks, by its present state."""

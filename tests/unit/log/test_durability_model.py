@@ -283,7 +283,10 @@ class History:
 
     def _note_start(self, start: int) -> None:
         self.now = self.now._replace(start=start)
-        self.deleted |= {int(each.value[:8]) for each in self.now.entries if each.offset < start}
+        self._note_deleted(self.now, start)
+
+    def _note_deleted(self, state: State, start: int) -> None:
+        self.deleted |= {int(each.value[:8]) for each in state.entries if each.offset < start}
 
     # --- what must hold ------------------------------------------------------------------
 
@@ -302,6 +305,10 @@ class History:
         notified = (found, self.now, self.older, self.flushed)
         assert any(self._is_piece_of(state) for state in [self.now, *self.older]), notified
         assert end >= self.flushed, notified
+        for state in [self.now, *self.older]:
+            # The first segments of an older log may be gone, which is no truncation.
+            if found and self._is_piece_of(state):
+                self._note_deleted(state, start)
         self._check_producers()
         self._take_over(durable=True)
 

@@ -64,7 +64,7 @@ def truncation_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
 
 
 def starts_anew(log: PartitionLog, leader_start: int, end_offset: int) -> bool:
-    """Tell whether to delete all records: none above the high watermark is known to be the leader's.
+    """Tell whether to delete all records: above the high watermark none is surely the leader's.
 
     `end_offset`: where the leader's records of this log's last epoch end, by its answer. An epoch
     before all that it knows ends at its log start for it, whatever the records below were:

@@ -40,13 +40,12 @@ class CheckpointFaults(Part):
             if self._may_begin(node) and not node.disk.exists(path):
                 self._begin(node, path)
         elif operation == "write_atomic" and path.endswith(RECOVERY_POINTS):
-            if self._slow == (node.id, node.incarnation, path.rpartition("/")[0]):
+            incarnation = node.incarnation
+            if self._slow == (node.id, incarnation, path.rpartition("/")[0]):
                 self._slow = None
-                incarnation = node.incarnation
                 # After this event: the write is done then.
-                self._faults.later(
-                    self._random.choice((0, 1, 5)) * MS, lambda: self._strike(node, incarnation)
-                )
+                delay_us = self._random.choice((0, 1, 5)) * MS
+                self._faults.later(delay_us, lambda: self._strike(node, incarnation))
 
     def _may_begin(self, node: "SimNode") -> bool:
         now_us = self._faults.sim.scheduler.now_us

@@ -402,7 +402,7 @@ LOG_VARIANTS = (
     LogVariant(breaks=recovers_no_producers, first=19),
     LogVariant(breaks=cuts_one_record_more, first=1),
     LogVariant(breaks=keeps_the_first_record_that_differs, first=1),
-    LogVariant(breaks=keeps_what_cannot_be_compared, zookeeper=True, first=5),
+    LogVariant(breaks=keeps_what_cannot_be_compared, zookeeper=True),
     LogVariant(breaks=follows_high_watermarks_back, first=1),
     LogVariant(breaks=flushes_one_record_late, first=33),
     LogVariant(breaks=commits_before_its_flush, first=51),

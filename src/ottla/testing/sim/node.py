@@ -14,8 +14,7 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
-from ottla.broker.dispatch import Outcome
-from ottla.broker.ports import Connection, Listener
+from ottla.broker.ports import Listener
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import NodeCore
@@ -191,7 +190,7 @@ class SimNode:
             disk=self.disk,
             timers=timers,
             workers=workers,
-            connect=links_from(sim.net, self.id, process, self._answered),
+            connect=links_from(sim.net, self.id, process),
             cleanings=SimCleanings(self.disk, workers),
             ticks_ns=lambda: 0,
             boot_id=f"boot {self.boots}",
@@ -207,7 +206,7 @@ class SimNode:
         core = self.core = NodeCore(
             self.config, ports, on_failure=lambda reason: self._failed(process, reason)
         )
-        watch = self._watch = Watch(
+        watch = Watch(
             core,
             incarnation=self.incarnation,
             now_ms=lambda: sim.scheduler.now_ms,
@@ -410,19 +409,11 @@ class SimNode:
 
     def add_listener(self, process: Process, address: Address, kind: Listener, name: str) -> None:
         """Bind a listener that does not accept connections yet."""
-        core, watch = self.core, self._watch
+        core = self.core
         assert core is not None
-
-        def handle(connection: Connection, frame: memoryview) -> Outcome:
-            watch.touched = True
-            return core.handle(connection, frame)
-
-        listener = SimListener(process, self.id, kind, name, handle)
+        listener = SimListener(process, self.id, kind, name, core.handle)
         self._listeners.append(listener)
         self._sim.net.listen(address, listener)
-
-    def _answered(self) -> None:
-        self._watch.touched = True
 
     def open_listeners(self) -> None:
         """Accept connections."""

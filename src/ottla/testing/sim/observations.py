@@ -282,8 +282,6 @@ class Watch:
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
-        self.touched = False
-        """Whether requests or responses arrived that may have moved a high watermark."""
 
     def opened(self, storage: QuorumStorage) -> None:
         """Follow the metadata log from its first write on."""
@@ -312,12 +310,11 @@ class Watch:
             if self._metadata is not None:
                 self._metadata.committed(image.position[0])
             self._notify(ImagePublished(self._now_ms(), self._node, self._incarnation, image))
-            self.touched = True
-        if self.touched:
-            self.touched = False
-            broker = None if core.broker is None else core.broker.broker
-            if broker is not None:
-                self._look_at_partitions(broker)
+        broker = None if core.broker is None else core.broker.broker
+        if broker is not None:
+            # After every event: a flush that ends advances a high watermark, too, and a follower
+            # may serve a read up to there before its leader gets another request.
+            self._look_at_partitions(broker)
 
     def _look_at_topics(self, image: ClusterImage) -> None:
         before, self._topics = self._topics, frozenset(topic.id for topic in image.topics)

@@ -261,7 +261,7 @@ class SimWorkers:
         self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None
     ) -> None:
         """Run `work` after a delay, then `done`."""
-        whole_us = self._disk.work_us()
+        whole_us = self._disk.job_us()
         first_us = self._random.randrange(whole_us + 1)
         self._scheduler.after(
             first_us, lambda: self._run(work, done, whole_us - first_us), self._process
@@ -295,13 +295,22 @@ class SimWorkers:
 
 
 class DiskPace:
-    """How long disk work takes, and whether a worker thread uses the disk now."""
+    """How long disk work takes, and whether a worker thread uses the disk now.
+
+    Fields: `next_job_us`: how long the next job of a worker takes; None = it is drawn.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self.in_thread = False
         self.slowest_us = 4_000
+        self.next_job_us: int | None = None
 
     def work_us(self) -> int:
         """Draw how long the next job takes."""
         return self._random.randrange(200, self.slowest_us)
+
+    def job_us(self) -> int:
+        """Draw how long the next job of a worker takes."""
+        given, self.next_job_us = self.next_job_us, None
+        return self.work_us() if given is None else given

@@ -195,7 +195,9 @@ class Store:
         places, until = self._places[pool], self._loop.time() + seconds
         try:
             try:
-                await asyncio.wait_for(places.acquire(), seconds)
+                # Not `wait_for`: Python 3.11's ignores a cancellation that comes with the result.
+                async with asyncio.timeout(seconds):
+                    await places.acquire()
             except TimeoutError:
                 answer(StoreError(Failure.BUSY, f"no {pool.value} operation ended in time"))
                 return

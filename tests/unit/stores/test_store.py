@@ -21,6 +21,7 @@ from ottla.base.object_store import (
 from ottla.base.ports import Buffer
 from ottla.stores.backend import OperationFailed
 from ottla.stores.store import PoolLimits
+from tests.object_store_checks import SECONDS_MAX
 from tests.unit.stores.support import RealBench
 
 
@@ -134,8 +135,9 @@ def test_cancelled_calls_free_their_places(tmp_path: Path) -> None:
     backend = HeldBackend(is_cancellable=True)
     bench = bench_of(backend, tmp_path, PoolLimits(running_max=1, queued_max=5))
     store = bench.open()
+    long = bench.deadline(10 * SECONDS_MAX)  # Else the deadline would free them.
     calls: list[Call[ObjectInfo]] = [
-        store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline()) for _ in range(4)
+        store.head("a", pool=Pool.FETCHER, deadline_ms=long) for _ in range(4)
     ]
     for call in calls:
         call.cancel()

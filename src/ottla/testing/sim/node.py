@@ -232,7 +232,7 @@ class SimNode:
             core.close()
             self._ended(process, f"cannot open its log directories: {error}")
             return
-        process.after = lambda: self._look(watch)
+        process.after = self._looks(watch)
         self._leave_start = drive(
             core.start_roles(SimNodeListeners(self, process)),
             lambda end: self._started(process, end),
@@ -378,9 +378,15 @@ class SimNode:
     def _notify(self, what: str) -> None:
         self._sim.notify(NodeChanged(self._sim.scheduler.now_ms, self.id, self.incarnation, what))
 
-    def _look(self, watch: Watch) -> None:
-        watch.look()
-        self.partition_dirs.look()
+    def _looks(self, watch: Watch) -> Callable[[], None]:
+        """Return what is called after each event of the process: most often, so in one call."""
+        look, look_at_dirs = watch.look, self.partition_dirs.look
+
+        def look_at_all() -> None:
+            look()
+            look_at_dirs()
+
+        return look_at_all
 
     def _disk_used(self, operation: str, path: str) -> None:
         """Called before each disk operation. One in the event loop delays the whole process."""

@@ -14,7 +14,7 @@ from ottla.host.net.client_protocol import ClientProtocol
 from ottla.host.net.dialer import Dialed
 from ottla.host.node_ports import Address, ChooseEndpoint
 from ottla.testing.sim.net import MS, Network, Pipe
-from ottla.testing.sim.scheduler import Event, Process
+from ottla.testing.sim.scheduler import Event, Process, below
 
 SPLIT_ONE_IN = 16
 """Of so many responses one arrives in two pieces."""
@@ -60,7 +60,7 @@ class SimTransport(asyncio.Transport):
             return
         random = self._net.random
         piece = len(frame)
-        if random.randrange(SPLIT_ONE_IN) == 0:
+        if below(random, SPLIT_ONE_IN) == 0:
             piece = 1 + random.randrange(piece)
         position = 0
         while position < len(frame) and self._pipe is not None:

@@ -96,6 +96,8 @@ def played(
 
 
 SEEDS = (1, 2, 3, 4)
+SHOWN_BY = {"election": 3}
+"""Seeds that are played first, since they showed it when this was written."""
 KINDS = (
     "roll",
     "vote",
@@ -117,7 +119,7 @@ def test_a_crash_follows_its_event(kind: str) -> None:
     without = cleaned or kind in ("roll", "snapshot")
     crashes = Faults.NONE if without else Faults(crashes=20.0)
     wanted = {f"directed-{kind}", f"directed-{kind}-apart"}
-    for seed in SEEDS:  # The node may have crashed before the event.
+    for seed in (SHOWN_BY.get(kind, 1), *SEEDS):  # The node may have crashed before the event.
         rates = replace(NO_RATES, **{kind: 1.0})
         run = played(rates, seed=seed, faults=crashes, cleaned=cleaned)
         assert run.report().is_kept, "\n".join(run.report().lines(full=True))

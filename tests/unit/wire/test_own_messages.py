@@ -228,7 +228,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {1001, 1002, 1003, 1004, 1005, 1006} == {key for key in APIS if key >= 93}
+    assert keys == {1001, 1002, 1003, 1004, 1005, 1006, 1008} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

@@ -115,7 +115,10 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
         eventually(
             lambda: (
                 all(len(segments(store, topic, each)) >= 8 for each in range(PARTITIONS))
-                and [row.split()[-2] for row in ottla("tier", "describe", *where).out.splitlines()[2:]]
+                and [
+                    row.split()[-2]
+                    for row in ottla("tier", "describe", *where).out.splitlines()[2:]
+                ]
                 == ["0"] * PARTITIONS
             ),
             within=60,

@@ -6,9 +6,9 @@ creates the topic there, and clients find exactly the records of the remote segm
 offsets; the topic goes on from there.
 """
 
+import json
 import shutil
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def produce(cluster: Cluster, topic: str, first: int, count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     store = tmp_path_factory.mktemp("store")
     topic = new_name("restored")
     with Cluster(brokers=2, remote_storage=store.as_uri(), config=TIERED) as cluster:
@@ -112,18 +112,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
             admin.create_topic(topic, partitions=PARTITIONS, replication_factor=2, config=CONFIG)
         produce(cluster, topic, 0, RECORDS)
         where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
-        eventually(
-            lambda: (
-                all(len(segments(store, topic, each)) >= 8 for each in range(PARTITIONS))
-                and [
-                    row.split()[-2]
-                    for row in ottla("tier", "describe", *where).out.splitlines()[2:]
-                ]
-                == ["0"] * PARTITIONS
-            ),
-            within=60,
-            what="all closed segments in the remote tier",
-        )
+
+        def is_copied() -> bool:
+            if any(len(segments(store, topic, each)) < 8 for each in range(PARTITIONS)):
+                return False
+            ran = ottla("tier", "describe", *where, "--json")
+            rows = json.loads(ran.out)["topics"][0]["partitions"]
+            return all(row.get("lag_segments") == 0 for row in rows)
+
+        eventually(is_copied, within=60, what="all closed segments in the remote tier")
         records = read(cluster, topic)
     before = {each: segments(store, topic, each) for each in range(PARTITIONS)}
     plan = ottla("tier", "restore", "--remote-storage", store.as_uri(), "--topic", topic, "--plan")
@@ -134,7 +131,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
         # All but the active segment, which was not empty.
         assert 0 < end < len(records[partition])
         assert int(rows[partition][2]) == len(before[partition])
-    yield Stored(store, topic, records, ends)
+    return Stored(store, topic, records, ends)
 
 
 @pytest.fixture
@@ -196,3 +193,20 @@ def test_a_restored_topic_has_its_records_and_goes_on(copy: Stored) -> None:
             within=60,
             what="expired segments deleted",
         )
+
+
+def test_what_a_store_has_is_listed_and_what_it_has_not_is_refused(copy: Stored) -> None:
+    listed = ottla("tier", "restore", *copy.where, "--list")
+    assert listed.code == 0, listed.err
+    [titles, row] = listed.out.splitlines()
+    assert titles.split()[:3] == ["TOPIC", "TOPIC", "ID"]
+    assert (row.split()[0], row.split()[2]) == (copy.topic, str(PARTITIONS))
+    unknown = ottla("tier", "restore", *copy.where, "--topic", "unknown")
+    assert unknown.code == 1
+    assert "has no topic unknown" in unknown.err
+    last = sorted(copy.store.glob(f"{copy.topic}-*/1/manifest/*"))[-1]
+    last.write_bytes(last.read_bytes()[:-20])
+    damaged = ottla("tier", "restore", *copy.where, "--topic", copy.topic)
+    assert damaged.code == 1
+    assert "cannot be restored: partition 1:" in damaged.err
+    assert last.name in damaged.err

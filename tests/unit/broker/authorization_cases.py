@@ -49,6 +49,7 @@ from ottla.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    restore_topic,
     sync_group,
     unregister_broker,
     update_features,
@@ -531,6 +532,10 @@ CASES = [
     Case(
         "DescribeDeletions", made(describe_deletions.DescribeDeletionsRequest), 0,
         (cluster(DESCRIBE),), {"": C31},
+    ),
+    Case(
+        "RestoreTopic", made(restore_topic.RestoreTopicRequest, name="r", topic_id=bytes(16)), 0,
+        (cluster(A),), {"": C31}, ("*",),
     ),
     Case(
         "DescribeIdleTopics", made(describe_idle_topics.DescribeIdleTopicsRequest), 0,

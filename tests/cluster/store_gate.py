@@ -13,12 +13,13 @@ CHUNK_BYTES = 64 * 1024
 
 
 class StoreGate:
-    """Listens on `port` while its `with` block runs. `held`: connections that wait for an answer.
+    """Listens on `port`, 0 = any, while its `with` block runs. `held`: connections that wait for an
+    answer.
 
     Its loop runs in a thread of its own.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, *, port: int = 0) -> None:
         self._target_port = target_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -26,13 +27,13 @@ class StoreGate:
         self._opened: asyncio.Event | None = None
         """Set when the gate opens that is shut now; None = it is open."""
         self.held = 0
-        self.port = 0
+        self.port = port
 
     def __enter__(self) -> "StoreGate":
         self._thread.start()
 
         async def serve() -> int:
-            self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+            self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
             port: int = self._server.sockets[0].getsockname()[1]
             return port
 

@@ -47,7 +47,7 @@ from ottla.metadata.node_config import NodeConfig
 if TYPE_CHECKING:
     from ottla.log.dirs.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
-    from ottla.metadata.tiering import TopicTiering
+    from ottla.metadata.tiering import RestoredPartition, TopicTiering
 
 ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 """After a segment was sealed, its records are soon committed; the copy task looks again then."""
@@ -123,6 +123,7 @@ class RemoteStorage:
             dice=ports.dice,
             topic_facts=self._topic_facts,
             publish_log_start=publisher.publish,
+            restored=self._restored,
             config=_manager_config(config),
             metrics=ports.reads.metrics,
         )
@@ -231,6 +232,10 @@ class RemoteStorage:
             return TopicFacts(0, {})
         configs = self._image.configs.of(ResourceType.TOPIC, topic.name)
         return TopicFacts(len(topic.partitions), dict(configs))
+
+    def _restored(self, topic_id: Uuid, partition: int) -> "RestoredPartition | None":
+        tiering = self._image.tiering.get(topic_id)
+        return None if tiering is None else tiering.restored_partition(partition)
 
     # -- end -----------------------------------------------------------------------------------
 

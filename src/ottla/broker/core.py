@@ -161,6 +161,7 @@ class Broker:
                 timers=self.timers,
                 workers=self.workers,
                 dice=self.dice,
+                broker_epoch=lambda: self.epoch,
             )
         )
 

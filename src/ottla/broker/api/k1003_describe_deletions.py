@@ -114,9 +114,13 @@ def _answer(reply: Page | ApiError, purges: PurgeReports) -> wire.DescribeDeleti
     )
 
 
-def described(deletion: DeletionImage, purges: PurgeReports) -> wire.DescribedDeletion:
-    """Return an entry of the ledger for the response."""
-    purge = purges.progress(deletion) if deletion.is_purging else NOT_PENDING
+def described(
+    deletion: DeletionImage, purges: PurgeReports | None = None
+) -> wire.DescribedDeletion:
+    """Return an entry of the ledger for the response. `purges`: how far a pending purge is."""
+    purge = NOT_PENDING
+    if purges is not None and deletion.is_purging:
+        purge = purges.progress(deletion)
     return wire.DescribedDeletion(
         topic_id=deletion.topic_id,
         name=deletion.name,

@@ -1,6 +1,6 @@
 """`ottla tier purge-status`: deleted topics whose objects are not all deleted in the store yet.
 
-The controller answers from the deletion ledger and from the brokers' reports to it. After a failover
+The controller answers from the deletion ledger and the brokers' reports to it. After a failover
 the reports come again within some seconds; until then what is left is not known.
 """
 

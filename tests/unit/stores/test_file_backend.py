@@ -51,6 +51,7 @@ def test_a_directory_that_goes_while_an_object_is_made(tool: Tool) -> None:
     assert isinstance(bench, RealBench)
     other = RealBench(bench._backend, bench._directory)
     deleting = Tool(other)
+    tool.put("t/kept", b"x")  # The store's own directory is there.
 
     def delete_all() -> None:
         while not stop.is_set():

@@ -21,7 +21,6 @@ from ...controller.builders import context
 from .clusters import three_brokers
 from .tree import Cluster
 
-
 CONTEXT = context()
 """One for all topics, whose ids differ then."""
 

@@ -1,12 +1,13 @@
 """The purger and the replicas read the same metadata partitions, each for its own reasons.
 
-Method: a broker with remote storage over an empty store; what it reads of the segment metadata is
+Method: a broker with remote storage; what it reads of the segment metadata is
 looked at while a topic lives, is deleted and is purged.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
+from ottla.base.object_store import ObjectStore
 from ottla.metadata.deletions import SUCCESSFUL, DeletionImage, Policy, Remote, deletion_records
 from ottla.metadata.records import (
     ForgetDeletionRecord,
@@ -15,10 +16,11 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 from ottla.metadata.tiering import TopicTiering, tiering_record
-from ottla.testing.memory_store import MemoryStore
 from tests.unit.broker.harness import TOPIC_ID, BrokerHarness
 
 METADATA_ID = Uuid(b"m" * 16)
+NO_STORE = cast(ObjectStore, object())
+"""No task begins before its metadata are read, and these never are."""
 ENTRY = DeletionImage(
     topic_id=TOPIC_ID, name="t", policy=Policy.AT_ONCE, asked_ms=1, remote=Remote.PENDING
 ).with_status(1, SUCCESSFUL, [0])
@@ -31,7 +33,7 @@ def assigned(harness: BrokerHarness) -> set[tuple[Uuid, int]]:
 
 
 def started() -> BrokerHarness:
-    harness = BrokerHarness(store=MemoryStore())
+    harness = BrokerHarness(store=NO_STORE)
     harness.add_broker()
     return harness
 
@@ -53,6 +55,18 @@ def test_a_deleted_topic_is_read_until_it_is_purged() -> None:
     harness.commit(tiering_record(TopicTiering(topic_id=TOPIC_ID)))
     assert assigned(harness) == {(TOPIC_ID, 0)}
     harness.commit(RemoveTopicRecord(topic_id=TOPIC_ID), *deletion_records(ENTRY))
+    assert assigned(harness) == {(TOPIC_ID, 0)}
+    harness.commit(ForgetDeletionRecord(topic_id=TOPIC_ID))
+    assert assigned(harness) == set()
+
+
+def test_a_replica_that_is_deleted_after_the_purge_has_begun() -> None:
+    harness = started()
+    add_metadata_topic(harness)
+    harness.add_topic()
+    harness.commit(tiering_record(TopicTiering(topic_id=TOPIC_ID)))
+    harness.commit(*deletion_records(ENTRY))
+    harness.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
     assert assigned(harness) == {(TOPIC_ID, 0)}
     harness.commit(ForgetDeletionRecord(topic_id=TOPIC_ID))
     assert assigned(harness) == set()

@@ -224,6 +224,8 @@ def test_a_topic_put_back_under_its_old_id_is_purged_again() -> None:
     assert harness.entry(topic_id).remote is Remote.PENDING
     assert harness.report(topic_id, 0) is Error.NONE
     assert harness.entry(topic_id).remote is Remote.PENDING
+    assert harness.report(topic_id, 1) is Error.NONE
+    assert harness.entry(topic_id).remote is Remote.PURGED
 
 
 def test_a_process_that_is_not_registered_is_refused() -> None:

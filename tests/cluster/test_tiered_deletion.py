@@ -53,8 +53,17 @@ def create(cluster: Cluster, assignment: str) -> str:
     configs = [word for each in TOPIC_CONFIG for word in ("--config", each)]
     words = ("--topic", NAME, "--replica-assignment", assignment)
     run(cluster, "topics", "--create", *words, *configs)
-    tiers = json.loads(run(cluster, "tier", "describe", "--topic", NAME, "--json"))
-    return str(tiers["topics"][0]["topic_id"])
+
+    def found() -> str | None:
+        ran = ottla(
+            "tier", "describe", "--topic", NAME, "--json", "--bootstrap-server", cluster.bootstrap
+        )
+        topics = json.loads(ran.out)["topics"] if ran.code == 0 else []
+        return str(topics[0]["topic_id"]) if topics else None
+
+    topic_id = eventually(found, within=30, what="the new topic's tiers")
+    assert topic_id is not None
+    return topic_id
 
 
 def produce(cluster: Cluster, partition: int) -> None:

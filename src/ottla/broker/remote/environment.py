@@ -111,3 +111,13 @@ class RemoteEnvironment:
             per_second=DELETED_SEGMENTS_PER_SECOND_MAX,
             window_seconds=DELETE_WINDOW_SECONDS,
         )
+
+    def reconfigure(self, config: RemoteLogManagerConfig) -> None:
+        """Apply another configuration; what is under way goes on. The window does not change."""
+        if config == self.config:
+            return
+        if config.copy_bytes_per_second != self.config.copy_bytes_per_second:
+            self.copy_quota.change_rate(config.copy_bytes_per_second)
+        self.copier_slots.resize(config.copier_slots)
+        self.expiration_slots.resize(config.expiration_slots)
+        self.config = config

@@ -133,13 +133,14 @@ class Purger:
     def apply(self, image: ClusterImage, changed: Collection[Uuid]) -> None:
         """Follow the ledger, after `note_pending`, and the leaders of the metadata topic.
 
-        `changed`: the topics whose entries in the ledger changed.
+        `image`: has the metadata topic only where all its partitions are known. `changed`: the
+        topics whose entries in the ledger changed.
         """
         if self._is_closed:
             return
         self._image = image
         topic = image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
-        if topic is not self._metadata_topic:
+        if topic is not self._metadata_topic and topic != self._metadata_topic:
             self._metadata_topic = topic
             for known in self._topics.values():
                 known.partitions = frozenset()  # They may be other brokers' by now.

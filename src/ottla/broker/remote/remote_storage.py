@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.backoff import Backoff
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending
@@ -27,7 +28,6 @@ from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
-from ottla.broker.remote.copy_quota import UNLIMITED
 from ottla.broker.remote.environment import (
     RemoteEnvironment,
     RemoteLogManagerConfig,
@@ -42,7 +42,6 @@ from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.remote.store_calls import StoreCalls
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.metadata.config_def import LONG_MAX
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -59,7 +58,12 @@ ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStoragePorts:
-    """What tiered storage needs of its broker. `broker_epoch`: of its registration."""
+    """What tiered storage needs of its broker.
+
+    Fields: `complete_image` returns the newest metadata without the topics of which this broker
+            does not know all partitions yet (ZooKeeper mode): segments hash to one of them.
+            `broker_epoch`: of its registration.
+    """
 
     config: NodeConfig
     store: ObjectStore
@@ -69,6 +73,7 @@ class RemoteStoragePorts:
     producer_ids: ProducerIds
     forwarder: Forwarder
     peers: Peers
+    complete_image: Callable[[], ClusterImage]
     clock: Clock
     timers: Timers
     workers: Workers
@@ -80,13 +85,15 @@ class RemoteStorage:
     """See the module. `apply` must be called with each metadata change, after the replicas'."""
 
     def __init__(self, ports: RemoteStoragePorts) -> None:
-        config = ports.config
+        self._config = config = ports.config
         self._replicas = ports.replicas
+        self._complete_image = ports.complete_image
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
         self._purged: set[tuple[Uuid, int]] = set()
         """The partitions of deleted topics whose metadata the purger reads."""
+        self._led: set[tuple[Uuid, int]] = set()
         self._is_closed = False
         self.reads = ports.reads
         self.metadata = RemoteLogMetadata(
@@ -125,6 +132,7 @@ class RemoteStorage:
             topic_facts=self._topic_facts,
             publish_log_start=publisher.publish,
             config=_manager_config(config),
+            metrics=ports.reads.metrics,
         )
         self.manager = RemoteLogManager(self.environment)
         self.purger = self._purger(ports)
@@ -158,8 +166,11 @@ class RemoteStorage:
         is_first = self._image is EMPTY
         image = self._image = delta.image
         self.purger.note_pending(image, None if is_first else delta.changed_deletions)
-        self.metadata.apply(image)
+        self.topics_completed()
         changed = delta.changed_tiering
+        for topic_id in sorted(changed):
+            tiering = image.tiering.get(topic_id)
+            self.reads.set_readable(topic_id, readable=tiering is None or tiering.has_remote_log)
         partitions = list(touched)
         if changed:
             known = set(map(id, partitions))
@@ -170,12 +181,27 @@ class RemoteStorage:
             ]
         for partition in partitions:
             self.update(partition)
+        if reconfigured is None:
+            self._reconfigure(image)
         names = [topic.name for topic in image.topics] if reconfigured is None else reconfigured
         for name in names:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
-        self.purger.apply(image, delta.changed_deletions)
+        if delta.changed_deletions:
+            self.purger.apply(self._complete_image(), delta.changed_deletions)
+
+    def _reconfigure(self, image: ClusterImage) -> None:
+        """Apply the broker's dynamic configuration."""
+        config = self._config.dynamic(image)
+        self.reads.change_limits(read_limits(config))
+        self.environment.reconfigure(_manager_config(config))
+
+    def topics_completed(self) -> None:
+        """Note that all partitions of a topic may have become known, without a metadata change."""
+        image = self._complete_image()
+        self.metadata.apply(image)
+        self.purger.apply(image, ())
 
     def update(self, partition: Partition) -> None:
         """Lead, follow or stop one partition's tasks, by its present state."""
@@ -185,17 +211,29 @@ class RemoteStorage:
         if partition.deleted or tiering is None or log is None or log.failed:
             if key in self._hosted:
                 self._hosted.discard(key)
+                self._led.discard(key)
                 self.manager.stop(*key)
                 if key not in self._purged:
                     self.metadata.unassign([key])
+                is_topic_known = self._image.topics.by_id(partition.topic_id) is not None
+                self.reads.fail(
+                    *key,
+                    Error.NOT_LEADER_OR_FOLLOWER
+                    if is_topic_known
+                    else Error.UNKNOWN_TOPIC_OR_PARTITION,
+                )
             return
         if key not in self._hosted:
             self._hosted.add(key)
             self.metadata.assign([key])
         if partition.is_leader:
+            self._led.add(key)
             self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
         else:
             self.manager.become_follower(log, tiering=tiering)
+            if key in self._led:
+                self._led.discard(key)
+                self.reads.fail(*key, Error.NOT_LEADER_OR_FOLLOWER)
 
     def _read_for_purge(self, keys: Iterable[tuple[Uuid, int]]) -> None:
         listed = list(keys)
@@ -235,6 +273,7 @@ class RemoteStorage:
     def close(self) -> Pending[None]:
         """End all tasks and reads; return the promise that what is saved is written."""
         self._is_closed = True
+        self.reads.close()
         self.manager.close()
         self.purger.close()
         return self.metadata.close()
@@ -248,16 +287,24 @@ def remote_reader(
     remote_logs: RemoteLogs,
 ) -> RemoteReader:
     """Return the reads of a broker, limited as its configuration says."""
+    return RemoteReader(store, remote_logs, clock, timers, read_limits(config))
+
+
+def read_limits(config: NodeConfig) -> RemoteReadLimits:
+    """Return the limits of remote reads that a configuration asks for."""
     threads = config["remote.log.reader.threads"]
-    limits = RemoteReadLimits(
+    windows = config["remote.log.manager.fetch.quota.window.num"]
+    return RemoteReadLimits(
         reads_max=threads + config["remote.log.reader.max.pending.tasks"],
         calls_max=threads,
         chunk_bytes=config["ottla.remote.chunk.size.bytes"],
         chunk_cache_bytes_max=config["ottla.remote.chunk.cache.size.bytes"],
+        index_cache_bytes_max=config["ottla.remote.index.cache.size.bytes"],
         fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
         list_offsets_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
+        bytes_per_second=config["remote.log.manager.fetch.max.bytes.per.second"],
+        window_seconds=windows * config["remote.log.manager.fetch.quota.window.size.seconds"],
     )
-    return RemoteReader(store, remote_logs, clock, timers, limits)
 
 
 def _first_dir(log_dirs: "LogDirs") -> str:
@@ -279,6 +326,6 @@ def _manager_config(config: NodeConfig) -> RemoteLogManagerConfig:
         interval_ms=config["remote.log.manager.task.interval.ms"],
         copier_slots=config["remote.log.manager.copier.thread.pool.size"],
         expiration_slots=config["remote.log.manager.expiration.thread.pool.size"],
-        copy_bytes_per_second=UNLIMITED if most == LONG_MAX else most,
+        copy_bytes_per_second=most,
         copy_window_seconds=windows * config["remote.log.manager.copy.quota.window.size.seconds"],
     )

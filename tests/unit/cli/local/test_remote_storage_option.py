@@ -21,7 +21,7 @@ def test_the_directory_is_made(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="--remote-storage file:///.*: Not a directory"):
+    with pytest.raises(UsageError, match=r"--remote-storage file:///.*: Not a directory"):
         remote_storage_properties((tmp_path / "file" / "store").as_uri())
 
 

@@ -171,15 +171,15 @@ def test_a_stopped_node_shuts_down_cleanly_and_may_come_back() -> None:
 
 def test_controllers_may_lose_power_one_after_the_other() -> None:
     sim, writer = served()
-    offices: list[int] = []
-    sim.observe(lambda what: offices.append(what.node) if isinstance(what, QuorumLed) else None)
+    leaders: list[int] = []
+    sim.observe(lambda what: leaders.append(what.node) if isinstance(what, QuorumLed) else None)
     for _ in range(4):
         active = [n for n in sim.nodes.values() if n.runtime is not None and n.runtime.active]
         active[0].crash(lose_unflushed=True)
         sim.run(ms=100)
         active[0].restart()
         sim.run(ms=5_000)
-    assert len(offices) >= 4
+    assert len(leaders) >= 4
     before = sim.image.position
     count = writer.acknowledged
     sim.run(ms=6_000)

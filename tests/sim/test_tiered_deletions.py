@@ -58,7 +58,7 @@ class Cluster:
         return next(each.id for each in self.sim.nodes.values() if each.is_broker and each.serves)
 
     def create(self) -> Uuid:
-        """Create the topic, with a partition on brokers 4 and 3, and one on 3 and 1; return its id."""
+        """Create the topic, with partitions on brokers 4 and 3, and 3 and 1; return its id."""
         placed = tuple(
             create_wire.CreatableReplicaAssignment(partition_index=number, broker_ids=brokers)
             for number, brokers in enumerate(((4, 3), (3, 1)))

@@ -33,7 +33,7 @@ from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.purge_task import DeletedPartition, PurgeTask
 from ottla.controller.deletion.purge_reports import WHOLE_TOPIC
 from ottla.metadata.deletions import DeletionImage
-from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.image import ClusterImage
 from ottla.tiered.metadata_partition import metadata_partition
 from ottla.wire.messages import report_purges as wire
 
@@ -99,7 +99,6 @@ class Purger:
     def __init__(self, environment: RemoteEnvironment, ports: PurgerPorts) -> None:
         self._environment = environment
         self._ports = ports
-        self._image: ClusterImage = EMPTY
         self._metadata_topic: TopicImage | None = None
         self._topics: dict[Uuid, _Topic] = {}
         self._pending: set[Uuid] = set()
@@ -138,7 +137,6 @@ class Purger:
         """
         if self._is_closed:
             return
-        self._image = image
         topic = image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
         if topic is not self._metadata_topic and topic != self._metadata_topic:
             self._metadata_topic = topic

@@ -38,7 +38,11 @@ _INVALID: Final = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, er
 
 
 class FileBackend:
-    """The objects below `root`, which is created."""
+    """The objects below `root`, which the first write creates.
+
+    Without that directory the store is unavailable, not empty: it may be on a mount that is gone,
+    and whoever deletes must not take its objects for deleted.
+    """
 
     is_cancellable = False
 
@@ -136,7 +140,12 @@ class FileBackend:
         finally:
             os.close(descriptor)
 
+    def _check_root(self) -> None:
+        if not os.path.isdir(self._root):
+            raise OperationFailed(Failure.UNAVAILABLE, f"{self._root}: there is no such directory")
+
     def _list(self, prefix: str, after: str, limit: int) -> Page:
+        self._check_root()
         names = _names_below(self._path(prefix) if prefix else self._root, prefix, after)
         infos: list[ObjectInfo] = []
         for name in names:
@@ -144,9 +153,11 @@ class FileBackend:
                 return Page(tuple(infos), is_last=False)
             with contextlib.suppress(FileNotFoundError):
                 infos.append(_info(name, os.stat(self._path(name))))
+        self._check_root()
         return Page(tuple(infos), is_last=True)
 
     def _delete(self, names: Sequence[str]) -> dict[str, StoreError]:
+        self._check_root()
         failed: dict[str, StoreError] = {}
         directories: set[str] = set()
         for name in names:
@@ -165,6 +176,7 @@ class FileBackend:
                 directory = os.path.dirname(directory)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 _sync_directory(directory)
+        self._check_root()  # Else what was not found may be there, after all.
         return failed
 
 

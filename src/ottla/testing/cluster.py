@@ -103,6 +103,8 @@ class Cluster:
         if not self._remote_storage:
             return {}
         own = self._remote_storage is True
+        if own:
+            self.remote_dir.mkdir(parents=True, exist_ok=True)
         uri = self.remote_dir.as_uri() if own else str(self._remote_storage)
         return {
             "remote.log.storage.system.enable": "true",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.base.object_store import Failure
+from ottla.base.object_store import Failure, Pool, StoreError
 from ottla.stores import file_backend
 from ottla.stores.file_backend import UNFINISHED_SECONDS_MAX, FileBackend
 from tests.object_store_checks import Tool
@@ -51,6 +51,7 @@ def test_a_directory_that_goes_while_an_object_is_made(tool: Tool) -> None:
     assert isinstance(bench, RealBench)
     other = RealBench(bench._backend, bench._directory)
     deleting = Tool(other)
+    tool.put("t/kept", b"x")  # The store's own directory is there.
 
     def delete_all() -> None:
         while not stop.is_set():
@@ -164,6 +165,26 @@ def test_a_store_below_a_file(tool: Tool, tmp_path: Path) -> None:
     tool.put("a", b"x")
     assert tool.put("a/b", b"x") in (Failure.INVALID, Failure.UNAVAILABLE)
     assert tool.get("a") == b"x"
+
+
+def test_a_store_whose_directory_is_gone_is_not_empty(tool: Tool, tmp_path: Path) -> None:
+    """Or a deletion would take the objects for deleted, until the mount is back."""
+    tool.put("t/a", b"x")
+    root, away = tmp_path / "store", tmp_path / "away"
+    root.rename(away)
+    for make in (lambda: None, root.touch):
+        make()
+        deadline_ms = tool.bench.deadline()
+        listed = tool.store.list_page("t", pool=Pool.PURGE, deadline_ms=deadline_ms)
+        deleted = tool.store.delete_many(["t/a"], pool=Pool.PURGE, deadline_ms=deadline_ms)
+        for each in (tool.bench.wait(listed), tool.bench.wait(deleted)):
+            assert isinstance(each, StoreError)
+            assert each.failure is Failure.UNAVAILABLE
+    root.unlink()
+    away.rename(root)
+    assert tool.names() == ["t/a"]
+    tool.delete("t/a")
+    assert tool.names() == []
 
 
 def test_a_store_that_may_not_be_written(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

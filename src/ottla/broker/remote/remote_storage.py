@@ -6,6 +6,8 @@
                       |                                          ^
              RemoteLogMetadata (__remote_log_metadata)           |
                       |                                          |
+    deletion ledger -> Purger ----- deletes what deleted topics left
+                      |                                          |
     Fetch, ListOffsets -> RemoteReader ---- reads ---------------+
 
 A broker without `remote.log.storage.system.enable` has none of it.
@@ -34,6 +36,7 @@ from ottla.broker.remote.environment import (
 from ottla.broker.remote.log_start_publication import LogStartPublisher
 from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
 from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
+from ottla.broker.remote.purger import Purger, PurgerPorts
 from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.remote_segments import RemoteLogs
@@ -59,6 +62,7 @@ class RemoteStoragePorts:
 
     Fields: `complete_image` returns the newest metadata without the topics of which this broker
             does not know all partitions yet (ZooKeeper mode): segments hash to one of them.
+            `broker_epoch`: of its registration.
     """
 
     config: NodeConfig
@@ -74,6 +78,7 @@ class RemoteStoragePorts:
     timers: Timers
     workers: Workers
     dice: Dice
+    broker_epoch: Callable[[], int]
 
 
 class RemoteStorage:
@@ -86,6 +91,8 @@ class RemoteStorage:
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
+        self._purged: set[tuple[Uuid, int]] = set()
+        """The partitions of deleted topics whose metadata the purger reads."""
         self._led: set[tuple[Uuid, int]] = set()
         self._is_closed = False
         self.reads = ports.reads
@@ -110,7 +117,8 @@ class RemoteStorage:
                 timers=ports.timers,
                 dice=ports.dice,
             ),
-            has_tiered_topics=lambda image: bool(image.tiering),
+            # A topic that was deleted at once may never have had the metadata topic.
+            has_tiered_topics=lambda image: bool(image.tiering) or self.purger.is_needed,
         )
         publisher = LogStartPublisher(ports.replicas, ports.log_dirs, ports.clock)
         self.environment = RemoteEnvironment(
@@ -128,9 +136,20 @@ class RemoteStorage:
             metrics=ports.reads.metrics,
         )
         self.manager = RemoteLogManager(self.environment)
+        self.purger = self._purger(ports)
         self.metadata.on_ready(self.manager.metadata_changed)
+        self.metadata.on_ready(self.purger.metadata_changed)
         self.metadata.on_replayed(self.manager.metadata_changed)
         ports.log_dirs.ports.on_rolled = self._rolled
+
+    def _purger(self, ports: RemoteStoragePorts) -> Purger:
+        purger_ports = PurgerPorts(
+            assign=self._read_for_purge,
+            unassign=self._read_no_more_for_purge,
+            forwarder=ports.forwarder,
+            broker_epoch=ports.broker_epoch,
+        )
+        return Purger(self.environment, purger_ports)
 
     # -- metadata ------------------------------------------------------------------------------
 
@@ -145,7 +164,9 @@ class RemoteStorage:
         `touched`: the partitions whose leadership was checked; `reconfigured`: the topics whose
         settings changed, None = all.
         """
+        is_first = self._image is EMPTY
         image = self._image = delta.image
+        self.purger.note_pending(image, None if is_first else delta.changed_deletions)
         self.topics_completed()
         changed = delta.changed_tiering
         for topic_id in sorted(changed):
@@ -168,6 +189,8 @@ class RemoteStorage:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
+        if delta.changed_deletions:
+            self.purger.apply(self._complete_image(), delta.changed_deletions)
 
     def _reconfigure(self, image: ClusterImage) -> None:
         """Apply the broker's dynamic configuration."""
@@ -177,7 +200,9 @@ class RemoteStorage:
 
     def topics_completed(self) -> None:
         """Note that all partitions of a topic may have become known, without a metadata change."""
-        self.metadata.apply(self._complete_image())
+        image = self._complete_image()
+        self.metadata.apply(image)
+        self.purger.apply(image, ())
 
     def update(self, partition: Partition) -> None:
         """Lead, follow or stop one partition's tasks, by its present state."""
@@ -189,7 +214,8 @@ class RemoteStorage:
                 self._hosted.discard(key)
                 self._led.discard(key)
                 self.manager.stop(*key)
-                self.metadata.unassign([key])
+                if key not in self._purged:
+                    self.metadata.unassign([key])
                 is_topic_known = self._image.topics.by_id(partition.topic_id) is not None
                 self.reads.fail(
                     *key,
@@ -209,6 +235,16 @@ class RemoteStorage:
             if key in self._led:
                 self._led.discard(key)
                 self.reads.fail(*key, Error.NOT_LEADER_OR_FOLLOWER)
+
+    def _read_for_purge(self, keys: Iterable[tuple[Uuid, int]]) -> None:
+        listed = list(keys)
+        self._purged.update(listed)
+        self.metadata.assign(listed)
+
+    def _read_no_more_for_purge(self, keys: Iterable[tuple[Uuid, int]]) -> None:
+        listed = list(keys)
+        self._purged.difference_update(listed)
+        self.metadata.unassign([each for each in listed if each not in self._hosted])
 
     # -- events --------------------------------------------------------------------------------
 
@@ -244,6 +280,7 @@ class RemoteStorage:
         self._is_closed = True
         self.reads.close()
         self.manager.close()
+        self.purger.close()
         return self.metadata.close()
 
 

@@ -16,7 +16,7 @@ from ottla.cli.options import DEFAULT_DATA_DIR, check_seconds, key_values
 from ottla.cli.progress import Progress
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.zookeeper_client import parse_connect
-from ottla.stores.uri import MemoryUri, StoreUriError, parse_store_uri
+from ottla.stores.uri import FileUri, MemoryUri, StoreUriError, parse_store_uri
 from ottla.testing import cluster_facts, cluster_file
 from ottla.testing.cluster_file import ClusterEntry
 from ottla.testing.layout import (
@@ -172,6 +172,12 @@ def remote_storage_properties(uri: str) -> dict[str, str]:
             f"--remote-storage {uri}: each node would have a store of its own; "
             "expected file:///DIRECTORY or s3://BUCKET/PREFIX"
         )
+    if isinstance(parsed, FileUri):
+        # Nodes take a missing directory for a mount that is gone.
+        try:
+            Path(parsed.path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--remote-storage {uri}: {error.strerror}") from None
     return {"remote.log.storage.system.enable": "true", "ottla.remote.storage.uri": uri.strip()}
 
 

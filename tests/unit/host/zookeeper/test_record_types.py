@@ -19,7 +19,7 @@ from ottla.controller.zookeeper.broker_requests import delta_batch, initial_batc
 from ottla.controller.zookeeper.controller_view import ControllerView
 from ottla.controller.zookeeper.request_batch import RequestBatch
 from ottla.metadata.brokers import Endpoint, record_of
-from ottla.metadata.deletions import DeletionState, Policy
+from ottla.metadata.deletions import DeletionState, Policy, Remote
 from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import (
@@ -84,7 +84,14 @@ def partition(topic_id: Uuid, partition_id: int = 0) -> PartitionRecord:
 TOPIC: tuple[Record, ...] = (TopicRecord(name="t", topic_id=T), partition(T))
 CONFIG = ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="7")
 ENABLED = TopicTieringRecord(topic_id=T, state=1, tiered_epoch=1)
-DELETION = DeletionRecord(topic_id=T, name="t", policy=Policy.AT_ONCE, asked_ms=5, leader_epoch=0)
+DELETION = DeletionRecord(
+    topic_id=T,
+    name="t",
+    policy=Policy.AT_ONCE,
+    asked_ms=5,
+    remote=Remote.PENDING,
+    leader_epoch=0,
+)
 ELR = (*TOPIC, PartitionChangeRecord(partition_id=0, topic_id=T, eligible_leader_replicas=(2,)))
 
 EXAMPLES: Mapping[type[Any], Example] = {
@@ -271,7 +278,6 @@ NOT_SENT = {
     BrokerRegistrationChangeRecord: "the broker's followers stop by StopReplica",
     ConfigRecord: "brokers read /config, of which notifications tell them",
     DeletionRecord: "UpdateMetadata has the leader -2 once the deletion begins",
-    DeletionReplicasRecord: "replicas are deleted by StopReplica",
     FeatureLevelRecord: "no broker depends on a level of its cluster",
     ForgetDeletionRecord: "brokers read the ledger at their start only",
     ProducerIdsRecord: "brokers ask for blocks of ids",
@@ -295,6 +301,10 @@ def published(image: ClusterImage) -> tuple[Any, ...]:
         },
         dict(image.tiering),
         {each.id: (each.endpoints, each.rack) for each in image.brokers.values()},
+        [
+            (each.topic_id, each.partitions(), each.replicas_are_over)
+            for each in image.deletions.purges()
+        ],
     )
 
 

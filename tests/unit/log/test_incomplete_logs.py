@@ -6,6 +6,7 @@ follows. It finds the old log as it was, an empty log at offset 0, or the whole 
 local log start, leader epochs and producers. Then the replica begins again, and gets there.
 """
 
+import contextlib
 from collections.abc import Callable
 from random import Random
 
@@ -107,10 +108,8 @@ class Broker:
     def count(self, work: Callable[[], object], killed_at: int | None = None) -> int:
         """Do some work, up to the operation at which it is killed; return the operations."""
         self.operations, self.killed_at = 0, killed_at
-        try:
+        with contextlib.suppress(Killed):
             work()
-        except Killed:
-            pass
         self.killed_at = None
         return self.operations
 
@@ -266,7 +265,7 @@ def test_nothing_is_appended_to_an_incomplete_log() -> None:
 
 
 def test_a_log_that_is_truncated_while_incomplete_becomes_complete() -> None:
-    """Another leader is elected before the checkpoints are written, and has less, or begins later."""
+    """The next leader is elected in between; its log has less, or begins later."""
     for then in (12, 20, 60):
         broker = Broker(tiered=False)
         log = broker.log

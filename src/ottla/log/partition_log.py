@@ -185,7 +185,7 @@ class PartitionLog:
         clean_offset = min(clean_offset, limits.clean_offset)
         self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
         self.truncation_count = 0
-        self.truncation_unflushed = False
+        self.truncation_unflushed = self.is_incomplete = False
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
@@ -206,7 +206,6 @@ class PartitionLog:
         self._had_remote_prefix = loaded.local_start_checkpointed
         self._installing = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
-        self.is_incomplete = False
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""

@@ -657,12 +657,15 @@ class ReplicaFetcher:
             self._truncation_failed(followed, log, error)
 
     def _aux_state_failed(self, followed: FollowedPartition, failed: AuxStateFailed) -> None:
-        if followed.failures == 0:
-            logger.log(
-                logging.INFO if failed.problem is Problem.NOT_READY else logging.WARNING,
-                "%s: could not begin behind the records in remote storage: %s; retrying",
-                *(followed.name, failed),
-            )
+        if failed.problem is not followed.problem:
+            followed.problem = failed.problem
+            what = followed.name, failed
+            if failed.problem is Problem.NOT_READY:  # As after each start.
+                logger.info("%s: cannot begin behind the records in remote storage yet: %s", *what)
+            else:
+                logger.warning(
+                    "%s: could not begin behind the records in remote storage: %s; retrying", *what
+                )
         self._back_off(followed)
 
     def _begun_behind_remote_log(

@@ -160,6 +160,9 @@ def test_failures_are_retried_after_a_backoff_and_logged_once(
         "unavailable; retrying"
     ]
     assert harness.starts() == (0, 0, 0)
+    harness.leader.answer(answer(data(error=MOVED)))
+    harness.builds.pop().outcome.complete(AuxStateFailed(Problem.NO_SEGMENT))
+    assert len(caplog.messages) == 2, "another cause"
 
 
 @pytest.mark.parametrize(

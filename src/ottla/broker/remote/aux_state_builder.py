@@ -31,6 +31,7 @@ from ottla.broker.remote.range_reads import RangeReads, StoreFailed
 from ottla.broker.remote.remote_metrics import RemoteMetrics, RemoteTopicMetrics
 from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.replication.remote_log_port import (
+    AllLocal,
     AuxState,
     AuxStateFailed,
     AuxStateOutcome,
@@ -149,7 +150,7 @@ class AuxStateBuilder:
             self._remote_segments(log)  # Else the leader need not be asked.
             starts = yield from _answered(leader.starts())
             if starts.log_start_offset >= starts.local_log_start_offset:
-                return None
+                return AllLocal(starts.log_start_offset)
             beginning = yield from self._beginning(log, leader, starts)
             epochs = yield from self._epochs(leader, starts, beginning)
             producers = None

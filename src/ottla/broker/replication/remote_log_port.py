@@ -72,8 +72,14 @@ class AuxState:
     leader_start: int
 
 
-AuxStateOutcome = AuxState | AuxStateFailed | None
-"""None = the leader has all its records on local disk: nothing is to be built."""
+@dataclass(frozen=True, slots=True)
+class AllLocal:
+    """The leader has all its records on local disk: nothing is to be built."""
+
+    log_start_offset: int
+
+
+AuxStateOutcome = AuxState | AllLocal | AuxStateFailed
 
 
 class AuxStateBuild(Protocol):

@@ -34,6 +34,7 @@ from ottla.broker.ports import Sender
 from ottla.broker.replication import follower_rules
 from ottla.broker.replication.follower_rules import OffsetReset, Position, Reaction
 from ottla.broker.replication.remote_log_port import (
+    AllLocal,
     AuxState,
     AuxStateFailed,
     AuxStateOutcome,
@@ -650,11 +651,13 @@ class ReplicaFetcher:
         try:
             if isinstance(outcome, AuxStateFailed):
                 self._aux_state_failed(followed, outcome)
-            elif outcome is None and cut is not None:
-                # As the leader has all of it on local disk, its records say what is next.
-                truncated = log.truncate_in_background(cut, still)
+            elif isinstance(outcome, AllLocal) and cut is not None:
+                # Nothing local is left in any case. What its leader has makes the log whole.
+                truncated = log.truncate_fully_in_background(outcome.log_start_offset, still)
                 truncated.then(partial(self._offset_reset, followed, log))
-            elif outcome is None or not follower_rules.is_wanted_for(log, outcome, cut):
+            elif isinstance(outcome, AllLocal) or not follower_rules.is_wanted_for(
+                log, outcome, cut
+            ):
                 self._back_off(followed)  # The leader's log start, or its local one, has moved.
             else:
                 begun = log.truncate_fully_in_background(outcome.offset, still, outcome.prefix)

@@ -20,6 +20,7 @@ from ottla.broker.remote.aux_state_builder import BUILD_MS_MAX, BUILDS_MAX, AuxS
 from ottla.broker.remote.range_reads import RangeReads
 from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.broker.replication.remote_log_port import (
+    AllLocal,
     AuxState,
     AuxStateFailed,
     AuxStateOutcome,
@@ -243,7 +244,7 @@ def test_records_that_the_leader_lacks_are_left_out(epochs: Epochs) -> None:
 
 def test_nothing_is_built_where_all_records_are_local() -> None:
     bench, leader = Bench(), leader_of(local=10)
-    assert bench.built(leader) is None
+    assert bench.built(leader) == AllLocal(10)
     assert bench.counted == (1, 0)
 
 

@@ -12,6 +12,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.broker.replication.remote_log_port import (
+    AllLocal,
     AuxState,
     AuxStateFailed,
     AuxStateOutcome,
@@ -166,7 +167,7 @@ def test_failures_are_retried_after_a_backoff_and_logged_once(
 
 
 @pytest.mark.parametrize(
-    "outcome", [None, replace(STATE, leader_start=0)], ids=["not remote", "local by now"]
+    "outcome", [AllLocal(0), replace(STATE, leader_start=0)], ids=["not remote", "local by now"]
 )
 def test_a_leader_that_has_the_records_by_now_is_asked_again(outcome: AuxStateOutcome) -> None:
     harness = Tiered()
@@ -278,14 +279,15 @@ def test_a_log_that_diverges_within_its_remote_prefix_begins_anew() -> None:
     assert positions(open_request(harness)) == {0: (33, 2)}
 
 
-def test_it_is_truncated_where_the_leader_has_all_of_it() -> None:
+def test_all_is_fetched_again_where_the_leader_has_all_of_it() -> None:
+    """Nothing local would be left anyway, and the producers' state would be unknown."""
     harness = Tiered()
     harness.begin()
     harness.leader.answer(diverging(35))
-    harness.built.outcome.complete(None)
-    assert harness.starts() == (10, 35, 35)
-    assert harness.log().epochs.entries == ((0, 10), (2, 30))
-    assert positions(open_request(harness)) == {0: (35, 2)}
+    harness.built.outcome.complete(AllLocal(5))
+    assert harness.starts() == (5, 5, 5)
+    assert harness.log().epochs.entries == ()
+    assert positions(open_request(harness)) == {0: (5, -1)}
 
 
 def test_it_is_tried_again_after_a_failure() -> None:
@@ -317,8 +319,8 @@ def test_an_unclean_leader_that_ends_within_the_remote_prefix() -> None:
     for _ in range(2):
         listed(harness.leader, offsets)
     assert harness.starts() == (10, 40, 40)
-    harness.built.outcome.complete(None)
-    assert harness.starts() == (10, 20, 20)
+    harness.built.outcome.complete(AllLocal(0))
+    assert harness.starts() == (0, 0, 0)
 
 
 # --- the requests to the leader -----------------------------------------------------------------

@@ -49,6 +49,8 @@ soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
+	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 tests/sim/test_crashes.py tests/sim/test_moves.py tests/sim/test_followers.py tests/sim/test_idle_topics.py tests/sim/test_unclean_brokers.py tests/sim/test_slow_log_creation.py
+	@OTTLA_RAFT_SEEDS=5000 $(BIN)/python -m pytest --timeout=3600 tests/unit/raft/test_simulation.py
 	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
 	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_faults.py tests/cluster/test_controller_failover.py
 	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_restarts.py tests/cluster/test_replication.py tests/cluster/test_reassignment.py

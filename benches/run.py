@@ -1,4 +1,4 @@
-"""Every benchmark, one after the other: `make bench`. Takes a quarter of an hour on two cores.
+"""Every benchmark, one after the other: `make bench`. Takes twenty minutes on two cores.
 
 `deletion` takes most of that: it waits for receipts to go, which they do in whole minutes.
 """
@@ -20,6 +20,8 @@ BENCHES = (
     "modes",
     "deletion",
     "catch_up",
+    "tiered",
+    "slow_store",
 )
 
 

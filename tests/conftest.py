@@ -13,9 +13,13 @@ SPARK = FOLDER / "spark"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `--dist loadgroup` a file stays in one worker, and all of Spark, which starts once."""
+    markers: dict[Path, pytest.MarkDecorator] = {}
     for item in items:
-        place = SPARK if item.path.is_relative_to(SPARK) else item.path
-        item.add_marker(pytest.mark.xdist_group(str(place.relative_to(FOLDER))))
+        path = item.path
+        if path not in markers:
+            place = SPARK if path.is_relative_to(SPARK) else path
+            markers[path] = pytest.mark.xdist_group(str(place.relative_to(FOLDER)))
+        item.add_marker(markers[path])
 
 
 @pytest.hookimpl(hookwrapper=True)

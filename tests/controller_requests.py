@@ -25,6 +25,11 @@ from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.wire.messages.report_idle_topics import ReportIdleTopicsRequest
+from ottla.wire.messages.restore_topic import (
+    RestoreTopicConfig,
+    RestoreTopicPartition,
+    RestoreTopicRequest,
+)
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 LIMIT_MS = 1_500
@@ -93,6 +98,17 @@ REQUESTS: dict[int, Any] = {
     67: AllocateProducerIdsRequest(broker_id=1, broker_epoch=1),
     73: assign.AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1, directories=()),
     1003: DescribeDeletionsRequest(),
+    1008: RestoreTopicRequest(
+        name="restored",
+        topic_id=ID,
+        tiered_epoch=2,
+        configs=(RestoreTopicConfig(name="remote.storage.enable", value="true"),),
+        partitions=(
+            RestoreTopicPartition(
+                partition_index=0, leader_epoch=1, log_start_offset=0, end_offset=0, epochs=()
+            ),
+        ),
+    ),
     1004: ReportIdleTopicsRequest(broker_id=1, broker_epoch=1, coordinators=(), topics=()),
     1005: DescribeIdleTopicsRequest(),
 }

@@ -15,6 +15,9 @@ T = TypeVar("T")
 SIM_VARIANTS = "OTTLA_SIM_VARIANTS"
 """Broken rules that the simulator must find out."""
 
+SIM_STORIES = "OTTLA_SIM_STORIES"
+"""Seeds of stories that the simulator plays with each of many seeds."""
+
 FAULT_ROUNDS = "OTTLA_FAULT_ROUNDS"
 """Failures that real clusters go through under load."""
 
@@ -33,6 +36,11 @@ def drawn(
         return cases
     chosen = Random(_commit()).sample(range(len(cases)), count)
     return [cases[each] for each in sorted(chosen)]
+
+
+def drawn_seeds(count: int, of: int) -> list[int]:
+    """Return so many of the seeds 1 to `of` of a simulated story."""
+    return drawn(range(1, of + 1), count, SIM_STORIES)
 
 
 def _commit() -> str:

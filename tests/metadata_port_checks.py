@@ -79,7 +79,7 @@ class PortBench(Protocol):
         ...
 
     def depose(self) -> None:
-        """Let another controller rule. This one is not told."""
+        """Let another controller rule. This one does not know."""
         ...
 
     def disturb(self, topic: str) -> None:
@@ -362,15 +362,15 @@ class History(ControllerTerm):
 
 
 def check_committed_facts_are_stored_and_told(bench: PortBench) -> None:
-    """Committed: in the image, told, and found by whoever starts next."""
-    office = ControllerTerm(bench)
-    office.set_brokers(BROKERS)
-    (created,) = office.create("t")
+    """Committed: in the image, sent to brokers, and found by whoever starts next."""
+    term = ControllerTerm(bench)
+    term.set_brokers(BROKERS)
+    (created,) = term.create("t")
     assert created.error is Error.NONE
-    assert office.ids() == 0
-    assert office.ids() == 1_000
+    assert term.ids() == 0
+    assert term.ids() == 1_000
     assert "t" in bench.stored().topics
-    office.check()
+    term.check()
 
 
 def check_the_raw_answer_of_an_append(bench: PortBench) -> None:
@@ -405,16 +405,16 @@ def taking(count: int) -> Callable[[ClusterImage], Decision[str]]:
 
 def check_decisions_rest_on_those_before_and_are_answered_in_order(bench: PortBench) -> None:
     """Listeners, effects, answer: in this order, and in the order of the decisions."""
-    office = ControllerTerm(bench)
+    term = ControllerTerm(bench)
     bench.set_brokers(BROKERS)
-    office.runtime.subscribe(lambda delta: office.order.append(next_ids(delta.image)))
-    answers = [office.run_noted(taking(10)) for _ in range(3)]
+    term.runtime.subscribe(lambda delta: term.order.append(next_ids(delta.image)))
+    answers = [term.run_noted(taking(10)) for _ in range(3)]
     if bench.port.is_pipelined:
         assert next_ids(bench.port.image) == 30
         assert next_ids(bench.port.committed_image) == 0
     for answer in answers:
         bench.wait(answer)
-    assert office.order == [
+    assert term.order == [
         each
         for first in (0, 10, 20)
         for each in (first + 10, f"effect of {first}", f"from {first}")
@@ -424,22 +424,22 @@ def check_decisions_rest_on_those_before_and_are_answered_in_order(bench: PortBe
 
 def check_a_decision_without_records_waits_for_what_it_saw(bench: PortBench) -> None:
     """It is answered at once, unless it rests on what is not committed yet."""
-    office = ControllerTerm(bench)
+    term = ControllerTerm(bench)
     bench.set_brokers(BROKERS)
-    assert office.runtime.run(lambda image: refused(next_ids(image))).value == 0
-    office.run_noted(taking(10))
-    read = office.run_noted(lambda image: refused(next_ids(image)))
+    assert term.runtime.run(lambda image: refused(next_ids(image))).value == 0
+    term.run_noted(taking(10))
+    read = term.run_noted(lambda image: refused(next_ids(image)))
     assert bench.wait(read) == 10
-    assert office.order == ["effect of 0", "from 0", 10]
+    assert term.order == ["effect of 0", "from 0", 10]
 
 
 def check_what_raises_is_answered_and_writes_nothing(bench: PortBench) -> None:
     """A refusal, a bug of a decider, a deadline, and a listener that raises: others go on."""
-    office = ControllerTerm(bench)
+    term = ControllerTerm(bench)
     bench.set_brokers(BROKERS)
-    office.runtime.subscribe(lambda delta: 1 // 0)
+    term.runtime.subscribe(lambda delta: 1 // 0)
     calls: list[ClusterDelta] = []
-    office.runtime.subscribe(calls.append)
+    term.runtime.subscribe(calls.append)
 
     def refuse(image: ClusterImage) -> Decision[None]:
         raise ApiError(Error.INVALID_REQUEST, "no")
@@ -448,83 +448,83 @@ def check_what_raises_is_answered_and_writes_nothing(bench: PortBench) -> None:
         raise ZeroDivisionError
 
     now_ms = bench.clock.monotonic_ms()
-    assert office.run(refuse).error is Error.INVALID_REQUEST
-    assert office.run(fail).error is Error.UNKNOWN_SERVER_ERROR
-    late = bench.wait(office.runtime.run(fail, deadline_ms=now_ms))
+    assert term.run(refuse).error is Error.INVALID_REQUEST
+    assert term.run(fail).error is Error.UNKNOWN_SERVER_ERROR
+    late = bench.wait(term.runtime.run(fail, deadline_ms=now_ms))
     assert late.error is Error.REQUEST_TIMED_OUT
     assert calls == []
-    in_time = office.runtime.run(taking(10), deadline_ms=now_ms + 60_000)
+    in_time = term.runtime.run(taking(10), deadline_ms=now_ms + 60_000)
     assert bench.wait(in_time) == "from 0"
     assert len(calls) == 1
 
 
 def check_large_steps_that_may_be_cut_arrive_whole(bench: PortBench) -> None:
     """A step of many records that is not atomic is written in as many parts as it takes."""
-    office = ControllerTerm(bench)
-    office.set_brokers(BROKERS)
-    (created,) = office.create("large", partitions=1_500, factor=3)
+    term = ControllerTerm(bench)
+    term.set_brokers(BROKERS)
+    (created,) = term.create("large", partitions=1_500, factor=3)
     assert created.error is Error.NONE
-    topic = office.image.topics.by_name("large")
+    topic = term.image.topics.by_name("large")
     assert topic is not None
     assert len(topic.partitions) == 1_500
-    office.check()
+    term.check()
     removed = RemoveTopicRecord(topic_id=topic.id)
-    office.run(lambda image: Decision(Step((removed,), atomic=False), None))
-    assert "large" not in office.image.topics
-    office.check()
+    term.run(lambda image: Decision(Step((removed,), atomic=False), None))
+    assert "large" not in term.image.topics
+    term.check()
 
 
 def check_a_tiering_state_is_stored_with_its_configuration(bench: PortBench) -> None:
     """Created with it, altered to it, removed with the topic, and another one of the name."""
-    office = ControllerTerm(bench, properties=REMOTE_STORAGE)
-    office.set_brokers(BROKERS)
+    term = ControllerTerm(bench, properties=REMOTE_STORAGE)
+    term.set_brokers(BROKERS)
     level = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=TIERING)
-    office.run(lambda image: Decision(Step((level,)), None))
+    term.run(lambda image: Decision(Step((level,)), None))
     wanted = [
         NewTopic(name="t", partition_count=700, configs=(("remote.storage.enable", "true"),)),
         NewTopic(name="u"),
     ]
-    created = office.run(
-        lambda image: create_topics(image, wanted, validate_only=False, context=office.context)
+    created = term.run(
+        lambda image: create_topics(image, wanted, validate_only=False, context=term.context)
     )
     assert {each.error for each in created} == {Error.NONE}
     change = Alteration((2, "u"), (("remote.storage.enable", SET, "true"),))
-    office.run(
+    term.run(
         lambda image: alter_configs(
-            image, [change], incremental=True, validate_only=False, context=office.context
+            image, [change], incremental=True, validate_only=False, context=term.context
         )
     )
     assert {each.tiered_epoch for each in bench.stored().tiering.values()} == {1}
     assert len(bench.stored().tiering) == 2
-    office.check()
-    former = office.image.topics.id_of("t")
+    term.check()
+    former = term.image.topics.id_of("t")
     assert former is not None
     removed = RemoveTopicRecord(topic_id=former)
-    office.run(lambda image: Decision(Step((removed,), atomic=False), None))
+    term.run(lambda image: Decision(Step((removed,), atomic=False), None))
     assert len(bench.stored().tiering) == 1
-    office.create("t")
+    term.create("t")
     assert len(bench.stored().tiering) == 1
-    office.check()
+    term.check()
 
 
 def check_kafka_1096_a_deposed_controller_writes_nothing(bench: PortBench) -> None:
-    """Fenced: whatever it decides, it is told so and the facts stay as they are."""
-    office = ControllerTerm(bench)
-    office.set_brokers(BROKERS)
-    office.create("before")
+    """Fenced: whatever it decides, the answer is fenced and the facts stay as they are."""
+    term = ControllerTerm(bench)
+    term.set_brokers(BROKERS)
+    term.create("before")
     before = facts(bench.stored())
     bench.depose()
     decisions = [
-        lambda: office.create("zombie"),
-        office.ids,
-        lambda: office.alter("before", 0, []),
+        lambda: term.create("zombie"),
+        term.ids,
+        lambda: term.alter("before", 0, []),
     ]
     for decide in decisions:
         answer = decide()
         assert isinstance(answer, ApiError)
         assert answer.error is Error.NOT_CONTROLLER
-    assert office.fenced == 1
-    assert not office.runtime.active
+    assert term.fenced == 1
+    assert not term.runtime.active
     assert facts(bench.stored()) == before
 
 
@@ -532,10 +532,10 @@ def check_a_conflict_is_decided_again_on_what_is_stored(bench: PortBench) -> Non
     """Conflict: what somebody else wrote is kept, and the decision rests on it."""
     if not bench.has_other_writers:
         return
-    office = ControllerTerm(bench)
-    office.set_brokers(BROKERS)
-    office.create("t", partitions=1, factor=3)
-    topic = office.image.topics.by_name("t")
+    term = ControllerTerm(bench)
+    term.set_brokers(BROKERS)
+    term.create("t", partitions=1, factor=3)
+    topic = term.image.topics.by_name("t")
     assert topic is not None
     before = topic.partitions[0]
     seen: list[int] = []
@@ -545,34 +545,34 @@ def check_a_conflict_is_decided_again_on_what_is_stored(bench: PortBench) -> Non
         assert found is not None
         seen.append(found.partitions[0].leader_epoch)
         targets = [Target("t", 0, (4, 3))]
-        return alter_reassignments(image, targets, may_change_factor=True, context=office.context)  # type: ignore[return-value]
+        return alter_reassignments(image, targets, may_change_factor=True, context=term.context)  # type: ignore[return-value]
 
     bench.disturb("t")
-    office.run(decide)
+    term.run(decide)
     assert seen == [before.leader_epoch, before.leader_epoch + 1]
-    topic = office.image.topics.by_name("t")
+    topic = term.image.topics.by_name("t")
     assert topic is not None
     assert topic.partitions[0].adding_replicas == (4,) or 4 in topic.partitions[0].replicas
     assert topic.partitions[0].leader_epoch >= before.leader_epoch + 1
-    office.check()
+    term.check()
 
 
 def check_lost_answers_lose_nothing_and_do_nothing_twice(bench: PortBench) -> None:
     """Unknown: no block of ids is given twice, and what was acknowledged is there."""
-    office = ControllerTerm(bench)
-    office.set_brokers(BROKERS)
+    term = ControllerTerm(bench)
+    term.set_brokers(BROKERS)
     with bench.losing_answers():
-        given = [office.ids() for _ in range(25)]
-        created = [office.create(f"t{number}") for number in range(10)]
+        given = [term.ids() for _ in range(25)]
+        created = [term.create(f"t{number}") for number in range(10)]
     firsts = [each for each in given if not isinstance(each, ApiError)]
     assert firsts == sorted(set(firsts))
-    assert office.image.producer_ids.next_producer_id >= max(firsts, default=0) + 1_000
+    assert term.image.producer_ids.next_producer_id >= max(firsts, default=0) + 1_000
     for number, answer in enumerate(created):
         if not isinstance(answer, ApiError):
             (topic,) = answer
             assert topic.error in (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
             assert f"t{number}" in bench.stored().topics
-    office.check()
+    term.check()
 
 
 CHECKS: tuple[Callable[[PortBench], None], ...] = (

@@ -138,7 +138,13 @@ def new_cluster(request: pytest.FixtureRequest) -> NewCluster:
     """Make a cluster of a kind, to be started with `with`."""
 
     def make(
-        kind: Kind, brokers: int = 3, *, controllers: int = 3, config: dict[str, str] | None = None
+        kind: Kind,
+        brokers: int = 3,
+        *,
+        controllers: int = 3,
+        config: dict[str, str] | None = None,
+        remote_storage: bool = False,
+        metrics: bool = False,
     ) -> Cluster:
         given = dict(config or {})
         if kind is Kind.ZOOKEEPER:
@@ -147,8 +153,18 @@ def new_cluster(request: pytest.FixtureRequest) -> NewCluster:
             if "broker.session.timeout.ms" in given:
                 given["zookeeper.session.timeout.ms"] = given["broker.session.timeout.ms"]
             chroot = f"/cluster-{next(_numbers)}"
-            return Cluster(brokers, zookeeper=f"{server.connect}{chroot}", config=given)
-        return Cluster(brokers, controllers if kind is Kind.SEPARATE else 0, config=given)
+            connect = f"{server.connect}{chroot}"
+            return Cluster(
+                brokers,
+                zookeeper=connect,
+                config=given,
+                remote_storage=remote_storage,
+                metrics=metrics,
+            )
+        separate = controllers if kind is Kind.SEPARATE else 0
+        return Cluster(
+            brokers, separate, config=given, remote_storage=remote_storage, metrics=metrics
+        )
 
     return make
 

@@ -2,8 +2,8 @@
 
 Four brokers, so that one may be away and the controller die beside it: in KRaft the first three
 are controllers, too. Requests go over Ottla's own blocking client, which asks another broker where
-one does not answer; folders are known by the topic id that lies in them, bytes by a word that no
-other topic of the test has.
+one does not answer; directories are known by the topic id in them, bytes by a word that no other
+topic of the test has.
 """
 
 import re
@@ -153,7 +153,9 @@ class Site:
         with ClusterClient(ClientConfig(bootstrap=self.cluster.bootstrap)) as client:
             return client.serves(type(request))
 
-    def told(self, name: str = "", topic_id: Uuid = NO_UUID, **at: int) -> MetadataResponseTopic:
+    def described(
+        self, name: str = "", topic_id: Uuid = NO_UUID, **at: int
+    ) -> MetadataResponseTopic:
         """Return what a broker says of a topic, by name or by id."""
         topic = MetadataRequestTopic(name=name or None, topic_id=topic_id)
         request = MetadataRequest(topics=(topic,), allow_auto_topic_creation=False)
@@ -207,10 +209,12 @@ class Site:
     def try_write(self, made: Made, partition: int, node: int | None = None) -> Error:
         """Ask the leader, or this broker, to append a record with the topic's word."""
         if node is None:
-            told = {each.partition_index: each for each in self.told(made.name).partitions}
-            if partition not in told or told[partition].leader_id < 0:
+            described = {
+                each.partition_index: each for each in self.described(made.name).partitions
+            }
+            if partition not in described or described[partition].leader_id < 0:
                 return Error.LEADER_NOT_AVAILABLE
-            node = told[partition].leader_id
+            node = described[partition].leader_id
         batch = encode_batch([(None, made.word, (), int(time.time() * 1000))])
         data = produce_wire.PartitionProduceData(index=partition, records=batch)
         topic = produce_wire.TopicProduceData(name=made.name, partition_data=(data,))
@@ -272,18 +276,18 @@ class Site:
     # -- disks ---------------------------------------------------------------------------------
 
     def log_dirs(self, node: int) -> list[Path]:
-        """Return the folders in which a broker keeps partitions."""
+        """Return the directories in which a broker keeps partitions."""
         properties = self.cluster.data_dir(node).parent / "node.properties"
         listed = read_properties(properties.read_text())["log.dirs"]
         return [Path(each) for each in listed.split(",")]
 
-    def folders(self, topic_id: Uuid) -> list[Path]:
-        """Return the folders of a topic's replicas that a start would load, or has set aside."""
+    def directories(self, topic_id: Uuid) -> list[Path]:
+        """Return a topic's partition directories that a start would load, or has set aside."""
         mark = f"topic_id: {uuid_text(topic_id)}"
         return [
             each
             for node in self.ids()
-            for each in self._partition_folders(node)
+            for each in self._partition_directories(node)
             if not each.name.endswith("-delete") and mark in _text(each / "partition.metadata")
         ]
 
@@ -292,13 +296,13 @@ class Site:
         ours = re.compile(re.escape(made.name) + r"-\d+(\.[0-9a-f]{32}-delete)?")
         return sum(
             any(path.exists() for path in segments_in(each))
-            for each in self._partition_folders(node)
+            for each in self._partition_directories(node)
             if ours.fullmatch(each.name)
         )
 
     def strays(self, node: int) -> list[Path]:
-        """Return the folders that a broker has set aside."""
-        return [each for each in self._partition_folders(node) if each.name.endswith("-stray")]
+        """Return the directories that a broker has set aside."""
+        return [each for each in self._partition_directories(node) if each.name.endswith("-stray")]
 
     def broker_of(self, path: Path) -> int:
         """Return whose disk a path is on."""
@@ -308,7 +312,7 @@ class Site:
     def _is_of(self, path: Path, node: int) -> bool:
         return any(path.is_relative_to(each) for each in self.log_dirs(node))
 
-    def _partition_folders(self, node: int) -> Iterator[Path]:
+    def _partition_directories(self, node: int) -> Iterator[Path]:
         for log_dir in self.log_dirs(node):
             if log_dir.is_dir():
                 yield from (each for each in log_dir.iterdir() if each.is_dir())
@@ -322,15 +326,15 @@ class Site:
             path
             for node in self.ids()
             if self.cluster.state(node) == "running"
-            for folder in self._partition_folders(node)
-            if folder.name != "__cluster_metadata-0"
-            for path in segments_in(folder)
+            for directory in self._partition_directories(node)
+            if directory.name != "__cluster_metadata-0"
+            for path in segments_in(directory)
             if word in _bytes(path)
         ]
 
     def check_gone(self, made: Made) -> None:
-        """Nobody has a folder of a topic that is proven to be gone; its bytes follow soon."""
-        assert self.folders(made.id) == []
+        """Nobody has a directory of a topic that is proven to be gone; its bytes follow soon."""
+        assert self.directories(made.id) == []
         eventually(
             lambda: self.keepers(made.word), [].__eq__, within=PATIENCE_SECONDS, what="no byte"
         )

@@ -31,7 +31,7 @@ def say(*event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 
-def told_to_leave() -> bool:
+def asked_to_leave() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
@@ -45,7 +45,7 @@ def main(options: dict[str, Any]) -> None:
     consumer.subscribe([options["topic"]])
     assigned: list[int] = []
     can_lock_up = options["client"] == "confluent"
-    while not told_to_leave():
+    while not asked_to_leave():
         if can_lock_up:
             faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
         records = consumer.poll(POLL_SECONDS)

@@ -14,7 +14,7 @@ def segments(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) ->
     return sorted((cluster.data_dir(node) / f"{topic}-{partition}").glob("*.log"))
 
 
-def folders_below(root: Path, pattern: str) -> list[Path]:
+def directories_below(root: Path, pattern: str) -> list[Path]:
     """Return the directories below one whose names match; what goes just now may be missing."""
     return [
         Path(parent, name)

@@ -167,14 +167,14 @@ def test_configurations_of_unknown_topics(admin: Admin) -> None:
     assert refused.value.code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_brokers_configuration_is_told(admin: Admin) -> None:
+def test_a_brokers_configuration_is_described(admin: Admin) -> None:
     found = admin.broker_config(1)
     assert found["node.id"] == "1"
     assert found["auto.create.topics.enable"] == "false"
     assert found["num.partitions"] == "1"
 
 
-def test_the_cluster_is_told(admin: Admin) -> None:
+def test_the_cluster_is_described(admin: Admin) -> None:
     assert admin.brokers() == {1}
     assert len(admin.cluster_id()) == 22
 

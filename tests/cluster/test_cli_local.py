@@ -180,7 +180,7 @@ def test_down_ends_in_order_where_the_quorum_has_no_majority(
     assert (tmp_path / f"cluster/node-{left}/data/{CLEAN_SHUTDOWN}").exists()
 
 
-def test_the_tools_find_the_cluster_of_the_working_folder(tmp_path: Path) -> None:
+def test_the_tools_find_the_cluster_of_the_working_directory(tmp_path: Path) -> None:
     port = first_port(1)
     assert ottla("up", "--port", str(port), "--detach", cwd=tmp_path).code == 0
     try:
@@ -194,7 +194,7 @@ def test_the_tools_find_the_cluster_of_the_working_folder(tmp_path: Path) -> Non
     assert "no cluster runs from ./ottla-data" in ran.err
 
 
-def test_a_folder_without_a_cluster(local: Local) -> None:
+def test_a_directory_without_a_cluster(local: Local) -> None:
     for name, arguments in (("down", ()), ("status", ()), ("kill", ("1",)), ("start", ("1",))):
         ran = local(name, *arguments)
         assert ran.code == 1

@@ -72,7 +72,7 @@ def test_a_topic_with_its_own_compression_stores_that(
     assert content(records) == expected(messages)
 
 
-def test_null_and_empty_are_told_apart(
+def test_null_and_empty_are_distinguished(
     client: Client, shared: Cluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()

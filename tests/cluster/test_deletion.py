@@ -92,12 +92,12 @@ def test_all_nodes_die_in_the_midst_of_a_deletion(site: Site) -> None:
     for node in cluster.nodes:
         if node.id != 3:
             cluster.kill(node.id)
-    assert {site.broker_of(each) for each in site.folders(made.id)} == {3}
+    assert {site.broker_of(each) for each in site.directories(made.id)} == {3}
     for node in cluster.nodes:
         cluster.start(node.id)
     cluster.wait_ready()
     site.wait_receipt(made)
-    assert site.told("midst").topic_id == again.id
+    assert site.described("midst").topic_id == again.id
     assert [site.words("midst", 0, each) for each in (1, 2, 3)] == [[again.word]] * 2 + [[]]
 
 
@@ -109,8 +109,8 @@ def test_the_command_waits_for_the_proof(site: Site) -> None:
     assert site.delete("watched") is Error.NONE
     describe = ("topics", "--bootstrap-server", cluster.bootstrap, "--describe-deletions")
     site.wait_successful(made, 2)
-    told = ottla(*describe, "--topic", "watched")
-    assert told.code == 0, told.err
+    shown = ottla(*describe, "--topic", "watched")
+    assert shown.code == 0, shown.err
     cluster.start(3)
     waited = ottla(*describe, "--topic", "watched", "--wait", "--timeout", "90", timeout=120)
     assert waited.code == 0, waited.err
@@ -130,9 +130,9 @@ def test_a_cluster_that_was_formatted_without_a_ledger_deletes_as_before(
         cluster.start(1)
         cluster.wait_ready()
         made = site.create("plain", (1,), (1,))
-        assert len(site.folders(made.id)) == 2
+        assert len(site.directories(made.id)) == 2
         assert site.delete("plain") is Error.NONE
-        eventually(lambda: site.folders(made.id), [].__eq__, what="no folder")
+        eventually(lambda: site.directories(made.id), [].__eq__, what="no directory")
         answer = site.ask(
             ledger_wire.DescribeDeletionsRequest(topics=()), ledger_wire.DescribeDeletionsResponse
         )
@@ -140,12 +140,12 @@ def test_a_cluster_that_was_formatted_without_a_ledger_deletes_as_before(
         assert site.create("plain", (1,)).id != made.id
 
 
-def format_without_ledger(folder: Path) -> None:
-    """Format a stopped node's folder again, at the level of clusters from before there was one."""
-    told = (folder / "meta.properties").read_text().splitlines()
-    [cluster_id] = [line.partition("=")[2] for line in told if line.startswith("cluster.id=")]
-    shutil.rmtree(folder)
-    properties = str(folder.parent / "node.properties")
+def format_without_ledger(directory: Path) -> None:
+    """Format a stopped node's directory again, at a level without the ledger."""
+    lines = (directory / "meta.properties").read_text().splitlines()
+    [cluster_id] = [line.partition("=")[2] for line in lines if line.startswith("cluster.id=")]
+    shutil.rmtree(directory)
+    properties = str(directory.parent / "node.properties")
     ran = ottla(
         *("storage", "format", "--cluster-id", cluster_id, "--config", properties),
         *("--feature", "ottla.version=0"),

@@ -3,7 +3,7 @@
 Method: real brokers, one of which is away, or frozen, or the controller that dies. Over ZooKeeper
 a topic that cannot go yet is halted, keeps its name and goes on by itself; in KRaft its name is
 free at once, and what it would wait for stands in the ledger until that broker is back. In both
-the receipt is compared with what lies on the disks: no folder of the topic's id, none of its bytes.
+the receipt is compared with the disks: no directory of the topic's id, none of its bytes.
 """
 
 from collections import Counter
@@ -59,9 +59,9 @@ def test_all_replicas_are_alive(site: Site) -> None:
     """Both: it goes at once, and the name is free for a topic that has nothing of it."""
     first, controller, last = site.trio()
     made = site.create("alive", *[(first, controller, last)] * 3)
-    assert len(site.folders(made.id)) == 9
+    assert len(site.directories(made.id)) == 9
     assert site.delete("alive") is Error.NONE
-    assert site.told("alive").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert site.described("alive").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     site.wait_receipt(made)
     again = site.create("alive", (last, first))
     assert again.id != made.id
@@ -76,7 +76,7 @@ def test_a_follower_is_away_and_restarts(site: Site) -> None:
     assert site.delete("follower") is Error.NONE
     entry = site.wait_successful(made, 6)
     assert ineligible(entry) == [(follower, BROKER_DOWN, (0, 1, 2))]
-    assert {site.broker_of(each) for each in site.folders(made.id)} == {follower}
+    assert {site.broker_of(each) for each in site.directories(made.id)} == {follower}
     check_name(site, made)
     site.start(follower)
     site.wait_receipt(made)
@@ -133,8 +133,8 @@ def test_requests_during_the_deletion_get_the_documented_errors(site: Site) -> N
     site.wait_successful(made, 4)
     unknown, unknown_id = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID
     for node in (first, controller):
-        assert site.told("asked", node=node).error_code == unknown
-        assert site.told(topic_id=made.id, node=node).error_code == unknown_id
+        assert site.described("asked", node=node).error_code == unknown
+        assert site.described(topic_id=made.id, node=node).error_code == unknown_id
         assert site.try_write(made, 0, node) is unknown
         assert produce_by_id(site, made, node) is unknown_id
         assert fetch(site, made, node, 12) is unknown
@@ -282,7 +282,7 @@ def test_a_preferred_election_is_asked_for_at_the_same_time(site: Site) -> None:
     assert set(answers) <= {Error.NONE, Error.ELECTION_NOT_NEEDED} | refused
     assert found[-1]["elected"] is Error.UNKNOWN_TOPIC_OR_PARTITION
     assert {each["beside"] for each in found} <= {Error.NONE, Error.ELECTION_NOT_NEEDED}
-    assert site.told("beside").partitions[0].leader_id == last
+    assert site.described("beside").partitions[0].leader_id == last
     assert site.words("beside", 0, last) == [beside.word]
     if site.is_classic:
         check_by_znodes(site)

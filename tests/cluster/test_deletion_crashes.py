@@ -47,13 +47,13 @@ def begun(site: Site, made: Made) -> bool:
 
 def forgotten(site: Site, made: Made) -> bool:
     """The leader's broker knows the topic no more."""
-    told = site.told(made.name, node=leader_of(made))
-    return told.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    found = site.described(made.name, node=leader_of(made))
+    return found.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def renamed(site: Site, made: Made) -> bool:
-    """A replica's folder has lost its name, and still has its bytes."""
-    return len(site.folders(made.id)) < made.replica_count
+    """A replica's directory has lost its name, and still has its bytes."""
+    return len(site.directories(made.id)) < made.replica_count
 
 
 def proven(site: Site, made: Made) -> bool:
@@ -72,7 +72,7 @@ def gone(site: Site, made: Made) -> bool:
     """The topic has left the metadata."""
     if site.is_classic:
         return site.zookeeper.exists(paths.topic(made.name)) is None
-    return site.told(made.name).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    return site.described(made.name).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def finished(site: Site, made: Made) -> bool:
@@ -165,8 +165,8 @@ def test_a_deletion_ends_whoever_is_killed(site: Site, reached: Reached, victim:
     site.start(*victims)
     receipt = site.wait_receipt(made)
     for node in (first, controller, frozen):
-        assert site.told(name, node=node).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert site.described(name, node=node).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
         assert site.words(beside.name, 0, node) == [beside.word]
     again = site.create(name, (frozen, first))
     assert site.entry(made) == receipt
-    assert len(site.folders(again.id)) == 2
+    assert len(site.directories(again.id)) == 2

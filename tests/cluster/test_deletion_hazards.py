@@ -1,7 +1,7 @@
 """What could bring a deleted topic back, keep it for ever, or take one that lives: nothing does.
 
 Method: as `test_deletion_cases.py`, on a cluster of its own. Names are taken again while a broker
-is away, topics grow while they go, orders come late, a log folder breaks, a broker is given up.
+is away, topics grow while they go, orders come late, a log directory breaks, a broker is given up.
 What a test expects of ZooKeeper clusters and of KRaft's is said where they differ.
 """
 
@@ -71,14 +71,16 @@ def test_a_topic_is_made_anew_while_a_replica_is_away(site: Site) -> None:
         site.wait_receipt(old)
     site.cluster.wait_in_sync("again")
     assert elect(site, "again")["again"] in (Error.NONE, Error.ELECTION_NOT_NEEDED)
-    eventually(lambda: site.told("again").partitions[0].leader_id, away.__eq__, what="a leader")
+    eventually(
+        lambda: site.described("again").partitions[0].leader_id, away.__eq__, what="a leader"
+    )
     site.write(new, 0)
     for number in range(5):
         for node in (first, second, away):
             found = site.words("again", number, node)
             assert found == [new.word] * (2 if number == 0 else 1), (number, node)
     assert site.keepers(old.word) == []
-    assert len(site.folders(new.id)) == 15
+    assert len(site.directories(new.id)) == 15
 
 
 def test_an_order_to_delete_comes_after_the_name_is_taken_again(site: Site) -> None:
@@ -91,15 +93,15 @@ def test_an_order_to_delete_comes_after_the_name_is_taken_again(site: Site) -> N
     assert site.delete("late") is Error.NONE
     site.wait_receipt(old)
     new = site.create("late", (first, last))
-    folders = site.folders(new.id)
-    assert len(folders) == 2
+    directories = site.directories(new.id)
+    assert len(directories) == 2
     for node in (first, last):
         if site.is_classic:
             check_late_stop(site, old, controller, node)
         else:
             check_late_order(site, old, new, node)
     site.write(new, 0)
-    assert site.folders(new.id) == folders
+    assert site.directories(new.id) == directories
     for node in (first, last):
         eventually(partial(site.words, "late", 0, node), [new.word, new.word].__eq__, what="both")
 
@@ -210,7 +212,7 @@ def test_internal_topics_are_refused_on_every_path(site: Site) -> None:
         Error.NONE.__eq__,
         what="a coordinator",
     )
-    offsets = site.told("__consumer_offsets")
+    offsets = site.described("__consumer_offsets")
     assert site.delete("__consumer_offsets") is Error.INVALID_REQUEST
     assert site.delete(topic_id=offsets.topic_id) is Error.INVALID_REQUEST
     assert site.delete("__cluster_metadata") is Error.INVALID_REQUEST
@@ -219,23 +221,23 @@ def test_internal_topics_are_refused_on_every_path(site: Site) -> None:
         "--delete", "--topic", "__consumer_offsets",
     )  # fmt: skip
     assert (ran.code, "INVALID_REQUEST" in ran.err) == (1, True), ran
-    assert site.told("__consumer_offsets").topic_id == offsets.topic_id
+    assert site.described("__consumer_offsets").topic_id == offsets.topic_id
 
 
 # -- brokers that cannot, and that never will --------------------------------------------------
 
 
-def test_a_log_folder_fails_half_way(site: Site) -> None:
-    """Both: what lay there is not called gone until the folder is back and was looked through."""
+def test_a_log_directory_fails_half_way(site: Site) -> None:
+    """Both: what lay there is not called gone until the directory is back and was searched."""
     first, _, holder = site.trio()
-    broken = give_second_folder(site, holder)
+    broken = give_second_directory(site, holder)
     made = site.create("half", *[(first, holder)] * 16)
-    there = {int(each.name.rpartition("-")[2]) for each in site.folders(made.id)
+    there = {int(each.name.rpartition("-")[2]) for each in site.directories(made.id)
              if each.is_relative_to(broken)}  # fmt: skip
     assert 0 < len(there) < 16
     aside = broken.with_name("aside")
     broken.rename(aside)
-    broken.write_text("This is no folder.")
+    broken.write_text("This is no directory.")
     assert site.delete("half", timeout_ms=0 if site.is_classic else 30_000) in (
         Error.NONE, Error.REQUEST_TIMED_OUT
     )  # fmt: skip
@@ -245,7 +247,7 @@ def test_a_log_folder_fails_half_way(site: Site) -> None:
         failed = {number for node, _, numbers in rows for number in numbers if node == holder}
         return failed >= there and entry.count(DeletionState.STARTED) == 0
 
-    entry = site.entry_with(made, is_stuck, "the folder's failure")
+    entry = site.entry_with(made, is_stuck, "the directory's failure")
     assert {row[1].reason for row in ineligible(entry)} == {Reason.FOLDER_FAILED}
     assert not entry.is_finished
     site.cluster.kill(holder)
@@ -255,20 +257,22 @@ def test_a_log_folder_fails_half_way(site: Site) -> None:
     site.wait_receipt(made)
 
 
-def give_second_folder(site: Site, node: int) -> Path:
-    """Let a broker keep its partitions in two folders from now on; return the second."""
+def give_second_directory(site: Site, node: int) -> Path:
+    """Let a broker keep its partitions in two directories from now on; return the second."""
     site.cluster.stop(node)
-    [folder] = site.log_dirs(node)
-    second = folder.with_name("second")
+    [directory] = site.log_dirs(node)
+    second = directory.with_name("second")
     second.mkdir()
-    properties = folder.parent / "node.properties"
+    properties = directory.parent / "node.properties"
     text = properties.read_text()
-    assert f"log.dirs={folder}\n" in text
-    properties.write_text(text.replace(f"log.dirs={folder}\n", f"log.dirs={folder},{second}\n"))
+    assert f"log.dirs={directory}\n" in text
+    properties.write_text(
+        text.replace(f"log.dirs={directory}\n", f"log.dirs={directory},{second}\n")
+    )
     if not site.is_classic:
-        told = (folder / "meta.properties").read_text()
+        text = (directory / "meta.properties").read_text()
         [cluster_id] = [
-            line.partition("=")[2] for line in told.splitlines() if line.startswith("cluster.id=")
+            line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id=")
         ]
         ran = ottla(
             "storage", "format", "--ignore-formatted",
@@ -276,13 +280,13 @@ def give_second_folder(site: Site, node: int) -> Path:
         )  # fmt: skip
         assert ran.code == 0, ran.err
     site.start(node)
-    assert site.log_dirs(node) == [folder, second]
+    assert site.log_dirs(node) == [directory, second]
     return second
 
 
 def test_a_broker_is_given_up_for_good(site: Site) -> None:
     """KRaft: its rows are abandoned, and the receipt says so. ZooKeeper knows no giving up: a
-    broker of that id with empty log folders confirms for it.
+    broker of that id with empty log directories confirms for it.
 
     In both, what was given up comes back while the receipt is kept: it is deleted, not set aside.
     """
@@ -291,16 +295,16 @@ def test_a_broker_is_given_up_for_good(site: Site) -> None:
     site.kill(lost)
     assert site.delete("given-up") is Error.NONE
     site.wait_successful(made, 4)
-    held = site.folders(made.id)
+    held = site.directories(made.id)
     assert [site.broker_of(each) for each in held] == [lost, lost]
     receipt = (replaced if site.is_classic else unregistered)(site, made, lost)
-    assert site.folders(made.id) == held
+    assert site.directories(made.id) == held
     site.start(lost)
     site.check_gone(made)
     assert not any(each.exists() for each in held)
     assert site.strays(lost) == []
     assert site.entry(made) == receipt
-    assert site.told("given-up").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert site.described("given-up").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def unregistered(site: Site, made: Made, lost: int) -> DeletionImage:
@@ -318,14 +322,14 @@ def unregistered(site: Site, made: Made, lost: int) -> DeletionImage:
 def replaced(site: Site, made: Made, lost: int) -> DeletionImage:
     """Let another machine have its id until there is a receipt; then give it its disks back."""
     assert not site.serves(unregister_wire.UnregisterBrokerRequest(broker_id=lost))
-    folders = site.log_dirs(lost)
-    for each in folders:
+    directories = site.log_dirs(lost)
+    for each in directories:
         each.rename(each.with_name(f"{each.name}-before"))
         each.mkdir()
     site.start(lost)
     receipt = site.wait_receipt(made)
     site.kill(lost)
-    for each in folders:
+    for each in directories:
         each.rename(each.with_name(f"{each.name}-after"))
         each.with_name(f"{each.name}-before").rename(each)
     return receipt

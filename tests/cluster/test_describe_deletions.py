@@ -18,7 +18,7 @@ from ottla.testing import Cluster
 from .clients import eventually
 from .conftest import Kind, new_name, new_replicated_topic
 from .ottla_command import Ran, ottla, ottla_arguments
-from .stored import folders_below
+from .stored import directories_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -72,7 +72,7 @@ def row(broker: int, state: str = "successful", reason: str | None = None) -> Ro
 def directories(cluster: Cluster, topic: str) -> list[Path]:
     """Return the directories of a topic's logs on all brokers, but for those renamed away."""
     nodes = [cluster.data_dir(plan.id) for plan in cluster.brokers]
-    found = [each for node in nodes for each in folders_below(node, f"{topic}-*")]
+    found = [each for node in nodes for each in directories_below(node, f"{topic}-*")]
     return [each for each in found if not each.name.endswith("-delete")]
 
 

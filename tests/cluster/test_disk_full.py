@@ -2,8 +2,8 @@
 
 Method: the process gets a limit on the size of its files (RLIMIT_FSIZE) while it runs, so that
 an append fails half-way with EFBIG, as it would with ENOSPC on a full disk. A new process has no
-such limit. Several log folders, of which one fails, are the business of unit tests: the limit
-cannot be given to one folder alone.
+such limit. Several log directories, of which one fails, are the business of unit tests: the limit
+cannot be given to one directory alone.
 """
 
 import threading

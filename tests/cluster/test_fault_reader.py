@@ -113,7 +113,7 @@ def test_another_one_goes_on_where_the_first_is_locked_up(monkeypatch: pytest.Mo
     assert reader.errors == []
 
 
-def test_a_consumer_that_stands_still_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_that_stands_still_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library([3, 5])
     (error,) = drained(library, monkeypatch).errors
     assert len(library.made) == 1
@@ -126,13 +126,13 @@ def test_not_every_client_can_be_locked_up(monkeypatch: pytest.MonkeyPatch) -> N
     assert "another consumer is locked up" in error
 
 
-def test_what_a_user_is_told_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_user_is_shown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = drained(Library([1], failure="offset out of range"), monkeypatch)
     (error,) = reader.errors
     assert error.startswith("partition 0: offset out of range\n")
 
 
-def test_a_record_that_comes_twice_is_told_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_comes_twice_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = drained(Library([5], again=2), monkeypatch)
     (error,) = reader.errors
     assert "offset 2 comes next, and offset 2 came with the number 1" in error
@@ -149,7 +149,7 @@ def test_statistics_tell_where_a_partition_is_asked_for() -> None:
     ]
 
 
-def test_a_thread_that_goes_on_is_told_of_with_what_it_is_at() -> None:
+def test_a_thread_that_goes_on_is_reported_with_what_it_is_at() -> None:
     may_end = threading.Event()
 
     def stubborn() -> None:

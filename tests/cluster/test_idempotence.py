@@ -163,7 +163,7 @@ def test_historic_messages_land_once() -> None:
         assert values_on_disk(cluster, topic, 0) == list(range(count))
 
 
-def test_librdkafka_is_told_at_once_that_there_are_no_transactions(shared: Cluster) -> None:
+def test_librdkafka_is_refused_transactions_at_once(shared: Cluster) -> None:
     producer = ConfluentProducer(
         {"bootstrap.servers": shared.bootstrap, "transactional.id": "refused", "log_level": 0}
     )
@@ -175,14 +175,14 @@ def test_librdkafka_is_told_at_once_that_there_are_no_transactions(shared: Clust
     assert "does not support transactions" in error.str()
 
 
-def test_kafka_python_is_told_at_once_that_there_are_no_transactions(shared: Cluster) -> None:
+def test_kafka_python_is_refused_transactions_at_once(shared: Cluster) -> None:
     producer = KafkaProducer(bootstrap_servers=shared.bootstrap, transactional_id="refused")
     with pytest.raises(KafkaError, match="ClusterAuthorizationFailed"):
         producer.init_transactions()
     producer.close(1)
 
 
-def test_aiokafka_is_told_at_once_that_there_are_no_transactions(shared: Cluster) -> None:
+def test_aiokafka_is_refused_transactions_at_once(shared: Cluster) -> None:
     async def start() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=shared.bootstrap, transactional_id="refused")
         try:

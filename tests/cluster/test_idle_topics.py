@@ -80,7 +80,7 @@ def commit(site: Site, made: Made) -> Error:
 
 def read(site: Site, made: Made) -> Error:
     """Fetch a record that is not there."""
-    leader = site.told(made.name).partitions[0].leader_id
+    leader = site.described(made.name).partitions[0].leader_id
     return fetch(site, made, leader, 11)
 
 
@@ -130,7 +130,7 @@ def test_an_idle_topic_goes_and_those_in_use_stay(site: Site) -> None:
         receipt = site.wait_receipt(idle)
         assert receipt.name == "idle"
         for each in (*used, unlimited):
-            assert site.told(each.name).topic_id == each.id
+            assert site.described(each.name).topic_id == each.id
         assert {each["topic"]: each["reason"] for each in view(site).values()} == {
             each.name: "too young" for each in used
         }

@@ -37,9 +37,9 @@ def leader_epoch(site: Site) -> int:
     """Return what each broker says once it knows who leads."""
     epochs = eventually(
         lambda: [
-            [each.leader_epoch for each in site.told(NAME, node=n).partitions] for n in (1, 2)
+            [each.leader_epoch for each in site.described(NAME, node=n).partitions] for n in (1, 2)
         ],
-        lambda told: told[0] == told[1] != [],
+        lambda found: found[0] == found[1] != [],
         within=PATIENCE_SECONDS,
         what="both brokers to know the topic",
     )
@@ -55,22 +55,22 @@ def elect(site: Site) -> None:
             admin.alter_partition_reassignments({partition: replicas})
             admin.elect_leaders(0, {NAME: [0]})
             eventually(
-                lambda first=replicas[0]: site.told(NAME).partitions[0].leader_id == first,  # type: ignore[misc]
+                lambda first=replicas[0]: site.described(NAME).partitions[0].leader_id == first,  # type: ignore[misc]
                 within=PATIENCE_SECONDS,
                 what=f"{replicas[0]} to lead",
             )
 
 
 def produce(producer: Producer, values: list[bytes]) -> list[tuple[KafkaError | None, int]]:
-    told: list[tuple[KafkaError | None, int]] = []
+    reports: list[tuple[KafkaError | None, int]] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
-        told.append((error, message.offset()))
+        reports.append((error, message.offset()))
 
     for value in values:
         producer.produce(NAME, value, partition=0, on_delivery=delivered)
     producer.flush(PATIENCE_SECONDS)
-    return told
+    return reports
 
 
 def confluent_values(consumer: Consumer, count: int) -> list[bytes]:

@@ -1,7 +1,7 @@
 """One of three brokers has a full disk, or comes back with an empty one: nobody else is told.
 
 Method: three replicas under load (`fault_load.py`). A full disk is a limit on the size of the
-process's files, as in test_disk_full.py. An empty one is a folder that was removed and formatted
+process's files, as in test_disk_full.py. An empty one is a directory that was removed and formatted
 again while the broker was dead. In the end all three replicas have every record once and in order.
 """
 
@@ -75,17 +75,17 @@ def test_a_broker_comes_back_empty(kind: Kind, is_bounced: bool, new_cluster: Ne
 
 
 def wipe(cluster: Cluster, node: int) -> None:
-    """Give a dead node an empty folder, formatted where it must be."""
-    folder = cluster.data_dir(node)
+    """Give a dead node an empty directory, formatted where it must be."""
+    directory = cluster.data_dir(node)
     if cluster.zookeeper_connect is not None:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         return
-    notified = (folder / "meta.properties").read_text()
+    notified = (directory / "meta.properties").read_text()
     (cluster_id,) = [
         line.partition("=")[2] for line in notified.splitlines() if line.startswith("cluster.id=")
     ]
-    shutil.rmtree(folder)
-    properties = folder.parent / "node.properties"
+    shutil.rmtree(directory)
+    properties = directory.parent / "node.properties"
     ran = ottla("storage", "format", "--cluster-id", cluster_id, "--config", str(properties))
     assert ran.code == 0, ran.err
 

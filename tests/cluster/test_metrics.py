@@ -41,17 +41,17 @@ TOTAL = "kafka_network_request_metrics_total_time_seconds_count"
 class Local:
     """Two brokers and a controller."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         ran = ottla(
-            "up", "--data-dir", str(folder), "--brokers", "2", "--controllers", "1",
+            "up", "--data-dir", str(directory), "--brokers", "2", "--controllers", "1",
             "--port", str(first_port(2)),
             "--config", "broker.session.timeout.ms=2000",
             "--config", "broker.heartbeat.interval.ms=200",
             "--detach",
         )  # fmt: skip
         assert ran.code == 0, ran.err
-        facts = json.loads(ottla("status", "--data-dir", str(folder), "--json").out)
+        facts = json.loads(ottla("status", "--data-dir", str(directory), "--json").out)
         self.bootstrap: str = facts["bootstrap"]
         self.ports: dict[int, int] = {node["id"]: node["metrics_port"] for node in facts["nodes"]}
 
@@ -68,12 +68,12 @@ class Local:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Local]:
-    folder = tmp_path / "cluster"
+    directory = tmp_path / "cluster"
     try:
-        yield Local(folder)
+        yield Local(directory)
     finally:
-        if (folder / "cluster.json").exists():
-            ottla("down", "--data-dir", str(folder), "--timeout", "5")
+        if (directory / "cluster.json").exists():
+            ottla("down", "--data-dir", str(directory), "--timeout", "5")
 
 
 def until(holds: Callable[[], bool], seconds: float = 30) -> None:
@@ -149,14 +149,14 @@ def test_a_killed_broker_shows_in_the_controllers_metrics(local: Local) -> None:
     found = local.scrape(CONTROLLER)
     assert (found.value(ACTIVE), found.value(FENCED), found.value(OFFLINE)) == (2, 0, 0)
     assert found.value(SILENT) == 0
-    assert ottla("kill", "2", "--data-dir", str(local.folder)).code == 0
+    assert ottla("kill", "2", "--data-dir", str(local.directory)).code == 0
     with pytest.raises(urllib.error.URLError):
         local.scrape(2)
     until(lambda: local.scrape(CONTROLLER).value(FENCED) == 1)
     found = local.scrape(CONTROLLER)
     assert (found.value(ACTIVE), found.value(OFFLINE)) == (1, led)
     assert found.value(SILENT) == 1
-    assert ottla("start", "2", "--data-dir", str(local.folder)).code == 0
+    assert ottla("start", "2", "--data-dir", str(local.directory)).code == 0
     until(lambda: local.scrape(CONTROLLER).value(OFFLINE) == 0)
     found = local.scrape(CONTROLLER)
     assert (found.value(ACTIVE), found.value(FENCED), found.value(SILENT)) == (2, 0, 1)

@@ -111,7 +111,7 @@ def test_controllers_of_their_own_and_what_is_known_of_partitions() -> None:
         cluster.wait_ready()
 
 
-def test_a_folder_with_a_separate_controller_goes_on_with_it(tmp_path: Path) -> None:
+def test_a_directory_with_a_separate_controller_goes_on_with_it(tmp_path: Path) -> None:
     """As all directories of several brokers had one before combined nodes became the default."""
     with Cluster(brokers=2, controllers=1, data_dir=tmp_path):
         pass
@@ -125,7 +125,7 @@ def metrics(address: str) -> str:
         return str(answer.read().decode())
 
 
-def test_a_folder_that_was_not_given_goes_away() -> None:
+def test_a_directory_that_was_not_given_goes_away() -> None:
     with Cluster() as cluster:
         directory = cluster.data_dir()
         assert directory.exists()

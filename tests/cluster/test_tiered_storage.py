@@ -1,13 +1,13 @@
 """Closed segments move to the remote tier, and clients notice nothing.
 
-Method: three brokers and a directory as the store. What lies on local disks and in the store is
-listed before anything is read; then three clients read everything from offset 0, and the CRC of all
-values is compared. Brokers are killed one after the other, and all at once.
+Method: three brokers in either mode and a directory as the store. What lies on local disks and in
+the store is listed before anything is read; then three clients read everything from offset 0, and
+the CRC of all values is compared. Brokers are killed one after the other, and all at once.
 """
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from ottla.wire.messages import list_offsets as wire
 
 from . import clients, stored
 from .clients import Closing, Message, client_of, eventually
-from .conftest import BROKERS, QUICK_FENCING, new_name
+from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, new_name, revived
 from .ottla_command import ottla
+from .paced import scrape
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -44,19 +45,32 @@ LOCAL_SEGMENTS_MAX = 2
 EARLIEST, EARLIEST_LOCAL = -2, -4
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3, remote_storage=True, config=TIERED) as started:
-        yield started
+@pytest.fixture(scope="module", params=[Kind.COMBINED, Kind.ZOOKEEPER], ids=["kraft", "zookeeper"])
+def cluster_of_module(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
+    with new_cluster(request.param, 3, config=TIERED, remote_storage=True, metrics=True) as cluster:
+        yield cluster
 
 
-def produced(cluster: Cluster, topic: str, *, replicas: int = 3) -> list[bytes]:
+@pytest.fixture
+def cluster(cluster_of_module: Cluster) -> Cluster:
+    """Three brokers in either mode, with a store; all of them serve."""
+    return revived(cluster_of_module)
+
+
+def produced(
+    cluster: Cluster, topic: str, *, replicas: int = 3, config: Mapping[str, str] = TOPIC
+) -> list[bytes]:
     """Create a tiered topic, and produce the records of 42 segments; return their values."""
-    values = [b"%06d" % number + bytes([number % 251]) * VALUE_BYTES for number in range(RECORDS)]
     with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
-        admin.create_topic(topic, replication_factor=replicas, config=TOPIC)
+        admin.create_topic(topic, replication_factor=replicas, config=dict(config))
+    return produce(cluster, topic, range(RECORDS))
+
+
+def produce(cluster: Cluster, topic: str, numbers: range) -> list[bytes]:
+    """Produce one record a number, four a batch; return their values."""
+    values = [b"%06d" % number + bytes([number % 251]) * VALUE_BYTES for number in numbers]
     with Closing(client_of("confluent").producer(cluster.bootstrap)) as producer:
-        for begin in range(0, RECORDS, 4):
+        for begin in range(0, len(values), 4):
             some = values[begin : begin + 4]
             producer.send([Message(topic=topic, value=value) for value in some])
     return values
@@ -135,9 +149,15 @@ def test_clients_read_across_the_tiers(cluster: Cluster) -> None:
     topic = new_name("tiered")
     values = produced(cluster, topic)
     wait_tiered(cluster, topic)
+    copied = [each.start_offset for each in cluster.remote_events("copy", topic=topic)]
+    assert copied == [int(path.name[:20]) for path in remote_segments(cluster, topic)]
+    assert cluster.remote_events("fetch", topic=topic) == []
     for name in clients.NAMES:
         found = read_all(cluster, topic, name)
         assert crc(found) == crc(values), name
+    fetched = {each.start_offset for each in cluster.remote_events("fetch", topic=topic)}
+    assert {0, copied[-3]} <= fetched <= set(copied)
+    assert cluster.remote_events("delete", topic=topic) == []
 
 
 def test_brokers_are_killed_one_after_the_other(cluster: Cluster) -> None:
@@ -166,6 +186,22 @@ def test_all_brokers_are_killed_at_once(cluster: Cluster) -> None:
     check(cluster, topic, values)
 
 
+def test_the_controller_is_killed_after_an_existing_topic_was_enabled(cluster: Cluster) -> None:
+    topic = new_name("enabled")
+    values = produced(cluster, topic, config=TOPIC | {"remote.storage.enable": "false"})
+    assert remote_segments(cluster, topic) == []
+    assert len(stored.segments(cluster, topic)) > REMOTE_SEGMENTS_MIN
+    controller = cluster.wait_controller()
+    with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
+        admin.set_topic_config(topic, "remote.storage.enable", "true")
+    cluster.kill(controller)
+    cluster.wait_controller(besides=controller)
+    cluster.start(controller)
+    cluster.wait_ready()
+    wait_tiered(cluster, topic)
+    check(cluster, topic, values)
+
+
 def test_expired_segments_are_deleted_in_the_store(cluster: Cluster) -> None:
     topic = new_name("expired")
     produced(cluster, topic)
@@ -185,6 +221,44 @@ def test_expired_segments_are_deleted_in_the_store(cluster: Cluster) -> None:
         consumer.seek((topic, 0), start)
         records = eventually(lambda: consumer.poll(1.0), within=30, what="the first records")
     assert records[0].offset == start
+
+
+def test_a_quota_of_reads_is_set_and_removed_while_brokers_run(cluster: Cluster) -> None:
+    topic = new_name("quota")
+    values = produced(cluster, topic)
+    wait_tiered(cluster, topic)
+    brokers = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers")
+    quota = "remote.log.manager.fetch.max.bytes.per.second"
+
+    def configure(*change: str) -> None:
+        ran = ottla("configs", "--alter", *brokers, "--entity-default", *change)
+        assert ran.code == 0, ran.err
+
+    def throttled() -> float:
+        return sum(
+            scrape(cluster, node).value("ottla_remote_reads_throttled_total") for node in BROKERS
+        )
+
+    assert throttled() == 0
+    configure("--add-config", f"{quota}=1")
+    shown = ottla("configs", "--describe", *brokers, "--entity-default").out
+    assert f"{quota}=1" in shown
+    try:
+        with Closing(client_of("confluent").consumer(cluster.bootstrap)) as consumer:
+            consumer.assign([(topic, 0)])
+            consumer.seek((topic, 0), 0)
+            read = 0
+
+            def is_throttled() -> bool:
+                nonlocal read
+                read += len(consumer.poll(0.2))  # Raises where the broker answers with an error.
+                return throttled() > 0
+
+            eventually(is_throttled, within=30, what="a read beyond the quota")
+            assert read < len(values)
+    finally:
+        configure("--delete-config", quota)
+    assert crc(read_all(cluster, topic)) == crc(values)
 
 
 def test_the_tiers_are_described(cluster: Cluster) -> None:
@@ -207,6 +281,11 @@ def test_the_tiers_are_described(cluster: Cluster) -> None:
     assert (row["remote_start"], row["local_end"], row["last_error"]) == (0, RECORDS, None)
     assert row["remote_segments"] == len(remote_segments(cluster, topic))
     assert row["local_start"] <= row["remote_end"] + 1 < RECORDS
+    # Log directories have local files only.
+    ran = ottla("log-dirs", "--describe", *where[:2], "--topic-list", topic, "--broker-list", "1")
+    (replica,) = json.loads(ran.out.splitlines()[-1])["brokers"][0]["logDirs"][0]["partitions"]
+    local = sum(path.stat().st_size for path in stored.segments(cluster, topic, node=1))
+    assert replica["size"] == local < row["remote_bytes"]
     table = ottla("tier", "describe", *where).out.splitlines()
     assert table[0].startswith(f"{topic} (")
     assert table[2].split()[:2] == ["0", str(row["leader"])]

@@ -173,6 +173,13 @@ def keeps_the_first_record_that_differs() -> Iterator[None]:
 
 
 @contextmanager
+def keeps_what_cannot_be_compared() -> Iterator[None]:
+    """A follower keeps the records below its leader's log start, whatever the leader had there."""
+    with replaced(follower_rules, "starts_anew", lambda log, leader_start, end_offset: False):
+        yield
+
+
+@contextmanager
 def follows_high_watermarks_back() -> Iterator[None]:
     """A replica takes any high watermark of its leader, also a lower one."""
 
@@ -395,6 +402,7 @@ LOG_VARIANTS = (
     LogVariant(breaks=recovers_no_producers, first=19),
     LogVariant(breaks=cuts_one_record_more, first=1),
     LogVariant(breaks=keeps_the_first_record_that_differs, first=1),
+    LogVariant(breaks=keeps_what_cannot_be_compared, zookeeper=True),
     LogVariant(breaks=follows_high_watermarks_back, first=1),
     LogVariant(breaks=flushes_one_record_late, first=33),
     LogVariant(breaks=commits_before_its_flush, first=51),

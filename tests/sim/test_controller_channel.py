@@ -187,12 +187,12 @@ def is_whole(sim: Sim) -> bool:
 def partition_dirs(sim: Sim) -> list[tuple[Replica, PartitionDirKind]]:
     """Return all replicas that any broker's disk holds."""
     return [
-        ((node.id, folder.topic_id, folder.partition), folder.kind)
+        ((node.id, directory.topic_id, directory.partition), directory.kind)
         for node in sim.nodes.values()
         if node.is_broker
         for path in node.config.log_dirs
-        for folder in find_partition_dirs(node.disk, path)
-        if folder.topic_id is not None
+        for directory in find_partition_dirs(node.disk, path)
+        if directory.topic_id is not None
     ]
 
 

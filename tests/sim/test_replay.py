@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import pytest
 
 
+@cache
 def played(seed: int, hash_seed: str) -> dict[str, Any]:
     ran = subprocess.run(
         [
@@ -34,7 +36,7 @@ def played(seed: int, hash_seed: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize("seed", [2, 9])
+@pytest.mark.parametrize("seed", [3, 7])
 def test_a_seed_replays_the_same_history(seed: int) -> None:
     first = played(seed, "1")
     assert first == played(seed, "2")
@@ -42,4 +44,4 @@ def test_a_seed_replays_the_same_history(seed: int) -> None:
 
 
 def test_another_seed_plays_another_history() -> None:
-    assert played(2, "1")["digest"] != played(3, "1")["digest"]
+    assert played(3, "1")["digest"] != played(7, "1")["digest"]

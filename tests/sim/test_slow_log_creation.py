@@ -12,6 +12,8 @@ from ottla.host.log_creation import LogCreation
 from ottla.metadata.delta import ClusterDelta
 from ottla.testing.scenarios.runner import PlayOptions, play
 
+from ..drawn import drawn_seeds
+
 LOG_MS = 100
 
 
@@ -47,7 +49,7 @@ class Slow:
         return ready
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", drawn_seeds(2, of=3))
 def test_a_history_in_which_logs_are_created_slowly_is_true(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

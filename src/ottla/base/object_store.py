@@ -186,7 +186,7 @@ def check_name(name: str) -> None:
     parts = name.split("/")
     assert all(parts), f"{name!r}: an empty part"
     assert not {".", ".."} & set(parts), f"{name!r}: a relative part"
-    assert "#" not in name, f"{name!r}: # marks unfinished files in a folder store"
+    assert "#" not in name, f"{name!r}: # marks unfinished files in a directory store"
 
 
 class SettableCall(Generic[T]):

@@ -41,7 +41,7 @@ from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.topic_config import effective_topic_config
+from ottla.metadata.topic_config import effective_topic_config, follow_tiering
 from ottla.tiered.remote_log import RemoteLog
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class Broker:
                 producer_ids=self.producer_ids,
                 forwarder=self.forwarder,
                 peers=peers,
+                complete_image=lambda: self.client_image,
                 clock=self.clock,
                 timers=self.timers,
                 workers=self.workers,
@@ -311,8 +312,7 @@ class Broker:
         values = effective_topic_config(image, self.config, topic)
         config = self.config.dynamic(image)
         brokers_own = {name: config[name] for name in LOG_PROPERTIES}
-        # The tiering state counts, which the configuration only asks for.
-        values["remote.storage.enable"] = image.has_remote_log(topic)
+        follow_tiering(values, has_remote_log=image.has_remote_log(topic))
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:

@@ -25,6 +25,7 @@ from ottla.broker.fetch.read_replica import Selector
 from ottla.broker.fetch.remote_port import RemoteReads
 from ottla.broker.logs.log_creation import (
     LOGS_AT_ONCE_MAX,
+    begin_restored,
     create_logs,
     get_or_create_log,
     new_partitions,
@@ -557,6 +558,10 @@ class ReplicaManager:
             )
             # It may have been loaded before the broker had its dynamic settings.
             log.reconfigure(settings.log)
+            tiering = self.image.tiering.get(topic.id)
+            restored = None if tiering is None else tiering.restored_partition(partition_id)
+            if begin_restored(log, restored):
+                self.log_dirs.checkpoint_log_start(log)
         except OSError as error:
             name = f"{topic.name}-{partition_id}"
             self._summary.add(logging.ERROR, "log creation failed", f"{name} ({error})")

@@ -15,7 +15,7 @@ LAST_TRY_SECONDS = 0.05
 class Waiting:
     """A deadline. Reports once, after REPORT_SECONDS, what is waited for.
 
-    `report`: takes that line, maybe in another thread; None = nobody is told.
+    `report`: takes that line, maybe in another thread; None = not reported.
     """
 
     def __init__(self, timeout: float, report: Report | None = None) -> None:

@@ -14,7 +14,7 @@ its previous process will never answer. ANSWERED ones stay until they are record
 (none) and is still wanted is begun by the owner again.
 
 K is the key of what is ordered from a broker. At most one order is under way for a key: an answer
-could not be told from the answer to another order.
+could not be distinguished from the answer to another order.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -44,6 +44,10 @@ def tiering_change(
         raise invalid_config(
             f"{REMOTE_STORAGE}=true: the internal topic {topic} cannot have remote storage."
         )
+    if before is not None:
+        if not before.copies:
+            raise invalid_config(f"{REMOTE_STORAGE}=true: enabling it again is not supported yet.")
+        return None
     level = mode.ottla_level(image)
     if level < TIERING:
         raise ApiError(
@@ -51,8 +55,4 @@ def tiering_change(
             f"{REMOTE_STORAGE}=true needs the feature {OTTLA_VERSION} at level {TIERING}, and the"
             f" cluster has level {level}.",
         )
-    if before is None:
-        return tiering_record(TopicTiering(topic_id=topic_id))
-    if not before.copies:
-        raise invalid_config(f"{REMOTE_STORAGE}=true: enabling it again is not supported yet.")
-    return None
+    return tiering_record(TopicTiering(topic_id=topic_id))

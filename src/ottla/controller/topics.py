@@ -90,7 +90,7 @@ def create_topics(
             results[topic.name] = CreatedTopic(topic.name, refusal.error, refusal.message)
             continue
         topics = topics.with_topic(created)
-        records += _records(created, overrides, tiering)
+        records += new_topic_records(created, overrides, tiering)
         settings = tuple(sorted(overrides.items()))
         if settings not in described:
             described[settings] = tuple(describe_topic(image, context.config, overrides))
@@ -165,7 +165,7 @@ def _create(
     image: ClusterImage, topics: TopicsImage, topic: NewTopic, context: DecisionContext
 ) -> tuple[TopicImage, dict[str, str], TopicTieringRecord | None]:
     """Return the topic to be, its overrides and its tiering state. Raises: ApiError."""
-    _check_name(image, topics, topic.name)
+    check_new_name(image, topics, topic.name)
     overrides = _overrides(topic)
     validate_topic_configs(overrides, context.config, image)
     check_ttl(image, context.mode, topic.name, overrides)
@@ -180,7 +180,8 @@ def _create(
     )
 
 
-def _check_name(image: ClusterImage, topics: TopicsImage, name: str) -> None:
+def check_new_name(image: ClusterImage, topics: TopicsImage, name: str) -> None:
+    """Check that a topic of that name may be created. Raises: ApiError."""
     if name == METADATA_TOPIC:
         raise ApiError(
             Error.INVALID_REQUEST, f"Creation of the internal topic {METADATA_TOPIC} is prohibited."
@@ -281,9 +282,10 @@ def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:
             return topic_id
 
 
-def _records(
+def new_topic_records(
     topic: TopicImage, overrides: Mapping[str, str], tiering: TopicTieringRecord | None
 ) -> list[Record]:
+    """Return the records of a new topic, in their order."""
     first, *partitions = topic_records(topic)
     configs = config_records((ResourceType.TOPIC, topic.name), {}, overrides)
     state = () if tiering is None else (tiering,)

@@ -102,8 +102,9 @@ class NodeCore:
     @property
     def image(self) -> ClusterImage:
         """Return the newest committed metadata of this node."""
-        if self.broker is not None:
-            return self.broker.image
+        broker = self.broker
+        if broker is not None:
+            return broker.image
         if self._controller is not None:
             return self._controller.runtime.committed_image
         return EMPTY

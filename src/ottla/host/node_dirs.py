@@ -39,7 +39,7 @@ from ottla.log.dirs.log_dirs import DirectoryRefused, LogDirs
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
-from ottla.metadata.topic_config import effective_topic_config
+from ottla.metadata.topic_config import effective_topic_config, follow_tiering
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class NodeDirs:
 
         def config_of(topic: str) -> LogConfig:
             values = effective_topic_config(image, config, topic)
-            values["remote.storage.enable"] = image.has_remote_log(topic)
+            follow_tiering(values, has_remote_log=image.has_remote_log(topic))
             return LogConfig.of(values)
 
         check_remote_topics(image, config)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ottla.base.errors import ApiError
-from ottla.base.object_store import ObjectStore
+from ottla.base.object_store import ObjectStore, Pool
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
@@ -107,6 +107,10 @@ class CleaningRunner(Runner, Protocol):
 
 class OpenedStore(ObjectStore, Protocol):
     """The node's object store, which it closes when it stops."""
+
+    def resize(self, pool: Pool, running_max: int, queued_max: int) -> None:
+        """Have a pool run and queue another number of operations; those under way go on."""
+        ...
 
     def close(self) -> None:
         """Cancel what is under way; a store that hangs is not waited for."""

@@ -815,8 +815,9 @@ class PartitionLog:
             self._write_marker()
             self._marker = MarkerFile.THERE
         self.delete_segments(reversed(list(self.segments)))
+        self.snapshots = prune_snapshots(self.ports.disk, self.directory, -1)
         # Before the new segment is created: a power loss might keep its name and bring an old
-        # segment back beside it.
+        # segment, or the producers of an old snapshot, back beside it.
         self.ports.disk.sync_dir(self.directory)
         self._limit_starts(limits, offset, prefix)
         now_ms = self.ports.clock.now_ms()
@@ -826,7 +827,6 @@ class PartitionLog:
         self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
         self.clean_offset = min(self.clean_offset, offset)
         self.size_bytes = 0
-        self.snapshots = prune_snapshots(self.ports.disk, self.directory, -1)
         self.producers = ProducerState(self.name, producers)
         if prefix.log_start_offset >= offset:
             self.log_start_offset = offset

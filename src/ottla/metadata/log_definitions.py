@@ -29,9 +29,9 @@ _LIST, _DOUBLE = Type.LIST, Type.DOUBLE
 _ALL = Update.CLUSTER_WIDE
 
 DIRECTORIES: Final = (
-    _K("log.dir", _STRING, "/tmp/kafka-logs", "The data folder where log.dirs is not set."),
+    _K("log.dir", _STRING, "/tmp/kafka-logs", "The log directory where log.dirs is not set."),
     _K("log.dirs", _STRING, None, "The log directories, with commas; log.dir where not set."),
-    _K("metadata.log.dir", _STRING, None, "The metadata log's folder; the first data folder."),
+    _K("metadata.log.dir", _STRING, None, "Where the metadata log is; the first log directory."),
     _K(
         "num.recovery.threads.per.data.dir",
         _INT,

@@ -15,6 +15,7 @@ from ottla.metadata.config_def import (
     Check,
     ConfigKey,
     Type,
+    Update,
     at_least,
     between,
 )
@@ -22,6 +23,7 @@ from ottla.metadata.config_def import (
 _K = ConfigKey
 _BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
 _MB = 1024 * 1024
+_ALL = Update.CLUSTER_WIDE
 _PLUGIN = "Without an effect: Ottla loads no Java plugins; see ottla.remote.storage.uri."
 
 METADATA_PREFIX: Final = "rlmm.config."
@@ -30,6 +32,7 @@ STORAGE_PREFIX: Final = "rsm.config."
 
 SYSTEM_ENABLE: Final = "remote.log.storage.system.enable"
 STORAGE_URI: Final = "ottla.remote.storage.uri"
+EVENT_DIR: Final = "ottla.remote.storage.event.dir"
 
 STORE: Final = (
     _K(
@@ -46,6 +49,13 @@ STORE: Final = (
         " own; all nodes of a cluster say the same.",
     ),
     _K(
+        EVENT_DIR,
+        _STRING,
+        None,
+        "A directory in which each broker notes what it copied, read and deleted in remote storage,"
+        " for tests. Ottla's own.",
+    ),
+    _K(
         "ottla.remote.chunk.size.bytes",
         _INT,
         4 * _MB,
@@ -58,6 +68,15 @@ STORE: Final = (
         128 * _MB,
         "Memory for the parts of remote segments that were read last. Ottla's own.",
         at_least(0),
+        _ALL,
+    ),
+    _K(
+        "ottla.remote.index.cache.size.bytes",
+        _LONG,
+        64 * _MB,
+        "Memory for the indexes of remote segments that were read last. Ottla's own.",
+        at_least(0),
+        _ALL,
     ),
 )
 
@@ -91,6 +110,7 @@ MANAGER: Final = (
         10,
         "How many segments are copied at the same time.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.log.manager.expiration.thread.pool.size",
@@ -98,6 +118,7 @@ MANAGER: Final = (
         10,
         "How many expired remote segments are deleted at the same time.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.log.manager.task.interval.ms",
@@ -133,6 +154,7 @@ MANAGER: Final = (
         LONG_MAX,
         "What a broker copies to remote storage in a second.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.log.manager.copy.quota.window.num",
@@ -152,21 +174,23 @@ MANAGER: Final = (
         "remote.log.manager.fetch.max.bytes.per.second",
         _LONG,
         LONG_MAX,
-        "Without an effect: reads are limited in number and bytes, not in rate.",
+        "What a broker reads from remote storage for consumers in a second; fetches beyond get no"
+        " records of remote segments.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.log.manager.fetch.quota.window.num",
         _INT,
         11,
-        "Without an effect: see remote.log.manager.fetch.max.bytes.per.second.",
+        "Windows over which that is averaged.",
         at_least(1),
     ),
     _K(
         "remote.log.manager.fetch.quota.window.size.seconds",
         _INT,
         1,
-        "Without an effect: see remote.log.manager.fetch.max.bytes.per.second.",
+        "The length of such a window.",
         at_least(1),
     ),
 )
@@ -178,12 +202,13 @@ READS: Final = (
         10,
         "How many reads of remote segments run at the same time.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.log.reader.max.pending.tasks",
         _INT,
         100,
-        "How many more may wait; fetches beyond get an error.",
+        "How many more may wait; fetches beyond get no records of remote segments.",
         at_least(1),
     ),
     _K(
@@ -192,6 +217,7 @@ READS: Final = (
         500,
         "How long a fetch waits for remote storage.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.list.offsets.request.timeout.ms",
@@ -199,12 +225,14 @@ READS: Final = (
         30_000,
         "How long ListOffsets waits for remote storage.",
         at_least(1),
+        _ALL,
     ),
     _K(
         "remote.log.index.file.cache.total.size.bytes",
         _LONG,
         1 << 30,
-        "Without an effect: indexes of remote segments are cached in memory.",
+        "Without an effect: indexes of remote segments are cached in memory, see"
+        " ottla.remote.index.cache.size.bytes.",
         at_least(1),
     ),
 )

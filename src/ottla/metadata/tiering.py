@@ -13,6 +13,7 @@ from typing import Final
 
 from ottla.base.ids import Uuid
 from ottla.metadata.records import TopicTieringRecord
+from ottla.metadata.records.tiering import RestoredEpochData, RestoredPartitionData
 
 
 class TieringState(IntEnum):
@@ -36,12 +37,29 @@ NO_FLOOR: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPartition:
+    """Where a partition began that was restored from remote storage.
+
+    Fields: `leader_epoch`: its first one here, above all epochs of its remote segments.
+            `log_start_offset`, `end_offset`: half-open, what the remote segments have. New logs
+            begin at the end, with a remote prefix. `epochs`: (leader epoch, start offset) of it.
+    """
+
+    partition: int
+    leader_epoch: int
+    log_start_offset: int
+    end_offset: int
+    epochs: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTiering:
     """The tiering state of one topic.
 
     Fields: `tiered_epoch`: from 1 up. `policy`: of the last disablement, NONE while ENABLED.
             `remote_floor_epoch`: remote segments of this tiered epoch and below are dead; 0 = none
-            are. `purge_pending`: dead segments may still be in the object store.
+            are. `purge_pending`: dead segments may still be in the object store. `restored`: of a
+            topic that was restored, by partition.
     """
 
     topic_id: Uuid
@@ -50,6 +68,11 @@ class TopicTiering:
     policy: DisablePolicy = DisablePolicy.NONE
     remote_floor_epoch: int = NO_FLOOR
     purge_pending: bool = False
+    restored: tuple[RestoredPartition, ...] = ()
+
+    def restored_partition(self, partition: int) -> RestoredPartition | None:
+        """Return where a restored partition began; None = it began here, at offset 0."""
+        return next((each for each in self.restored if each.partition == partition), None)
 
     @property
     def copies(self) -> bool:
@@ -76,6 +99,16 @@ def tiering_of(record: TopicTieringRecord) -> TopicTiering:
         policy=DisablePolicy(record.policy),
         remote_floor_epoch=record.remote_floor_epoch,
         purge_pending=record.purge_pending,
+        restored=tuple(
+            RestoredPartition(
+                partition=each.partition,
+                leader_epoch=each.leader_epoch,
+                log_start_offset=each.log_start_offset,
+                end_offset=each.end_offset,
+                epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in each.epochs),
+            )
+            for each in record.restored
+        ),
     )
 
 
@@ -88,4 +121,17 @@ def tiering_record(tiering: TopicTiering) -> TopicTieringRecord:
         policy=int(tiering.policy),
         remote_floor_epoch=tiering.remote_floor_epoch,
         purge_pending=tiering.purge_pending,
+        restored=tuple(
+            RestoredPartitionData(
+                partition=each.partition,
+                leader_epoch=each.leader_epoch,
+                log_start_offset=each.log_start_offset,
+                end_offset=each.end_offset,
+                epochs=tuple(
+                    RestoredEpochData(epoch=epoch, start_offset=start)
+                    for epoch, start in each.epochs
+                ),
+            )
+            for each in tiering.restored
+        ),
     )

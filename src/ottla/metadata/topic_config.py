@@ -454,6 +454,17 @@ def effective_topic_config(
     return topic_values(image, node_config, image.configs.of(ResourceType.TOPIC, topic))
 
 
+def follow_tiering(values: dict[str, Any], *, has_remote_log: bool) -> None:
+    """Change a topic's typed values to what its tiering state allows, whatever others wrote.
+
+    The state counts: the configuration only asks for it. A tool can write a configuration that the
+    controller would refuse, and a log must not be compacted while its segments are copied.
+    """
+    values[REMOTE_STORAGE] = has_remote_log
+    if has_remote_log:
+        values["cleanup.policy"] = ["delete"]
+
+
 def effective_topic_value(
     image: "ClusterImage", node_config: "NodeConfig", topic: str, name: str
 ) -> Any:

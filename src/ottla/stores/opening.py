@@ -7,6 +7,7 @@ from obstore.store import MemoryStore
 from ottla.base.object_store import Pool
 from ottla.base.ports import Clock
 from ottla.stores.backend import Backend
+from ottla.stores.event_log import EventLog, RecordedBackend
 from ottla.stores.file_backend import FileBackend
 from ottla.stores.obstore_backend import ObstoreBackend, s3_store
 from ottla.stores.store import PoolLimits, Post, Store
@@ -22,9 +23,16 @@ def open_store(
     clock: Clock,
     post: Post,
     limits: Mapping[Pool, PoolLimits] | None = None,
+    events: EventLog | None = None,
 ) -> Store:
-    """Return the store. Nothing is sent to it yet. Raises: StoreUriError."""
-    return Store(_backend(uri), clock=clock, post=post, limits=limits, name=f"store {uri}")
+    """Return the store. Nothing is sent to it yet. Raises: StoreUriError.
+
+    `events`: where to note what succeeds.
+    """
+    backend = _backend(uri)
+    if events is not None:
+        backend = RecordedBackend(backend, events)
+    return Store(backend, clock=clock, post=post, limits=limits, name=f"store {uri}")
 
 
 def _backend(uri: StoreUri) -> Backend:

@@ -97,6 +97,14 @@ class Store:
         """Return how many operations of a pool are running or queued."""
         return self._under_way[pool]
 
+    def resize(self, pool: Pool, running_max: int, queued_max: int) -> None:
+        """Have a pool run and queue another number of operations; those under way go on."""
+        before, now = self._limits[pool], PoolLimits(running_max, queued_max)
+        self._limits[pool] = now
+        more = now.running_max - before.running_max
+        if more and not self._is_closed:
+            asyncio.run_coroutine_threadsafe(_resize(self._places[pool], more), self._loop)
+
     # -- operations ----------------------------------------------------------------------------
 
     def put(self, name: str, source: Source, *, pool: Pool, deadline_ms: int) -> Call[None]:
@@ -187,7 +195,9 @@ class Store:
         places, until = self._places[pool], self._loop.time() + seconds
         try:
             try:
-                await asyncio.wait_for(places.acquire(), seconds)
+                # Not `wait_for`: Python 3.11's ignores a cancellation that comes with the result.
+                async with asyncio.timeout(seconds):
+                    await places.acquire()
             except TimeoutError:
                 answer(StoreError(Failure.BUSY, f"no {pool.value} operation ended in time"))
                 return
@@ -229,6 +239,14 @@ class Store:
 
     def _ended(self, pool: Pool) -> None:
         self._under_way[pool] -= 1
+
+
+async def _resize(places: asyncio.Semaphore, more: int) -> None:
+    """Add places, or take some away as they become free."""
+    for _ in range(more):
+        places.release()
+    for _ in range(-more):
+        await places.acquire()
 
 
 async def _outcome(operation: Awaitable[T]) -> T | StoreError:

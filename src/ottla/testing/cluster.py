@@ -24,7 +24,9 @@ from ottla.testing.layout import (
 )
 from ottla.testing.local_cluster import LocalCluster
 from ottla.testing.ports import HOST, free_ports
+from ottla.testing.remote_events import KINDS, RemoteEvent, read_events
 from ottla.testing.zookeeper_server import ZooKeeperServer
+from ottla.tiered.object_names import ObjectKind
 
 __all__ = ["Cluster", "ClusterError"]
 
@@ -102,7 +104,11 @@ class Cluster:
             return {}
         own = self._remote_storage is True
         uri = self.remote_dir.as_uri() if own else str(self._remote_storage)
-        return {"remote.log.storage.system.enable": "true", "ottla.remote.storage.uri": uri}
+        return {
+            "remote.log.storage.system.enable": "true",
+            "ottla.remote.storage.uri": uri,
+            "ottla.remote.storage.event.dir": str(self._event_dir),
+        }
 
     @property
     def remote_dir(self) -> Path:
@@ -110,6 +116,36 @@ class Cluster:
         if self._root is None:
             raise ClusterError("the cluster does not run")
         return self._root.resolve() / "remote"
+
+    @property
+    def _event_dir(self) -> Path:
+        if self._root is None:
+            raise ClusterError("the cluster does not run")
+        return self._root.resolve() / "remote-events"
+
+    def remote_events(
+        self,
+        kind: str | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        object_kind: ObjectKind | None = ObjectKind.LOG,
+    ) -> list[RemoteEvent]:
+        """Return what brokers did in remote storage so far, in the order of time.
+
+        `kind`: copy, fetch or delete; None = any. `object_kind`: which of a segment's files, None =
+        any: the .log file alone stands for the segment. Without remote storage there are none.
+        """
+        if kind is not None and kind not in KINDS.values():
+            raise ValueError(f"kind={kind!r}: expected one of {', '.join(KINDS.values())}")
+        return [
+            each
+            for each in read_events(self._event_dir)
+            if kind in (None, each.kind)
+            and topic in (None, each.topic)
+            and partition in (None, each.partition)
+            and object_kind in (None, each.object_kind)
+        ]
 
     def _zookeeper_connect(self, root: Path) -> str | None:
         """Return what the brokers connect to, and start it where it is the cluster's own."""

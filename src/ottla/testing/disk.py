@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from posixpath import dirname
 
 from ottla.base.ports import Buffer
 
@@ -381,19 +380,23 @@ class MemoryDisk:
         return max(0, min(wanted, self.capacity - _used(self._root)))
 
     def _find(self, path: str) -> _FileNode | _Directory | None:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             return self._node(path)
-        return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def _node(self, path: str) -> _FileNode | _Directory:
+        return self._walk(_names(path), path)
+
+    def _walk(self, names: tuple[str, ...], path: str) -> _FileNode | _Directory:
         node: _FileNode | _Directory = self._root
-        for name in _names(path):
+        for name in names:
             if not isinstance(node, _Directory):
                 raise NotADirectoryError(errno.ENOTDIR, "a parent is not a directory", path)
             child = node.entries.get(name)
             if child is None:
                 raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
-            node = self._followed(child)
+            node = self._node(child.target) if isinstance(child, _Link) else child
         return node
 
     def _followed(self, node: _FileNode | _Directory) -> _FileNode | _Directory:
@@ -406,19 +409,29 @@ class MemoryDisk:
         return node
 
     def _directory(self, path: str) -> _Directory:
-        node = self._node(path)
-        if not isinstance(node, _Directory):
-            raise NotADirectoryError(errno.ENOTDIR, "is not a directory", path)
-        return node
+        return _as_directory(self._node(path), path)
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
-        return self._directory(dirname(path)), _names(path)[-1]
+        parents, name = _parents_and_name(path)
+        return _as_directory(self._walk(parents, path), path), name
 
 
 @lru_cache(maxsize=65_536)
 def _names(path: str) -> tuple[str, ...]:
     assert path.startswith("/"), path
     return tuple(name for name in path.split("/") if name)
+
+
+@lru_cache(maxsize=65_536)
+def _parents_and_name(path: str) -> tuple[tuple[str, ...], str]:
+    *parents, name = _names(path)
+    return tuple(parents), name
+
+
+def _as_directory(node: _FileNode | _Directory, path: str) -> _Directory:
+    if not isinstance(node, _Directory):
+        raise NotADirectoryError(errno.ENOTDIR, "is not a directory", path)
+    return node
 
 
 def _used(directory: _Directory) -> int:

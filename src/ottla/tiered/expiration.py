@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ottla.base.ids import Uuid
 from ottla.tiered.copy_plan import copied_offset
-from ottla.tiered.lineage import Lineage, Visible, visible_segments
-from ottla.tiered.remote_log import RemoteLog
+from ottla.tiered.lineage import Lineage, Visible
+from ottla.tiered.remote_log import RemoteLog, by_offset
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
+from ottla.tiered.visible_segments import VisibleSegments
 
 OFFSET_MAX: Final = 2**63 - 1
 
@@ -53,42 +53,42 @@ def plan_expiration(
     retention_bytes: int,
     local_only_bytes: int,
     now_ms: int,
+    visible: VisibleSegments | None = None,
 ) -> ExpirationPlan:
     """Return what to delete now.
 
     `retention_ms`, `retention_bytes`: of the whole log; -1 = no limit.
     `local_only_bytes`: of the segments that only the local log has (`copy_plan.local_only_bytes`).
+    `visible`: of the last plan, which makes this one cost what has changed since.
     """
-    segments = remote.segments()
-    visible = visible_segments(segments, lineage)
+    visible = VisibleSegments() if visible is None else visible
+    visible.update(remote, lineage)
     copied = copied_offset(remote, lineage)
+    unfinished = remote.unfinished()
     copied_now = (
-        each.start_offset
-        for each in segments
-        if each.state is SegmentState.COPY_STARTED and not _is_given_up(each, lineage, copied)
+        each.start_offset for each in unfinished if not _is_given_up(each, lineage, copied)
     )
     walk_until = min(copied_now, default=OFFSET_MAX)
-    total = local_only_bytes + sum(each.segment.size_bytes for each in visible)
+    total = local_only_bytes + visible.size_bytes
     excess = total - retention_bytes if retention_bytes >= 0 else 0
     oldest_ms = now_ms - retention_ms if retention_ms >= 0 else None
 
-    expired: dict[Uuid, Reason] = {}
-    for each in visible:
+    delete: list[tuple[SegmentMetadata, Reason]] = []
+    for each in visible.segments:
         segment = each.segment
         reason = _reason(each, log_start=log_start, oldest_ms=oldest_ms, excess=excess)
-        if reason is None or segment.start_offset >= walk_until:
+        is_halted = segment.start_offset >= walk_until and reason is not Reason.LOG_START
+        if reason is None or is_halted:
             break
-        expired[segment.segment_id] = reason
+        delete.append((segment, reason))
         excess -= segment.size_bytes
         log_start = max(log_start, each.end_offset + 1)
 
-    delete: list[tuple[SegmentMetadata, Reason]] = []
-    for segment in segments:
-        reason = expired.get(segment.segment_id)
-        if reason is None:
-            reason = _hidden_reason(segment, lineage, log_start=log_start, copied=copied)
+    for segment in (*remote.deleting(), *unfinished, *visible.others):
+        reason = _hidden_reason(segment, lineage, log_start=log_start, copied=copied)
         if reason is not None:
             delete.append((segment, reason))
+    delete.sort(key=lambda each: by_offset(each[0]))
     return ExpirationPlan(log_start_offset=log_start, delete=tuple(delete))
 
 
@@ -110,7 +110,7 @@ def _reason(each: Visible, *, log_start: int, oldest_ms: int | None, excess: int
 def _hidden_reason(
     segment: SegmentMetadata, lineage: Lineage, *, log_start: int, copied: int
 ) -> Reason | None:
-    """Why a segment is deleted that the walk did not reach, or that is not visible."""
+    """Why a segment that is not visible is deleted; None = it stays."""
     if segment.state is SegmentState.DELETE_STARTED:
         return Reason.DELETE_STARTED
     if segment.state is SegmentState.COPY_STARTED:

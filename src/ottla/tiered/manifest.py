@@ -1,10 +1,11 @@
 """A partition's manifests: what is in the remote tier, for readers that ask no broker.
 
 Manifests are immutable objects, numbered without a hole. Each names what was added and removed
-since its predecessor; every hundredth, and the first of all, is a base with everything. They are
-written with put-if-absent: of several writers of one number one wins, and the others read its
+since its predecessor; the first of each term, and every hundredth, is a base with everything. They
+are written with put-if-absent: of several writers of one number one wins, and the others read its
 manifest and plan again. A manifest lags behind `__remote_log_metadata`, but lists only segments
 that are COPY_FINISHED there, and a segment's objects are deleted after a manifest has removed it.
+Those before the last base but one are removed.
 
 Readers follow the highest unbroken chain from a base. A manifest of smaller leader epoch or tiered
 epoch than one before it is of a writer that was replaced: it counts for nothing. Segments of the
@@ -123,7 +124,11 @@ class _Chain:
         is_stale = (
             manifest.leader_epoch < self._leader_epoch or manifest.tiered_epoch < self._tiered_epoch
         )
-        if is_stale or (self._header is None and not manifest.is_base):
+        if is_stale:
+            return
+        self._leader_epoch = manifest.leader_epoch
+        self._tiered_epoch = manifest.tiered_epoch
+        if self._header is None and not manifest.is_base:
             return
         if manifest.is_base:
             self._segments.clear()
@@ -131,8 +136,6 @@ class _Chain:
             self._configs = manifest.configs
         self._remove(manifest)
         self._segments.update((each.segment_id, each) for each in manifest.added)
-        self._leader_epoch = manifest.leader_epoch
-        self._tiered_epoch = manifest.tiered_epoch
         self._header = manifest
 
     def apply_behind_hole(self, manifest: Manifest) -> None:
@@ -174,6 +177,16 @@ def first_to_read(highest: int) -> int:
     Where `follow` finds no chain in those, the hundred before are to be read, too.
     """
     return highest - highest % BASE_EVERY
+
+
+def first_to_keep(base: int) -> int:
+    """Return which manifests may be removed once there is a base of this sequence: those before.
+
+    That keeps the base before, and all since: a reader that listed manifests a moment ago finds
+    those it wants to read, and one that finds a damaged base still has the chain before it. A
+    reader that finds one missing lists them again.
+    """
+    return first_to_read(base - 1) if base else 0
 
 
 def follow(manifests: Iterable[Manifest]) -> ManifestState | None:

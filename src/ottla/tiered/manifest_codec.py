@@ -147,7 +147,7 @@ def _to_segment(header: Mapping[str, Any], line: Mapping[str, Any]) -> SegmentMe
         leader_epoch=_int(line, "leaderEpoch", least=-1),
         tiered_epoch=_int(line, "tieredEpoch", least=-1),
         txn_index_empty=_bool(line, "txnIndexEmpty"),
-        custom_metadata=None if custom is None else b64decode(_text(line, "customMetadata")),
+        custom_metadata=None if custom is None else _bytes(line, "customMetadata"),
     )
 
 
@@ -193,6 +193,10 @@ def _text(line: Mapping[str, Any], key: str) -> str:
     if type(value) is not str:
         raise ValueError(f"{key} of a manifest is {value!r}")
     return value
+
+
+def _bytes(line: Mapping[str, Any], key: str) -> bytes:
+    return b64decode(_text(line, key), validate=True)
 
 
 def _uuid(line: Mapping[str, Any], key: str) -> Uuid:

@@ -109,3 +109,16 @@ def parse_manifest_name(name: str) -> int | None:
     if len(parts) != 4 or parts[2] != MANIFEST_DIRECTORY or len(parts[3]) != DIGITS:
         return None
     return int(parts[3]) if parts[3].isascii() and parts[3].isdigit() else None
+
+
+def parse_directory_name(name: str) -> tuple[str, Uuid, int] | None:
+    """Return topic, topic id and partition of an object's name; None = another object's."""
+    parts = name.split("/")
+    directory = _DIRECTORY.match(parts[0])
+    number = _NUMBER.match(parts[1]) if len(parts) > 2 else None
+    if directory is None or number is None:
+        return None
+    try:
+        return directory["topic"], parse_uuid(directory["topic_id"]), int(number[0])
+    except ValueError:
+        return None

@@ -19,8 +19,9 @@ Source: RemoteLogMetadataCache; KIP-405; KAFKA-15632 (records of forgotten segme
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from ottla.base.ids import Uuid
 from ottla.tiered import remote_log_image
@@ -35,23 +36,44 @@ from ottla.tiered.segment_metadata import (
     may_follow,
 )
 
+CHANGES_MAX: Final = 1_000
+"""Changes that are kept for `changes_since`."""
 
-def _order(segment: SegmentMetadata) -> tuple[int, int, Uuid]:
+
+_FEW: Final = SegmentState.COPY_STARTED, SegmentState.DELETE_STARTED
+"""The states that only few segments have, but for moments."""
+
+
+def by_offset(segment: SegmentMetadata) -> tuple[int, int, Uuid]:
+    """Return the key of the order of segments."""
     return segment.start_offset, segment.end_offset, segment.segment_id
 
 
 class RemoteLog:
     """The remote segments of one user partition.
 
-    `fence`: the last one. `refused`: the records that were dropped.
+    `fence`: the last one. `refused`: the records that were dropped. `version` counts the changes
+    of segments.
     """
 
-    __slots__ = ("_by_id", "_ordered", "_readable", "fence", "refused")
+    __slots__ = (
+        "_by_id",
+        "_changed",
+        "_forgotten",
+        "_ids",
+        "_ordered",
+        "_readable",
+        "fence",
+        "refused",
+    )
 
     def __init__(self) -> None:
         self._by_id: dict[Uuid, SegmentMetadata] = {}
         self._ordered: list[SegmentMetadata] = []
+        self._ids: dict[SegmentState, set[Uuid]] = {each: set() for each in _FEW}
         self._readable = SegmentIndex()
+        self._changed: list[Uuid] = []
+        self._forgotten = 0
         self.fence: Fence | None = None
         self.refused = 0
 
@@ -118,7 +140,9 @@ class RemoteLog:
             if fence.floor < last.floor:
                 fence = replace(fence, floor=last.floor)
         self.fence = fence
-        for segment in list(self._ordered):
+        # The floor is the only reason to look at all: a leader repeats its fence.
+        is_floor_new = last is None or fence.floor > last.floor
+        for segment in self._ordered.copy() if is_floor_new else self.unfinished():
             is_unfinished = segment.state is SegmentState.COPY_STARTED and self._is_fenced(segment)
             if is_unfinished or self._is_dead(segment):
                 self._set(replace(segment, state=SegmentState.DELETE_STARTED))
@@ -130,12 +154,14 @@ class RemoteLog:
             first = self._ordered[0]
             segment = replace(segment, topic=first.topic, topic_id=first.topic_id)
         self._by_id[segment.segment_id] = segment
-        insort(self._ordered, segment, key=_order)
+        self._note(segment, None)
+        insort(self._ordered, segment, key=by_offset)
         if segment.state is SegmentState.COPY_FINISHED:
             self._readable.add(segment)
 
     def _remove(self, segment: SegmentMetadata) -> None:
         del self._by_id[segment.segment_id]
+        self._note(segment, segment)
         del self._ordered[self._slot(segment)]
         if segment.state is SegmentState.COPY_FINISHED:
             self._readable.remove(segment)
@@ -143,6 +169,7 @@ class RemoteLog:
     def _set(self, segment: SegmentMetadata) -> None:
         """Replace what is known of a segment; its offsets and epochs stay."""
         before = self._by_id[segment.segment_id]
+        self._note(segment, before)
         self._by_id[segment.segment_id] = segment
         self._ordered[self._slot(segment)] = segment
         was_readable = before.state is SegmentState.COPY_FINISHED
@@ -152,8 +179,19 @@ class RemoteLog:
         elif is_readable and not was_readable:
             self._readable.add(segment)
 
+    def _note(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> None:
+        """Note that a segment changes; the same one before it = it is removed."""
+        if before is not None and before.state in self._ids:
+            self._ids[before.state].remove(segment.segment_id)
+        if before is not segment and segment.state in self._ids:
+            self._ids[segment.state].add(segment.segment_id)
+        self._changed.append(segment.segment_id)
+        if len(self._changed) > 2 * CHANGES_MAX:
+            self._forgotten += CHANGES_MAX
+            del self._changed[:CHANGES_MAX]
+
     def _slot(self, segment: SegmentMetadata) -> int:
-        slot = bisect_left(self._ordered, _order(segment), key=_order)
+        slot = bisect_left(self._ordered, by_offset(segment), key=by_offset)
         assert self._ordered[slot].segment_id == segment.segment_id
         return slot
 
@@ -167,6 +205,40 @@ class RemoteLog:
     def segments(self) -> Sequence[SegmentMetadata]:
         """Return the segments that are not deleted yet, by start offset."""
         return tuple(self._ordered)
+
+    def finished(self) -> list[SegmentMetadata]:
+        """Return the readable segments, by start offset."""
+        return [each for each in self._ordered if each.state is SegmentState.COPY_FINISHED]
+
+    def unfinished(self) -> list[SegmentMetadata]:
+        """Return the segments that are COPY_STARTED, by start offset."""
+        return self._in_state(SegmentState.COPY_STARTED)
+
+    def deleting(self) -> list[SegmentMetadata]:
+        """Return the segments that are DELETE_STARTED, by start offset."""
+        return self._in_state(SegmentState.DELETE_STARTED)
+
+    def _in_state(self, state: SegmentState) -> list[SegmentMetadata]:
+        return sorted((self._by_id[each] for each in self._ids[state]), key=by_offset)
+
+    @property
+    def count(self) -> int:
+        """The number of segments that are not deleted yet."""
+        return len(self._ordered)
+
+    @property
+    def version(self) -> int:
+        """The number of changes of segments so far, since this object was made."""
+        return self._forgotten + len(self._changed)
+
+    def changes_since(self, version: int) -> Collection[Uuid] | None:
+        """Return which segments have changed since a version; None = that is not known any more.
+
+        With it, whoever derives something from all segments need not look at all of them again.
+        """
+        if version < self._forgotten:
+            return None
+        return dict.fromkeys(self._changed[version - self._forgotten :])
 
     def get(self, segment_id: Uuid) -> SegmentMetadata | None:
         """Return a segment that is not deleted yet, or None."""
@@ -183,6 +255,10 @@ class RemoteLog:
     def highest_offset(self, epoch: int) -> int:
         """Return the highest readable offset of a leader epoch; -1 = none."""
         return self._readable.highest_offset(epoch)
+
+    def highest_offset_of_all(self) -> int:
+        """Return the highest readable offset of any leader epoch; -1 = none."""
+        return self._readable.highest_offset_of_all()
 
     # Checkpoint
 

@@ -107,3 +107,7 @@ class SegmentIndex:
         """Return the highest offset of a leader epoch; -1 = none."""
         index = self._epochs.get(epoch)
         return NO_OFFSET if index is None else index.highest_offset
+
+    def highest_offset_of_all(self) -> int:
+        """Return the highest offset of any leader epoch; -1 = none."""
+        return max((each.highest_offset for each in self._epochs.values()), default=NO_OFFSET)

@@ -125,8 +125,10 @@ MetadataRecord = SegmentMetadata | SegmentUpdate | Fence
 
 def epoch_ranges(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
     """Return (leader epoch, first offset, last offset) of the epochs that have records in it."""
-    ranges = []
     end = segment.end_offset
+    if len(segment.epochs) == 1:  # Most have one.
+        return [(segment.epochs[0][0], segment.start_offset, end)]
+    ranges = []
     for epoch, offset in reversed(segment.epochs):
         start = max(offset, segment.start_offset)
         if start <= end:

@@ -59,7 +59,7 @@ class Ensemble:
     """
 
     def __init__(self, directory: Path, config: Mapping[str, str]) -> None:
-        self._folder = directory
+        self._directory = directory
         self._config = dict(config)
         self._stack = ExitStack()
         self._gates: dict[tuple[int, int], Gate] = {}
@@ -69,7 +69,7 @@ class Ensemble:
 
     def __enter__(self) -> "Ensemble":
         with ExitStack() as stack:
-            self.servers = stack.enter_context(ZooKeeperServer(3, data_dir=self._folder))
+            self.servers = stack.enter_context(ZooKeeperServer(3, data_dir=self._directory))
             # Opened before the brokers, and so closed after them.
             for broker, member in product(BROKERS, self.servers.members):
                 gate = stack.enter_context(Gate(member.client_port))
@@ -204,7 +204,7 @@ class Ensemble:
 
     def transactions(self) -> list[Transaction]:
         """Return all that was done in ZooKeeper so far."""
-        return transactions([self._folder / f"server-{each}" / "data" for each in SERVERS])
+        return transactions([self._directory / f"server-{each}" / "data" for each in SERVERS])
 
     def check_only_rulers_wrote(self) -> None:
         """Check all that was ever written of topics; that it is all, what is there now shows."""

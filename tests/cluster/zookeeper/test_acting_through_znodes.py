@@ -129,7 +129,7 @@ def test_replicas_that_are_edited_past_the_controller_lose_nothing(operator: Ope
     assert operator.logged(f"{paths.topic('edited')}: partitions [0] have other replicas")
     assert operator.produce("edited") is None
     assert operator.consume("edited") == 2
-    assert [has_folder(operator, each, "edited-0") for each in (1, 2, 3)] == [True, True, False]
+    assert [has_directory(operator, each, "edited-0") for each in (1, 2, 3)] == [True, True, False]
 
 
 # -- configurations ------------------------------------------------------------------------------
@@ -279,7 +279,9 @@ def test_topics_that_are_made_and_marked_at_once_go(operator: Operator) -> None:
     for name in names:
         gone(operator, paths.marker(name))
         gone(operator, paths.topic(name))
-    assert not any(has_folder(operator, each, f"{name}-0") for name in names for each in (1, 2, 3))
+    assert not any(
+        has_directory(operator, each, f"{name}-0") for name in names for each in (1, 2, 3)
+    )
 
 
 def test_a_topic_that_grows_while_it_waits_to_be_deleted_goes_as_a_whole(
@@ -292,7 +294,7 @@ def test_a_topic_that_grows_while_it_waits_to_be_deleted_goes_as_a_whole(
     try:
         until(lambda: operator.stat(paths.broker(sleeper)) is None)
         operator.run("topics", "--delete", "--topic", "growing")
-        until(lambda: not has_folder(operator, operator.controller(), "growing-0"))
+        until(lambda: not has_directory(operator, operator.controller(), "growing-0"))
         found = operator.json(paths.topic("growing"))
         found["partitions"]["1"] = [1, 2, 3]
         operator.write(paths.topic("growing"), found)
@@ -302,7 +304,9 @@ def test_a_topic_that_grows_while_it_waits_to_be_deleted_goes_as_a_whole(
     assert operator.stat(paths.topic("growing")) is None
     operator.cluster.wait_ready()
     directories = [f"growing-{number}" for number in (0, 1)]
-    assert not any(has_folder(operator, each, name) for name in directories for each in (1, 2, 3))
+    assert not any(
+        has_directory(operator, each, name) for name in directories for each in (1, 2, 3)
+    )
 
 
 def test_a_marker_that_no_controller_saw_is_found_by_the_next(operator: Operator) -> None:
@@ -314,7 +318,7 @@ def test_a_marker_that_no_controller_saw_is_found_by_the_next(operator: Operator
         operator.run("topics", "--delete", "--topic", "unseen")
         until(lambda: operator.epoch() > epoch, "another controller")
         alive = [each.id for each in operator.cluster.brokers if each.id != dead]
-        until(lambda: not any(has_folder(operator, each, "unseen-0") for each in alive))
+        until(lambda: not any(has_directory(operator, each, "unseen-0") for each in alive))
         assert operator.stat(paths.marker("unseen"))
         assert operator.stat(paths.topic("unseen"))
     finally:
@@ -322,10 +326,10 @@ def test_a_marker_that_no_controller_saw_is_found_by_the_next(operator: Operator
     gone(operator, paths.marker("unseen"))
     assert operator.stat(paths.topic("unseen")) is None
     operator.cluster.wait_ready()
-    assert not has_folder(operator, dead, "unseen-0")
+    assert not has_directory(operator, dead, "unseen-0")
 
 
-def has_folder(operator: Operator, broker_id: int, name: str) -> bool:
+def has_directory(operator: Operator, broker_id: int, name: str) -> bool:
     return (operator.cluster.data_dir(broker_id) / name).exists()
 
 

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from ottla.metadata.deletions import DeletionImage, DeletionState, Reason
 from ottla.metadata.deletions_json import decode_deletion
 from ottla.testing import Cluster
-from tests.cluster.stored import folders_below
+from tests.cluster.stored import directories_below
 
 pytestmark = pytest.mark.cluster
 
@@ -42,16 +42,16 @@ class Deleting:
         for number in range(30):
             producer.produce(name, b"record", partition=number % 3)
         assert producer.flush(PATIENCE_SECONDS) == 0
-        assert len(self.folders(name)) == 9
+        assert len(self.directories(name)) == 9
 
     def delete(self, name: str) -> None:
         """Delete a topic; the answer means that nobody serves it any more."""
         self.admin.delete_topics([name], operation_timeout=30)[name].result(PATIENCE_SECONDS)
 
-    def folders(self, name: str) -> list[Path]:
-        """Return the folders of a topic's logs on all brokers, but for those renamed away."""
+    def directories(self, name: str) -> list[Path]:
+        """Return the directories of a topic's logs on all brokers, but for those renamed away."""
         nodes = [self.cluster.data_dir(plan.id) for plan in self.cluster.brokers]
-        found = [each for node in nodes for each in folders_below(node, f"{name}-*")]
+        found = [each for node in nodes for each in directories_below(node, f"{name}-*")]
         return [each for each in found if not each.name.endswith("-delete")]
 
     def is_there(self, name: str) -> bool:
@@ -69,7 +69,7 @@ class Deleting:
         """Wait for the end of a deletion; nothing is left, and the receipt says so."""
         until(lambda: not self.is_there(name))
         until(lambda: self.entry(name).is_finished)
-        assert self.folders(name) == []
+        assert self.directories(name) == []
         assert self.entry(name).count(DeletionState.SUCCESSFUL) == 9
 
 
@@ -135,7 +135,7 @@ def test_a_broker_that_confirmed_and_restarts_makes_no_empty_log(deleting: Delet
     deleting.delete("restarted")
     until(lambda: deleting.entry("restarted").count(DeletionState.SUCCESSFUL) == 6)
     deleting.cluster.restart(restarted)
-    assert {each.parent for each in deleting.folders("restarted")} == {
+    assert {each.parent for each in deleting.directories("restarted")} == {
         deleting.cluster.data_dir(dead)
     }
     deleting.cluster.start(dead)

@@ -40,9 +40,14 @@ UUID = r"[A-Za-z0-9_-]{22}"
 @pytest.fixture(scope="module")
 def operator(zookeeper: ZooKeeperServer) -> Iterator[Operator]:
     """A cluster with a topic, a producer's ids and nothing else, below a chroot."""
-    config = {"zookeeper.session.timeout.ms": "2000"}
+    config = {
+        "zookeeper.session.timeout.ms": "2000",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    }
     with (
-        Cluster(3, zookeeper=f"{zookeeper.connect}/layout", config=config) as cluster,
+        Cluster(
+            3, zookeeper=f"{zookeeper.connect}/layout", config=config, remote_storage=True
+        ) as cluster,
         operating(cluster) as made,
     ):
         create(made, NewTopic("t", 2, 3, config={"retention.ms": "86400000"}))
@@ -270,6 +275,50 @@ def configure(operator: Operator, kind: str, name: str | None, change: str) -> N
         "--entity-type", kind, *entity, "--add-config", change,
     )  # fmt: skip
     assert ran.code == 0, ran.err
+
+
+def test_a_tiering_state_in_one_transaction_with_its_configuration(operator: Operator) -> None:
+    """The paths are those of KIP-950, which Kafka never had; Ottla's own are below `/ottla`."""
+    create(operator, NewTopic("tiered", 1, 3, config={"remote.storage.enable": "true"}))
+    create(operator, NewTopic("enabled", 1, 3))
+    configure(operator, "topics", "enabled", "remote.storage.enable=true")
+    for name in ("tiered", "enabled"):
+        parent = f"/brokers/topics/{name}/tieredstorage"
+        assert operator.text(parent) == ""
+        assert operator.text(f"{parent}/tiered_epoch") == "1"
+        assert operator.text(f"{parent}/state") == compact(
+            {
+                "version": 1,
+                "state": "ENABLED",
+                "tiered_epoch": 1,
+                "policy": "none",
+                "remote_floor_epoch": 0,
+                "purge_pending": False,
+            }
+        )
+        assert sorted(operator.client.get_children(parent)) == ["state", "tiered_epoch"]
+        changed = operator.stat(f"/config/topics/{name}").mzxid
+        for node in (parent, f"{parent}/tiered_epoch", f"{parent}/state"):
+            assert operator.stat(node).czxid == operator.stat(node).mzxid == changed
+    until(lambda: operator.stat("/brokers/topics/__remote_log_metadata/partitions/0/state"))
+    assert operator.json("/config/topics/__remote_log_metadata")["config"] == {
+        "cleanup.policy": "delete",
+        "remote.storage.enable": "false",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+    }
+    found = operator.json("/brokers/topics/__remote_log_metadata")
+    assert sorted(found["partitions"]["0"]) == [1, 2, 3]
+    assert operator.stat("/brokers/topics/t/tieredstorage") is None
+
+
+def test_a_deleted_topic_leaves_no_tiering_state(operator: Operator) -> None:
+    create(operator, NewTopic("short", 1, 3, config={"remote.storage.enable": "true"}))
+    admin = AdminClient({"bootstrap.servers": operator.cluster.bootstrap})
+    admin.delete_topics(["short"])["short"].result(PATIENCE_SECONDS)
+    until(lambda: operator.stat("/brokers/topics/short") is None)
+    create(operator, NewTopic("short", 1, 3))
+    assert operator.client.get_children("/brokers/topics/short") == ["partitions"]
 
 
 # -- versions and epochs -------------------------------------------------------------------------

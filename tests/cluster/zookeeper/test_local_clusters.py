@@ -1,6 +1,6 @@
 """Goal: clusters over ZooKeeper are started, looked at and stopped as others are.
 
-Method: `ottla up` and its like in a folder of the test's own, and `Cluster`, over real servers.
+Method: `ottla up` and its like in a directory of the test's own, and `Cluster`, over real servers.
 """
 
 import json
@@ -35,14 +35,14 @@ QUICK = {"zookeeper.session.timeout.ms": "2000"}
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Local]:
-    """Run a command about the cluster in the test's folder; it is stopped at the end."""
-    folder = tmp_path / "cluster"
+    """Run a command about the cluster in the test's directory; it is stopped at the end."""
+    directory = tmp_path / "cluster"
 
     def run(name: str, *arguments: str) -> Ran:
-        return ottla(name, "--data-dir", str(folder), *arguments, cwd=tmp_path)
+        return ottla(name, "--data-dir", str(directory), *arguments, cwd=tmp_path)
 
     yield run
-    if (folder / "cluster.json").exists():
+    if (directory / "cluster.json").exists():
         run("down", "--timeout", "10")
 
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_had_over_zookeeper_is_refused(local: Local) -> None:
     assert "expected HOST:PORT[,...][/CHROOT]" in ran.err
 
 
-def test_a_folder_of_one_mode_is_not_run_in_the_other(local: Local, tmp_path: Path) -> None:
+def test_a_directory_of_one_mode_is_not_run_in_the_other(local: Local, tmp_path: Path) -> None:
     with Cluster(data_dir=tmp_path / "cluster"):
         pass
     ran = local("up", "--zookeeper", "--detach")
@@ -180,7 +180,7 @@ def test_a_cluster_for_tests_has_a_zookeeper_and_elects_another_controller() -> 
         assert cluster.controller == second
 
 
-def test_a_cluster_in_a_kept_folder_goes_on_with_its_zookeepers_data(tmp_path: Path) -> None:
+def test_a_cluster_in_a_kept_directory_goes_on_with_its_zookeepers_data(tmp_path: Path) -> None:
     for expected in ({}, {0}):
         with Cluster(zookeeper=True, data_dir=tmp_path) as cluster:
             assert set(cluster.partitions("kept")) == set(expected)
@@ -258,7 +258,7 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path, frozen: 
 
 def test_a_server_that_cannot_start_shows_what_it_said(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "version-2").write_text("in the way of a folder")
+    (tmp_path / "data" / "version-2").write_text("in the way of a directory")
     began = time.monotonic()
     with pytest.raises(ClusterError, match="ZooKeeper server 1 ended with exit code"):
         ZooKeeperServer(data_dir=tmp_path).start()

@@ -74,7 +74,7 @@ def watched(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Watched]:
         "auto.leader.rebalance.enable": "false",
     }
     connect = f"{zookeeper.connect}{chroot}-metrics"
-    with Cluster(3, zookeeper=connect, config=config, metrics=True) as cluster:
+    with Cluster(3, zookeeper=connect, config=config, metrics=True, remote_storage=True) as cluster:
         yield Watched(cluster)
 
 

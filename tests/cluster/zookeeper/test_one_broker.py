@@ -1,7 +1,7 @@
 """One broker by a property file of ZooKeeper mode, as an operator of Kafka 3.9 would write it.
 
 Method: a real ZooKeeper, a process of `ottla server`, clients' libraries, and kazoo to look at
-the znodes. The server is the folder's shared one; each test has a chroot of its own.
+the znodes. The server is the directory's shared one; each test has a chroot of its own.
 """
 
 import json
@@ -28,7 +28,7 @@ SERVES = "started (broker, ZooKeeper mode)"
 PROPERTIES = """\
 broker.id={id}
 listeners=PLAINTEXT://127.0.0.1:{port}
-log.dirs={folder}
+log.dirs={directory}
 zookeeper.connect={connect}
 zookeeper.session.timeout.ms={session_ms}
 offsets.topic.replication.factor=1
@@ -40,21 +40,23 @@ group.initial.rebalance.delay.ms=0
 class Server:
     """A process of `ottla server`, its file, and what it prints."""
 
-    def __init__(self, folder: Path, connect: str, *, broker_id: int = 1, extra: str = "") -> None:
+    def __init__(
+        self, directory: Path, connect: str, *, broker_id: int = 1, extra: str = ""
+    ) -> None:
         [self.port] = free_ports(1)
-        self.data = folder / f"data-{broker_id}"
-        self.file = folder / f"{broker_id}.properties"
+        self.data = directory / f"data-{broker_id}"
+        self.file = directory / f"{broker_id}.properties"
         self.file.write_text(
             PROPERTIES.format(
                 id=broker_id,
                 port=self.port,
-                folder=self.data,
+                directory=self.data,
                 connect=connect,
                 session_ms=SESSION_MS,
             )
             + extra
         )
-        self.log = folder / f"{broker_id}.log"
+        self.log = directory / f"{broker_id}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -174,7 +176,7 @@ def make_topic(server: Server, name: str, partitions: int) -> None:
 
 
 def test_a_file_and_a_zookeeper_are_all_that_it_needs(server: Server, look: Look) -> None:
-    """No formatting: the first start makes the chroot, the cluster's id, and the folder's owner."""
+    """No formatting: the first start makes the chroot, the cluster's id and meta.properties."""
     server.serve()
     cluster_id = look.json("/cluster/id")["id"]
     said = (server.data / "meta.properties").read_text().splitlines()
@@ -257,7 +259,7 @@ def test_an_id_that_another_broker_has_is_waited_for_and_then_refused(
     assert any("waiting until that session ends" in line for line in other.lines)
 
 
-def test_a_folder_of_another_cluster_is_refused(
+def test_a_directory_of_another_cluster_is_refused(
     server: Server, tmp_path: Path, connect: str
 ) -> None:
     server.serve()
@@ -266,7 +268,7 @@ def test_a_folder_of_another_cluster_is_refused(
     assert "the broker is trying to join the wrong cluster" in moved.fails()
 
 
-def test_a_folder_of_another_broker_is_refused(
+def test_a_directory_of_another_broker_is_refused(
     server: Server, tmp_path: Path, connect: str
 ) -> None:
     server.serve()
@@ -275,7 +277,7 @@ def test_a_folder_of_another_broker_is_refused(
     assert "Stored node id 1 doesn't match the configured node id 2" in server.fails()
 
 
-def test_a_folder_that_was_formatted_for_kraft_mode_is_refused(server: Server) -> None:
+def test_a_directory_that_was_formatted_for_kraft_mode_is_refused(server: Server) -> None:
     server.data.mkdir()
     (server.data / "meta.properties").write_text(
         "version=1\ncluster.id=abcdefghijklmnopqrstuv\nnode.id=1\n"

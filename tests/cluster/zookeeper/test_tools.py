@@ -249,6 +249,36 @@ def test_what_cannot_be_configured_leaves_nothing(
     assert not tools.client.exists("/config/changes")
 
 
+NOTE = (
+    "Note: remote.storage.enable takes effect once the controller has checked it;"
+    " 'ottla tier describe' shows the result.\n"
+)
+
+
+def test_remote_storage_is_requested_and_not_taken_back(tools: Tools) -> None:
+    words = ("--replica-assignment", "1", "--config", "remote.storage.enable=true")
+    out = tools.done("topics", "--create", "--topic", "made", *words)
+    assert out == f"Created topic made.\n{NOTE}"
+    create(tools, "t", "--replica-assignment", "1")
+    alter = ("configs", "--alter", "--topic", "t")
+    out = tools.done(*alter, "--add-config", "remote.storage.enable=TRUE")
+    assert out == f"Completed Updating config for entity: topic 't'.\n{NOTE}"
+    out = tools.done(*alter, "--add-config", "local.retention.bytes=1")
+    assert out == "Completed Updating config for entity: topic 't'.\n"
+    expected = {"remote.storage.enable": "TRUE", "local.retention.bytes": "1"}
+    assert tools.json("/config/topics/t")["config"] == expected
+    for change in (
+        ("--add-config", "remote.storage.enable=false"),
+        ("--delete-config", "remote.storage.enable"),
+    ):
+        assert tools.refused(*alter, *change) == (
+            "ottla configs: remote.storage.enable can be turned off through a broker only:"
+            " use --bootstrap-server"
+        )
+    assert "cannot be compacted" in tools.refused(*alter, "--add-config", "cleanup.policy=compact")
+    assert tools.json("/config/topics/t")["config"] == expected
+
+
 def test_a_broker_that_is_down_is_configured(tools: Tools) -> None:
     tools.done("configs", "--alter", "--broker", "9", "--add-config", "log.retention.ms=5")
     assert tools.json("/config/brokers/9")["config"] == {"log.retention.ms": "5"}

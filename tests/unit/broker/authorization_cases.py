@@ -49,6 +49,7 @@ from ottla.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    restore_topic,
     sync_group,
     unregister_broker,
     update_features,
@@ -134,6 +135,7 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     1004: {(ACTION, WHOLE)},
     1005: {(DESCRIBE, WHOLE)},
     1006: {(DESCRIBE, TOPIC)},
+    1008: {(A, WHOLE)},
 }
 """By API key, from Kafka 4; Ottla's own keys are above 1000."""
 
@@ -530,6 +532,10 @@ CASES = [
     Case(
         "DescribeDeletions", made(describe_deletions.DescribeDeletionsRequest), 0,
         (cluster(DESCRIBE),), {"": C31},
+    ),
+    Case(
+        "RestoreTopic", made(restore_topic.RestoreTopicRequest, name="r", topic_id=bytes(16)), 0,
+        (cluster(A),), {"": C31}, ("*",),
     ),
     Case(
         "DescribeIdleTopics", made(describe_idle_topics.DescribeIdleTopicsRequest), 0,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
+from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.broker.api.base import NO_ANSWER, Context
@@ -230,7 +231,11 @@ class BrokerHarness:
     """Broker 1 of a cluster whose metadata the test writes."""
 
     def __init__(
-        self, properties: Mapping[str, str] | None = None, *, disk: MemoryDisk | None = None
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        disk: MemoryDisk | None = None,
+        store: ObjectStore | None = None,
     ) -> None:
         self.timers = Timers()
         self.clock = FakeClock(self.timers)
@@ -260,6 +265,7 @@ class BrokerHarness:
             forwarder=self.controller,
             peers=self.peers,
             groups=lambda broker: cast(Any, self.groups),
+            store=store,
         )
         self.offset = 0
 

@@ -179,6 +179,14 @@ class TestHosting:
             harness.commit(replace(enabled, state=state, tiered_epoch=2, policy=policy))
             assert log.config.remote_storage == expected
 
+    def test_a_log_with_remote_storage_is_not_compacted(self, harness: BrokerHarness) -> None:
+        """Its segments are copied. In ZooKeeper mode a tool can write any configuration."""
+        harness.add_topic(cleanup_policy="compact")
+        log = harness.broker.replicas.partition("t", 0).leader_log()
+        assert (log.config.compacts, log.config.deletes) == (True, False)
+        harness.commit(TopicTieringRecord(topic_id=TOPIC_ID, state=1, tiered_epoch=1))
+        assert (log.config.compacts, log.config.deletes) == (False, True)
+
 
 class TestDeletion:
     """A deleted topic's name is free at once, and its log never comes back."""

@@ -90,8 +90,8 @@ class DeletionHarness:
         self.elect()
 
     def clone(self) -> "DeletionHarness":
-        """Return an independent copy; images are shared."""
-        return deepcopy(self, {id(self.image): self.image})
+        """Return an independent copy; images and records are shared."""
+        return deepcopy(self, {id(each): each for each in (self.image, *self.written)})
 
     # -- the metadata --------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk
         yield OsDisk(), str(tmp_path)
         return
     disk = MemoryDisk()
-    disk.mkdir("/folder")
-    yield disk, "/folder"
+    disk.mkdir("/directory")
+    yield disk, "/directory"
 
 
 def test_appends_go_to_the_end_and_reads_are_positional(place: tuple[Disk, str]) -> None:

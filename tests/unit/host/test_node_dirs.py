@@ -120,7 +120,7 @@ def test_the_last_clean_shutdown_counts_if_every_log_directory_has_its_epoch(
 def test_a_metadata_log_that_cannot_be_opened_leaves_nothing_locked() -> None:
     harness = Harness()
     config = formatted(harness)
-    harness.disk.write_atomic("/a/__cluster_metadata-0", b"a file where the folder should be")
+    harness.disk.write_atomic("/a/__cluster_metadata-0", b"a file where the directory should be")
     with pytest.raises(StartError, match="/a/__cluster_metadata-0"):
         opened(harness, config)
     harness.disk.remove("/a/__cluster_metadata-0")

@@ -5,7 +5,7 @@ that are written late, kills, and losses of power between two operations or in t
 recovery, too. Of what was not synced any part stays: pages of 512 bytes, four batches each, and
 names, each for itself. What is found then must be a piece of the log as it is, or, while a
 truncation was not durable, as it was: no old record behind a new one, no hole, and all that was
-flushed.
+flushed. The producer state has the batches of this log only: each batch has a producer of its own.
 """
 
 import os
@@ -65,14 +65,15 @@ class Checkpoint(NamedTuple):
 
 def sized(number: int, offset: int, epoch: int) -> tuple[bytes, bytes]:
     """Return a batch of one record, as a leader sends it, and the record's value."""
+    producer = {"producer_id": number, "producer_epoch": 0, "base_sequence": 0}
     value = b"%08d" % number
-    data = batch([value], key=None)
+    data = batch([value], key=None, **producer)
     value += bytes(BATCH_BYTES - len(data))
-    data = batch([value], key=None)
+    data = batch([value], key=None, **producer)
     assert len(data) in (BATCH_BYTES, BATCH_BYTES + 1)
     if len(data) > BATCH_BYTES:
         value = value[:-1]
-        data = batch([value], key=None)
+        data = batch([value], key=None, **producer)
     assert len(data) == BATCH_BYTES
     restamp(data, 0, base_offset=offset, leader_epoch=epoch)
     return bytes(data), value
@@ -100,6 +101,8 @@ class History:
         self.number = 0
         self.epochs: dict[bytes, int] = {}
         self.epoch_max = 0
+        self.deleted: set[int] = set()
+        """The numbers of the records that were below the log start once."""
         self.losses = 0
         self.log = self._open()
 
@@ -127,6 +130,7 @@ class History:
             try:
                 act()
                 self._settle()
+                self._check_producers()
             except PowerLost:
                 self._reopen_after_power_loss()
         self.lose_power()
@@ -242,13 +246,13 @@ class History:
 
     def delete_records(self) -> None:
         start = self.log.delete_records(self.random.randint(0, self.log.high_watermark))
-        self.now = self.now._replace(start=start)
+        self._note_start(start)
 
     def delete_expired_segments(self) -> None:
         """The log start moves far, and is durable before the segments go."""
         self.log.delete_records(self.random.randint(self.now.start, self.log.high_watermark))
         start = self.log.log_start_offset
-        self.now = self.now._replace(start=start)
+        self._note_start(start)
         # The checkpoint is of what the log was before a truncation, too.
         self.older = [each._replace(start=max(each.start, start)) for each in self.older]
         self.unwritten.clear()
@@ -267,6 +271,7 @@ class History:
         if not self.older:
             assert self.log.log_end_offset == self.now.end
             assert self._is_piece_of(self.now), (self._found(), self.now)
+        self._check_producers()
         self._take_over(durable=False)
 
     def lose_power(self) -> None:
@@ -275,6 +280,13 @@ class History:
     def lose_power_soon(self) -> None:
         if self.doom is None:
             self.doom = self.random.randint(1, 25)
+
+    def _note_start(self, start: int) -> None:
+        self.now = self.now._replace(start=start)
+        self._note_deleted(self.now, start)
+
+    def _note_deleted(self, state: State, start: int) -> None:
+        self.deleted |= {int(each.value[:8]) for each in state.entries if each.offset < start}
 
     # --- what must hold ------------------------------------------------------------------
 
@@ -293,7 +305,22 @@ class History:
         notified = (found, self.now, self.older, self.flushed)
         assert any(self._is_piece_of(state) for state in [self.now, *self.older]), notified
         assert end >= self.flushed, notified
+        for state in [self.now, *self.older]:
+            # The first segments of an older log may be gone, which is no truncation.
+            if found and self._is_piece_of(state):
+                self._note_deleted(state, start)
+        self._check_producers()
         self._take_over(durable=True)
+
+    def _check_producers(self) -> None:
+        log = self.log
+        there = {entry.offset: int(entry.value[:8]) for entry in self._found()}
+        for number, producer in log.producers.entries.items():
+            offset = producer.last_offset
+            if offset < log.log_start_offset:
+                assert number in self.deleted, (number, offset, log)
+            else:
+                assert there.get(offset) == number, (number, offset, log)
 
     def _is_piece_of(self, state: State) -> bool:
         log, found = self.log, self._found()

@@ -206,9 +206,9 @@ class LogModel(RuleBasedStateMachine):
 
     @invariant()
     def sizes_are_those_of_the_files(self) -> None:
-        folder = self.log.directory
+        partition_dir = self.log.directory
         sizes = [
-            self.env.disk.size(f"{folder}/{name}")
+            self.env.disk.size(f"{partition_dir}/{name}")
             for name in self.env.names()
             if name.endswith(".log")
         ]

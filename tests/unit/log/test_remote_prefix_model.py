@@ -146,10 +146,10 @@ class Story:
         log = self.log
         self.prefixed += log.has_remote_prefix
         states = [self.now, *self.older] if power or self.older else [self.now]
-        told = (log, log.local_log_start_offset, self.now, self.older)
-        assert any(self.is_state(state) for state in states), told
-        assert log.log_end_offset >= self.flushed, told
-        assert log.log_start_offset >= min(self.durable_start, log.log_end_offset), told
+        details = (log, log.local_log_start_offset, self.now, self.older)
+        assert any(self.is_state(state) for state in states), details
+        assert log.log_end_offset >= self.flushed, details
+        assert log.log_start_offset >= min(self.durable_start, log.log_end_offset), details
         state = next(state for state in states if self.is_state(state))
         self.now = replace(state.cut(log.log_end_offset), start=log.log_start_offset)
         self.older.clear()

@@ -17,7 +17,15 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import restamp
 from ottla.testing.disk import MemoryDisk
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import DIRECTORY, Environment, QueuedWorkers, append, batch, values
+from tests.unit.log.support import (
+    DIRECTORY,
+    Environment,
+    QueuedWorkers,
+    append,
+    batch,
+    produced,
+    values,
+)
 
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100, timestamp_after_max_ms=2**62)
 
@@ -113,6 +121,44 @@ def test_a_follower_that_appends_at_once_flushes_the_cut_too() -> None:
     log.append_as_follower(copied(7, 1), now_ms=0)
     env.disk.crash()
     assert [name for name in env.names() if name.endswith(".log")] == [f"{7:020d}.log"]
+
+
+def test_a_kill_within_a_new_beginning_leaves_no_producers_of_the_old_log() -> None:
+    """At any write: the next start must not read the snapshots of records that are gone."""
+    for writes in range(1, 40):
+        env = Environment(workers=QueuedWorkers())
+        env.disk = disk = SimDisk()
+        disk.mkdir("/data")
+        disk.sync_dir("/")
+        log = env.open(CONFIG)
+        for number in range(12):
+            append(log, produced(number, 0, 0, size=55))
+        run(env)
+        left = writes
+
+        def killed(operation: str, path: str) -> None:
+            nonlocal left
+            left -= operation in ("append", "truncate", "rename", "remove", "sync_dir")
+            if not left:
+                raise Killed
+
+        disk.on_operation = killed
+        try:
+            log.truncate_fully_and_start_at(30)
+        except Killed:
+            pass
+        else:
+            return
+        disk.on_operation = lambda operation, path: None
+        disk.kill()
+        log = env.open(CONFIG)
+        there = {state.producer_id for state in log.producer_states()}
+        assert there <= set(range(log.log_end_offset if log.log_end_offset <= 12 else 0)), writes
+    raise AssertionError("it was never done")
+
+
+class Killed(BaseException):
+    """The process is, in the midst of an operation."""
 
 
 def test_an_append_whose_flush_fails_takes_the_log_offline() -> None:

@@ -39,6 +39,8 @@ def test_no_other_names_are_taken() -> None:
         "ottla.record.validation",
         "ottla.remote.chunk.cache.size.bytes",
         "ottla.remote.chunk.size.bytes",
+        "ottla.remote.storage.event.dir",
+        "ottla.remote.index.cache.size.bytes",
         "ottla.remote.storage.uri",
         "ottla.topic.idle.check.interval.ms",
     }
@@ -98,9 +100,11 @@ def test_no_other_names_are_taken() -> None:
         ("rlmm.config.remote.log.metadata.topic.retention.ms", "-1"),
         ("log.local.retention.ms", "-2"),
         ("log.local.retention.bytes", "-2"),
+        ("ottla.remote.storage.event.dir", None),
         ("ottla.remote.storage.uri", None),
         ("ottla.remote.chunk.size.bytes", "4194304"),
         ("ottla.remote.chunk.cache.size.bytes", "134217728"),
+        ("ottla.remote.index.cache.size.bytes", "67108864"),
     ],
 )
 def test_defaults(name: str, default: str | None) -> None:

@@ -4,8 +4,10 @@
 A batch is (base offset, epoch, values); a LeaderChange has one value, `LEADER_CHANGE`.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from ottla.base.ports import Dice
 from ottla.raft.effects import (
@@ -46,6 +48,9 @@ class Batch:
         return self.base_offset + len(self.values)
 
 
+end_of = attrgetter("next_offset")
+
+
 @dataclass(slots=True)
 class Files:
     """What is on disk."""
@@ -57,6 +62,11 @@ class Files:
 
     def copy(self) -> "Files":
         return Files(self.election, self.start_offset, list(self.batches), list(self.snapshots))
+
+    def batches_within(self, start: int, end: int) -> list[Batch]:
+        """Return the batches that lie in [start, end) as a whole."""
+        first = bisect_left(self.batches, start, key=attrgetter("base_offset"))
+        return self.batches[first : bisect_right(self.batches, end, key=end_of)]
 
     @property
     def end_offset(self) -> int:

@@ -7,6 +7,7 @@ what was truncated may be back). After `heal` nothing fails any more.
 
 import heapq
 import random
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 
 from .checkers import History
 from .faults import HASTY, Faults, SeededDice, draw_faults
-from .member import Batch, Files, Member
+from .member import Batch, Files, Member, end_of
 
 REQUEST_TIMEOUT_MS = 2_500
 SHORT_TIMEOUT_MS = 30
@@ -197,9 +198,7 @@ class Simulation:
         if not self.is_alive(member) or self._later(member, partial(self.flushed, member, flush)):
             return
         member.durable.start_offset = member.files.start_offset
-        member.durable.batches = [
-            each for each in member.files.batches if each.next_offset <= flush.end_offset
-        ]
+        member.durable.batches = member.files.batches_within(0, flush.end_offset)
         self.step(member, ev.Flushed(end_offset=flush.end_offset, epoch=flush.epoch))
 
     def _die(self, member: SimulatedMember) -> None:
@@ -305,11 +304,7 @@ class Simulation:
         question = self._questions.pop(effect.token)
         batches: list[Batch] = []
         if isinstance(effect, fx.RespondToFetch):
-            batches = [
-                each
-                for each in member.files.batches
-                if effect.start <= each.base_offset and each.next_offset <= effect.end
-            ]
+            batches = member.files.batches_within(effect.start, effect.end)
         deliver = partial(self._answered, question, effect, tuple(batches))
         if member.silent and not isinstance(effect, fx.RespondToVote):
             return
@@ -431,7 +426,11 @@ class Simulation:
     def note_commits(self, member: SimulatedMember, since: int) -> None:
         self.history.watermarks.append(((member.node_id, member.life), member.committed))
         first = max(since, member.files.start_offset)
-        for batch in member.files.batches:
+        batches = member.files.batches
+        for number in range(bisect_right(batches, first, key=end_of), len(batches)):
+            batch = batches[number]
+            if batch.base_offset >= member.committed:
+                break
             for index, value in enumerate(batch.values):
                 offset = batch.base_offset + index
                 if first <= offset < member.committed:

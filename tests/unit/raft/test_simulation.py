@@ -5,7 +5,8 @@ is judged by the functions of `checkers`; after healing, everybody must catch up
 that break one rule of Raft each: some seed must show it, or the simulation proves nothing. (What
 older epochs left, committed too early, needs a history that chance does not find: it is told in
 `test_candidate`.)
-OTTLA_RAFT_SEEDS=5000 runs more of them; seeds that once failed are in `tests/seeds.txt`.
+OTTLA_RAFT_SEEDS=5000, which `make soak` sets, runs more of them; seeds that once failed are in
+`tests/seeds.txt`.
 """
 
 import os
@@ -31,7 +32,7 @@ from .faults import Faults
 from .member import Member
 from .simulation import Simulation
 
-SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "200"))
+SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "120"))
 ROUGH_MS, SETTLING_MS, CALM_MS = 7_000, 7_500, 1_000
 SIZES = ((3, 1), (5, 1), (3, 0), (1, 2))
 BAD_SEEDS = Path(__file__).parents[2] / "seeds.txt"
@@ -173,9 +174,17 @@ ELECTIONS = Faults(hasty=True, vote_crash=0.6, drop=0.3, crash=0.1)
 CAUGHT = (AssertionError, CommittedDataLost)
 
 
+SHOWN_BY = {fetches_before_it_is_durable: 30, forgets_its_vote: 77}
+"""Seeds that are played first, since they showed it when this was written."""
+
+
+def seeds_for(tamper: Tamper) -> tuple[int, ...]:
+    return (SHOWN_BY.get(tamper, 0), *range(200))
+
+
 @pytest.mark.parametrize("tamper", BROKEN, ids=lambda each: each.__name__)
 def test_a_broken_rule_is_caught(tamper: Tamper) -> None:
-    for seed in range(200):
+    for seed in seeds_for(tamper):
         try:
             if history_of(seed, tamper)[1]:
                 return
@@ -185,7 +194,7 @@ def test_a_broken_rule_is_caught(tamper: Tamper) -> None:
 
 
 def test_a_forgotten_vote_is_caught_where_voters_die_often() -> None:
-    for seed in range(200):
+    for seed in seeds_for(forgets_its_vote):
         sim = Simulation(seed, voters=5, faults=ELECTIONS, tamper=forgets_its_vote)
         try:
             sim.run(15_000)

@@ -21,6 +21,7 @@ from ottla.base.object_store import (
 from ottla.base.ports import Buffer
 from ottla.stores.backend import OperationFailed
 from ottla.stores.store import PoolLimits
+from tests.object_store_checks import SECONDS_MAX
 from tests.unit.stores.support import RealBench
 
 
@@ -134,8 +135,9 @@ def test_cancelled_calls_free_their_places(tmp_path: Path) -> None:
     backend = HeldBackend(is_cancellable=True)
     bench = bench_of(backend, tmp_path, PoolLimits(running_max=1, queued_max=5))
     store = bench.open()
+    long = bench.deadline(10 * SECONDS_MAX)  # Else the deadline would free them.
     calls: list[Call[ObjectInfo]] = [
-        store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline()) for _ in range(4)
+        store.head("a", pool=Pool.FETCHER, deadline_ms=long) for _ in range(4)
     ]
     for call in calls:
         call.cancel()
@@ -188,3 +190,35 @@ def test_a_store_that_hangs_does_not_hold_up_close(tmp_path: Path) -> None:
 def test_names_that_no_store_keeps_are_bugs(name: str) -> None:
     with pytest.raises(AssertionError):
         check_name(name)
+
+
+def test_pools_grow_and_shrink_while_they_run(tmp_path: Path) -> None:
+    backend = HeldBackend(is_cancellable=True)
+    bench = bench_of(backend, tmp_path, PoolLimits(running_max=1, queued_max=9))
+    store = bench.open()
+
+    def heads(count: int) -> list[Call[ObjectInfo]]:
+        return [
+            store.head("a", pool=Pool.COPIER, deadline_ms=bench.deadline()) for _ in range(count)
+        ]
+
+    calls = heads(5)
+    bench.run_until_real(lambda: backend.running == 1)
+    store.resize(Pool.COPIER, 3, 2)
+    bench.run_until_real(lambda: backend.running == 3)
+    assert failure_of(heads(1)[0].result.value) is Failure.BUSY
+    backend.release.set()
+    for call in calls:
+        assert bench.wait(call) == ObjectInfo("a", 1, 2)
+    bench.run_until(lambda: store.under_way(Pool.COPIER) == 0)
+    assert backend.running_max == 3
+    backend.release.clear()
+    store.resize(Pool.COPIER, 1, 9)
+    backend.running_max = 0
+    calls = heads(4)
+    bench.run_until_real(lambda: backend.running == 1)
+    backend.release.set()
+    for call in calls:
+        assert bench.wait(call) == ObjectInfo("a", 1, 2)
+    assert backend.running_max == 1
+    bench.close()

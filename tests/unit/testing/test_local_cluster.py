@@ -82,7 +82,7 @@ def test_what_is_refused_leaves_nothing_behind(engine: LocalCluster) -> None:
 def test_a_half_prepared_data_dir_is_finished_later(engine: LocalCluster) -> None:
     """The cluster id was once written last: directories formatted before did not match it then."""
     engine.data_dir.mkdir()
-    (engine.data_dir / "node-2").write_text("a file in a folder's place")
+    (engine.data_dir / "node-2").write_text("a file in a directory's place")
     with pytest.raises(FileExistsError):
         engine.prepare(plan_nodes(2, 0, 9092), {})
     assert (engine.node_dir(1) / "data" / "meta.properties").exists()

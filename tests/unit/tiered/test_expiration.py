@@ -16,6 +16,7 @@ from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.tiered.read_plan import slice_at
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import SegmentState
+from ottla.tiered.visible_segments import VisibleSegments
 from tests.unit.tiered.support import (
     DELETED,
     DELETING,
@@ -311,3 +312,25 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(
     last = plan(tier.remote, tier.lineage, log_start=found.log_start_offset, **limits)
     assert {key for key, why in deleted(last).items() if why is not Reason.UNFINISHED} == set()
     assert last.log_start_offset == found.log_start_offset
+
+
+def test_a_copy_in_progress_keeps_what_is_behind_it_but_not_below_the_log_start() -> None:
+    remote = copied(segment(1, 10, 19), segment(2, 20, 29))
+    remote.replay(fence(1))
+    remote.replay(segment(3, 0, 39))
+    assert deleted(plan(remote, retention_ms=0)) == {}
+    assert deleted(plan(remote, retention_ms=0, log_start=20)) == {1: Reason.LOG_START}
+    # As in a plan that is made of the one before.
+    visible = VisibleSegments()
+    visible.update(remote, LINEAGE)
+    found = plan_expiration(
+        remote,
+        LINEAGE,
+        log_start=30,
+        retention_ms=-1,
+        retention_bytes=-1,
+        local_only_bytes=0,
+        now_ms=NOW_MS,
+        visible=visible,
+    )
+    assert deleted(found) == {1: Reason.LOG_START, 2: Reason.LOG_START}

@@ -15,6 +15,7 @@ from ottla.wire.messages import (
     describe_remote_log,
     disable_remote_topic,
     report_idle_topics,
+    restore_topic,
 )
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
@@ -215,6 +216,33 @@ MESSAGES: list[tuple[object, str]] = [
         + "00000001" + f"{12:016x}" + f"{13:016x}" + "0000000e" "0265" "02" + ID_HEX
         + f"{5:016x}{6:016x}" + "00000004" "00000002" + f"{15:016x}{11:016x}" "00" "00" "00" "00",
     ),
+    (
+        restore_topic.RestoreTopicRequest(
+            name="t",
+            topic_id=ID,
+            tiered_epoch=2,
+            remote_floor_epoch=1,
+            replication_factor=3,
+            validate_only=True,
+            configs=(restore_topic.RestoreTopicConfig(name="k", value="v"),),
+            partitions=(
+                restore_topic.RestoreTopicPartition(
+                    partition_index=4,
+                    leader_epoch=5,
+                    log_start_offset=6,
+                    end_offset=7,
+                    epochs=(restore_topic.RestoreTopicEpoch(epoch=8, start_offset=9),),
+                ),
+            ),
+        ),
+        "0274" + ID_HEX + "00000002" "00000001" "0003" "01" "02" "026b" "0276" "00"
+        "02" "00000004" "00000005" + f"{6:016x}{7:016x}" + "02" "00000008" + f"{9:016x}"
+        + "00" "00" "00",
+    ),
+    (
+        restore_topic.RestoreTopicResponse(error_code=36, error_message="e"),
+        "0024" "0265" "00",
+    ),
 ]  # fmt: skip
 
 
@@ -228,7 +256,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {1001, 1002, 1003, 1004, 1005, 1006} == {key for key in APIS if key >= 93}
+    assert keys == {1001, 1002, 1003, 1004, 1005, 1006, 1008} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

@@ -43,10 +43,13 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         controller_epoch=request.controller_epoch,
     )
     if error is Error.NONE:
+        had_hidden_partitions = bool(zk_metadata.facts.hidden_partitions)
         records = zk_metadata.facts.update_metadata(zk_metadata.image, request).records
         gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         new = [record.name for record in records if isinstance(record, TopicRecord)]
         drop_replicas(ctx.broker, zk_metadata, records, list(_partitions(zk_metadata.image, gone)))
+        if had_hidden_partitions and ctx.broker.remote is not None:
+            ctx.broker.remote.topics_completed()
         if request.type == wire.FULL:
             ctx.broker.groups.full_metadata_received()
         if new:

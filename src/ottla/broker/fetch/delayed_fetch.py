@@ -116,6 +116,8 @@ class FetchReader:
         self._clock = clock
         self._select = select
         self.remote = remote
+        self.remote_expires = 0
+        """Fetches that waited for remote reads until their deadline."""
         self.consumer_purgatory = Purgatory(timers)
         self.follower_purgatory = Purgatory(timers)
 
@@ -493,6 +495,9 @@ class _DelayedFetch:
         return False
 
     def _expire(self) -> None:
+        remote, closed = self._reader.remote, self._limits.closed
+        if remote is not None and closed is not None and remote.is_reading(closed):
+            self._reader.remote_expires += 1
         self.pending.complete(self._reader.read(self._fetching, self._limits)[0])
 
 

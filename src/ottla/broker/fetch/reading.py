@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET
+from ottla.base.ports import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.fetch.fetch_sessions import FetchPartition
@@ -23,7 +24,7 @@ class PartitionRead(NamedTuple):
     high_watermark: int = NO_OFFSET
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
-    records: "tuple[FileSlice | bytes, ...]" = ()
+    records: "tuple[FileSlice | Buffer, ...]" = ()
     """Slices of local files, pinned, or bytes that came from the remote tier."""
     size: int = 0
     aborted: tuple[tuple[int, int], ...] | None = None
@@ -36,7 +37,7 @@ class PartitionRead(NamedTuple):
     def release(self) -> None:
         """Unpin the slices of a read that will not be sent."""
         for piece in self.records:
-            if not isinstance(piece, bytes):
+            if not isinstance(piece, bytes | bytearray | memoryview):
                 piece.release()
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.log.partition_log import PartitionLog
 from ottla.log.timestamp_search import TimestampMatch
@@ -40,7 +41,7 @@ class RemoteData(NamedTuple):
             must read the local log from here on; -1 = it need not.
     """
 
-    data: bytes
+    data: Buffer
     aborted: tuple[tuple[int, int], ...] | None = None
     local_offset: int = -1
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_UUID
 from ottla.base.turns import Steps
+from ottla.log.epoch_cache import EpochEntry
+from ottla.log.remote_prefix import RemotePrefix
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, TopicImage
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.log.config import LogConfig
     from ottla.log.dirs.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
+    from ottla.metadata.tiering import RestoredPartition
 
 ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """What the metadata says where the broker may choose a partition's log directory."""
@@ -64,6 +67,32 @@ def get_or_create_log(
         directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
         is_new=is_new,
     )
+
+
+def begin_restored(log: "PartitionLog", restored: "RestoredPartition | None") -> bool:
+    """Begin a restored partition's new log where its remote segments end; return whether it was.
+
+    A log that has begun so already stays, unless a crash has cost it its remote prefix before
+    anything was appended. Raises: OSError, ApiError.
+    """
+    if restored is None or not restored.end_offset:
+        return False
+    is_new = log.log_end_offset < restored.end_offset
+    has_lost_prefix = (
+        log.log_end_offset == restored.end_offset == log.log_start_offset
+        and restored.log_start_offset < restored.end_offset
+        and log.size_bytes == 0
+    )
+    if not is_new and not has_lost_prefix:
+        return False
+    log.truncate_fully_and_start_at(
+        restored.end_offset,
+        RemotePrefix(
+            log_start_offset=restored.log_start_offset,
+            epochs=tuple(EpochEntry(*each) for each in restored.epochs),
+        ),
+    )
+    return True
 
 
 def create_logs(

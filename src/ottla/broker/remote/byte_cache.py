@@ -46,6 +46,14 @@ class ByteCache(Generic[K]):
             return
         self._kept[key] = data
         self.bytes += len(data) + ENTRY_BYTES
+        self._shrink()
+
+    def resize(self, bytes_max: int) -> None:
+        """Apply another limit; what is beyond it is forgotten."""
+        self.bytes_max = bytes_max
+        self._shrink()
+
+    def _shrink(self) -> None:
         while self.bytes > self.bytes_max:
             _, oldest = self._kept.popitem(last=False)
             self.bytes -= len(oldest) + ENTRY_BYTES

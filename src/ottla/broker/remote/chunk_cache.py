@@ -32,7 +32,6 @@ class ChunkCache:
         bytes_max: int = CHUNK_CACHE_BYTES_MAX,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        assert chunk_bytes <= bytes_max
         self._reads = reads
         self._chunk_bytes = chunk_bytes
         self.scan_bytes = max(HEADER_SIZE, chunk_bytes // 64)

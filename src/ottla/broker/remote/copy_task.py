@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.object_store import Failure, StoreError
+from ottla.broker.remote.copy_quota import wait_to_spend
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.leader_term import LeaderTerm, copy_ms_max
 from ottla.broker.remote.local_files import SegmentObject, segment_objects
@@ -211,8 +212,7 @@ class CopyTask:
         without objects.
         """
         term, environment = self._term, self._environment
-        while wait_ms := environment.copy_quota.wait_ms():
-            yield wait_ms
+        yield from wait_to_spend(environment.copy_quota, environment.metrics.copy_throttle_time)
         remote = term.remote()
         if remote is None or term.is_fenced(remote):
             return Outcome.AGAIN

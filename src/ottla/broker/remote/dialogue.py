@@ -220,12 +220,14 @@ class Slots:
 
     def __init__(self, count: int) -> None:
         assert count > 0
+        self._count = count
         self.free = count
+        """Negative: more are taken than may be now."""
         self._waiting: list[Pending[None]] = []
 
     def acquire(self) -> Dialogue[None]:
         """Wait for a slot. The caller gives it back with `release`, also when it is cancelled."""
-        if self.free:
+        if self.free > 0:
             self.free -= 1
             return
         turn: Pending[None] = Pending()
@@ -241,7 +243,17 @@ class Slots:
 
     def release(self) -> None:
         """Give a slot back: the one that waits longest gets it."""
-        if self._waiting:
+        self.free += 1
+        self._hand_out()
+
+    def resize(self, count: int) -> None:
+        """Have another number of slots; one that is taken stays so until it is given back."""
+        assert count > 0
+        self.free += count - self._count
+        self._count = count
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting and self.free > 0:
+            self.free -= 1
             self._waiting.pop(0).complete(None)
-        else:
-            self.free += 1

@@ -16,6 +16,7 @@ from ottla.broker.remote.store_calls import StoreCalls
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
+    from ottla.metadata.tiering import RestoredPartition
     from ottla.tiered.remote_log import RemoteLog
     from ottla.tiered.segment_metadata import MetadataRecord
 
@@ -38,6 +39,10 @@ class SegmentMetadataLog(Protocol):
 
     def remote_log(self, topic_id: Uuid, partition: int) -> "RemoteLog | None":
         """Return the remote segments of a partition; None = not replayed up to now yet."""
+        ...
+
+    def replayed(self, topic_id: Uuid, partition: int) -> "RemoteLog | None":
+        """Return the same, also of a partition that is still being restored."""
         ...
 
 
@@ -67,6 +72,10 @@ class TopicFacts(NamedTuple):
     configs: Mapping[str, str]
 
 
+def _not_restored(_topic_id: Uuid, _partition: int) -> None:
+    return None
+
+
 @dataclass(slots=True, kw_only=True)
 class RemoteEnvironment:
     """See the module.
@@ -74,6 +83,7 @@ class RemoteEnvironment:
     Fields: `topic_facts(topic_id)`: as of the newest metadata.
             `publish_log_start(log, offset)`: completes once this log start, or a higher one, is
             durable here and every live replica has it; readers anywhere see nothing below it then.
+            `restored(topic_id, partition)`: where a restored partition began, None = it was not.
     """
 
     node_id: int
@@ -85,6 +95,7 @@ class RemoteEnvironment:
     dice: Dice
     topic_facts: Callable[[Uuid], TopicFacts]
     publish_log_start: "Callable[[PartitionLog, int], Pending[ApiError | None]]"
+    restored: "Callable[[Uuid, int], RestoredPartition | None]" = _not_restored
     config: RemoteLogManagerConfig = field(default_factory=RemoteLogManagerConfig)
     metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
     copier_slots: Slots = field(init=False)
@@ -106,3 +117,13 @@ class RemoteEnvironment:
             per_second=DELETED_SEGMENTS_PER_SECOND_MAX,
             window_seconds=DELETE_WINDOW_SECONDS,
         )
+
+    def reconfigure(self, config: RemoteLogManagerConfig) -> None:
+        """Apply another configuration; what is under way goes on. The window does not change."""
+        if config == self.config:
+            return
+        if config.copy_bytes_per_second != self.config.copy_bytes_per_second:
+            self.copy_quota.change_rate(config.copy_bytes_per_second)
+        self.copier_slots.resize(config.copier_slots)
+        self.expiration_slots.resize(config.expiration_slots)
+        self.config = config

@@ -80,7 +80,7 @@ class ExpirationTask:
     def _pause_ms(self) -> int:
         """Return when the next round is due: on the interval, or when a quiet time ends."""
         interval_ms, remote = self._environment.config.interval_ms, self._term.remote()
-        doomed = [] if remote is None else _doomed(remote)
+        doomed = [] if remote is None else remote.deleting()
         now_ms = self._environment.clock.monotonic_ms()
         due = [self._term.quiet_ms(each) - now_ms for each in doomed]
         return max(1, min([interval_ms, *(each for each in due if each > 0)]))
@@ -97,7 +97,7 @@ class ExpirationTask:
             and segment.segment_id != self._term.copying
         ]
         self._note_sizes(remote)
-        if not begun and not _doomed(remote) and not self._manifests.is_stale(remote):
+        if not begun and not remote.deleting() and not self._manifests.is_stale(remote):
             return None
         if begun:
             error = yield from self._begin(plan, begun)
@@ -119,16 +119,16 @@ class ExpirationTask:
                 log.local_segments(), copied=copied_offset(remote, lineage)
             ),
             now_ms=self._environment.clock.now_ms(),
+            visible=self._term.visible,
         )
 
     def _note_sizes(self, remote: "RemoteLog") -> None:
         gauges, clock = self._term.gauges, self._environment.clock
         began_ms = clock.monotonic_ms()
-        segments, doomed = remote.segments(), _doomed(remote)
-        gauges.metadata_count = len(segments)
-        gauges.size_bytes = sum(
-            each.size_bytes for each in segments if each.state is SegmentState.COPY_FINISHED
-        )
+        visible, doomed = self._term.visible, remote.deleting()
+        visible.update(remote, self._term.lineage())
+        gauges.metadata_count = remote.count
+        gauges.size_bytes = visible.size_bytes + sum(each.size_bytes for each in visible.others)
         gauges.delete_lag_segments = len(doomed)
         gauges.delete_lag_bytes = sum(each.size_bytes for each in doomed)
         gauges.size_computation_ms = clock.monotonic_ms() - began_ms
@@ -164,7 +164,9 @@ class ExpirationTask:
         """Delete the objects of all segments that are DELETE_STARTED."""
         remote = self._term.remote()
         doomed = (
-            [] if remote is None else [each for each in _doomed(remote) if self._term.is_due(each)]
+            []
+            if remote is None
+            else [each for each in remote.deleting() if self._term.is_due(each)]
         )
         failure: StoreError | None = None
         for first in range(0, len(doomed), SEGMENTS_PER_DELETE_MAX):
@@ -219,8 +221,3 @@ class ExpirationTask:
             segment.end_offset,
             segment.size_bytes,
         )
-
-
-def _doomed(remote: "RemoteLog") -> list[SegmentMetadata]:
-    """Return the segments whose objects are to be deleted."""
-    return [each for each in remote.segments() if each.state is SegmentState.DELETE_STARTED]

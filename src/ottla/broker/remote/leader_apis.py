@@ -21,6 +21,7 @@ from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.ports import CloseConnection
 from ottla.broker.produce.delayed_produce import AppendResult
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.log.file_cache import FileSlice
 from ottla.wire.codec import records_view
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import list_offsets as offsets_wire
@@ -250,7 +251,7 @@ def _loaded(read: PartitionRead) -> Fetched | ApiError:
     if read.error:
         return ApiError(read.error)
     records = b"".join(
-        [piece if isinstance(piece, bytes) else piece.read() for piece in read.records]
+        [piece.read() if isinstance(piece, FileSlice) else piece for piece in read.records]
     )
     return Fetched(records, read.high_watermark, read.diverging is not None)
 

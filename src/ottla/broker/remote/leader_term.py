@@ -33,6 +33,7 @@ from ottla.tiered.segment_metadata import (
     SegmentState,
     SegmentUpdate,
 )
+from ottla.tiered.visible_segments import VisibleSegments
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -57,7 +58,8 @@ class LeaderTerm:
     """See the module.
 
     Fields: `copying`: the segment that is being copied. `has_fenced`: this term's fence is
-            replayed. `last_error`: of the last failure, None after a success.
+            replayed. `last_error`: of the last failure, None after a success. `visible`: see
+            `VisibleSegments`.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class LeaderTerm:
         self.copying: Uuid | None = None
         self.has_fenced = False
         self.last_error: str | None = None
+        self.visible = VisibleSegments()
         self.metrics = environment.metrics.of_topic(log.topic)
         self.gauges = environment.metrics.add_partition(log.topic, log.partition)
         self._quiet_ms: dict[Uuid, int] = {}
@@ -110,11 +113,7 @@ class LeaderTerm:
 
     def unfinished(self, remote: "RemoteLog") -> list[SegmentMetadata]:
         """Return the copies that will not be finished: those of earlier leaders, or processes."""
-        return [
-            each
-            for each in remote.segments()
-            if each.state is SegmentState.COPY_STARTED and each.segment_id != self.copying
-        ]
+        return [each for each in remote.unfinished() if each.segment_id != self.copying]
 
     def undeleted_copies(self, remote: "RemoteLog") -> int:
         """Return how many failed copies of this term have objects that could not be deleted."""

@@ -1,8 +1,12 @@
-"""Writes the manifests of a partition, as its leader.
+"""Writes the manifests of a partition, as its leader, and removes those that nobody needs.
 
 A term's first manifest is a base, so nothing has to be read for it but the number of the last one.
 From it on a manifest of an earlier leader counts for nothing, however late it is written: so it is
-there before this leader deletes any object.
+there before this leader deletes any object. It is written behind the term's fence: see the stories
+in `ottla.tiered.manifest_planner`.
+
+After each base the manifests before the last base but one are removed, so that some two hundred are
+there. What fails of that is done with a later manifest.
 
 Source: `ottla.tiered.manifest`.
 """
@@ -10,24 +14,20 @@ Source: `ottla.tiered.manifest`.
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from ottla.base.ids import Uuid
 from ottla.base.object_store import Failure, StoreError
 from ottla.broker.remote.dialogue import Dialogue, Slots
 from ottla.broker.remote.leader_term import LeaderTerm
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX
-from ottla.tiered.manifest import Manifest
+from ottla.tiered.manifest import Manifest, first_to_keep
 from ottla.tiered.manifest_codec import decode_manifest, encode_manifest
-from ottla.tiered.manifest_planner import ManifestPlanner
+from ottla.tiered.manifest_planner import NO_SEQUENCE, ManifestPlanner
 from ottla.tiered.object_names import manifest_name, manifest_prefix, parse_manifest_name
-from ottla.tiered.segment_metadata import SegmentState
 
 if TYPE_CHECKING:
     from ottla.tiered.remote_log import RemoteLog
 
 MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
 """Some 200,000 segments."""
-
-NO_SEQUENCE: Final = -1
 
 CONFLICTS_MAX: Final = 100
 """Manifests of other writers that one update reads before it gives up for now."""
@@ -52,21 +52,22 @@ class ManifestWriter:
     def __init__(self, term: LeaderTerm) -> None:
         self._term = term
         self._calls = term.environment.calls
-        self._planner = ManifestPlanner()
+        self._planner = ManifestPlanner(
+            leader_epoch=term.leader_epoch, tiered_epoch=term.tiering.tiered_epoch
+        )
         self._turn = Slots(1)
         self._is_loaded = False
-        self._has_begun = False
         self._is_due = True
+        self._keep_from = 0
+        """Manifests below are to be removed; 0 = that is done."""
 
     def is_stale(self, remote: "RemoteLog") -> bool:
         """Tell whether an update is due: none of this term has succeeded yet, or the last one
-        failed, or the last manifest lists segments that are not readable any more.
+        failed, or the last manifest does not list what is readable now.
         """
-        state = self._planner.state
         if self._is_due:
-            return bool(remote.segments()) or state is not None
-        listed = () if state is None else state.segments
-        return any(not _is_readable(remote, segment_id) for segment_id in listed)
+            return remote.count > 0 or self._planner.highest != NO_SEQUENCE
+        return self._planner.is_behind(remote)
 
     def update(self) -> Dialogue[StoreError | Refused | None]:
         """Bring the manifests up to date with the metadata; return why that failed."""
@@ -75,32 +76,36 @@ class ManifestWriter:
             self._is_due = True
             error = yield from self._update()
             self._is_due = error is not None
+            if error is None and self._keep_from:
+                yield from self._remove()
             return error
         finally:
             self._turn.release()
 
     def _update(self) -> Dialogue[StoreError | Refused | None]:
+        planner = self._planner
         if not self._is_loaded:
             error = yield from self._load()
             if error is not None:
                 return error
         for _ in range(CONFLICTS_MAX):
+            if planner.must_fence:
+                yield from self._term.append_fence()
+                planner.fenced()
             remote = self._term.remote()
             if remote is None:
                 return Refused.NOT_READY
-            if self._is_superseded(remote):
+            if self._term.is_fenced(remote) or planner.is_superseded:
                 return Refused.SUPERSEDED
-            if not self._has_begun:
-                # What was read, as of another writer, must not make ours needless.
-                self._planner.load((), highest=self._planner.highest)
             manifest = self._plan(remote)
             if manifest is None:
                 return None
             name = self._name(manifest.sequence)
             error = yield from self._calls.put_if_absent_once(name, encode_manifest(manifest))
             if error is None:
-                self._planner.applied(manifest)
-                self._has_begun = True
+                planner.applied(manifest.sequence, manifest)
+                if manifest.is_base:
+                    self._keep_from = first_to_keep(manifest.sequence)
             elif error.failure is Failure.EXISTS:
                 error = yield from self._follow(manifest.sequence)
                 if error is not None:
@@ -117,39 +122,37 @@ class ManifestWriter:
             topic=log.topic,
             topic_id=log.topic_id,
             partition=log.partition,
-            leader_epoch=term.leader_epoch,
-            tiered_epoch=term.tiering.tiered_epoch,
             log_start_offset=log.log_start_offset,
             epochs=term.lineage().entries,
             partition_count=facts.partition_count,
             configs=facts.configs,
         )
 
-    def _is_superseded(self, remote: "RemoteLog") -> bool:
-        term = self._term
-        return term.is_fenced(remote) or self._planner.is_superseded(
-            leader_epoch=term.leader_epoch, tiered_epoch=term.tiering.tiered_epoch
-        )
-
     def _load(self) -> Dialogue[StoreError | None]:
         """Find the last manifest's number. A listing may be late: a conflict shows later ones."""
+        listed = yield from self._list()
+        if isinstance(listed, StoreError):
+            return listed
+        self._planner.found(max(listed, default=NO_SEQUENCE))
+        self._is_loaded = True
+        return None
+
+    def _list(self) -> Dialogue[list[int] | StoreError]:
+        """Return the numbers of the manifests that a listing has."""
         log = self._term.log
         prefix = manifest_prefix(log.topic, log.topic_id, log.partition)
         until_ms = self._term.environment.clock.monotonic_ms() + LOAD_MS_MAX
-        highest, after = NO_SEQUENCE, ""
+        found: list[int] = []
+        after = ""
         while True:
             page = yield from self._calls.list_page(prefix, after, until_ms=until_ms)
             if isinstance(page, StoreError):
                 return page
-            for each in page.objects:
-                sequence = parse_manifest_name(each.name)
-                highest = highest if sequence is None else max(highest, sequence)
+            sequences = (parse_manifest_name(each.name) for each in page.objects)
+            found += (each for each in sequences if each is not None)
             if page.is_last or not page.objects:
-                break
+                return found
             after = page.objects[-1].name
-        self._planner.load((), highest=highest)
-        self._is_loaded = True
-        return None
 
     def _follow(self, sequence: int) -> Dialogue[StoreError | None]:
         """Read the manifest that was written in place of ours; it may be ours, after all."""
@@ -163,18 +166,21 @@ class ManifestWriter:
             found = decode_manifest(data)
         except ValueError:
             found = None
-        if found is not None and found.sequence == sequence:
-            self._planner.applied(found)
-        else:
-            # Damaged: readers end their chain before it, so the next one is a base.
-            self._planner.load((), highest=sequence)
+        is_right = found is not None and found.sequence == sequence
+        self._planner.applied(sequence, found if is_right else None)
         return None
+
+    def _remove(self) -> Dialogue[None]:
+        """Remove the manifests before `first_to_keep`. A listing finds also those that an earlier
+        removal has left, or that a late writer has written there.
+        """
+        listed = yield from self._list()
+        if isinstance(listed, StoreError):
+            return
+        names = [self._name(each) for each in listed if each < self._keep_from]
+        if not (yield from self._calls.delete(names)):
+            self._keep_from = 0
 
     def _name(self, sequence: int) -> str:
         log = self._term.log
         return manifest_name(log.topic, log.topic_id, log.partition, sequence)
-
-
-def _is_readable(remote: "RemoteLog", segment_id: Uuid) -> bool:
-    found = remote.get(segment_id)
-    return found is not None and found.state is SegmentState.COPY_FINISHED

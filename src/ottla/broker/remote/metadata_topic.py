@@ -24,7 +24,7 @@ Source: KIP-405; Kafka's TopicBasedRemoteLogMetadataManager.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -60,8 +60,10 @@ from ottla.broker.remote.metadata_topic_creation import (
     MetadataTopicSettings,
 )
 from ottla.broker.remote.reader_checkpoint import CheckpointFiles
+from ottla.broker.remote.restore_task import is_being_restored
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.tiering import TopicTiering
 from ottla.tiered.metadata_partition import metadata_partition
 from ottla.tiered.metadata_records import encode
 from ottla.tiered.remote_log import RemoteLog
@@ -128,6 +130,7 @@ class RemoteLogMetadata:
         self._timers = timers = ports.timers
         self._topic_id: Uuid | None = None
         self._count = 0
+        self._tiering: Mapping[Uuid, TopicTiering] = {}
         self._early: list[tuple[MetadataRecord, Pending[int | ApiError]]] = []
         """Appends before the topic exists."""
         self._listeners: list[Callable[[Uuid, int], None]] = []
@@ -174,6 +177,7 @@ class RemoteLogMetadata:
             return
         for requests in self._lanes:
             requests.update(image)
+        self._tiering = image.tiering
         topic = image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
         topic_id, count = (None, 0) if topic is None else (topic.id, len(topic.partitions))
         if (topic_id, count) != (self._topic_id, self._count):
@@ -276,11 +280,20 @@ class RemoteLogMetadata:
         self._reader.unassign(partitions)
 
     def remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
-        """Return the remote segments of an assigned user partition; None while it is not ready.
+        """Return the remote segments of an assigned user partition; None while it is not ready, or
+        being restored.
 
         The object changes with each record, and is another one after everything was read again:
         it must not be kept.
         """
+        found = self._reader.remote_log((topic_id, partition))
+        tiering = self._tiering.get(topic_id)
+        restored = None if tiering is None else tiering.restored_partition(partition)
+        return None if found is None or is_being_restored(found, restored) else found
+
+    def replayed(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
+        """Return the same, also of a partition that is still being restored: of which only a part
+        of the segments may be known."""
         return self._reader.remote_log((topic_id, partition))
 
     def is_ready(self, topic_id: Uuid, partition: int) -> bool:

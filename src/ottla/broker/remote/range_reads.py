@@ -57,8 +57,11 @@ class RangeRead:
 
 
 class RangeReads:
-    """The reads under way. Fields: `calls`: calls to the store at present; `attempts`, `failures`:
-    calls made and failed so far; `bytes_read`: received."""
+    """The reads under way.
+
+    Fields: `calls`, `calls_max`: calls to the store at present, and at most; `attempts`,
+            `failures`: calls made and failed so far; `bytes_read`: received.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class RangeReads:
         self._store = store
         self._clock = clock
         self._timers = timers
-        self._calls_max = calls_max
+        self.calls_max = calls_max
         self._call_ms = call_ms
         self._reads: dict[Range, RangeRead] = {}
         self._queue: dict[RangeRead, None] = {}
@@ -85,9 +88,19 @@ class RangeReads:
         return len(self._reads)
 
     @property
+    def queued(self) -> int:
+        """Return how many reads wait for a call to end."""
+        return len(self._queue)
+
+    def resize(self, calls_max: int) -> None:
+        """Apply another bound on calls at once; calls under way go on."""
+        self.calls_max = calls_max
+        self._advance()
+
+    @property
     def is_busy(self) -> bool:
         """Tell whether a further read would have to wait for a call to end."""
-        return self.calls >= self._calls_max
+        return self.calls >= self.calls_max
 
     def read(self, name: str, start: int, length: int) -> Dialogue[Buffer]:
         """Return the range's bytes; fewer where the object ends. Raises: StoreFailed."""
@@ -125,8 +138,14 @@ class RangeReads:
         if call is not None:
             call.cancel()
 
+    def close(self) -> None:
+        """Cancel all reads, those ahead as well, which nobody waits for."""
+        for read in tuple(self._reads.values()):
+            read.waiters = 1
+            self.leave(read)
+
     def _advance(self) -> None:
-        while self._queue and self.calls < self._calls_max:
+        while self._queue and self.calls < self.calls_max:
             read = next(iter(self._queue))
             del self._queue[read]
             self._call(read)

@@ -13,38 +13,40 @@ Errors, chosen by what clients do with them (Java, librdkafka, kafka-python, aio
   librdkafka passes on to the application.
 - REPLICA_NOT_AVAILABLE: no metadata yet, or no segment has the offset. Retried likewise. Never
   OFFSET_OUT_OF_RANGE, by which consumers would skip records, unless the log start has moved.
+- None, and no records, while a quota or a limit is used up.
 - CORRUPT_MESSAGE: the segment is damaged, as for a damaged local log.
 
-Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-1075 (ListOffsets).
+Source: KIP-405; Kafka's RemoteLogReader, DelayedRemoteFetch; KIP-956 (quota); KIP-1075
+(ListOffsets).
 """
 
 import logging
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET, Uuid
 from ottla.base.object_store import ObjectStore
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.chunk_cache import CHUNK_BYTES, CHUNK_CACHE_BYTES_MAX, ChunkCache
+from ottla.broker.remote.copy_quota import UNLIMITED, TokenBucket
 from ottla.broker.remote.dialogue import Dialogue, Running, Slots
 from ottla.broker.remote.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
+from ottla.broker.remote.log_limit import LogLimit
 from ottla.broker.remote.range_reads import BACKOFF_MS, CALL_MS, CALLS_MAX, RangeReads, StoreFailed
-from ottla.broker.remote.remote_segments import (
-    RemoteLogs,
-    RemoteSegments,
-    slices,
-)
+from ottla.broker.remote.remote_metrics import RemoteMetrics
+from ottla.broker.remote.remote_segments import RemoteLogs, RemoteSegments, slices
 from ottla.broker.remote.remote_transactions import Aborted, aborted_transactions
 from ottla.broker.remote.segment_reader import Batches, SegmentReader
+from ottla.broker.remote.turn_budget import TurnBudget
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import expanded_bytes_max
-from ottla.records.batch import iter_headers
 from ottla.records.errors import RecordsError
 from ottla.tiered.lineage import Lineage
 
@@ -69,7 +71,9 @@ class RemoteReadLimits:
             remote.log.reader.max.pending.tasks); `calls_max`: calls to the store at once;
             `bytes_max`: of all reads' results, asked for or ready; `read_bytes_max`: of one read;
             `fetch_max_wait_ms`: remote.fetch.max.wait.ms; `list_offsets_timeout_ms`:
-            remote.list.offsets.request.timeout.ms; `index_cache_bytes_max`: in memory.
+            remote.list.offsets.request.timeout.ms; `index_cache_bytes_max`: in memory;
+            `bytes_per_second`, `window_seconds`: remote.log.manager.fetch.max.bytes.per.second and
+            the time over which that is averaged. `chunk_bytes` and `window_seconds` do not change.
     """
 
     reads_max: int = 110
@@ -82,6 +86,8 @@ class RemoteReadLimits:
     index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
     fetch_max_wait_ms: int = 500
     list_offsets_timeout_ms: int = 30_000
+    bytes_per_second: int = UNLIMITED
+    window_seconds: int = 11
 
 
 PartitionKey = tuple[Uuid, int]
@@ -92,14 +98,22 @@ class _Missing(Exception):
 
 
 class _Read:
-    """A read of one partition for one connection. `reserved`: bytes that count for it."""
+    """A read of one partition for one connection.
 
-    __slots__ = ("key", "on_ended", "reserved", "running", "timer", "wanted")
+    Fields: `reserved`: bytes that count for it; `ends`: where each batch that it brought ends;
+            `began_ms`: monotonic.
+    """
 
-    def __init__(self, key: PartitionKey, wanted: RemoteFetch, reserved: int) -> None:
+    __slots__ = ("began_ms", "ends", "key", "on_ended", "reserved", "running", "timer", "wanted")
+
+    def __init__(
+        self, key: PartitionKey, wanted: RemoteFetch, reserved: int, began_ms: int
+    ) -> None:
         self.key = key
+        self.began_ms = began_ms
         self.wanted = wanted
         self.reserved = reserved
+        self.ends: Sequence[int] = ()
         self.on_ended: Callable[[], object] = lambda: None
         self.running: Running[RemoteData | Error] | None = None
         self.timer: Timer | None = None
@@ -120,8 +134,9 @@ class RemoteReader:
     """The remote reads of a broker.
 
     Fields: `under_way`: reads that have not ended; `reserved_bytes`: of all reads; `refused`:
-            reads that the limits did not allow; `requests`, `errors`, `bytes_read`: reads begun,
-            failed, and the bytes that they returned.
+            reads that the limits did not allow; `throttled`: by the quota; `requests`, `errors`,
+            `bytes_read`: reads begun, failed, and the bytes that they returned; `lookups_expired`:
+            lookups of timestamps that took too long.
     """
 
     def __init__(
@@ -131,8 +146,13 @@ class RemoteReader:
         clock: Clock,
         timers: Timers,
         limits: RemoteReadLimits | None = None,
+        metrics: RemoteMetrics | None = None,
     ) -> None:
         self.limits = limits = RemoteReadLimits() if limits is None else limits
+        self.metrics = RemoteMetrics() if metrics is None else metrics
+        self.quota = TokenBucket(
+            clock, per_second=limits.bytes_per_second, window_seconds=limits.window_seconds
+        )
         self.ranges = RangeReads(
             store, clock, timers, calls_max=limits.calls_max, call_ms=limits.call_ms
         )
@@ -140,19 +160,37 @@ class RemoteReader:
             self.ranges, bytes_max=limits.chunk_cache_bytes_max, chunk_bytes=limits.chunk_bytes
         )
         self.indexes = IndexCache(self.ranges, bytes_max=limits.index_cache_bytes_max)
-        self._segments = SegmentReader(self.chunks, self.indexes)
+        self.budget = TurnBudget(timers, clock)
+        self._segments = SegmentReader(self.chunks, self.indexes, self.budget)
         self._remote_logs = remote_logs
         self._clock = clock
         self._timers = timers
         self._owners: dict[Pending[None], _Owner] = {}
-        self._lookups: dict[Running[Found], None] = {}
+        self._lookups: dict[Running[Found], PartitionKey] = {}
+        self._unreadable: set[Uuid] = set()
+        self._is_closed = False
         self._lookup_slots = Slots(limits.calls_max)
+        self._failures = LogLimit(clock)
         self.under_way = 0
         self.reserved_bytes = 0
         self.refused = 0
         self.requests = 0
         self.errors = 0
         self.bytes_read = 0
+        self.throttled = 0
+        self.lookups_expired = 0
+
+    def change_limits(self, limits: RemoteReadLimits) -> None:
+        """Apply other limits; reads under way go on."""
+        if limits == self.limits:
+            return
+        if limits.bytes_per_second != self.limits.bytes_per_second:
+            self.quota.change_rate(limits.bytes_per_second)
+        self.limits = limits
+        self.ranges.resize(limits.calls_max)
+        self.chunks.kept.resize(limits.chunk_cache_bytes_max)
+        self.indexes.kept.resize(limits.index_cache_bytes_max)
+        self._lookup_slots.resize(limits.calls_max)
 
     # -- Fetch -------------------------------------------------------------------------------------
 
@@ -175,8 +213,10 @@ class RemoteReader:
         self, wanted: RemoteFetch, owner: Pending[None], on_ended: Callable[[], object]
     ) -> RemoteData | Error | None:
         """Return what a read of `wanted` brought; None = later. See the port."""
-        if owner.done:
+        if owner.done or self._is_closed:
             return None  # Nothing would cancel the read.
+        if wanted.log.topic_id in self._unreadable:
+            return _unreadable(wanted.log, wanted.offset)
         mine = self._owners.get(owner)
         if mine is None:
             mine = self._owners[owner] = _Owner(partial(self._closed, owner))
@@ -196,23 +236,50 @@ class RemoteReader:
             return None
         outcome = read.running.outcome.value
         self._drop(mine, read)
-        return outcome if isinstance(outcome, Error) else _fitting(outcome, wanted)
+        return outcome if isinstance(outcome, Error) else _fitting(outcome, read.ends, wanted)
 
     def fail(self, topic_id: Uuid, partition: int, error: Error) -> None:
-        """End all reads of a partition with an error: its tier is disabled, its leader another."""
+        """End all reads and lookups of a partition with an error.
+
+        It was deleted, or is led by another broker now. What a read has brought is dropped.
+        """
         key = (topic_id, partition)
         for mine in tuple(self._owners.values()):
             read = mine.reads.get(key)
-            if read is not None and read.running is not None and not read.running.outcome.done:
+            if read is None:
+                continue
+            if read.running is not None and not read.running.outcome.done:
                 read.running.end(error)
+            else:
+                self._drop(mine, read)
+        for lookup in [each for each, its in self._lookups.items() if its == key]:
+            lookup.end(ApiError(error))
+
+    def set_readable(self, topic_id: Uuid, *, readable: bool) -> None:
+        """Note whether the tiering state of a topic allows reads; fail those that it forbids.
+
+        The error is retriable: the partition's log start moves to the local one soon, and only
+        then is an offset below it out of range. Earlier a consumer would be reset to an offset that
+        cannot be read either.
+        """
+        if readable:
+            self._unreadable.discard(topic_id)
+            return
+        self._unreadable.add(topic_id)
+        keys = {key for mine in self._owners.values() for key in mine.reads}
+        for key in sorted(keys | set(self._lookups.values())):
+            if key[0] == topic_id:
+                self.fail(*key, Error.REPLICA_NOT_AVAILABLE)
 
     def close(self) -> None:
-        """Cancel everything: the broker shuts down."""
+        """Cancel everything: the broker shuts down. No read begins from now on."""
+        self._is_closed = True
         for owner, mine in tuple(self._owners.items()):
             owner.forget(mine.on_closed)
             self._closed(owner)
         for lookup in tuple(self._lookups):
-            lookup.cancel()
+            lookup.end(ApiError(Error.REPLICA_NOT_AVAILABLE))
+        self.ranges.close()
 
     def _begin(self, mine: _Owner, key: PartitionKey, wanted: RemoteFetch) -> _Read | None:
         limits = self.limits
@@ -220,12 +287,18 @@ class RemoteReader:
         if self.under_way >= limits.reads_max or not self._may_reserve(room):
             self.refused += 1
             return None
+        if wait_ms := self.quota.wait_ms():
+            self.throttled += 1
+            self.metrics.fetch_throttle_time.observe(wait_ms)
+            return None
         wanted = wanted._replace(max_bytes=room)
         is_sequential = mine.next_offsets.get(key) == wanted.offset
-        read = mine.reads[key] = _Read(key, wanted, room)
+        read = mine.reads[key] = _Read(key, wanted, room, self._clock.monotonic_ms())
         self.reserved_bytes += room
+        self.quota.spend(room)
         self.under_way += 1
         self.requests += 1
+        self.metrics.of_topic(wanted.log.topic).fetch_requests += 1
         steps = self._steps(mine, read, is_sequential)
         read.running = Running(steps, self._timers, self._clock, on_bug=Error.UNKNOWN_SERVER_ERROR)
         read.running.outcome.then(partial(self._ended, mine, read))
@@ -246,12 +319,21 @@ class RemoteReader:
 
     def _ended(self, mine: _Owner, read: _Read, outcome: RemoteData | Error) -> None:
         self.under_way -= 1
-        until_ms = self._clock.monotonic_ms() + KEPT_MS
-        read.timer = self._timers.at(until_ms, partial(self._drop, mine, read))
+        now_ms = self._clock.monotonic_ms()
+        read.timer = self._timers.at(now_ms + KEPT_MS, partial(self._drop, mine, read))
+        metrics = self.metrics.of_topic(read.wanted.log.topic)
+        self.metrics.read_time.observe(now_ms - read.began_ms)
+        size = 0
         if isinstance(outcome, Error):
             self.errors += 1
+            metrics.fetch_errors += 1
+            self.reserved_bytes -= read.reserved
+            read.reserved = 0
         else:
-            self.bytes_read += len(outcome.data)
+            size = len(outcome.data)
+            self.bytes_read += size
+            metrics.fetched_bytes += size
+        self.quota.spend(size - read.wanted.max_bytes)
         read.on_ended()
 
     def _drop(self, mine: _Owner, read: _Read) -> None:
@@ -264,6 +346,7 @@ class RemoteReader:
             read.timer.cancel()
         if _is_open(read):
             self.under_way -= 1
+            self.quota.spend(-read.wanted.max_bytes)
             assert read.running is not None
             read.running.cancel()
 
@@ -306,13 +389,16 @@ class RemoteReader:
             except (OSError, ApiError) as failure:
                 error, reason = Error.KAFKA_STORAGE_ERROR, str(failure)
                 break
-        logger.warning(
-            "Remote read of %s at offset %d failed: %s; answering %s",
-            log.name,
-            offset,
-            reason,
-            error.name,
-        )
+        others = self._failures.admit()
+        if others is not None:
+            logger.warning(
+                "Remote read of %s at offset %d failed: %s; answering %s%s",
+                log.name,
+                offset,
+                reason,
+                error.name,
+                others,
+            )
         return error
 
     def _read_on(
@@ -347,6 +433,7 @@ class RemoteReader:
             return RemoteData(b"", local_offset=until if is_visible else NO_OFFSET)
         end = batches.next_offset
         mine.next_offsets[read.key] = end
+        read.ends = batches.ends
         if is_sequential:
             self._segments.read_ahead(each.segment, batches.position)
         aborted: Aborted | None = () if committed_only else None
@@ -366,11 +453,17 @@ class RemoteReader:
         closed: Pending[None],
     ) -> Pending[Found]:
         """Return the promise of the first remote record from `timestamp` on. See the port."""
+        if self._is_closed or log.topic_id in self._unreadable:
+            return completed(ApiError(Error.REPLICA_NOT_AVAILABLE))
         failed = ApiError(Error.UNKNOWN_SERVER_ERROR)
         lookup = self._lookup(log, timestamp, work)
         running: Running[Found] = Running(lookup, self._timers, self._clock, on_bug=failed)
-        timed_out = ApiError(Error.REQUEST_TIMED_OUT, "the remote lookup took too long")
-        timer = self._timers.at(deadline_ms, lambda: running.end(timed_out))
+
+        def expire() -> None:
+            self.lookups_expired += 1
+            running.end(ApiError(Error.REQUEST_TIMED_OUT, "the remote lookup took too long"))
+
+        timer = self._timers.at(deadline_ms, expire)
 
         def ended(_found: Found) -> None:
             timer.cancel()
@@ -382,7 +475,7 @@ class RemoteReader:
             timer.cancel()
             self._lookups.pop(running, None)
 
-        self._lookups[running] = None
+        self._lookups[running] = (log.topic_id, log.partition)
         running.outcome.then(ended)
         closed.then(gone)
         running.start()
@@ -436,13 +529,16 @@ class RemoteReader:
     def _lookup_failed(
         self, log: PartitionLog, timestamp: int, error: Error, reason: Exception
     ) -> ApiError:
-        logger.warning(
-            "Remote lookup of timestamp %d in %s failed: %s; answering %s",
-            timestamp,
-            log.name,
-            reason,
-            error.name,
-        )
+        others = self._failures.admit()
+        if others is not None:
+            logger.warning(
+                "Remote lookup of timestamp %d in %s failed: %s; answering %s%s",
+                timestamp,
+                log.name,
+                reason,
+                error.name,
+                others,
+            )
         return ApiError(error)
 
 
@@ -458,17 +554,18 @@ def _is_other(read: RemoteFetch, wanted: RemoteFetch) -> bool:
     )
 
 
-def _fitting(found: RemoteData, wanted: RemoteFetch) -> RemoteData:
+def _unreadable(log: PartitionLog, offset: int) -> Error:
+    if offset < log.log_start_offset:
+        return Error.OFFSET_OUT_OF_RANGE
+    return Error.REPLICA_NOT_AVAILABLE
+
+
+def _fitting(found: RemoteData, ends: Sequence[int], wanted: RemoteFetch) -> RemoteData:
     """Return as many whole batches as the fetch has room for now."""
     room = wanted.max_bytes
     if len(found.data) <= room:
         return found
-    size = 0
-    for at, header in iter_headers(found.data):
-        end = at + header.size_in_bytes
-        if end > room:
-            if size == 0 and wanted.at_least_one:
-                size = end
-            break
-        size = end
-    return found._replace(data=found.data[:size])
+    count = bisect_right(ends, room)
+    if count == 0 and wanted.at_least_one:
+        count = 1
+    return found._replace(data=found.data[: ends[count - 1]] if count else b"")

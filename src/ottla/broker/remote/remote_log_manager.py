@@ -23,6 +23,7 @@ from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.expiration_task import ExpirationTask
 from ottla.broker.remote.leader_term import LeaderTerm
 from ottla.broker.remote.manifest_writer import ManifestWriter
+from ottla.broker.remote.restore_task import RestoreTask
 from ottla.broker.remote.status import RemoteStatus, status_of
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
@@ -58,18 +59,33 @@ class _Leader:
         self._manifests = ManifestWriter(self.term)
         self.copy = CopyTask(self.term, self._manifests, self._copy_failed)
         self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
+        self._restore: Task | None = None
         self._tasks = [self._task(self.copy.run()), self._task(self.expiration.run())]
         self._was_ready = self.term.remote() is not None
         self._is_over = False
 
     def start(self) -> None:
-        """Begin."""
+        """Begin: with what is left of the partition's restore, if it was restored."""
+        restored = self._environment.restored(self.log.topic_id, self.log.partition)
+        if restored is None:
+            self._start_tasks()
+            return
+        self._restore = self._task(self._restore_first(RestoreTask(self.term, restored)))
+        self._restore.start()
+
+    def _restore_first(self, restore: RestoreTask) -> Dialogue[None]:
+        yield from restore.run()
+        self._start_tasks()
+
+    def _start_tasks(self) -> None:
         for each in tuple(self._tasks):
             each.start()
 
     def stop(self) -> None:
         """End: cancel every operation."""
         self._is_over = True
+        if self._restore is not None:
+            self._restore.cancel()
         for each in self._tasks:
             each.cancel()
         self._environment.metrics.remove_partition(self.term.gauges)

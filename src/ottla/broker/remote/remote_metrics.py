@@ -1,19 +1,19 @@
-"""Counters of copies to the remote tier, of deletions there and of followers' starts, by topic.
+"""Counters of copies to the remote tier, of reads, deletions and followers' starts, by topic.
 
-Source: Kafka's BrokerTopicMetrics (KIP-405, KIP-963, KIP-1018); docs/metrics.md maps the names.
-Counters of remote reads are those of the reads.
+Source: Kafka's BrokerTopicMetrics, RemoteLogManager, RLMQuotaMetrics (KIP-405, KIP-956, KIP-963,
+KIP-1018); docs/metrics.md maps the names.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.base.metrics import Family, Sample, counter, gauge
+from ottla.base.metrics import Family, Sample, counter, gauge, histogram, latency_ms
 
 
 @dataclass(slots=True)
 class RemoteTopicMetrics:
-    """What this broker has copied and deleted of a topic's partitions.
+    """What this broker has copied, read and deleted of a topic's partitions.
 
     Fields: `build_aux_state_*`: states of followers' logs that begin behind remote records.
     """
@@ -26,6 +26,9 @@ class RemoteTopicMetrics:
     delete_errors: int = 0
     build_aux_state_requests: int = 0
     build_aux_state_errors: int = 0
+    fetched_bytes: int = 0
+    fetch_requests: int = 0
+    fetch_errors: int = 0
 
 
 @dataclass(slots=True)
@@ -49,9 +52,16 @@ class RemotePartitionMetrics:
 
 
 class RemoteMetrics:
-    """The counters by topic, and the gauges by partition; an owner holds its object."""
+    """The counters by topic, and the gauges by partition; an owner holds its object.
+
+    Fields: `copy_throttle_time`, `fetch_throttle_time`: how long the quotas delayed copies, and how
+            long those that read had still to wait; `read_time`: of remote reads.
+    """
 
     def __init__(self) -> None:
+        self.copy_throttle_time = latency_ms()
+        self.fetch_throttle_time = latency_ms()
+        self.read_time = latency_ms()
         self._topics: dict[str, RemoteTopicMetrics] = {}
         self._partitions: dict[tuple[str, int], RemotePartitionMetrics] = {}
 
@@ -106,6 +116,9 @@ TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[RemoteTopicMetrics], int]]
         "Attempts to begin a follower's log behind remote records that failed.",
         lambda each: each.build_aux_state_errors,
     ),
+    ("remote_fetch_bytes", "Bytes read for consumers.", lambda each: each.fetched_bytes),
+    ("remote_fetch_requests", "Reads for consumers, begun.", lambda each: each.fetch_requests),
+    ("remote_fetch_errors", "Reads for consumers that failed.", lambda each: each.fetch_errors),
 )
 
 PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[RemotePartitionMetrics], float]], ...]] = (
@@ -148,7 +161,7 @@ PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[RemotePartitionMetrics],
 
 
 def remote_families(metrics: RemoteMetrics) -> Iterator[Family]:
-    """Yield the families of copies and deletions."""
+    """Yield the families by topic and by partition, and the times."""
     prefix = "kafka_server_broker_topic_metrics"
     for name, text, count in TOPIC_COUNTERS:
         yield counter(
@@ -158,6 +171,22 @@ def remote_families(metrics: RemoteMetrics) -> Iterator[Family]:
         )
     for name, text, value in PARTITION_GAUGES:
         yield gauge(f"{prefix}_{name}", text, _samples(metrics.partitions, value))
+    for name, text, times in (
+        ("copy", "How long the quota delayed copies.", metrics.copy_throttle_time),
+        (
+            "fetch",
+            "How long reads beyond the quota had to wait.",
+            metrics.fetch_throttle_time,
+        ),
+    ):
+        yield histogram(
+            f"kafka_server_remote_log_manager_remote_{name}_throttle_time_seconds", text, times
+        )
+    yield histogram(
+        "kafka_log_remote_remote_log_manager_remote_log_reader_fetch_time_seconds",
+        "From the begin of a read of remote storage to its end.",
+        metrics.read_time,
+    )
 
 
 def _samples(

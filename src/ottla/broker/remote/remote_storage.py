@@ -13,11 +13,12 @@ A broker without `remote.log.storage.system.enable` has none of it.
 Source: KIP-405; Kafka's RemoteLogManager, BrokerServer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.backoff import Backoff
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending
@@ -27,7 +28,6 @@ from ottla.broker.partition import Partition
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.remote.aux_state_builder import AuxStateBuilder
-from ottla.broker.remote.copy_quota import UNLIMITED
 from ottla.broker.remote.environment import (
     RemoteEnvironment,
     RemoteLogManagerConfig,
@@ -41,7 +41,6 @@ from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.remote.store_calls import StoreCalls
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.metadata.config_def import LONG_MAX
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -50,7 +49,7 @@ from ottla.metadata.node_config import NodeConfig
 if TYPE_CHECKING:
     from ottla.log.dirs.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
-    from ottla.metadata.tiering import TopicTiering
+    from ottla.metadata.tiering import RestoredPartition, TopicTiering
 
 ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 """After a segment was sealed, its records are soon committed; the copy task looks again then."""
@@ -58,7 +57,11 @@ ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStoragePorts:
-    """What tiered storage needs of its broker."""
+    """What tiered storage needs of its broker.
+
+    Fields: `complete_image` returns the newest metadata without the topics of which this broker
+            does not know all partitions yet (ZooKeeper mode): segments hash to one of them.
+    """
 
     config: NodeConfig
     store: ObjectStore
@@ -68,6 +71,7 @@ class RemoteStoragePorts:
     producer_ids: ProducerIds
     forwarder: Forwarder
     peers: Peers
+    complete_image: Callable[[], ClusterImage]
     clock: Clock
     timers: Timers
     workers: Workers
@@ -78,11 +82,13 @@ class RemoteStorage:
     """See the module. `apply` must be called with each metadata change, after the replicas'."""
 
     def __init__(self, ports: RemoteStoragePorts) -> None:
-        config = ports.config
+        self._config = config = ports.config
         self._replicas = ports.replicas
+        self._complete_image = ports.complete_image
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
+        self._led: set[tuple[Uuid, int]] = set()
         self._is_closed = False
         self.reads = ports.reads
         self.metadata = RemoteLogMetadata(
@@ -119,7 +125,9 @@ class RemoteStorage:
             dice=ports.dice,
             topic_facts=self._topic_facts,
             publish_log_start=publisher.publish,
+            restored=self._restored,
             config=_manager_config(config),
+            metrics=ports.reads.metrics,
         )
         self.manager = RemoteLogManager(self.environment)
         self.aux_states = AuxStateBuilder(
@@ -147,8 +155,11 @@ class RemoteStorage:
         settings changed, None = all.
         """
         image = self._image = delta.image
-        self.metadata.apply(image)
+        self.topics_completed()
         changed = delta.changed_tiering
+        for topic_id in sorted(changed):
+            tiering = image.tiering.get(topic_id)
+            self.reads.set_readable(topic_id, readable=tiering is None or tiering.has_remote_log)
         partitions = list(touched)
         if changed:
             known = set(map(id, partitions))
@@ -159,11 +170,23 @@ class RemoteStorage:
             ]
         for partition in partitions:
             self.update(partition)
+        if reconfigured is None:
+            self._reconfigure(image)
         names = [topic.name for topic in image.topics] if reconfigured is None else reconfigured
         for name in names:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
+
+    def _reconfigure(self, image: ClusterImage) -> None:
+        """Apply the broker's dynamic configuration."""
+        config = self._config.dynamic(image)
+        self.reads.change_limits(read_limits(config))
+        self.environment.reconfigure(_manager_config(config))
+
+    def topics_completed(self) -> None:
+        """Note that all partitions of a topic may have become known, without a metadata change."""
+        self.metadata.apply(self._complete_image())
 
     def update(self, partition: Partition) -> None:
         """Lead, follow or stop one partition's tasks, by its present state."""
@@ -173,16 +196,28 @@ class RemoteStorage:
         if partition.deleted or tiering is None or log is None or log.failed:
             if key in self._hosted:
                 self._hosted.discard(key)
+                self._led.discard(key)
                 self.manager.stop(*key)
                 self.metadata.unassign([key])
+                is_topic_known = self._image.topics.by_id(partition.topic_id) is not None
+                self.reads.fail(
+                    *key,
+                    Error.NOT_LEADER_OR_FOLLOWER
+                    if is_topic_known
+                    else Error.UNKNOWN_TOPIC_OR_PARTITION,
+                )
             return
         if key not in self._hosted:
             self._hosted.add(key)
             self.metadata.assign([key])
         if partition.is_leader:
+            self._led.add(key)
             self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
         else:
             self.manager.become_follower(log, tiering=tiering)
+            if key in self._led:
+                self._led.discard(key)
+                self.reads.fail(*key, Error.NOT_LEADER_OR_FOLLOWER)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -207,11 +242,16 @@ class RemoteStorage:
         configs = self._image.configs.of(ResourceType.TOPIC, topic.name)
         return TopicFacts(len(topic.partitions), dict(configs))
 
+    def _restored(self, topic_id: Uuid, partition: int) -> "RestoredPartition | None":
+        tiering = self._image.tiering.get(topic_id)
+        return None if tiering is None else tiering.restored_partition(partition)
+
     # -- end -----------------------------------------------------------------------------------
 
     def close(self) -> Pending[None]:
         """End all tasks and reads; return the promise that what is saved is written."""
         self._is_closed = True
+        self.reads.close()
         self.manager.close()
         return self.metadata.close()
 
@@ -224,16 +264,24 @@ def remote_reader(
     remote_logs: RemoteLogs,
 ) -> RemoteReader:
     """Return the reads of a broker, limited as its configuration says."""
+    return RemoteReader(store, remote_logs, clock, timers, read_limits(config))
+
+
+def read_limits(config: NodeConfig) -> RemoteReadLimits:
+    """Return the limits of remote reads that a configuration asks for."""
     threads = config["remote.log.reader.threads"]
-    limits = RemoteReadLimits(
+    windows = config["remote.log.manager.fetch.quota.window.num"]
+    return RemoteReadLimits(
         reads_max=threads + config["remote.log.reader.max.pending.tasks"],
         calls_max=threads,
         chunk_bytes=config["ottla.remote.chunk.size.bytes"],
         chunk_cache_bytes_max=config["ottla.remote.chunk.cache.size.bytes"],
+        index_cache_bytes_max=config["ottla.remote.index.cache.size.bytes"],
         fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
         list_offsets_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
+        bytes_per_second=config["remote.log.manager.fetch.max.bytes.per.second"],
+        window_seconds=windows * config["remote.log.manager.fetch.quota.window.size.seconds"],
     )
-    return RemoteReader(store, remote_logs, clock, timers, limits)
 
 
 def _first_dir(log_dirs: "LogDirs") -> str:
@@ -255,6 +303,6 @@ def _manager_config(config: NodeConfig) -> RemoteLogManagerConfig:
         interval_ms=config["remote.log.manager.task.interval.ms"],
         copier_slots=config["remote.log.manager.copier.thread.pool.size"],
         expiration_slots=config["remote.log.manager.expiration.thread.pool.size"],
-        copy_bytes_per_second=UNLIMITED if most == LONG_MAX else most,
+        copy_bytes_per_second=most,
         copy_window_seconds=windows * config["remote.log.manager.copy.quota.window.size.seconds"],
     )

@@ -7,16 +7,19 @@ batches. Everything that comes from the store is checked: structure, offsets, ch
 Source: Kafka's RemoteLogManager.read, lookupTimestamp, collectAbortedTransactions.
 """
 
+from array import array
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.chunk_cache import ChunkCache
 from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.index_cache import IndexCache, IndexContent
 from ottla.broker.remote.range_reads import StoreFailed
+from ottla.broker.remote.turn_budget import UNITS_PER_STEP, TurnBudget
 from ottla.log import offset_index, time_index
 from ottla.log.timestamp_search import TimestampMatch
 from ottla.log.transaction_index import AbortedTransaction, decode_entries
@@ -30,15 +33,18 @@ from ottla.tiered.segment_metadata import SegmentMetadata
 
 
 class Batches(NamedTuple):
-    """Whole batches. `next_offset`: behind the last one; `position`: of that in the object.
+    """Whole batches.
 
-    `is_transactional`: some of the records belong to transactions.
+    Fields: `next_offset`: behind the last one; `position`: of that in the object;
+            `is_transactional`: some of the records belong to transactions; `ends`: where in `data`
+            each batch ends, so that a part of them is found without their headers.
     """
 
-    data: bytes
+    data: Buffer
     next_offset: int
     position: int
     is_transactional: bool
+    ends: "array[int]"
 
 
 class _Found(NamedTuple):
@@ -49,9 +55,10 @@ class _Found(NamedTuple):
 class SegmentReader:
     """Reads segments through the two caches."""
 
-    def __init__(self, chunks: ChunkCache, indexes: IndexCache) -> None:
+    def __init__(self, chunks: ChunkCache, indexes: IndexCache, budget: TurnBudget) -> None:
         self.chunks = chunks
         self.indexes = indexes
+        self._budget = budget
 
     def read(
         self,
@@ -78,14 +85,14 @@ class SegmentReader:
         wanted = max_bytes
         if first.size_in_bytes > max_bytes:
             if not at_least_one or not reserve(first.size_in_bytes):
-                return Batches(b"", offset, position, False)
+                return Batches(b"", offset, position, False, array("I"))
             wanted = first.size_in_bytes
         end = min(position + wanted, segment.size_bytes)
         name = object_name(segment, ObjectKind.LOG)
         data = yield from self.chunks.read(name, segment.size_bytes, position, end)
         if len(data) < end - position:
             raise CorruptBatch(f"{name} ends at {position + len(data)}, before {end}")
-        return _whole_batches(data, offset, end_offset, position)
+        return (yield from self._whole_batches(data, offset, end_offset, position))
 
     def read_ahead(self, segment: SegmentMetadata, position: int) -> None:
         """Read the chunk behind `position`: its reader reads on."""
@@ -136,7 +143,8 @@ class SegmentReader:
         position = yield from self._indexed_position(segment, max(entry.offset, offset))
         name, size = object_name(segment, ObjectKind.LOG), segment.size_bytes
         while position < size:
-            for found in (yield from self._headers(segment, position)):
+            yield from self._budget.wait()
+            for found in (yield from self._headers(segment, position, end_offset)):
                 position, header = found
                 if header.last_offset >= end_offset:
                     return None
@@ -162,7 +170,8 @@ class SegmentReader:
         segment, offset, end_offset = piece.segment, piece.start_offset, piece.end_offset
         is_first = True
         while position < segment.size_bytes:
-            for found in (yield from self._headers(segment, position)):
+            yield from self._budget.wait()
+            for found in (yield from self._headers(segment, position, offset)):
                 header = found.header
                 if is_first and header.base_offset > offset and position:
                     raise CorruptBatch(f"the index leads {offset} to {header.base_offset}")
@@ -174,8 +183,13 @@ class SegmentReader:
             position = found.position + header.size_in_bytes
         return None
 
-    def _headers(self, segment: SegmentMetadata, position: int) -> Dialogue[list[_Found]]:
-        """Return the batches that begin in the next bytes: at least one, or it is an error."""
+    def _headers(
+        self, segment: SegmentMetadata, position: int, until: int
+    ) -> Dialogue[list[_Found]]:
+        """Return the batches that begin in the next bytes: at least one, or it is an error.
+
+        The one that reaches the offset `until` is the last one.
+        """
         size = segment.size_bytes
         end = min(position + self.chunks.scan_bytes, size)
         buffer = yield from self.chunks.read(
@@ -191,13 +205,23 @@ class SegmentReader:
                 raise CorruptBatch(f"offset {header.base_offset} is not of this segment")
             found.append(_Found(position + at, header))
             at += header.size_in_bytes
+            if header.last_offset >= until:
+                break
+        self._budget.spend(len(found), len(buffer))
         return found
 
+    def _whole_batches(
+        self, data: bytes, offset: int, end_offset: int, position: int
+    ) -> Dialogue[Batches]:
+        """Return the whole batches at the start of `data` that end below `end_offset`.
 
-def _whole_batches(data: bytes, offset: int, end_offset: int, position: int) -> Batches:
-    """Return the whole batches at the start of `data` that end below `end_offset`."""
-    size, next_offset, is_transactional = 0, offset, False
-    with memoryview(data) as view:
+        Each is checked; many of them over several turns.
+        """
+        ends, next_offset, is_transactional = array("I"), offset, False
+        size = checked = 0
+        yield from self._budget.wait()
+        self._budget.spend(0, len(data))
+        view = memoryview(data)
         for at, header in iter_headers(view, allow_partial=True):
             if header.last_offset >= end_offset:
                 break
@@ -205,10 +229,17 @@ def _whole_batches(data: bytes, offset: int, end_offset: int, position: int) -> 
                 raise CorruptBatch(f"offset {header.last_offset} follows {next_offset - 1}")
             check_crc(view, at, header)
             size = at + header.size_in_bytes
+            ends.append(size)
             next_offset = header.next_offset
             is_transactional = is_transactional or header.is_transactional
-    whole = data if size == len(data) else data[:size]
-    return Batches(whole, next_offset, position + size, is_transactional)
+            if len(ends) - checked == UNITS_PER_STEP:
+                checked = len(ends)
+                self._budget.spend(UNITS_PER_STEP, 0)
+                yield from self._budget.wait()
+        self._budget.spend(len(ends) - checked, 0)
+        # Not copied once more: the batch that is cut off stays in memory for as long.
+        whole = data if size == len(data) else view[:size]
+        return Batches(whole, next_offset, position + size, is_transactional, ends)
 
 
 def _search(

@@ -81,6 +81,40 @@ def is_wanted_for(log: PartitionLog, state: AuxState, cut: int | None) -> bool:
     return cut is not None or state.leader_start > log.log_end_offset
 
 
+def starts_anew(log: PartitionLog, leader_start: int, end_offset: int) -> bool:
+    """Tell whether to delete all records: above the high watermark none is surely the leader's.
+
+    `end_offset`: where the leader's records of this log's last epoch end, by its answer. An epoch
+    before all that it knows ends at its log start for it, whatever the records below were:
+
+    1. Broker 1 leads in epoch 27. It appends the offsets 879 to 892, commits none, and dies.
+    2. Broker 3 leads in epoch 28, and commits other records at the same offsets. Retention moves
+       its log start to 890, and the first epoch that it knows is 28, from there on.
+    3. Broker 1 fetches from 893, in its epoch 27. The answer: that one ends at 890.
+    4. Truncated to 890, broker 1 keeps 879 to 889. It follows, joins the ISR and leads. Its
+       producer state has the sequences of these records, so it answers a retry of one with success,
+       as a duplicate: a record that is in no log is acknowledged. And if it is killed before the
+       log start is in its checkpoint, it serves these records.
+
+    What is below the own high watermark is committed, and so it is, or was, the leader's, too.
+    """
+    return log.high_watermark < leader_start and end_offset <= leader_start
+
+
+def is_comparable(
+    log: PartitionLog, leader_start: int, leader_epoch: int, records: memoryview
+) -> bool:
+    """Tell whether the log matches the leader's, which has answered a fetch with `records`.
+
+    At its log start the leader accepts any epoch before all that it knows: see `starts_anew`.
+    Raises: RecordsError.
+    """
+    offset, epoch = position_of(log)
+    if epoch in (NO_EPOCH, leader_epoch) or not starts_anew(log, leader_start, offset):
+        return True
+    return bool(records) and parse_header(records).partition_leader_epoch == epoch
+
+
 def start_at_first_batch(log: PartitionLog, records: memoryview) -> bool:
     """Move the start of an empty log back to the first batch received; return whether it was moved.
 

@@ -412,10 +412,15 @@ class ReplicaFetcher:
             return
         try:
             if found.diverging_epoch.epoch >= 0 or found.diverging_epoch.end_offset >= 0:
-                self._truncate(followed, log, found.diverging_epoch, flushes)
-            else:
-                followed.fetched = True
+                self._truncate(followed, log, found, flushes)
+                return
+            followed.fetched = True
+            records = records_view(found.records)
+            start = found.log_start_offset
+            if follower_rules.is_comparable(log, start, followed.leader_epoch, records):
                 self._append(followed, log, found, flushes)
+            else:
+                self._truncate(followed, log, found, flushes)
         except OSError as error:
             self._replica_manager.storage_failed(followed.partition, error)
             self.remove(followed.key)
@@ -460,17 +465,23 @@ class ReplicaFetcher:
         self,
         followed: FollowedPartition,
         log: PartitionLog,
-        diverging: wire.EpochEndOffset,
+        found: wire.PartitionData,
         flushes: Flushes,
     ) -> None:
         """Truncate the log to what it may have in common with the leader's."""
-        end = follower_rules.truncation_offset(log, diverging.epoch, diverging.end_offset)
-        if self._aux_states is not None and follower_rules.is_in_remote_prefix(log, end):
-            self._begin_behind_remote_log(followed, log, self._aux_states, cut=end)
-            return
-        before = follower_rules.position_of(log)
-        truncated = log.truncate_in_background(end, self._still_follows(followed, log))
-        truncated.then(partial(self._truncated, followed, log, diverging, before))
+        diverging, start = found.diverging_epoch, found.log_start_offset
+        before, still = follower_rules.position_of(log), self._still_follows(followed, log)
+        if follower_rules.starts_anew(log, start, diverging.end_offset):
+            truncated = log.truncate_fully_in_background(start, still)
+            reason = f"the leader's log starts at {start}"
+        else:
+            reason = f"the leader's epoch {diverging.epoch} ends at {diverging.end_offset}"
+            end = follower_rules.truncation_offset(log, diverging.epoch, diverging.end_offset)
+            if self._aux_states is not None and follower_rules.is_in_remote_prefix(log, end):
+                self._begin_behind_remote_log(followed, log, self._aux_states, cut=end)
+                return
+            truncated = log.truncate_in_background(end, still)
+        truncated.then(partial(self._truncated, followed, log, reason, before))
         # Later appends follow the truncation, which must be durable by then.
         flushes.append(truncated)
 
@@ -519,7 +530,7 @@ class ReplicaFetcher:
         self,
         followed: FollowedPartition,
         log: PartitionLog,
-        diverging: wire.EpochEndOffset,
+        reason: str,
         before: Position,
         error: OSError | ApiError | None,
     ) -> None:
@@ -532,8 +543,8 @@ class ReplicaFetcher:
         self._summary.add(
             logging.INFO,
             f"truncated to agree with the log of broker {self.leader_id}",
-            "{} from {} (epoch {}) to {} (epoch {}), the leader's epoch {} ends at {}".format(
-                followed.name, *before, *after, diverging.epoch, diverging.end_offset
+            "{} from {} (epoch {}) to {} (epoch {}), {}".format(
+                followed.name, *before, *after, reason
             ),
         )
         if after == before:

@@ -13,8 +13,9 @@ from ottla.base.errors import ApiError
 from ottla.base.zookeeper import Create, Operation, SetData
 from ottla.cli.errors import CommandError
 from ottla.cli.zookeeper_client import Read, WriteConflict, ZooKeeperClient
+from ottla.cli.zookeeper_tiering import check_stays, note_remote_storage
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
-from ottla.metadata.topic_config import REMOTE_STORAGE, check_may_go, validate_topic_configs
+from ottla.metadata.topic_config import check_may_go, validate_topic_configs
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import ConfigZnode, decode_config, encode_config
 from ottla.metadata.znodes.fields import ZnodeError
@@ -53,15 +54,12 @@ def alter(
         for each in deleted:
             del values[each]
         if kind == "topics":
-            if REMOTE_STORAGE in added or REMOTE_STORAGE in deleted:
-                raise CommandError(
-                    f"{REMOTE_STORAGE} can only be changed through a broker: use --bootstrap-server"
-                )
             try:
                 validate_topic_configs(values)
                 check_may_go(resource[1], values)
             except ApiError as error:
                 raise CommandError(error.message or error.error.name) from None
+            check_stays(znode.values, values)
         path, data = paths.config(resource), encode_config(values, znode.extra)
         written: Operation = (
             Create(path, data) if read is None else SetData(path, data, read.version)
@@ -74,6 +72,8 @@ def alter(
         except WriteConflict:
             raise CommandError(f"{_entity(resource)} was changed meanwhile: try again") from None
     print(f"Completed Updating config for entity: {_entity(resource)}.")
+    if kind == "topics":
+        note_remote_storage(znode.values, values)
 
 
 def _resource(kind: str, name: str) -> Resource:

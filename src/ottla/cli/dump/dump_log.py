@@ -17,6 +17,7 @@ from ottla.cli.dump.dump_indexes import (
     time_index_lines,
     transaction_index_lines,
 )
+from ottla.cli.dump.remote_metadata import remote_log_metadata
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.typing_app import examples, new_app
 
@@ -28,6 +29,8 @@ EPILOG = examples(
     "    --offsets-decoder",
     "ottla dump-log --cluster-metadata-decoder \\",
     "    --files data/__cluster_metadata-0/00000000000000000000.log",
+    "ottla dump-log --remote-log-metadata-decoder \\",
+    "    --files data/__remote_log_metadata-0/00000000000000000000.log",
     "ottla dump-log --files data/orders-0/00000000000000000000.index --verify-index-only",
 )
 
@@ -53,6 +56,12 @@ Metadata = Annotated[
     bool,
     typer.Option("--cluster-metadata-decoder", help="The records are those of the metadata log."),
 ]
+RemoteMetadata = Annotated[
+    bool,
+    typer.Option(
+        "--remote-log-metadata-decoder", help="The records are those of __remote_log_metadata."
+    ),
+]
 SkipMetadata = Annotated[
     bool, typer.Option("--skip-record-metadata", help="Print only the contents of records.")
 ]
@@ -63,7 +72,6 @@ MaxMessageSize = Annotated[int | None, typer.Option("--max-message-size", hidden
 ValueDecoder = Annotated[str | None, typer.Option("--value-decoder-class", hidden=True)]
 KeyDecoder = Annotated[str | None, typer.Option("--key-decoder-class", hidden=True)]
 Transactions = Annotated[bool, typer.Option("--transaction-log-decoder", hidden=True)]
-RemoteMetadata = Annotated[bool, typer.Option("--remote-log-metadata-decoder", hidden=True)]
 ShareState = Annotated[bool, typer.Option("--share-group-state-decoder", hidden=True)]
 
 
@@ -76,13 +84,13 @@ def dump_log(
     index_sanity_check: SanityCheck = False,
     offsets_decoder: Offsets = False,
     cluster_metadata_decoder: Metadata = False,
+    remote_log_metadata_decoder: RemoteMetadata = False,
     skip_record_metadata: SkipMetadata = False,
     max_bytes: MaxBytes = None,
     max_message_size: MaxMessageSize = None,
     value_decoder_class: ValueDecoder = None,
     key_decoder_class: KeyDecoder = None,
     transaction_log_decoder: Transactions = False,
-    remote_log_metadata_decoder: RemoteMetadata = False,
     share_group_state_decoder: ShareState = False,
 ) -> int:
     """Print the contents of log files, by batch or by record.
@@ -93,19 +101,22 @@ def dump_log(
     _refuse("--key-decoder-class", key_decoder_class)
     for option, given in (
         ("--transaction-log-decoder", transaction_log_decoder),
-        ("--remote-log-metadata-decoder", remote_log_metadata_decoder),
         ("--share-group-state-decoder", share_group_state_decoder),
     ):
         if given:
             raise UsageError(f"{option} is not available in this version")
-    if offsets_decoder and cluster_metadata_decoder:
-        raise UsageError("--offsets-decoder cannot be used with --cluster-metadata-decoder")
-    contents: dump_decoders.Decoder | None = None
+    decoders: dict[str, dump_decoders.Decoder] = {}
     if offsets_decoder:
-        contents = dump_decoders.offsets
-    elif cluster_metadata_decoder:
-        contents = dump_decoders.cluster_metadata
-    elif print_data_log or value_decoder_class or key_decoder_class:
+        decoders["--offsets-decoder"] = dump_decoders.offsets
+    if cluster_metadata_decoder:
+        decoders["--cluster-metadata-decoder"] = dump_decoders.cluster_metadata
+    if remote_log_metadata_decoder:
+        decoders["--remote-log-metadata-decoder"] = remote_log_metadata
+    if len(decoders) > 1:
+        first, second, *_ = decoders
+        raise UsageError(f"{first} cannot be used with {second}")
+    contents = next(iter(decoders.values()), None)
+    if contents is None and (print_data_log or value_decoder_class or key_decoder_class):
         contents = dump_decoders.plain
     depth = Depth(
         records=deep_iteration or contents is not None,

@@ -124,8 +124,6 @@ def up(
     engine = LocalCluster(data_dir, bound=not detach)
     try:
         found = stored_zookeeper(data_dir) if zookeeper is None else zookeeper
-        if found is not None and remote_storage is not None:
-            raise UsageError("--remote-storage: not supported with --zookeeper yet")
         plans, connect = (
             (choose_plans(data_dir, brokers, controllers, port), None)
             if found is None

@@ -48,7 +48,10 @@ def log_dirs(
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Show the log directories of brokers, and the size of each replica in them."""
+    """Show the log directories of brokers, and the size of each replica in them.
+
+    Segments that are in remote storage alone are not counted: see `ottla tier describe`.
+    """
     if not describe:
         raise UsageError("--describe is required")
     topics = {topic for topic in topic_list.split(",") if topic}

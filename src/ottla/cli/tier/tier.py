@@ -13,6 +13,7 @@ from ottla.cli.options import (
     Timeout,
     connect,
 )
+from ottla.cli.tier.restore import restore
 from ottla.cli.tier.tier_text import TopicTiers, json_text, table_lines
 from ottla.cli.topics.topic_filter import choose
 from ottla.cli.typing_app import examples, new_app
@@ -28,12 +29,13 @@ CLIENT_ID = "tier-tool"
 EPILOG = examples(
     "ottla tier describe --bootstrap-server localhost:9092",
     "ottla tier describe --topic orders --json",
+    "ottla tier restore --remote-storage s3://bucket/prefix --topic orders --plan",
 )
 
 
 @app.callback(epilog=EPILOG)
 def tier() -> None:
-    """Describe tiered storage."""
+    """Describe tiered storage; restore topics from it."""
 
 
 @app.command("describe", epilog=EPILOG)
@@ -66,6 +68,9 @@ def describe(
         print("\n".join(table_lines(found)))
     else:
         print("No topic has remote.storage.enable=true.")
+
+
+app.command("restore", epilog=EPILOG)(restore)
 
 
 def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]:

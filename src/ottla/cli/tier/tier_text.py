@@ -49,9 +49,14 @@ def table_lines(topics: Iterable[TopicTiers]) -> Iterator[str]:
             yield ""
         yield _topic_line(each.topic)
         rows = [TITLES, *(_row(leader, row) for _, (leader, row) in each.rows)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for cells in rows:
-            yield "  ".join(map(str.ljust, cells, widths)).rstrip()
+        yield from table(rows)
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row, with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        yield "  ".join(map(str.ljust, cells, widths)).rstrip()
 
 
 def _topic_line(topic: RemoteLogTopic) -> str:

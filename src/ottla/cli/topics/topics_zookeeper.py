@@ -19,12 +19,13 @@ from ottla.cli.topics.topic_filter import choose
 from ottla.cli.topics.topic_options import TopicOptions
 from ottla.cli.topics.topic_text import Partition, Reassignment, Topic, describe_lines
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
+from ottla.cli.zookeeper_tiering import note_remote_storage
 from ottla.client.errors import Refusal
 from ottla.controller.placement import Candidate, place
 from ottla.controller.topics import check_partition_total
 from ottla.host.system_ports import SystemDice
 from ottla.metadata.configs import ResourceType
-from ottla.metadata.topic_config import REMOTE_STORAGE, validate_topic_configs
+from ottla.metadata.topic_config import validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import metric_name
 from ottla.metadata.znodes import admin, paths
@@ -125,10 +126,6 @@ def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
             return
         raise CommandError(f"Topic '{name}' already exists.")
     _check_name(name, existing)
-    if REMOTE_STORAGE in configs:
-        raise CommandError(
-            f"{REMOTE_STORAGE} can only be set through a broker: use --bootstrap-server"
-        )
     try:
         validate_topic_configs(configs)
     except ApiError as error:
@@ -152,6 +149,7 @@ def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
     except WriteConflict:
         raise CommandError(f"Topic '{name}' already exists.") from None
     print(f"Created topic {name}.")
+    note_remote_storage({}, configs)
 
 
 def _check_total(name: str | None, count: int) -> None:

@@ -22,14 +22,14 @@ from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_dirs import NodeDirs, StartError
-from ottla.host.node_ports import NodePorts, OpenedStore
+from ottla.host.node_ports import NodePorts
+from ottla.host.remote_storage import opened_store, resize_pools
 from ottla.host.steps import Steps, wait
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.remote_definitions import SYSTEM_ENABLE
 from ottla.raft.node import RaftNode
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class BrokerNode:
         self._cleaner = Cleaner(
             ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
-        self._store = _opened_store(config, ports)
+        self._store = opened_store(config, ports)
         self._make_broker: Callable[[], Broker] = lambda: Broker(
             config=config,
             cluster_id=cluster_id,
@@ -283,6 +283,8 @@ class BrokerNode:
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:
             self._peers.brokers_changed()
+        if delta.changed_configs:
+            resize_pools(self._store, self._config.dynamic(delta.image))
         if self.broker is not None:
             self.broker.apply(delta)
 
@@ -321,13 +323,6 @@ class BrokerNode:
             yield stopped
         if self._store is not None:
             self._store.close()
-
-
-def _opened_store(config: NodeConfig, ports: NodePorts) -> OpenedStore | None:
-    if not config[SYSTEM_ENABLE]:
-        return None
-    assert ports.open_store is not None
-    return ports.open_store(config)
 
 
 def is_up_to_date(image: ClusterImage, raft: RaftNode) -> bool:

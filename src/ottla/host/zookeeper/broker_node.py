@@ -29,6 +29,7 @@ from ottla.host.kraft.broker_lifecycle import BrokerState
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts
+from ottla.host.remote_storage import opened_store, resize_pools
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.config_follower import ConfigFollower
 from ottla.host.zookeeper.controlled_shutdown import request_controlled_shutdown
@@ -120,6 +121,7 @@ class ZooKeeperBrokerNode:
             previous_sessions=node_dirs.previous_sessions,
             on_epoch=self._epoch_changed,
         )
+        self._store = opened_store(config, ports)
 
     @property
     def image(self) -> ClusterImage:
@@ -181,6 +183,7 @@ class ZooKeeperBrokerNode:
             log_dirs=self._node_dirs.log_dirs,
             forwarder=self._links,
             peers=self._peers,
+            store=self._store,
         )
 
     def register(self, election: Election) -> Steps[None]:
@@ -230,6 +233,8 @@ class ZooKeeperBrokerNode:
         if delta.changed_brokers:
             self._peers.brokers_changed()
             self._links.brokers_changed()
+        if delta.changed_configs:
+            resize_pools(self._store, self._config.dynamic(delta.image))
         if self.broker is not None:
             self.broker.apply(delta)
 
@@ -322,3 +327,5 @@ class ZooKeeperBrokerNode:
         self._peers.close()
         if stopped is not None:
             yield stopped
+        if self._store is not None:
+            self._store.close()

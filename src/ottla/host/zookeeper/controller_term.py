@@ -20,11 +20,11 @@ Kafka 3.9.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
@@ -37,6 +37,12 @@ from ottla.controller.elections.new_partitions import bring_online
 from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
 from ottla.controller.zookeeper.broker_changes import process_broker_change, process_missed_restarts
+from ottla.controller.zookeeper.observed_tiering import (
+    brokers_without_remote_storage,
+    follow_configurations,
+    topics_to_check,
+    topics_with_remote_storage,
+)
 from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
 from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at_start
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
@@ -109,6 +115,8 @@ class ControllerTerm:
         )
         self._timer: Timer | None = None
         self._is_over = False
+        self._refused_configs: frozenset[str] = frozenset()
+        """Why configurations that other tools wrote have no effect, as logged."""
 
     @property
     def image(self) -> ClusterImage:
@@ -179,6 +187,8 @@ class ControllerTerm:
         )
         runtime.run_step(lambda image: process_missed_restarts(image, config, store.started_since))
         runtime.run_step(lambda image: elect_after_failover(image, config))
+        self._log_older_brokers(runtime.image.brokers)
+        self._follow_configurations(topics_with_remote_storage(runtime.image))
         runtime.run_step(lambda image: bring_online(image, config))
         runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
 
@@ -276,13 +286,47 @@ class ControllerTerm:
 
     def _decide_what_follows(self, delta: ClusterDelta) -> None:
         runtime, config = self._loaded_runtime, self._config
+        # First: new partitions are led with their tiering state.
+        self._follow_configurations(topics_to_check(delta, self._environment.context.mode))
         if _brokers_changed(delta):
+            self._log_older_brokers(delta.changed_brokers)
             runtime.run_step(lambda image: process_broker_change(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
         elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))
         if _allows_unclean_elections(delta):
             self._elections.elect_uncleanly()
+
+    def _follow_configurations(self, topics: Collection[str]) -> None:
+        """Add the tiering states that follow from configurations which other tools wrote."""
+        context = self._environment.context
+
+        def log_refused(refused: tuple[str, ...] | ApiError) -> None:
+            if isinstance(refused, ApiError):
+                if refused.error is not Error.NOT_CONTROLLER:
+                    log.error("adding tiering states failed: %s", refused)
+                return
+            for text in refused:
+                if text not in self._refused_configs:
+                    log.error("ignoring remote storage in a configuration: %s", text)
+            self._refused_configs |= frozenset(refused)
+
+        if topics:
+            decided = self._loaded_runtime.run(
+                lambda image: follow_configurations(image, topics, context)
+            )
+            decided.then(log_refused)
+
+    def _log_older_brokers(self, broker_ids: Iterable[int]) -> None:
+        image = self._loaded_runtime.image
+        for broker_id in brokers_without_remote_storage(image, broker_ids):
+            log.error(
+                "broker %d does not support remote storage, and %d topics have it: while it"
+                " leads them, consumers cannot read their remote segments; start it with newer"
+                " software",
+                broker_id,
+                len(image.tiering),
+            )
 
     def answered(self, channel_event: ChannelEvent) -> None:
         """Process a broker's response, or that there will be none."""

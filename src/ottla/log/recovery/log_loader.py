@@ -39,6 +39,7 @@ from ottla.log.producer_state import ProducerState
 from ottla.log.recovery.producer_replay import (
     Extent,
     estimate_append_times,
+    list_snapshots,
     prune_snapshots,
     rebuild_producers,
     replay_batch,
@@ -408,6 +409,8 @@ class _Loader:
             # Entries before the first record may be a former log's, and batches of older epochs
             # would be refused because of them.
             self.epochs.clear()
+        # A power loss may have brought back snapshots of what was truncated since.
+        prune_snapshots(self.disk, self.directory, bases[0])
         self.producers = self._producers_at(bases[0])
         end = bases[0]
         for index, base in enumerate(bases):
@@ -436,8 +439,9 @@ class _Loader:
             self._keep_scanned(base, scan, last)
             if last:
                 break
-            # Else recovering the next segment would have to read this one again.
-            write_snapshot(self.disk, self.directory, bases[index + 1], self.producers)
+            if end == bases[index + 1]:  # Else the next one overlaps, and will be dropped.
+                # Without it recovering the next segment would have to read this one again.
+                write_snapshot(self.disk, self.directory, end, self.producers)
         self._activate_last()
         return end
 
@@ -535,6 +539,10 @@ class _Loader:
             self._note_loss(0, "no segment exists")
             self.lost_to = recovery_point
         self._drop([segment.base_offset for segment in self.segments])
+        if list_snapshots(self.disk, self.directory):
+            # They are of the deleted log, and could be read at its next truncation or start.
+            prune_snapshots(self.disk, self.directory, -1)
+            self.disk.sync_dir(self.directory)
         if self.has_remote_prefix:
             self._load_epochs([])
             self.epochs.truncate_from_end(local_start)

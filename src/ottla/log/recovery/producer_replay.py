@@ -59,9 +59,12 @@ def rebuild_producers(
 ) -> ProducerState:
     """Return the state at offset `end`; damaged snapshots are removed.
 
-    A damaged batch ends the replay. Raises: OSError.
+    A snapshot from before the first segment is not used: what the producers wrote in between is not
+    known, and their next batches would be refused as out of order. It can also be of a log that has
+    begun again elsewhere since. A damaged batch ends the replay. Raises: OSError.
     """
-    start, entries = _newest_snapshot(disk, directory, end)
+    first = segments[0].base_offset if segments else end
+    start, entries = _newest_snapshot(disk, directory, first, end)
     producers = ProducerState(log_name, entries)
     for index, segment in enumerate(segments):
         next_index = index + 1
@@ -118,9 +121,12 @@ def replay_batch(
     )
 
 
-def _newest_snapshot(disk: Disk, directory: str, end: int) -> tuple[int, list[ProducerEntry]]:
+def _newest_snapshot(
+    disk: Disk, directory: str, first: int, end: int
+) -> tuple[int, list[ProducerEntry]]:
+    """Return the newest sound snapshot of an offset in [first, end], and that offset."""
     for offset in reversed(list_snapshots(disk, directory)):
-        if offset > end:
+        if not first <= offset <= end:
             continue
         path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
         try:

@@ -4,7 +4,24 @@ Written only from a level of the feature `ottla.version` on. Who reads it: `meta
 """
 
 from ottla.base.ids import Uuid
-from ottla.wire.schema import BOOL, INT8, INT32, UUID, field, record
+from ottla.wire.schema import BOOL, INT8, INT32, INT64, UUID, array, field, record, struct_of
+
+
+@struct_of
+class RestoredEpochData:
+    epoch: int = field(INT32)
+    start_offset: int = field(INT64)
+
+
+@struct_of
+class RestoredPartitionData:
+    """See `metadata.tiering.RestoredPartition`."""
+
+    partition: int = field(INT32)
+    leader_epoch: int = field(INT32)
+    log_start_offset: int = field(INT64)
+    end_offset: int = field(INT64)
+    epochs: tuple[RestoredEpochData, ...] = field(array(RestoredEpochData))
 
 
 @record(type=5003, versions="0")
@@ -17,3 +34,7 @@ class TopicTieringRecord:
     policy: int = field(INT8, tag=0, default=0)
     remote_floor_epoch: int = field(INT32, tag=1, default=0)
     purge_pending: bool = field(BOOL, tag=2, default=False)
+    restored: tuple[RestoredPartitionData, ...] = field(
+        array(RestoredPartitionData), tag=3, default=()
+    )
+    """Of a topic that was restored: where its partitions began."""

@@ -55,6 +55,7 @@ def _epoch(fields: Fields, name: str, lowest: int) -> int:
 
 def encode_tiering(tiering: TopicTiering, extra: Extra = NO_EXTRA) -> bytes:
     """Return the data of the state's znode."""
+    assert not tiering.restored, "no topic is restored in ZooKeeper mode"
     values: dict[str, object] = {
         "version": VERSION,
         "state": tiering.state.name,

@@ -68,12 +68,25 @@ class MetadataReplay:
         return self._images.get(offset)
 
 
-def different_parts(one: ClusterImage, other: ClusterImage) -> tuple[str, ...]:
-    """Return the names of the parts of two images that are not equal."""
+PARTS = tuple(each.name for each in fields(ClusterImage))
+
+
+def different_parts(
+    one: ClusterImage,
+    other: ClusterImage,
+    before: tuple[ClusterImage, ClusterImage] = (EMPTY, EMPTY),
+) -> tuple[str, ...]:
+    """Return the names of the parts of two images that are not equal.
+
+    `before`: two images that were equal. Most parts are still those objects, and not compared.
+    """
+    known, known_other = before
     return tuple(
-        each.name
-        for each in fields(ClusterImage)
-        if getattr(one, each.name) != getattr(other, each.name)
+        name
+        for name in PARTS
+        if (part := getattr(one, name)) is not getattr(known, name)
+        or getattr(other, name) is not getattr(known_other, name)
+        if part != getattr(other, name)
     )
 
 
@@ -86,6 +99,8 @@ class NodeWatch:
         self._replay = MetadataReplay()
         self._committed: dict[TopicPartition, int] = {}
         self._epochs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
+        self._equal: dict[int, tuple[ClusterImage, ClusterImage]] = {}
+        """Of each node, the last image that was equal to the replayed one, and that one."""
         self._active: dict[int, int] = {}
         self._ready: set[tuple[int, int]] = set()
         sim.observe(self._observe)
@@ -129,7 +144,9 @@ class NodeWatch:
         expected = self._replay.at(offset)
         if expected is None:
             return
-        different = different_parts(image, expected)
+        different = different_parts(image, expected, self._equal.get(node, (EMPTY, EMPTY)))
+        if not different:
+            self._equal[node] = (image, expected)
         compared = ReplayCompared(node, incarnation, offset, source, different, self._sim.now_ms)
         self._history.replays.append(compared)
 

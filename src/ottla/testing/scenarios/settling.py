@@ -5,6 +5,7 @@ under way, and all replicas have the same log end and high watermark.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import INTERNAL_TOPICS
@@ -109,12 +110,27 @@ def records_of_log(log: PartitionLog) -> Iterator[Record]:
             data = b"".join(piece.read() for piece in found.slices)
             for piece in found.slices:
                 piece.release()
-            for record in iter_records(data):
+            records, error = _records_in(data)
+            for record in records:
                 if record.offset >= before:
                     yield record
+            if error is not None:
+                return
             for _, header in iter_headers(data):  # Compaction may have left empty batches.
                 offset = max(offset, header.last_offset + 1)
         except (ApiError, OSError, RecordsError):
             return
         if offset == before:
             return
+
+
+@lru_cache(maxsize=4)
+def _records_in(data: bytes) -> tuple[tuple[Record, ...], RecordsError | None]:
+    """Return the records up to the first error. The replicas of a log hold the same bytes."""
+    found: list[Record] = []
+    try:
+        for record in iter_records(data):
+            found.append(record)  # noqa: PERF402  Those before an error count, too.
+    except RecordsError as error:
+        return tuple(found), error
+    return tuple(found), None

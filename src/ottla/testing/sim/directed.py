@@ -3,6 +3,7 @@
 from random import Random
 from typing import TYPE_CHECKING
 
+from ottla.testing.sim.checkpoint_faults import CheckpointFaults
 from ottla.testing.sim.directed_faults import NO_RATES, DirectedFaults, DirectedRates
 from ottla.testing.sim.directed_quorum import QuorumCommits, SplitVotes
 from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
@@ -11,6 +12,8 @@ from ottla.testing.sim.late_requests import LateRequests
 
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
+
+SLOW_FLUSH_CHANCES = (0.0, 0.05, 0.3)
 
 __all__ = ["DirectedFaults", "directed_faults", "directed_tuning"]
 
@@ -54,4 +57,9 @@ def directed_faults(sim: "Sim", random: Random) -> DirectedFaults:
         faults.parts.append(QuorumCommits(faults))
     if rates.late:
         faults.parts.append(LateRequests(faults))
+    if sim.faults.directed:
+        own = Random(f"{sim.seed}/checkpoint faults")
+        chance = own.choice(SLOW_FLUSH_CHANCES)
+        if chance:
+            faults.parts.append(CheckpointFaults(faults, own, chance))
     return faults

@@ -15,7 +15,7 @@ Faults other than the crash of one node are in `directed_scripts`, `directed_quo
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.log.names import CLEANED, RUNNING, SWAP
@@ -135,6 +135,8 @@ class DirectedFaults:
         self.rates = rates
         self.takes_power = True
         self.parts: list[Part] = []
+        self._watching: dict[str, list[Any]] = {}
+        """By name, the methods of `parts` that are more than `Part`'s."""
         self.fault_injector: FaultInjector | None = None
         self._quiet_until_us = 0
         self.vote_candidates: dict[int, int] = {}
@@ -167,6 +169,14 @@ class DirectedFaults:
     def begin(self, fault_injector: "FaultInjector") -> None:
         """Inject faults from now on, within the bound that `fault_injector` keeps."""
         self.fault_injector = fault_injector
+        self._watching = {
+            name: [
+                getattr(part, name)
+                for part in self.parts
+                if getattr(type(part), name) is not getattr(Part, name)
+            ]
+            for name in ("observe", "frame", "disk_used")
+        }
         self.sim.observe(self._observe)
         if self.rates.quorum_power:
             self.every_so_often(self.rates.quorum_power, self._schedule_quorum_power)
@@ -210,8 +220,8 @@ class DirectedFaults:
             return
         if handler is not None:
             handler(observation)
-        for part in self.parts:
-            part.observe(observation)
+        for observe in self._watching["observe"]:
+            observe(observation)
 
     def _partition_set(self, observation: PartitionSet) -> None:
         key, leader = (observation.topic_id, observation.partition), observation.state.leader
@@ -261,8 +271,8 @@ class DirectedFaults:
         rates = self.rates
         if self.is_over:
             return
-        for part in self.parts:
-            part.disk_used(node, operation, path)
+        for used in self._watching["disk_used"]:
+            used(node, operation, path)
         if operation == "truncate":
             if path.endswith(".log"):
                 self._truncated[node.id, _directory_of(path)] = self.sim.scheduler.now_us
@@ -320,8 +330,8 @@ class DirectedFaults:
             return
         if frame[4:6] == VOTE and what == "request":
             self.vote_candidates[target] = source
-        for part in self.parts:
-            part.frame(what, source, target, frame)
+        for arrived in self._watching["frame"]:
+            arrived(what, source, target, frame)
 
     # -- crashes -------------------------------------------------------------------------------
 

@@ -110,16 +110,18 @@ class WatchedLog:
         self._wrap("delete_records", self._records_deleted)
         self._wrap("advance_log_start", self._records_deleted)
         self._wrap("restore_log_start", self._start_restored)
-        self._wrap("expire_segments", self._retained)
+        self._wrap("expire_segments", self._retained, before=self._keep_segments)
         self._segments: list[Segment] = []
         """As they were before the last retention check."""
 
-    def _wrap(self, name: str, then: Callable[[], None]) -> None:
+    def _wrap(
+        self, name: str, then: Callable[[], None], *, before: Callable[[], None] | None = None
+    ) -> None:
         plain: Callable[..., Any] = getattr(self.log, name)
+        before = before or self.look
 
         def watched(*given: Any, **named: Any) -> Any:
-            self.look()
-            self._segments = list(self.log.segments)
+            before()
             try:
                 return plain(*given, **named)
             finally:
@@ -232,6 +234,10 @@ class WatchedLog:
         """Follow a new leader that found a lower log start in remote storage."""
         start = self._watch.starts[self._key] = self.log.log_start_offset
         self._start = start
+
+    def _keep_segments(self) -> None:
+        self.look()
+        self._segments = list(self.log.segments)
 
     def _retained(self) -> None:
         log = self.log

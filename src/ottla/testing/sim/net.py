@@ -22,7 +22,7 @@ from ottla.base.pending import Pending
 from ottla.broker.dispatch import Outcome
 from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.host.node_ports import Address
-from ottla.testing.sim.scheduler import Process, Scheduler
+from ottla.testing.sim.scheduler import Process, Scheduler, below
 
 MS = 1000
 """Microseconds of one millisecond."""
@@ -135,7 +135,7 @@ class Network:
         if faults.slow and random.random() < faults.slow:
             self.marks("frame-slow")
             return random.randrange(20 * MS, faults.slow_us_max)
-        return random.randrange(150, 1_500)
+        return 150 + below(random, 1_350)
 
     def next_number(self) -> int:
         """Return a number for a connection."""
@@ -341,8 +341,9 @@ class Pipe:
             release(chunks)
             return
         self._answer(chunks)
-        # In an event of its own: the current one belongs to another step of the process.
-        self.net.scheduler.after(0, self._continue, self.listener.process)
+        if self._waiting:
+            # In an event of its own: the current one belongs to another step of the process.
+            self.net.scheduler.after(0, self._continue, self.listener.process)
 
     def _continue(self) -> None:
         while self._waiting and not (self._answering or self._muted) and self._open:

@@ -14,8 +14,7 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
-from ottla.broker.dispatch import Outcome
-from ottla.broker.ports import Connection, Listener
+from ottla.broker.ports import Listener
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import NodeCore
@@ -191,7 +190,7 @@ class SimNode:
             disk=self.disk,
             timers=timers,
             workers=workers,
-            connect=links_from(sim.net, self.id, process, self._answered),
+            connect=links_from(sim.net, self.id, process),
             cleanings=SimCleanings(self.disk, workers),
             ticks_ns=lambda: 0,
             boot_id=f"boot {self.boots}",
@@ -207,7 +206,7 @@ class SimNode:
         core = self.core = NodeCore(
             self.config, ports, on_failure=lambda reason: self._failed(process, reason)
         )
-        watch = self._watch = Watch(
+        watch = Watch(
             core,
             incarnation=self.incarnation,
             now_ms=lambda: sim.scheduler.now_ms,
@@ -233,7 +232,7 @@ class SimNode:
             core.close()
             self._ended(process, f"cannot open its log directories: {error}")
             return
-        process.after = lambda: self._look(watch)
+        process.after = self._looks(watch)
         self._leave_start = drive(
             core.start_roles(SimNodeListeners(self, process)),
             lambda end: self._started(process, end),
@@ -379,9 +378,15 @@ class SimNode:
     def _notify(self, what: str) -> None:
         self._sim.notify(NodeChanged(self._sim.scheduler.now_ms, self.id, self.incarnation, what))
 
-    def _look(self, watch: Watch) -> None:
-        watch.look()
-        self.partition_dirs.look()
+    def _looks(self, watch: Watch) -> Callable[[], None]:
+        """Return what is called after each event of the process: most often, so in one call."""
+        look, look_at_dirs = watch.look, self.partition_dirs.look
+
+        def look_at_all() -> None:
+            look()
+            look_at_dirs()
+
+        return look_at_all
 
     def _disk_used(self, operation: str, path: str) -> None:
         """Called before each disk operation. One in the event loop delays the whole process."""
@@ -410,19 +415,11 @@ class SimNode:
 
     def add_listener(self, process: Process, address: Address, kind: Listener, name: str) -> None:
         """Bind a listener that does not accept connections yet."""
-        core, watch = self.core, self._watch
+        core = self.core
         assert core is not None
-
-        def handle(connection: Connection, frame: memoryview) -> Outcome:
-            watch.touched = True
-            return core.handle(connection, frame)
-
-        listener = SimListener(process, self.id, kind, name, handle)
+        listener = SimListener(process, self.id, kind, name, core.handle)
         self._listeners.append(listener)
         self._sim.net.listen(address, listener)
-
-    def _answered(self) -> None:
-        self._watch.touched = True
 
     def open_listeners(self) -> None:
         """Accept connections."""

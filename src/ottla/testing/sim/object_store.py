@@ -155,6 +155,9 @@ class ModelStore:
     def close(self) -> None:
         """Do nothing: operations end with the process."""
 
+    def resize(self, pool: Pool, running_max: int, queued_max: int) -> None:
+        """Do nothing: the model has no pools."""
+
     def put(self, name: str, source: Source, *, pool: Pool, deadline_ms: int) -> Call[None]:
         """See the port. The content is read when the operation starts."""
         check_name(name)

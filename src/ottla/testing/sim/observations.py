@@ -6,9 +6,10 @@ one event is not observed, as no peer can see it either.
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.host.kraft.quorum_replay import read_log
@@ -229,7 +230,7 @@ class MetadataWitness:
 
         def appended(data: bytes | memoryview) -> None:
             append(data)
-            self._batches.extend(read_batches(data))
+            self._batches.extend(_batches_in(bytes(data)))
 
         def truncated(offset: int) -> None:
             truncate_to(offset)
@@ -250,6 +251,15 @@ class MetadataWitness:
         """Report all batches up to the one that holds the record at `offset`."""
         while self._batches and self._batches[0].next_offset <= offset + 1:
             self._notify(self._batches.popleft())
+
+
+_UNSEEN = (None, -1, -1, NO_EPOCH)
+
+
+@lru_cache(maxsize=1024)
+def _batches_in(data: bytes) -> tuple[LogBatch, ...]:
+    """Return the batches of an append: all nodes append the same bytes, soon one after another."""
+    return tuple(read_batches(data))
 
 
 class Watch:
@@ -277,13 +287,12 @@ class Watch:
         self._epoch_led = -1
         self._metadata: MetadataWitness | None = None
         self._subscribed = False
-        self._seen: dict[Partition, tuple[PartitionLog, int, int, int]] = {}
+        self._hosted: tuple[Partition, ...] = ()
+        self._seen: dict[Partition, tuple[PartitionLog | None, int, int, int]] = {}
         """Of each hosted partition the log, its end, the high watermark and the leader epoch."""
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
-        self.touched = False
-        """Whether requests or responses arrived that may have moved a high watermark."""
 
     def opened(self, storage: QuorumStorage) -> None:
         """Follow the metadata log from its first write on."""
@@ -312,12 +321,11 @@ class Watch:
             if self._metadata is not None:
                 self._metadata.committed(image.position[0])
             self._notify(ImagePublished(self._now_ms(), self._node, self._incarnation, image))
-            self.touched = True
-        if self.touched:
-            self.touched = False
-            broker = None if core.broker is None else core.broker.broker
-            if broker is not None:
-                self._look_at_partitions(broker)
+        broker = None if core.broker is None else core.broker.broker
+        if broker is not None:
+            # After every event: a flush that ends advances a high watermark, too, and a follower
+            # may serve a read up to there before its leader gets another request.
+            self._look_at_partitions(broker)
 
     def _look_at_topics(self, image: ClusterImage) -> None:
         before, self._topics = self._topics, frozenset(topic.id for topic in image.topics)
@@ -329,14 +337,21 @@ class Watch:
             )
 
     def _look_at_partitions(self, broker: Broker) -> None:
-        seen = self._seen
-        for partition in broker.replicas.hosted():
+        hosted = broker.replicas.hosted()
+        if hosted is not self._hosted:
+            self._hosted = hosted
+            self._seen = {each: self._seen.get(each, _UNSEEN) for each in hosted}
+        # After most events nothing has changed: this loop makes no objects.
+        for partition, (log_seen, end, high_watermark, epoch) in self._seen.items():
             log = partition.log
-            if log is None:
-                continue
-            now = log, log.log_end_offset, log.high_watermark, partition.leader_epoch
-            if seen.get(partition) != now:
-                seen[partition] = now
+            if log is not None and (
+                log.log_end_offset != end
+                or log.high_watermark != high_watermark
+                or partition.leader_epoch != epoch
+                or log is not log_seen
+            ):
+                state = log, log.log_end_offset, log.high_watermark, partition.leader_epoch
+                self._seen[partition] = state
                 self._look_at_partition(partition, log)
 
     def _look_at_partition(self, partition: Partition, log: PartitionLog) -> None:

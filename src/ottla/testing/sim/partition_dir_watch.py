@@ -52,6 +52,7 @@ class PartitionDirWatch:
     ) -> None:
         self._disk = disk
         self._paths = tuple(paths)
+        self._below = tuple(f"{path}/" for path in paths)
         self._came = came
         self._went = went
         self._is_own = is_own
@@ -63,11 +64,18 @@ class PartitionDirWatch:
         """Called before each disk operation."""
         if operation not in NAMING:
             return
+        if operation == "rename" and self._is_inside(path):
+            return
         self._is_stale = True
         for each in self._seen if operation != "mkdir" else ():
             if each.replica is not None and path == f"{each.path}/{each.name}":
                 # By the end of the step the image may have changed.
                 self._own_when_left[each] = self._is_own(each.replica)
+
+    def _is_inside(self, path: str) -> bool:
+        """Tell whether a path lies in a partition directory: its segments are renamed often."""
+        parent = path.rpartition("/")[0]
+        return parent not in self._paths and parent.startswith(self._below)
 
     def look(self, *, after_power_loss: bool = False) -> None:
         """Report what has changed."""

@@ -23,6 +23,8 @@ Call = Callable[[], None]
 STARTING_US = 1 << 62
 """`held_until_us` of a process that has not finished its start."""
 
+_push, _pop = heapq.heappush, heapq.heappop
+
 _CANCELLED: Call = lambda: None  # noqa: E731  A name for "nothing", compared by identity.
 
 
@@ -82,14 +84,16 @@ class Scheduler:
         """Schedule `call` at a time, in a process, or outside of all."""
         self._order += 1
         event = Event(process, call)
-        heapq.heappush(
-            self._heap, (at_us if at_us > self.now_us else self.now_us, self._order, event)
-        )
+        _push(self._heap, (at_us if at_us > self.now_us else self.now_us, self._order, event))
         return event
 
     def after(self, delay_us: int, call: Call, process: Process | None = None) -> Event:
         """Schedule `call` after a delay."""
-        return self.at(self.now_us + delay_us, call, process)
+        self._order += 1
+        event = Event(process, call)
+        now_us = self.now_us
+        _push(self._heap, (now_us + delay_us if delay_us > 0 else now_us, self._order, event))
+        return event
 
     def resume(self, process: Process) -> None:
         """Resume a paused process; the events that came meanwhile run in order."""
@@ -120,15 +124,15 @@ class Scheduler:
             assert not process.alive
         except Exception as error:
             self._failed(process.name, error)
-        if process.after is not None and process.alive:
-            process.after()
+        after = process.after
+        if after is not None and process.alive:
+            after()
 
     def run_until(self, end_us: int) -> None:
         """Run all events up to a time."""
         heap = self._heap
-        pop = heapq.heappop
         while heap and heap[0][0] <= end_us:
-            at_us, _order, event = pop(heap)
+            at_us, _order, event = _pop(heap)
             if event.call is _CANCELLED:
                 continue
             self.now_us = at_us
@@ -169,7 +173,9 @@ class SimClock:
 
     def now_ms(self) -> int:
         """Return the node's wall-clock time."""
-        return START_MS + self.wall_offset_ms + self.monotonic_ms() - self._booted_us // 1000
+        booted_us = self._booted_us
+        monotonic_ms = (self._scheduler.now_us + booted_us) * self._rate // 1_000_000_000
+        return START_MS + self.wall_offset_ms + monotonic_ms - booted_us // 1000
 
     def when_us(self, at_ms: int) -> int:
         """Return the first moment at which `monotonic_ms` has reached `at_ms`."""
@@ -220,7 +226,21 @@ class SimDice:
 
     def below(self, bound: int) -> int:
         """Return an integer of [0, bound)."""
-        return self._random.randrange(bound)
+        return below(self._random, bound)
+
+
+def below(random: Random, bound: int) -> int:
+    """Return what `random.randrange(bound)` would, in half the time: it is drawn very often.
+
+    Raises: ValueError for a bound below 1.
+    """
+    if bound <= 0:
+        raise ValueError(f"the range below {bound} is empty")
+    bits = bound.bit_length()
+    drawn = random.getrandbits(bits)
+    while drawn >= bound:
+        drawn = random.getrandbits(bits)
+    return drawn
 
 
 class Split(Protocol):
@@ -261,7 +281,7 @@ class SimWorkers:
         self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None
     ) -> None:
         """Run `work` after a delay, then `done`."""
-        whole_us = self._disk.work_us()
+        whole_us = self._disk.job_us()
         first_us = self._random.randrange(whole_us + 1)
         self._scheduler.after(
             first_us, lambda: self._run(work, done, whole_us - first_us), self._process
@@ -295,13 +315,22 @@ class SimWorkers:
 
 
 class DiskPace:
-    """How long disk work takes, and whether a worker thread uses the disk now."""
+    """How long disk work takes, and whether a worker thread uses the disk now.
+
+    Fields: `next_job_us`: how long the next job of a worker takes; None = it is drawn.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self.in_thread = False
         self.slowest_us = 4_000
+        self.next_job_us: int | None = None
 
     def work_us(self) -> int:
         """Draw how long the next job takes."""
         return self._random.randrange(200, self.slowest_us)
+
+    def job_us(self) -> int:
+        """Draw how long the next job of a worker takes."""
+        given, self.next_job_us = self.next_job_us, None
+        return self.work_us() if given is None else given

@@ -14,7 +14,7 @@ from ottla.host.net.client_protocol import ClientProtocol
 from ottla.host.net.dialer import Dialed
 from ottla.host.node_ports import Address, ChooseEndpoint
 from ottla.testing.sim.net import MS, Network, Pipe
-from ottla.testing.sim.scheduler import Event, Process
+from ottla.testing.sim.scheduler import Event, Process, below
 
 SPLIT_ONE_IN = 16
 """Of so many responses one arrives in two pieces."""
@@ -29,14 +29,12 @@ class SimTransport(asyncio.Transport):
         place: int,
         owner: Process | None,
         protocol: ClientProtocol,
-        answered: Callable[[], None],
     ) -> None:
         super().__init__()
         self.place = place
         self.owner = owner
         self._net = net
         self._protocol = protocol
-        self._answered = answered
         self._pipe: Pipe | None = None
 
     def connect(self, pipe: Pipe) -> None:
@@ -60,10 +58,9 @@ class SimTransport(asyncio.Transport):
         """Hand over what has arrived, in the pieces that the protocol has room for."""
         if pipe is not self._pipe:
             return
-        self._answered()
         random = self._net.random
         piece = len(frame)
-        if random.randrange(SPLIT_ONE_IN) == 0:
+        if below(random, SPLIT_ONE_IN) == 0:
             piece = 1 + random.randrange(piece)
         position = 0
         while position < len(frame) and self._pipe is not None:
@@ -83,19 +80,17 @@ class SimTransport(asyncio.Transport):
 
 
 class SimDialer:
-    """See `ottla.host.net.dialer.Dialer`. `answered` is called before an answer is handed over."""
+    """See `ottla.host.net.dialer.Dialer`."""
 
     def __init__(
         self,
         net: Network,
         place: int,
         owner: Process | None,
-        answered: Callable[[], None] = lambda: None,
     ) -> None:
         self._net = net
         self._place = place
         self._owner = owner
-        self._answered = answered
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Event:
         """Call `callback` after a delay, in the owner's process."""
@@ -115,7 +110,7 @@ class SimDialer:
             if listener is None or not listener.is_open:
                 failed()
                 return
-            transport = SimTransport(net, self._place, self._owner, protocol, self._answered)
+            transport = SimTransport(net, self._place, self._owner, protocol)
             transport.connect(Pipe(net, transport, listener, address))
             dialed(None)
 
@@ -136,13 +131,9 @@ def links_from(
     net: Network,
     place: int,
     owner: Process | None,
-    answered: Callable[[], None] = lambda: None,
 ) -> "Callable[..., CheckedChannel]":
-    """Return what makes links from a place; see `ottla.host.node_ports.Connect`.
-
-    `answered` is called before an answer is handed over.
-    """
-    dialer = SimDialer(net, place, owner, answered)
+    """Return what makes links from a place; see `ottla.host.node_ports.Connect`."""
+    dialer = SimDialer(net, place, owner)
 
     def connect(
         choose_endpoint: ChooseEndpoint, *, client_id: str, **timing: Any

@@ -56,7 +56,7 @@ class BrokerRegistrationRequest:
         INT64, versions="0+", tag=SUPERSEDED_EPOCH_TAG, default=-1, ignorable=True
     )
     """The registration that this one replaces: its process has ended, for it held the same log
-    directories. -1 = not told."""
+    directories. -1 = not given."""
 
 
 @message(key=62, versions="0-4", flexible="0+")

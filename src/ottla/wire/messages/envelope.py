@@ -27,6 +27,6 @@ class EnvelopeResponse:
     committed_offset: int = field(
         INT64, versions="0+", tag=COMMITTED_OFFSET_TAG, default=-1, ignorable=True
     )
-    """The last metadata record that was committed when the controller answered; -1 = not told."""
+    """The last metadata record that was committed when the controller answered; -1 = not given."""
     untouched: bool = field(BOOL, versions="0+", tag=UNTOUCHED_TAG, default=False, ignorable=True)
-    """With an error: nothing was done of the request. False = not told."""
+    """With an error: nothing was done of the request. False = not given."""

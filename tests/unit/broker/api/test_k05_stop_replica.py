@@ -112,7 +112,7 @@ def test_by_the_answer_no_checkpoint_speaks_of_the_replica() -> None:
 def test_a_checkpoint_that_cannot_be_written_neither_holds_up_nor_belies_the_answer(
     name: str,
 ) -> None:
-    """The folder is offline then, but the replica is gone from it: nothing is left to wait for.
+    """The directory is offline then, but the replica is gone from it: nothing is left to wait for.
 
     An error would be repeated until that disk is back, and the topic's name be taken until then.
     """
@@ -245,7 +245,7 @@ def test_kafka_9946_nor_one_that_a_start_could_not_look_for() -> None:
     assert list(unconfirmed_at_start(stored, going, 1, log_dirs)) == []
     fail_log_dir(made)
     found = list(unconfirmed_at_start(stored, going, 1, log_dirs))
-    assert found == [(("t", 0), TOPIC_ID)], "the other one is in the folder that works"
+    assert found == [(("t", 0), TOPIC_ID)], "the other one is in the directory that works"
     assert list(unconfirmed_at_start(stored, stored, 1, log_dirs)) == []
     assert list(unconfirmed_at_start(stored, going, 7, log_dirs)) == []
     note_unconfirmed(made.facts, found)
@@ -306,7 +306,7 @@ def test_what_comes_late_hits_no_topic_that_has_the_name_since(epoch: int) -> No
 def test_an_offline_log_dir_does_not_delay_replicas_that_it_never_had() -> None:
     made = hosting(properties={"log.dirs": "/logs,/more"})
     fail_log_dir(made)
-    assert made.broker.replicas.partition("t", 1).log is not None, "each folder has one of two"
+    assert made.broker.replicas.partition("t", 1).log is not None, "each directory has one of two"
     made.update_metadata(known(0, leader=DYING), known(1, leader=DYING))
     for _ in range(2):
         assert made.stop(1)[1] is Error.NONE
@@ -329,16 +329,16 @@ def test_a_deletion_from_a_log_dir_whose_sync_failed_is_not_confirmed() -> None:
     made = hosting(properties={"log.dirs": "/logs,/more"})
     log = made.broker.log_dirs.get("t", 0)
     assert log is not None
-    folder = log.directory.rpartition("/")[0]
-    made.disk.sync_dir(folder)
-    made.disk.fail("sync_dir", path=folder, times=None)
+    log_dir = log.directory.rpartition("/")[0]
+    made.disk.sync_dir(log_dir)
+    made.disk.fail("sync_dir", path=log_dir, times=None)
     for _ in range(3):
         assert made.stop(0, epoch=9, topic_id=TOPIC_ID) == {0: Error.KAFKA_STORAGE_ERROR}
         made.clock.advance(60_000)
-    assert [each.path for each in made.broker.log_dirs.offline_dirs] == [folder]
+    assert [each.path for each in made.broker.log_dirs.offline_dirs] == [log_dir]
     assert made.stop(1, epoch=9, topic_id=TOPIC_ID) == {1: Error.NONE}
     made.disk.crash()
-    assert made.disk.exists(f"{folder}/t-0")
+    assert made.disk.exists(f"{log_dir}/t-0")
 
 
 def test_epochs() -> None:

@@ -125,7 +125,7 @@ def test_by_the_answer_no_checkpoint_speaks_of_the_replica() -> None:
 def test_a_checkpoint_that_cannot_be_written_neither_holds_up_nor_belies_the_answer(
     name: str,
 ) -> None:
-    """The folder is offline then, but the replica is gone from it: nothing is left to wait for.
+    """The directory is offline then, but the replica is gone from it: nothing is left to wait for.
 
     An error would be repeated until that disk is back, and the deletion be under way until then.
     """

@@ -1,6 +1,6 @@
 """The controller gets each replica's log directory once, whatever happens to the requests.
 
-Method: folders and partitions as plain values; a controller whose answers the test gives.
+Method: directories and partitions as plain values; a controller whose answers the test gives.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ TOPIC = Uuid(b"t" * 16)
 NODE, EPOCH = 1, 7
 
 
-class Folders:
+class Directories:
     """See `ottla.log.dirs.log_dirs.LogDirs`: here a log is the id of its directory."""
 
     def __init__(self, *ids: Uuid) -> None:
@@ -53,14 +53,14 @@ def image_of(*known: Uuid, node: int = NODE) -> ClusterImage:
 class Desk:
     """The assignments of one broker, and time by hand."""
 
-    def __init__(self, *folders: Uuid) -> None:
+    def __init__(self, *log_dirs: Uuid) -> None:
         self.now_ms = 0
         self.timers = Timers()
         self.forwarder = FakeForwarder()
         self.assignments = DirectoryAssignments(
             node_id=NODE,
             broker_epoch=lambda: EPOCH,
-            log_dirs=Folders(*folders),  # type: ignore[arg-type]
+            log_dirs=Directories(*log_dirs),  # type: ignore[arg-type]
             forwarder=self.forwarder,
             clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),  # type: ignore[arg-type]
             timers=self.timers,

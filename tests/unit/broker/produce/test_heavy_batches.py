@@ -25,6 +25,8 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from tests.unit.broker.harness import START_MS, TOPIC_ID, BrokerHarness, batch
 
 OTHER_ID = Uuid(b"o" * 16)
+BOMBS = INLINE_BYTES_MAX.bit_length() + 2
+"""After so many halvings nothing is left."""
 PRODUCED = {"max.message.bytes": str(8 << 20)}
 
 
@@ -256,14 +258,14 @@ def test_bombs_of_one_request_together_cost_no_more_than_two(harness: BrokerHarn
         tried.append(limit)
         return check_records(*args, limit=limit, **rest)
 
-    harness.add_topic("many", OTHER_ID, partitions=50)
+    harness.add_topic("many", OTHER_ID, partitions=BOMBS)
     replicas = harness.broker.replicas
-    asked = [(replicas.partition("many", index), bytearray(bomb)) for index in range(50)]
+    asked = [(replicas.partition("many", index), bytearray(bomb)) for index in range(BOMBS)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(validation, "check_records", watched)
         answer = replicas.append_all(asked, acks=1, timeout_ms=1000)
     assert isinstance(answer, Pending)
-    assert len(tried) == 50
+    assert len(tried) == BOMBS
     assert sum(tried) <= 2 * INLINE_BYTES_MAX
     harness.workers.run()
     assert {each.error for each in answer.value} == {Error.MESSAGE_TOO_LARGE}

@@ -28,12 +28,13 @@ from ottla.broker.remote.environment import (
     TopicFacts,
 )
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
+from ottla.broker.remote.restore_task import is_being_restored
 from ottla.broker.remote.store_calls import StoreCalls
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache
 from ottla.log.opening import open_log
 from ottla.log.partition_log import LogPorts, PartitionLog
-from ottla.metadata.tiering import TopicTiering
+from ottla.metadata.tiering import RestoredPartition, TopicTiering
 from ottla.testing.disk import MemoryDisk
 from ottla.testing.sim.object_store import ModelStore, ObjectStoreFaults, ObjectStoreModel
 from ottla.testing.sim.scheduler import (
@@ -211,9 +212,10 @@ class SteppedStore:
 class SteppedMetadata:
     """Segment metadata whose appends are steps."""
 
-    def __init__(self, reader: MetadataReader, steps: Steps) -> None:
+    def __init__(self, reader: MetadataReader, steps: Steps, bench: "Bench") -> None:
         self._reader = reader
         self._steps = steps
+        self._bench = bench
 
     def append(self, record: MetadataRecord) -> Pending[ApiError | None]:
         self._steps.step("before append")
@@ -229,6 +231,10 @@ class SteppedMetadata:
         return outer
 
     def remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
+        found = self._reader.remote_log(topic_id, partition)
+        return None if found is None or is_being_restored(found, self._bench.restored) else found
+
+    def replayed(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
         return self._reader.remote_log(topic_id, partition)
 
 
@@ -291,7 +297,7 @@ class BenchBroker:
         life_published: list[int] = []
         environment = RemoteEnvironment(
             node_id=self.node_id,
-            metadata=SteppedMetadata(reader, steps),
+            metadata=SteppedMetadata(reader, steps, bench),
             calls=StoreCalls(SteppedStore(store, steps), self.clock, dice),
             clock=self.clock,
             timers=SimTimers(bench.scheduler, self.clock, process),
@@ -299,6 +305,7 @@ class BenchBroker:
             dice=dice,
             topic_facts=lambda topic_id: TopicFacts(1, {}),
             publish_log_start=lambda log, offset: self.publish(life_published, steps, offset),
+            restored=lambda topic_id, partition: bench.restored,
             config=config or RemoteLogManagerConfig(),
         )
         manager = RemoteLogManager(environment)
@@ -382,7 +389,9 @@ class BenchBroker:
 
 
 class Bench:
-    """See the module. `lost`: exceptions that reached the loop."""
+    """See the module. `lost`: exceptions that reached the loop. `restored`: where the partition
+    began, of a topic that was restored.
+    """
 
     def __init__(
         self,
@@ -398,6 +407,7 @@ class Bench:
         self.metadata = MetadataTopic(self.scheduler, self.random)
         self.metadata_lag_ms = metadata_lag_ms
         self.published: list[int] = []
+        self.restored: RestoredPartition | None = None
 
     def broker(self, node_id: int, **config: Any) -> BenchBroker:
         return BenchBroker(self, node_id, log_config(**config))

@@ -3,10 +3,11 @@
 The store answers at once, or, while `held`, when the test says so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from ottla.base.ids import Uuid
 from ottla.base.object_store import Call, Failure, ObjectStore, SettableCall, StoreError
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer
@@ -66,23 +67,34 @@ class HeldStore:
 
 
 class TieredHarness(BrokerHarness):
-    """See the module. `logs`: of the partitions, from 0 on."""
+    """See the module.
 
-    def __init__(self, partitions: int = 2, limits: RemoteReadLimits | None = None) -> None:
-        super().__init__()
+    With `properties` the broker has all of tiered storage, else the reads alone. Its copies and
+    deletions do not begin, as nobody creates the topic of their metadata.
+    """
+
+    def __init__(
+        self,
+        partitions: int = 2,
+        limits: RemoteReadLimits | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.store = HeldStore()
+        store = cast(ObjectStore, self.store)
+        super().__init__(properties, store=None if properties is None else store)
         self.remote_logs: dict[int, RemoteLog] = {}
-        self.reader = RemoteReader(
-            cast(ObjectStore, self.store),
-            lambda topic_id, partition: self.remote_logs.get(partition),
-            self.clock,
-            self.timers,
-            limits,
-        )
-        self.broker.replicas.fetch_reader.remote = self.reader
+        if self.broker.remote is not None:
+            self.reader = self.broker.remote.reads
+            self.reader._remote_logs = self.remote_log
+        else:
+            self.reader = RemoteReader(store, self.remote_log, self.clock, self.timers, limits)
+            self.broker.replicas.fetch_reader.remote = self.reader
         self.add_broker()
         self.add_broker(2)
         self.add_topic(partitions=partitions)
+
+    def remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
+        return self.remote_logs.get(partition)
 
     def write(self, index: int, count: int = 20) -> None:
         """Append one record a batch, a millisecond apart; five of them a segment."""

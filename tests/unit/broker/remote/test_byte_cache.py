@@ -38,3 +38,17 @@ def test_it_keeps_what_was_used_last(steps: list[tuple[str, int, int]], bytes_ma
         assert cache.bytes == sum(len(data) + ENTRY_BYTES for _, data in model) <= bytes_max
         assert [key in cache for key in range(6)] == [key in dict(model) for key in range(6)]
         assert len(cache) == len(model)
+
+
+def test_a_smaller_limit_forgets_what_was_used_least() -> None:
+    cache: ByteCache[int] = ByteCache(4 * (ENTRY_BYTES + 10))
+    for key in range(4):
+        cache.put(key, bytes(10))
+    cache.get(0)
+    cache.resize(2 * (ENTRY_BYTES + 10))
+    assert [key in cache for key in range(4)] == [True, False, False, True]
+    cache.resize(4 * (ENTRY_BYTES + 10))
+    cache.put(1, bytes(10))
+    assert len(cache) == 3
+    cache.resize(0)
+    assert (len(cache), cache.bytes) == (0, 0)

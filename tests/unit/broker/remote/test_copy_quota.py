@@ -3,7 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.remote.copy_quota import UNLIMITED, TokenBucket
+from ottla.base.metrics import latency_ms
+from ottla.base.timers import Timers
+from ottla.broker.remote.copy_quota import RECHECK_MS, UNLIMITED, TokenBucket, wait_to_spend
+from ottla.broker.remote.dialogue import Running
 from tests.unit.log.support import FakeClock
 
 
@@ -60,3 +63,37 @@ def test_the_rate_is_kept(sizes: list[int], rate: int, window: int) -> None:
         assert spent < rate * window + rate * clock.ms / 1000
         bucket.spend(size)
         spent += size
+
+
+def test_those_who_wait_see_a_raised_rate_within_a_second_and_are_counted() -> None:
+    clock, timers = FakeClock(), Timers()
+    bucket = TokenBucket(clock, per_second=1, window_seconds=1)
+    throttle_time = latency_ms()
+    bucket.spend(1_000)
+    waiting: Running[None] = Running(
+        wait_to_spend(bucket, throttle_time), timers, clock, on_bug=None
+    )
+    waiting.start()
+    for _ in range(3):
+        clock.ms += RECHECK_MS
+        timers.run_due(clock.ms)
+    assert not waiting.outcome.done
+    bucket.change_rate(1_000_000)
+    clock.ms += RECHECK_MS
+    timers.run_due(clock.ms)
+    assert waiting.outcome.done
+    assert (throttle_time.count, throttle_time.total) == (1, 4 * RECHECK_MS)
+    free: Running[None] = Running(wait_to_spend(bucket, throttle_time), timers, clock, on_bug=None)
+    free.start()
+    assert free.outcome.done
+    assert throttle_time.count == 1
+
+
+def test_what_was_charged_too_much_is_given_back() -> None:
+    bucket = TokenBucket(FakeClock(), per_second=100, window_seconds=1)
+    bucket.spend(1_000)
+    assert bucket.wait_ms() > 0
+    bucket.spend(-950)
+    assert bucket.wait_ms() == 0
+    bucket.spend(50)
+    assert bucket.wait_ms() > 0

@@ -190,6 +190,27 @@ def test_slots_are_given_in_order_and_given_back_by_whoever_is_cancelled() -> No
     assert slots.free == 1
 
 
+def test_slots_grow_at_once_and_shrink_as_they_are_given_back() -> None:
+    harness = Harness()
+    slots = Slots(1)
+    ends: list[Pending[int]] = [Pending() for _ in range(6)]
+    for number, end in enumerate(ends):
+        harness.task(holding(harness, slots, f"task {number}", end))
+    slots.resize(3)
+    assert harness.events == ["task 0", "task 1", "task 2"]
+    slots.resize(1)
+    ends[0].complete(1)
+    ends[1].complete(1)
+    assert harness.events == ["task 0", "task 1", "task 2"]
+    ends[2].complete(1)
+    assert harness.events[3:] == ["task 3"]
+    slots.resize(2)
+    assert harness.events[4:] == ["task 4"]
+    for end in ends[3:]:
+        end.complete(1)
+    assert slots.free == 2
+
+
 class Steps:
     """A dialogue that waits twice. `held`: between its start and its end."""
 

@@ -222,6 +222,34 @@ def test_reads_beyond_the_limit_return_nothing_and_no_error() -> None:
     assert offsets_in(first)[0] == 0
 
 
+def test_reads_beyond_the_quota_return_nothing_and_no_error() -> None:
+    harness = TieredHarness(limits=RemoteReadLimits(bytes_per_second=1, window_seconds=100))
+    for index in range(2):
+        harness.write(index)
+    harness.tier(0)
+    assert offsets_in(ask(harness, 0)[0])[0] == 0
+    assert harness.reader.quota.wait_ms() > 0
+    waiting = begin(harness, 0)  # The consumer waits as for new records.
+    harness.clock.advance(99)
+    assert not waiting.done
+    harness.clock.advance(1)
+    (part,) = waiting.value
+    assert (part.error_code, part.high_watermark, offsets_in(part)) == (0, 20, [])
+    remote, local = ask(harness, 0, 7)
+    assert (remote.error_code, offsets_in(remote)) == (0, [])
+    assert offsets_in(local)[0] == 7
+
+
+def test_fetches_that_wait_in_vain_for_remote_reads_are_counted(harness: TieredHarness) -> None:
+    harness.store.held = True
+    begin(harness, 0)
+    harness.clock.advance(500)
+    assert harness.broker.replicas.fetch_reader.remote_expires == 1
+    begin(harness, 20)  # At the log's end.
+    harness.clock.advance(500)
+    assert harness.broker.replicas.fetch_reader.remote_expires == 1
+
+
 # -- ListOffsets -----------------------------------------------------------------------------------
 
 LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -1, -2, -4, -5, -6
@@ -291,6 +319,7 @@ def test_a_slow_lookup_is_timed_out_and_the_others_are_answered(
     assert not found.done
     harness.clock.advance(1)
     assert found.value == [(Error.REQUEST_TIMED_OUT, -1), (0, 4)]
+    assert harness.reader.lookups_expired == 1
 
 
 def test_lookups_of_several_partitions_run_at_once(harness: TieredHarness) -> None:

@@ -1,11 +1,17 @@
 """Manifests follow the metadata; of several writers one wins, and never a replaced one."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from ottla.broker.remote.dialogue import Dialogue, Task
 from ottla.broker.remote.leader_term import LeaderTerm
 from ottla.broker.remote.manifest_writer import ManifestWriter, Refused
 from ottla.testing.sim.object_store import ObjectStoreFaults
+from ottla.tiered import manifest as manifest_module
+from ottla.tiered import manifest_planner
+from ottla.tiered.manifest import Manifest, follow
 from ottla.tiered.manifest_codec import decode_manifest
 from ottla.tiered.object_names import manifest_name, parse_manifest_name
 from tests.unit.broker.remote.copy_bench import ENABLED, HOUR_S, TOPIC_ID, Bench, BenchBroker
@@ -99,7 +105,7 @@ def test_a_writer_that_was_replaced_is_refused() -> None:
     old, new = writer(broker, 6), writer(broker, 7)
     assert update(bench, broker, new) == [None]
     written = manifests(bench)
-    old._planner.load((), highest=written[-1] - 1)  # It lists none of the newer leader's.
+    old._planner.found(written[-1] - 1)  # It lists none of the newer leader's.
     old._is_loaded = True
     assert update(bench, broker, old) == [Refused.SUPERSEDED]
     assert manifests(bench) == written
@@ -128,7 +134,7 @@ def test_behind_a_damaged_manifest_a_base_follows() -> None:
     broker.follow()
     bench.model.put(manifest_name("topic", TOPIC_ID, 0, 2), b"damaged", replace=True)
     late = writer(broker, 6)
-    late._planner.load((), highest=1)
+    late._planner.found(1)
     late._is_loaded = True
     assert update(bench, broker, late) == [None]
     assert manifests(bench) == [0, 1, 2, 3]
@@ -162,3 +168,101 @@ def test_a_segment_that_another_leader_deletes_makes_it_stale() -> None:
     broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
     bench.run(200)
     assert each.is_stale(bench.metadata.replayed())
+
+
+def test_a_manifest_comes_behind_its_fence_also_where_nothing_is_copied() -> None:
+    bench = Bench()
+    broker = copied(bench)
+    second = bench.broker(2)
+    second.copy_of(broker)
+    second.lead(6)
+    bench.run(60)
+    fence = bench.metadata.replayed().fence
+    assert fence is not None
+    assert (fence.leader_epoch, fence.broker_id) == (6, 2)
+    bench.check(second)
+    last = decode_manifest(bench.model.objects[manifest_name("topic", TOPIC_ID, 0, 2)])
+    assert (last.leader_epoch, last.is_base) == (6, True)
+
+
+def moved(bench: Bench, broker: BenchBroker, each: ManifestWriter, times: int) -> None:
+    """Write so many manifests, each because the log start has moved."""
+    for _ in range(times):
+        broker.log.advance_log_start(broker.log.log_start_offset + 1)
+        assert update(bench, broker, each) == [None]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a base every fifth manifest."""
+    monkeypatch.setattr(manifest_module, "BASE_EVERY", 5)
+    monkeypatch.setattr(manifest_planner, "BASE_EVERY", 5)
+
+
+@pytest.mark.usefixtures("few")
+def test_needless_manifests_are_removed_after_a_base() -> None:
+    bench = Bench()
+    broker = copied(bench)
+    broker.follow()
+    each = writer(broker, 6)
+    moved(bench, broker, each, 4)
+    assert manifests(bench) == [0, 1, 2, 3, 4, 5]  # Number 2 is the term's base, 5 the next one.
+    moved(bench, broker, each, 4)
+    assert manifests(bench) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    bench.model.faults.partial_deletes = 1.0
+    moved(bench, broker, each, 1)
+    left = manifests(bench)
+    assert left[0] < 5
+    bench.model.faults.partial_deletes = 0.0
+    moved(bench, broker, each, 1)  # What was left is removed with the next manifest.
+    assert manifests(bench) == [5, 6, 7, 8, 9, 10, 11]
+    # A new term's base keeps the base before, too, also where that was another leader's.
+    assert update(bench, broker, writer(broker, 7)) == [None]
+    assert manifests(bench) == [10, 11, 12]
+    state = bench.manifest()
+    assert state is not None
+    assert (state.leader_epoch, state.log_start_offset) == (7, 10)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_replaced_leader_that_writes_a_removed_number_again_changes_nothing() -> None:
+    bench = Bench()
+    broker = copied(bench)
+    broker.follow()
+    old, new = writer(broker, 6), writer(broker, 7)
+    assert update(bench, broker, old) == [None]
+    moved(bench, broker, new, 12)
+    state = bench.manifest()
+    assert 3 not in manifests(bench)
+    # It has not read the newer fence, and the number that it writes next is free.
+    old._term.is_fenced = lambda remote: False  # type: ignore[method-assign]
+    lagging = bench.metadata.replayed()
+    assert lagging.fence is not None
+    lagging.fence = replace(lagging.fence, leader_epoch=6)
+    old._term.remote = lambda: lagging  # type: ignore[method-assign]
+    assert update(bench, broker, old) == [None]
+    assert 3 in manifests(bench)
+    assert bench.manifest() == state
+    # The next removal finds it.
+    moved(bench, broker, new, 5)
+    assert 3 not in manifests(bench)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_reader_between_listing_and_reading_finds_its_chain() -> None:
+    bench = Bench()
+    broker = copied(bench)
+    broker.follow()
+    broker.produce(100)
+    each = writer(broker, 6)
+    for _ in range(20):
+        listed = manifests(bench)
+        highest = listed[-1]
+        first = highest - highest % 5
+        moved(bench, broker, each, 3)  # Meanwhile.
+        names = [manifest_name("topic", TOPIC_ID, 0, n) for n in listed if n >= first]
+        found: list[Manifest] = [decode_manifest(bench.model.objects[name]) for name in names]
+        state = follow(found)
+        assert state is not None
+        assert state.sequence == highest
+        assert len(manifests(bench)) <= 10

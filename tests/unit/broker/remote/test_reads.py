@@ -67,6 +67,7 @@ def test_each_offset_returns_the_log_s_bytes_at_all_sizes() -> None:
         found = bench.read(offset, size, at_least_one=at_least_one)
         assert found.data == bench.expected(offset, size, at_least_one), (offset, size)
         assert (found.aborted, found.local_offset) == (None, -1)
+    bench.run()
     bench.assert_idle()
 
 
@@ -318,6 +319,72 @@ def test_reads_beyond_the_limits_wait_for_another_attempt() -> None:
     for owner in owners:
         owner.complete(None)
     bench.assert_idle()
+
+
+def test_reads_beyond_the_quota_return_nothing_until_it_is_paid() -> None:
+    bench = Bench(
+        written(), RemoteReadLimits(chunk_bytes=256, bytes_per_second=1_000, window_seconds=1)
+    )
+    bench.tier()
+    assert bench.read(0, 5_000).data  # Charged with what came, not with all that it might be.
+    size = bench.reader.bytes_read
+    assert 500 < size < 1_000
+    assert bench.read(0, 5_000).data
+    assert bench.reader.read(bench.wanted(0), bench.closed, lambda: None) is None
+    assert (bench.reader.under_way, bench.reader.throttled, bench.reader.errors) == (0, 1, 0)
+    assert not bench.reader.is_reading(bench.closed)
+    bench.run(2 * size - 1_000)
+    assert bench.read(0, 5_000).data
+    other: Pending[None] = Pending()
+    bench.run(2_000)
+    assert bench.reader.read(bench.wanted(40, 5_000), other, lambda: None) is None
+    assert bench.reader.quota.wait_ms() > 0
+    other.complete(None)  # Nothing was returned.
+    assert bench.reader.quota.wait_ms() == 0
+    times = bench.reader.metrics.fetch_throttle_time
+    assert (times.count, bench.reader.throttled) == (1, 1)
+    bench.reader.change_limits(replace(bench.reader.limits, bytes_per_second=1 << 40))
+    for _ in range(5):
+        bench.run()
+        assert bench.read(0, 5_000).data
+    assert bench.reader.throttled == 1
+
+
+def test_other_limits_apply_to_what_begins_from_then_on() -> None:
+    bench = Bench(written(), RemoteReadLimits(reads_max=9, calls_max=1, chunk_bytes=256))
+    bench.tier()
+    owners: list[Pending[None]] = [Pending() for _ in range(3)]
+    for number, owner in enumerate(owners):
+        assert bench.reader.read(bench.wanted(25 * number), owner, lambda: None) is None
+    assert (bench.reader.ranges.calls, bench.reader.ranges.queued) == (1, 2)
+    bench.reader.change_limits(replace(bench.reader.limits, calls_max=3, reads_max=3))
+    assert (bench.reader.ranges.calls, bench.reader.ranges.queued) == (3, 0)
+    assert bench.reader.read(bench.wanted(0), bench.closed, lambda: None) is None
+    assert bench.reader.refused == 1
+    bench.run_until(lambda: bench.reader.under_way == 0)
+    assert bench.reader.chunks.kept.bytes > 2_000
+    limits = replace(
+        bench.reader.limits,
+        chunk_cache_bytes_max=1_000,
+        index_cache_bytes_max=0,
+        fetch_max_wait_ms=7,
+        list_offsets_timeout_ms=8,
+    )
+    bench.reader.change_limits(limits)
+    assert 0 < bench.reader.chunks.kept.bytes <= 1_000
+    assert bench.reader.indexes.kept.bytes == 0
+    assert (bench.reader.max_wait_ms, bench.reader.list_offsets_timeout_ms) == (7, 8)
+
+
+def test_without_a_cache_everything_is_read_all_the_same() -> None:
+    bench = Bench(
+        written(),
+        RemoteReadLimits(chunk_bytes=256, chunk_cache_bytes_max=0, index_cache_bytes_max=0),
+    )
+    bench.tier()
+    for offset in range(0, 40, 3):
+        assert bench.read(offset, 700).data == bench.expected(offset, 700, True)
+    assert (bench.reader.chunks.kept.bytes, bench.reader.indexes.kept.bytes) == (0, 0)
 
 
 def test_an_oversized_batch_is_returned_where_it_is_alone() -> None:

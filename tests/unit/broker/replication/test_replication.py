@@ -6,6 +6,7 @@ every step.
 """
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -240,6 +241,126 @@ class TestFailover:
         harness.check_agreement()
 
 
+class TestDeletedRecords:
+    """The leader has deleted what it had where a follower has other records."""
+
+    @pytest.mark.parametrize("more", [0, 1])
+    @pytest.mark.parametrize("alone", [1, 2, 3])
+    def test_a_former_leader_keeps_none_of_its_own(
+        self, harness: ReplicasHarness, alone: int, more: int
+    ) -> None:
+        """Its log ends before the log start of its successor, there, or above.
+
+        As the next leader it would take a retry for a duplicate, and acknowledge what no log has.
+        """
+        acknowledge(harness, "a")
+        harness.cut |= {frozenset({1, 2}), frozenset({1, 3})}
+        lonely = [harness.produce(f"lonely {each}", to=1, acks=1) for each in range(alone)]
+        lose(harness, 1)
+        acknowledge(harness, "b")
+        acknowledge(harness, "c")
+        harness.delete_records()
+        for each in range(more):
+            acknowledge(harness, f"more {each}")
+        harness.heal()
+        harness.check_agreement()
+        harness.prefer(1)
+        harness.run(5)
+        for each in lonely:
+            harness.send(each)
+            harness.run(10)
+            assert each.answer is not None
+            assert each.answer[0] == Error.NONE
+            harness.check()
+        assert values(harness, 1)[more:] == [each.value for each in lonely]
+
+    @pytest.mark.parametrize("more", [0, 1])
+    def test_a_former_leader_does_not_serve_its_own_after_a_restart(
+        self, harness: ReplicasHarness, more: int
+    ) -> None:
+        """The log start that it had from its successor was in no checkpoint yet."""
+        acknowledge(harness, "a")
+        harness.cut |= {frozenset({1, 2}), frozenset({1, 3})}
+        harness.produce("lonely", to=1, acks=1)
+        lose(harness, 1)
+        acknowledge(harness, "b")
+        harness.delete_records()
+        for each in range(more):
+            acknowledge(harness, f"more {each}")
+        harness.heal()
+        harness.nodes[1].kill()
+        harness.heal()
+        harness.prefer(1)
+        harness.run(5)
+        acknowledge(harness, "c")
+        harness.check()
+        assert "lonely" not in values(harness, 1)
+
+    def test_a_follower_that_has_it_all_keeps_its_producers(self, harness: ReplicasHarness) -> None:
+        """Nothing shows it but the high watermark: the leader has none of the records."""
+        written = acknowledge(harness, "a")
+        harness.run(600)
+        harness.delete_records()
+        harness.run(600)
+        harness.prefer(2)
+        harness.run(600)
+        harness.prefer(3)
+        harness.run(600)
+        harness.send(written)
+        harness.run(10)
+        assert written.answer == (Error.NONE, 0)
+        assert values(harness, 3) == []
+
+
+def replace_leader(harness: ReplicasHarness, random: Random) -> None:
+    """Let a leader write alone and be replaced; then its successor's log start may move."""
+    leader = harness.state.leader
+    others = sorted(set(harness.nodes) - {leader})
+    harness.cut |= {frozenset({leader, each}) for each in others}
+    for _ in range(random.randint(0, 4)):
+        harness.produce(f"{len(harness.written)} alone", to=leader, acks=1)
+    if random.random() < 0.3:
+        harness.nodes[leader].kill()
+    else:
+        harness.nodes[leader].deaf = True
+        harness.out_of_reach.add(leader)
+    harness.fence(leader)
+    harness.run(5)
+    for _ in range(random.randint(0, 5)):
+        harness.produce(f"{len(harness.written)}")
+        harness.run(random.choice([0, 1, 5]))
+    harness.run(5)
+    if random.random() < 0.7:
+        harness.delete_records()
+    if random.random() < 0.5:
+        harness.produce(f"{len(harness.written)}")
+    harness.run(random.choice([0, 5]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_former_leaders_keep_nothing_of_their_own(seed: int) -> None:
+    """Directed: leaders with a tail of their own, log starts that pass it, retries."""
+    random, harness = Random(seed), ReplicasHarness(replica_lag_time_max_ms="1000")
+    for _ in range(5):
+        if harness.leader is not None:
+            replace_leader(harness, random)
+        harness.check()
+        other = harness.nodes[random.randint(1, 3)]
+        if other.up and random.random() < 0.2:
+            other.kill()
+        harness.heal()
+        harness.check()
+        harness.prefer(random.randint(1, 3))
+        harness.run(random.choice([1, 5, 20]))
+        for written in random.sample(harness.written, min(3, len(harness.written))):
+            harness.send(written)
+            harness.run(random.choice([1, 5]))
+            harness.check()
+    harness.heal()
+    harness.run(3_000)
+    harness.check_agreement()
+
+
 Do = Callable[[ReplicasHarness], None]
 
 
@@ -261,6 +382,10 @@ def do(name: str, *numbers: int) -> Do:
                 harness.cut.add(frozenset({one, other}))
             case "join":
                 harness.cut.discard(frozenset({one, other}))
+            case "retry" if harness.written:
+                harness.send(harness.written[-1 - one % len(harness.written)])
+            case "delete":
+                harness.delete_records()
             case "fence":
                 harness.fence(one)
             case "unfence" if node is not None and node.up:
@@ -285,7 +410,8 @@ def do(name: str, *numbers: int) -> Do:
 
 NODES = st.integers(1, 3)
 STEPS = st.one_of(
-    st.builds(do, st.just("produce"), st.integers(0, 1)),
+    st.builds(do, st.sampled_from(["produce", "retry"]), st.integers(0, 1)),
+    st.builds(do, st.just("delete")),
     st.builds(do, st.just("run"), st.sampled_from([1, 2, 3, 5, 20, 700])),
     st.builds(do, st.sampled_from(["cut", "join"]), NODES, NODES),
     st.builds(

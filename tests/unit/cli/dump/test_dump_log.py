@@ -24,6 +24,7 @@ from ottla.raft.control import leader_change_batch
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
+from ottla.tiered import metadata_records as remote
 from tests.unit.cli.conftest import Ran, Run
 
 NAME = f"{0:020d}"
@@ -233,6 +234,73 @@ def test_the_deletion_ledger_is_shown(run: Run, tmp_path: Path) -> None:
         'payload: {"type":"DELETION_REPLICAS_RECORD","version":0,"data":{"topicId":'
         '"AAECAwQFBgcICQoLDA0ODw","brokerId":2,"state":4,"partitions":[0,1]}}'
     )
+
+
+def test_remote_log_metadata_are_printed_as_by_kafka(run: Run, tmp_path: Path) -> None:
+    partition = remote.TopicIdPartition(name="foo", id=Uuid(bytes(16)), partition=0)
+    segment_id = remote.RemoteLogSegmentId(topic_id_partition=partition, id=Uuid(b"\1" * 16))
+    segment = remote.RemoteLogSegmentMetadataRecord(
+        remote_log_segment_id=segment_id,
+        start_offset=0,
+        end_offset=100,
+        broker_id=1,
+        max_timestamp_ms=-1,
+        event_timestamp_ms=123,
+        segment_leader_epochs=tuple(
+            remote.SegmentLeaderEpoch(leader_epoch=epoch, offset=offset)
+            for epoch, offset in ((0, 0), (1, 20), (2, 80))
+        ),
+        segment_size_in_bytes=1024,
+        custom_metadata=bytes(10),
+        remote_log_segment_state=0,
+        txn_index_empty=True,
+    )
+    update = remote.RemoteLogSegmentMetadataUpdateRecord(
+        remote_log_segment_id=segment_id,
+        broker_id=0,
+        event_timestamp_ms=0,
+        remote_log_segment_state=1,
+        leader_epoch=4,
+        tiered_epoch=2,
+    )
+    deletion = remote.RemotePartitionDeleteMetadataRecord(
+        topic_id_partition=partition,
+        broker_id=0,
+        event_timestamp_ms=0,
+        remote_partition_delete_state=0,
+    )
+    fence = remote.FenceRecord(
+        topic_id_partition=partition,
+        broker_id=2,
+        event_timestamp_ms=5,
+        leader_epoch=4,
+        tiered_epoch=2,
+        tiering_state=1,
+        remote_floor_epoch=0,
+    )
+    values = [*map(remote.encode_message, (segment, update, deletion, fence)), b"\x01\x09\x00", b""]
+    rows = [(None, value, (), 1) for value in values]
+    ran = dump(run, write(tmp_path, ".log", encode_batch(rows)), "--remote-log-metadata-decoder")
+    texts = [line.partition(" headerKeys: [] ")[2] for line in ran.out.splitlines()[3:]]
+    topic = "AAAAAAAAAAAAAAAAAAAAAA:foo-0"
+    name = f"RemoteLogSegmentId{{topicIdPartition={topic}, id=AQEBAQEBAQEBAQEBAQEBAQ}}"
+    assert texts == [
+        f"payload: RemoteLogSegmentMetadata{{remoteLogSegmentId={name}, startOffset=0, "
+        "endOffset=100, brokerId=1, maxTimestampMs=-1, eventTimestampMs=123, "
+        "segmentLeaderEpochs={0=0, 1=20, 2=80}, segmentSizeInBytes=1024, "
+        "customMetadata=Optional[CustomMetadata{10 bytes}], state=COPY_SEGMENT_STARTED, "
+        "txnIdxEmpty=true}",
+        f"payload: RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={name}, "
+        "customMetadata=Optional.empty, state=COPY_SEGMENT_FINISHED, eventTimestampMs=0, "
+        "brokerId=0, leaderEpoch=4, tieredEpoch=2}",
+        f"payload: RemotePartitionDeleteMetadata{{topicPartition={topic}, "
+        "state=DELETE_PARTITION_MARKED, eventTimestampMs=0, brokerId=0}",
+        f"payload: Fence{{topicPartition={topic}, state=ENABLED, remoteFloorEpoch=0, "
+        "eventTimestampMs=5, brokerId=2, leaderEpoch=4, tieredEpoch=2}",
+        "payload: Error at offset 4, skipping. Unknown record type",
+        "payload: Error at offset 5, skipping. " + texts[5].partition("skipping. ")[2],
+    ]
+    assert texts[5].partition("skipping. ")[2]
 
 
 def test_leader_changes_are_printed_as_by_kafka_4_1(run: Run, tmp_path: Path) -> None:

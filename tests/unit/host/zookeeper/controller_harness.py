@@ -4,9 +4,12 @@ Every `Node` is a broker with a real controller: a session, a registration, an e
 a broker it records the requests that it receives, and answers as the test sets.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from random import Random
 from typing import Any
+
+from immutables import Map
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
@@ -14,6 +17,7 @@ from ottla.base.zookeeper import Create, Delete, Session, ZkCode, ZkError
 from ottla.host.node_ports import NodePorts
 from ottla.host.zookeeper.controller_node import ZooKeeperController
 from ottla.metadata.brokers import Endpoint
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import PartitionImage
@@ -107,6 +111,7 @@ class Node:
         self.storage_errors: set[tuple[str, int]] = set()
         self.deletion_errors: dict[tuple[str, int], Error] = {}
         self.failures: list[str] = []
+        self._features = Map({OTTLA_VERSION: (1, sim.levels[broker_id])})
         self.controller = ZooKeeperController(
             a_config(broker_id, properties),
             cluster_id="zk-cluster",
@@ -142,7 +147,8 @@ class Node:
 
     def _register(self, session: Session) -> None:
         endpoint = Endpoint("PLAINTEXT", "localhost", PORT + self.id)
-        data = encode_broker(BrokerZnode(endpoints=(endpoint,), timestamp_ms=1))
+        znode = BrokerZnode(endpoints=(endpoint,), timestamp_ms=1, features=self._features)
+        data = encode_broker(znode)
 
         def answered(outcome: Any) -> None:
             if isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS:
@@ -263,10 +269,15 @@ def a_config(broker_id: int, properties: dict[str, str]) -> NodeConfig:
 
 
 class ControllerHarness(ZooKeeperHarness):
-    """The cluster. `nodes`: the newest process of each broker."""
+    """The cluster.
+
+    Fields: `nodes`: the newest process of each broker. `levels`: of `ottla.version` that a broker
+            supports from its next start on, if not the newest.
+    """
 
     def __init__(self, seed: int = 0, **properties: str) -> None:
         super().__init__(seed)
+        self.levels: dict[int, int] = defaultdict(lambda: OTTLA_VERSION_LEVEL)
         self.nodes: dict[int, Node] = {}
         self.net = Net(self)
         self.leader_epochs = LeaderEpochs()

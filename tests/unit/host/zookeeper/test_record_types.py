@@ -280,7 +280,7 @@ NOT_SENT = {
 """The types that no request to brokers carries, or by other means than their facts."""
 
 
-def told(image: ClusterImage) -> tuple[Any, ...]:
+def published(image: ClusterImage) -> tuple[Any, ...]:
     """Return the facts that requests carry."""
     return (
         {
@@ -311,9 +311,9 @@ def test_brokers_are_sent_it(cls: type[Any]) -> None:
     view = ControllerView(image=before, controller_id=1, controller_epoch=5)
     for batch in initial_batches(view):
         send(brokers, batch, view)
-    assert all(told(each.image) == told(before) for each in brokers.values())
+    assert all(published(each.image) == published(before) for each in brokers.values())
     delta = replay(before, [record, *EXAMPLES[cls].after], offset=2, epoch=1)
     send(brokers, delta_batch(view, delta), replace(view, image=after))
     if cls not in NOT_SENT:
-        assert told(after) != told(before)
-        assert told(brokers[1].image) == told(after)
+        assert published(after) != published(before)
+        assert published(brokers[1].image) == published(after)

@@ -222,15 +222,15 @@ class Story:
             self.env.pass_ms(1_000)
             self.workers.run()
         assert not self.dirs.offline_dirs
-        folders = [
+        directories = [
             (name, read_topic_id(self.disk, f"{path}/{name}"))
             for path in PATHS
             for name in self.disk.listdir(path)
             if parse_partition_dir_name(name) is not None
         ]
         living = sorted((f"{name}-0", topic.topic_id) for name, topic in self.alive.items())
-        assert sorted(each for each in folders if each in living) == living
-        for name, topic_id in folders:
+        assert sorted(each for each in directories if each in living) == living
+        for name, topic_id in directories:
             # A power loss can take the topic id of a directory that was never flushed.
             is_nobodys = topic_id is None or (topic_id in self.dead and not self.ledger)
             assert (name, topic_id) in living or (name.endswith("-stray") and is_nobodys)

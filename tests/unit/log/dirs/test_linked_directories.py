@@ -1,7 +1,7 @@
 """Symbolic links to other disks, and foreign directories, in a log directory.
 
-Method: links on a disk in memory to where a disk is mounted, bare or gone; folders that may not be
-read; told with workers that act at once and with workers that wait.
+Method: links on a disk in memory to where a disk is mounted, bare or gone; directories that may not
+be read; with workers that act at once and with workers that wait.
 """
 
 import errno
@@ -160,8 +160,8 @@ def test_a_link_that_was_to_go_waits_for_its_disk(node: Node) -> None:
     assert [name for name in node.disk.listdir("/d1") if name.startswith("t-0")] == []
 
 
-@pytest.mark.parametrize("is_link", [True, False], ids=["link", "folder"])
-@pytest.mark.parametrize("taken", ["folder", "link", "dangling link"])
+@pytest.mark.parametrize("is_link", [True, False], ids=["link", "directory"])
+@pytest.mark.parametrize("taken", ["directory", "link", "dangling link"])
 def test_a_name_that_is_taken_by_a_link_or_directory_is_skipped(
     node: Node, taken: str, is_link: bool
 ) -> None:
@@ -171,14 +171,14 @@ def test_a_name_that_is_taken_by_a_link_or_directory_is_skipped(
     dirs, _ = node.start()
     create(dirs)
     name = f"/d1/t-0.{TOKEN}-delete"
-    if taken == "folder":
+    if taken == "directory":
         node.disk.mkdir(f"{name}/below")
     else:
         node.disk.mkdir("/other")
         node.disk.link(name, "/other" if taken == "link" else "/nowhere")
     assert remove(node, dirs) == {T0: None}
     assert len([each for each in node.disk.listdir("/d1") if each.endswith("-delete")]) == 2
-    assert node.disk.is_link(name) == (taken != "folder")
+    assert node.disk.is_link(name) == (taken != "directory")
 
 
 def test_a_log_is_checked_after_a_crash_though_its_disk_was_not_mounted_at_the_next_start(

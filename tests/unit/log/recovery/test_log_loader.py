@@ -11,6 +11,8 @@ from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.names import segment_name
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.recovery.producer_replay import write_snapshot
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.control import build_marker
 from tests.unit.log.support import (
@@ -209,6 +211,56 @@ def test_producers_come_back_from_snapshot_and_batches() -> None:
             )
             assert duplicate.duplicate
             assert duplicate.first_offset == 19
+
+
+def stale_snapshot(env: Environment, offset: int) -> str:
+    """Leave a snapshot of a former log; return its path. Its producer is 77."""
+    former = ProducerState("former", [ProducerEntry(77, 0)])
+    return write_snapshot(env.disk, DIRECTORY, offset, former)
+
+
+def known(log: PartitionLog) -> list[int]:
+    return [state.producer_id for state in log.producer_states()]
+
+
+def test_snapshots_above_the_recovered_segment_are_not_believed() -> None:
+    """A power loss has brought them back: they are of records that were truncated."""
+    env = Environment()
+    log = env.open(CONFIG)
+    for number in range(8):
+        append(log, produced(number, 0, 0, size=40))
+    log.close()
+    stale = stale_snapshot(env, 3)
+    log = env.open(CONFIG)
+    assert not env.disk.exists(stale)
+    log.truncate_to(4)
+    assert known(log) == [0, 1, 2, 3]
+
+
+def test_the_snapshots_of_a_log_that_is_gone_are_not_believed() -> None:
+    env = Environment()
+    env.disk.mkdir(DIRECTORY)
+    stale = stale_snapshot(env, 3)
+    log = env.open(CONFIG, log_start_offset=5)
+    assert not env.disk.exists(stale)
+    append(log, produced(1, 0, 0))
+    append(log, produced(2, 0, 0))
+    log.truncate_to(6)
+    assert known(log) == [1]
+
+
+def test_no_snapshot_is_written_where_the_next_segment_overlaps() -> None:
+    """It would have the producers up to the end of its predecessor, too far for its offset."""
+    env = Environment()
+    log = env.open(CONFIG)
+    for number in range(5):
+        append(log, produced(number, 0, 0, size=40))
+    log.close()
+    env.disk.write_atomic(path(3, names.LOG), env.disk.read_bytes(path(0, names.LOG)))
+    log = env.open(CONFIG)
+    assert bases(log) == [0]
+    log.truncate_to(4)
+    assert known(log) == [0, 1, 2, 3]
 
 
 def test_transactions_come_back_open_and_aborted() -> None:

@@ -61,6 +61,15 @@ def test_a_damaged_snapshot_is_removed_and_an_older_one_taken() -> None:
     assert list_snapshots(disk, "/d") == [2]
 
 
+def test_a_snapshot_from_before_the_first_segment_is_not_used() -> None:
+    """It is not known what its producers wrote in between."""
+    disk, extents = prepared()
+    disk.corrupt(f"/d/{5:020d}.snapshot", 10, b"\xff")
+    state = rebuild_producers(disk, "/d", "t-0", extents[1:], 7)
+    assert set(state.entries) == {1}
+    assert rebuild_producers(disk, "/d", "t-0", [], 5).entries == {}
+
+
 def test_snapshots_beyond_the_end_are_pruned() -> None:
     disk, _ = prepared()
     assert prune_snapshots(disk, "/d", 5) == [2, 5]

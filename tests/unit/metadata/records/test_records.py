@@ -67,7 +67,7 @@ FIELDS = {
     5000: "topic_id name policy asked_ms halted remote finished_ms leader_epoch",
     5001: "topic_id broker_id state reason error partitions",
     5002: "topic_id",
-    5003: "topic_id state tiered_epoch policy remote_floor_epoch purge_pending",
+    5003: "topic_id state tiered_epoch policy remote_floor_epoch purge_pending restored",
 }
 
 NEWEST = {

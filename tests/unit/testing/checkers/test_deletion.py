@@ -119,17 +119,17 @@ def test_a_replica_that_went_and_stays_away_is_well() -> None:
     assert untrue([CONFIRMED], [FOLDER]) == []
 
 
-def test_folders_of_other_nodes_and_other_replicas_do_not_matter() -> None:
+def test_directories_of_other_nodes_and_other_replicas_do_not_matter() -> None:
     late = FOLDER._replace(at_ms=60)
     others = [late._replace(node=2), late._replace(partition=(OTHER, 0))]
     assert untrue([CONFIRMED], [*others, late._replace(partition=(TOPIC, 1))]) == []
 
 
-def test_a_folder_that_is_there_when_the_receipt_is_written_is_found() -> None:
+def test_a_directory_that_is_there_when_the_receipt_is_written_is_found() -> None:
     assert untrue([CONFIRMED._replace(left=("/data/t-0",))], [FOLDER]) == [40]
 
 
-def test_a_folder_that_comes_back_is_found() -> None:
+def test_a_directory_that_comes_back_is_found() -> None:
     assert untrue([CONFIRMED], [FOLDER, FOLDER._replace(at_ms=60)]) == [60]
 
 

@@ -11,7 +11,13 @@ from ottla.log import names
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.faults import FaultInjector
 from ottla.testing.sim.node import SimNode
-from ottla.testing.sim.observations import Acknowledged, NodeChanged, PartitionSet, QuorumLed
+from ottla.testing.sim.observations import (
+    Acknowledged,
+    HighWatermarkMoved,
+    NodeChanged,
+    PartitionSet,
+    QuorumLed,
+)
 
 from .requests import TOPIC, Writer
 
@@ -171,15 +177,15 @@ def test_a_stopped_node_shuts_down_cleanly_and_may_come_back() -> None:
 
 def test_controllers_may_lose_power_one_after_the_other() -> None:
     sim, writer = served()
-    offices: list[int] = []
-    sim.observe(lambda what: offices.append(what.node) if isinstance(what, QuorumLed) else None)
+    leaders: list[int] = []
+    sim.observe(lambda what: leaders.append(what.node) if isinstance(what, QuorumLed) else None)
     for _ in range(4):
         active = [n for n in sim.nodes.values() if n.runtime is not None and n.runtime.active]
         active[0].crash(lose_unflushed=True)
         sim.run(ms=100)
         active[0].restart()
         sim.run(ms=5_000)
-    assert len(offices) >= 4
+    assert len(leaders) >= 4
     before = sim.image.position
     count = writer.acknowledged
     sim.run(ms=6_000)
@@ -267,6 +273,32 @@ def test_what_is_observed_is_what_happened() -> None:
     assert {(each.topic, each.partition) for each in sets} == {(TOPIC, 0), (TOPIC, 1)}
     assert all(each.epoch == 0 for each in acknowledged)
     assert len({each.node for each in seen if isinstance(each, QuorumLed)}) == 1
+
+
+def test_a_high_watermark_that_moves_without_a_message_is_observed_at_once() -> None:
+    """A flush advances it, and a follower may serve a read up to there before the next request."""
+    sim, _writer = served()
+    node = leader_of(sim)
+    assert node.broker is not None
+    partition = next(each for each in node.broker.replicas.hosted() if each.topic == TOPIC)
+    log, seen = partition.log, list[int]()
+    assert log is not None
+    moved_to = log.log_end_offset + 1
+
+    def move() -> None:
+        log.high_watermark = moved_to
+        sim.observe(
+            lambda each: (
+                seen.append(sim.scheduler.now_us)
+                if isinstance(each, HighWatermarkMoved) and each.offset == moved_to
+                else None
+            )
+        )
+
+    at_us = sim.scheduler.now_us + 1
+    sim.scheduler.at(at_us, move, node._process)
+    sim.run(ms=1)
+    assert seen[:1] == [at_us]
 
 
 def test_a_failed_log_dir_affects_its_own_partitions_only() -> None:

@@ -17,6 +17,7 @@ from ottla.testing.sim.scheduler import (
     SimDice,
     SimTimers,
     SimWorkers,
+    below,
 )
 
 
@@ -166,3 +167,10 @@ def test_dice_are_a_stream_of_their_own() -> None:
     assert {one.below(3) for _ in range(50)} == {0, 1, 2}
     with pytest.raises(ValueError, match="empty"):
         one.below(0)
+
+
+@given(seed=st.integers(0, 1 << 32), bounds=st.lists(st.integers(1, 1 << 40), max_size=20))
+def test_what_is_drawn_below_a_bound_is_what_python_draws(seed: int, bounds: list[int]) -> None:
+    ours, pythons = Random(seed), Random(seed)
+    assert [below(ours, each) for each in bounds] == [pythons.randrange(each) for each in bounds]
+    assert ours.getstate() == pythons.getstate()

@@ -1,0 +1,237 @@
+"""A restored partition's leader takes over what the manifests list, whenever it dies meanwhile.
+
+Method: a broker copies segments and dies, with its metadata topic and its disk. Another one, whose
+log begins where the restore plan says, restores: once without a crash, then with one at each of its
+steps, after which it starts again, is elected again, or another one takes over.
+"""
+
+import pytest
+
+from ottla.broker.logs.log_creation import begin_restored
+from ottla.metadata.tiering import RestoredPartition, TopicTiering
+from ottla.tiered.object_names import manifest_name, parse_manifest_name
+from ottla.tiered.restore_plan import RestorePlan, StoredPartition, plan_restore
+from ottla.tiered.segment_metadata import Fence, SegmentState
+from tests.unit.broker.remote.copy_bench import (
+    HOUR_S,
+    TOPIC,
+    TOPIC_ID,
+    Bench,
+    BenchBroker,
+    MetadataTopic,
+)
+
+SEGMENTS = 4
+ALL = [(0, 10), (10, 20), (20, 30), (30, 40)]
+
+
+def lost_cluster(bench: Bench, *, log_start: int = 0) -> RestorePlan:
+    """Copy segments, lose everything but the store; return the plan of the restore."""
+    broker = bench.broker(9)
+    broker.fill(SEGMENTS)
+    broker.lead(5)
+    bench.run(60)
+    if log_start:
+        broker.log.delete_records(log_start)
+        broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
+        bench.run(HOUR_S)
+    bench.check(broker)
+    broker.life.process.alive = False
+    bench.metadata = MetadataTopic(bench.scheduler, bench.random)
+    sizes = {name: len(data) for name, data in bench.model.objects.items()}
+    found = StoredPartition(partition=0, state=bench.manifest(), sizes=sizes)
+    plan = plan_restore(TOPIC, TOPIC_ID, [found])
+    assert plan.faults == ()
+    return plan
+
+
+def restored_of(plan: RestorePlan) -> RestoredPartition:
+    [partition] = plan.partitions
+    return RestoredPartition(
+        partition=0,
+        leader_epoch=partition.leader_epoch,
+        log_start_offset=partition.log_start_offset,
+        end_offset=partition.end_offset,
+        epochs=partition.epochs,
+    )
+
+
+def tiering_of(plan: RestorePlan) -> TopicTiering:
+    return TopicTiering(
+        topic_id=TOPIC_ID, tiered_epoch=plan.tiered_epoch, remote_floor_epoch=plan.floor
+    )
+
+
+def new_broker(bench: Bench, node_id: int) -> BenchBroker:
+    broker = bench.broker(node_id)
+    assert begin_restored(broker.log, bench.restored)
+    return broker
+
+
+def restore(bench: Bench, crash_at: int | None = None) -> tuple[BenchBroker, RestorePlan]:
+    plan = lost_cluster(bench)
+    bench.restored = restored_of(plan)
+    broker = new_broker(bench, 1)
+    broker.start(crash_at=crash_at)
+    broker.lead(bench.restored.leader_epoch, tiering_of(plan))
+    bench.run(60)
+    return broker, plan
+
+
+def test_the_segments_are_those_of_the_manifests_and_copying_goes_on() -> None:
+    bench = Bench()
+    before = None
+    broker, plan = restore(bench)
+    assert (broker.log.log_start_offset, broker.log.local_log_start_offset) == (0, 40)
+    assert (broker.log.log_end_offset, broker.log.high_watermark) == (40, 40)
+    bench.check(broker, ALL)
+    before = bench.manifest()
+    assert before is not None
+    assert (before.leader_epoch, before.tiered_epoch) == (6, 2)
+    assert {each.leader_epoch for each in bench.segments()} == {5}
+    assert broker.log.highest_remote_offset == 39
+    *records, fence = bench.metadata.records()[: 2 * SEGMENTS + 1]
+    assert not any(isinstance(each, Fence) for each in records)
+    assert isinstance(fence, Fence)
+    broker.produce(epoch=6)
+    broker.roll()
+    bench.run(60)
+    bench.check(broker, [*ALL, (40, 50)])
+    # And nothing is restored again by the next leader, though it expires meanwhile.
+    broker.log.delete_records(20)
+    broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
+    bench.run(HOUR_S)
+    broker.lead(7, tiering_of(plan))
+    bench.run(HOUR_S)
+    bench.check(broker, [(20, 30), (30, 40), (40, 50)])
+
+
+def test_a_log_start_within_a_segment_is_kept() -> None:
+    bench = Bench()
+    plan = lost_cluster(bench, log_start=15)
+    bench.restored = restored_of(plan)
+    assert bench.restored.log_start_offset == 15
+    broker = new_broker(bench, 1)
+    broker.lead(6, tiering_of(plan))
+    bench.run(60)
+    bench.check(broker, ALL[1:])
+    assert broker.log.log_start_offset == 15
+
+
+def test_nothing_is_known_of_the_segments_before_all_are() -> None:
+    bench = Bench()
+    plan = lost_cluster(bench)
+    bench.restored = restored_of(plan)
+    broker = new_broker(bench, 1)
+    broker.lead(6, tiering_of(plan))
+    seen = set()
+    for _ in range(4_000):
+        bench.run(0.005)
+        found = broker.life.environment.metadata.remote_log(TOPIC_ID, 0)
+        seen.add(None if found is None else len(found.finished()))
+    assert seen == {None, SEGMENTS}
+
+
+@pytest.mark.parametrize("take_over", ["restarted", "elected", "another"])
+def test_every_step_may_be_the_last(take_over: str) -> None:
+    broker, _ = restore(Bench())
+    count, names = broker.life.steps.count, broker.life.steps.names
+    assert count > 20
+    for crash_at in range(1, count + 1):
+        bench = Bench()
+        first, plan = restore(bench, crash_at)
+        assert not first.life.process.alive
+        tiering = tiering_of(plan)
+        if take_over == "another":
+            broker = new_broker(bench, 2)
+        else:
+            broker = first
+            broker.start()
+        broker.lead(6 if take_over == "restarted" else 7, tiering)
+        bench.run(1.2 * HOUR_S)
+        try:
+            bench.check(broker, ALL)
+        except AssertionError as error:
+            step = f"crash at step {crash_at}, {names[crash_at - 1]}"
+            raise AssertionError(f"{step}: {error}") from error
+        assert broker.log.log_start_offset == 0
+
+
+def test_a_leader_that_was_replaced_meanwhile_does_no_harm() -> None:
+    for metadata_lag_ms in (20, 500):
+        bench = Bench(metadata_lag_ms=metadata_lag_ms)
+        plan = lost_cluster(bench)
+        bench.restored = restored_of(plan)
+        first, second = new_broker(bench, 1), new_broker(bench, 2)
+        first.lead(6, tiering_of(plan))
+        bench.run(0.05)
+        second.lead(7, tiering_of(plan))
+        bench.run(HOUR_S)
+        bench.check(second, ALL)
+
+
+def test_metadata_of_an_earlier_life_are_newer_than_the_manifests() -> None:
+    bench = Bench()
+    earlier = bench.metadata
+    plan = lost_cluster(bench)
+    bench.metadata = earlier
+    bench.restored = restored_of(plan)
+    broker = new_broker(bench, 1)
+    broker.lead(6, tiering_of(plan))
+    bench.run(HOUR_S)
+    bench.check(broker, ALL)
+
+
+def test_a_damaged_manifest_is_reported_and_nothing_is_lost() -> None:
+    bench = Bench()
+    plan = lost_cluster(bench)
+    bench.restored = restored_of(plan)
+    numbers = [parse_manifest_name(name) for name in bench.model.objects]
+    last = max(each for each in numbers if each is not None)
+    name = manifest_name(TOPIC, TOPIC_ID, 0, last)
+    good = bench.model.objects[name]
+    bench.model.put(name, b"damaged", replace=True)
+    broker = new_broker(bench, 1)
+    broker.lead(6, tiering_of(plan))
+    bench.run(60)
+    status = broker.life.manager.status(TOPIC_ID, 0)
+    assert status is not None
+    assert name in str(status.last_error)
+    assert not status.is_ready
+    bench.model.put(name, good, replace=True)
+    bench.run(HOUR_S)
+    bench.check(broker, ALL)
+
+
+def test_a_lost_remote_prefix_is_restored_before_the_fence() -> None:
+    bench = Bench()
+    plan = lost_cluster(bench)
+    bench.restored = restored_of(plan)
+    broker = bench.broker(1)
+    broker.log.truncate_fully_and_start_at(40)  # As after a crash.
+    assert not broker.log.has_remote_prefix
+    broker.log.assign_epoch(6)
+    broker.lead(6, tiering_of(plan))
+    bench.run(60)
+    bench.check(broker, ALL)
+    assert broker.log.log_start_offset == 0
+    # A start does so, too, while nothing was appended.
+    broker.log.truncate_fully_and_start_at(40)
+    assert begin_restored(broker.log, bench.restored)
+    assert not begin_restored(broker.log, bench.restored)
+    assert broker.log.log_start_offset == 0
+
+
+def test_a_partition_that_had_nothing_in_the_store() -> None:
+    bench = Bench()
+    bench.restored = RestoredPartition(
+        partition=0, leader_epoch=0, log_start_offset=0, end_offset=0
+    )
+    broker = bench.broker(1)
+    assert not begin_restored(broker.log, bench.restored)
+    assert not begin_restored(broker.log, None)
+    broker.fill(2)
+    broker.lead(0, TopicTiering(topic_id=TOPIC_ID, tiered_epoch=2))
+    bench.run(60)
+    bench.check(broker, [(0, 10), (10, 20)])
+    assert {each.state for each in bench.segments()} == {SegmentState.COPY_FINISHED}

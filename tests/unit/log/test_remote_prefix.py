@@ -30,6 +30,7 @@ from tests.unit.log.support import (
     QueuedWorkers,
     append,
     batch,
+    make_complete,
     offset_for_timestamp,
     produced,
     retain,
@@ -346,11 +347,7 @@ def test_a_log_begins_with_a_remote_prefix() -> None:
     assert log.high_watermark == 40
     with pytest.raises(ApiError):  # A start would remove it: the checkpoints are to come.
         append(log, produced(7, 1, 0), epoch=2)
-    log.flush_now()
-    log.checkpointed(list(log.limits), log.truncation_count)
-    assert log.checkpoints_durable(log.truncation_count)
-    env.disk.sync_dir(DIRECTORY)
-    log.beginning_durable(log.truncation_count)
+    make_complete(log)
     append(log, produced(7, 1, 0), epoch=2)
     log.flush_now()
     env.disk.crash()

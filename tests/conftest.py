@@ -1,4 +1,5 @@
-"""Rules for all tests: what shares a worker, and that nothing is skipped unseen in CI."""
+"""Rules for all tests: what shares a worker, that nothing is skipped unseen in CI, and that no
+property fails because the machine is busy."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ottla")
 
 FOLDER = Path(__file__).parent
 SPARK = FOLDER / "spark"

@@ -19,7 +19,7 @@ from ottla.testing import Cluster
 from .clients import Closing, Message, client_of, eventually
 from .conftest import new_name
 from .ottla_command import ottla
-from .test_tiered_storage import TIERED, TOPIC
+from .test_tiered_storage import EARLIEST, TIERED, TOPIC, earliest
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -172,7 +172,9 @@ def test_a_restored_topic_has_its_records_and_goes_on(copy: Stored) -> None:
         # A restart, and each replica as the leader.
         for node in (1, 2):
             cluster.kill(node)
-            assert crc(eventually(lambda: read(cluster, topic), within=60)) == crc(found)
+            for partition in range(PARTITIONS):  # Waits for a leader.
+                assert earliest(cluster, topic, EARLIEST, partition) == 0
+            assert crc(read(cluster, topic)) == crc(found)
             cluster.start(node)
             cluster.wait_ready()
             cluster.wait_in_sync(topic)

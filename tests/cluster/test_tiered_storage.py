@@ -127,13 +127,13 @@ def check(cluster: Cluster, topic: str, values: list[bytes]) -> None:
     assert crc(read_all(cluster, topic)) == crc(values)
 
 
-def earliest(cluster: Cluster, topic: str, timestamp: int) -> int:
+def earliest(cluster: Cluster, topic: str, timestamp: int, partition: int = 0) -> int:
     """Return an earliest offset: of both tiers (-2), or of local disks (-4)."""
     with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
 
         def ask() -> int:
-            leader = client.leader((topic, 0))
-            asked = wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            leader = client.leader((topic, partition))
+            asked = wire.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             request = wire.ListOffsetsRequest(
                 replica_id=-1, topics=(wire.ListOffsetsTopic(name=topic, partitions=(asked,)),)
             )

@@ -444,7 +444,7 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=cuts_to_another_epochs_end, first=23),
     FaultVariant(breaks=names_snapshots_without_a_sync),
     FaultVariant(breaks=lowers_its_recovery_point_late),
-    FaultVariant(breaks=counts_flushes_as_done),
+    FaultVariant(breaks=counts_flushes_as_done, first=2),
     FaultVariant(breaks=confirms_before_the_rename_is_durable, first=14),
     FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True, first=95),
     FaultVariant(breaks=commits_by_the_smaller_set, first=19),

@@ -41,6 +41,10 @@ SCENARIO = Scenario(
 )
 
 
+SHOWN_BY = 5
+"""A seed that is played first, since it showed a broken rule when this was written."""
+
+
 @pytest.mark.parametrize("seed", drawn_seeds(2, of=4))
 def test_nodes_that_crash_lose_nothing(seed: int) -> None:
     report = play_scenario(seed, SCENARIO)
@@ -49,13 +53,14 @@ def test_nodes_that_crash_lose_nothing(seed: int) -> None:
     assert report.marks["unsynced-lost"] > 0
 
 
+@pytest.mark.timeout(600)
 def test_killed_brokers_that_count_as_unclean_lose_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka's rule, under which a killed process and a dark machine are the same to the controller.
 
     Which seeds find it out changes with every change of what nodes do: about one of six does.
     """
     monkeypatch.setattr(node_dirs, "decode_running", lambda data, boot_id: -1)
-    for seed in range(1, 31):
+    for seed in (SHOWN_BY, *range(1, 31)):
         report = play_scenario(seed, SCENARIO)
         found = {each.checker for each in report.judgement.violations}
         if "elected-last-known" in report.marks and "acknowledged write lost" in found:

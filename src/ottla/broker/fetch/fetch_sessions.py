@@ -256,7 +256,7 @@ class IncrementalFetching(Fetching):
                 continue
             changed.append((partition, response))
             # After an error the partition is sent again as soon as the error is gone; a follower
-            # that must truncate uses nothing else of the response.
+            # that must truncate uses nothing else of the response but the log start.
             failed = response.error is not Error.NONE or response.diverging is not None
             partition.sent_high_watermark = -1 if failed else response.high_watermark
             partition.sent_log_start = response.log_start_offset

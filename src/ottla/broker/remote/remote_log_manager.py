@@ -18,7 +18,7 @@ from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending
 from ottla.broker.remote.copy_task import CopyTask
-from ottla.broker.remote.dialogue import Dialogue, Task
+from ottla.broker.remote.dialogue import Dialogue, Task, wait
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.expiration_task import ExpirationTask
 from ottla.broker.remote.leader_term import LeaderTerm
@@ -59,7 +59,7 @@ class _Leader:
         self._manifests = ManifestWriter(self.term)
         self.copy = CopyTask(self.term, self._manifests, self._copy_failed)
         self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
-        self._restore: Task | None = None
+        self._restore: RestoreTask | None = None
         self._tasks = [self._task(self.copy.run()), self._task(self.expiration.run())]
         self._was_ready = self.term.remote() is not None
         self._is_over = False
@@ -70,22 +70,20 @@ class _Leader:
         if restored is None:
             self._start_tasks()
             return
-        self._restore = self._task(self._restore_first(RestoreTask(self.term, restored)))
-        self._restore.start()
-
-    def _restore_first(self, restore: RestoreTask) -> Dialogue[None]:
-        yield from restore.run()
-        self._start_tasks()
+        self._restore = RestoreTask(self.term, restored)
+        task = self._task(self._restore.run())
+        self._restore.done.then(lambda _: self._start_tasks())
+        self._tasks.append(task)
+        task.start()
 
     def _start_tasks(self) -> None:
-        for each in tuple(self._tasks):
-            each.start()
+        if not self._is_over:
+            for each in self._tasks[:2]:
+                each.start()
 
     def stop(self) -> None:
         """End: cancel every operation."""
         self._is_over = True
-        if self._restore is not None:
-            self._restore.cancel()
         for each in self._tasks:
             each.cancel()
         self._environment.metrics.remove_partition(self.term.gauges)
@@ -124,6 +122,9 @@ class _Leader:
         done: Pending[None] = Pending()
 
         def fence() -> Dialogue[None]:
+            if self._restore is not None:
+                # A fence would say that the restore is done.
+                yield from wait(self._restore.done)
             if not self.term.has_fenced:
                 yield from self.term.append_fence()
             done.complete(None)

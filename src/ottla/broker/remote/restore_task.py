@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
 from ottla.base.object_store import StoreError
-from ottla.base.pending import gather
+from ottla.base.pending import Pending, gather
 from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.broker.remote.leader_term import APPENDS_MAX, LeaderTerm
 from ottla.broker.remote.manifest_reader import read_state
@@ -61,9 +61,10 @@ def is_being_restored(remote: "RemoteLog", restored: "RestoredPartition | None")
 
 
 class RestoreTask:
-    """See the module."""
+    """See the module. `done`: completes when the partition is restored."""
 
     def __init__(self, term: LeaderTerm, restored: "RestoredPartition") -> None:
+        self.done: Pending[None] = Pending()
         self._term = term
         self._restored = restored
 
@@ -77,6 +78,7 @@ class RestoreTask:
                 continue
             if not is_being_restored(remote, self._restored):
                 self._term.succeeded("restore")
+                self.done.complete(None)
                 return
             try:
                 error = yield from self._restore(remote)

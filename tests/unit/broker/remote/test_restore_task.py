@@ -172,6 +172,25 @@ def test_a_leader_that_was_replaced_meanwhile_does_no_harm() -> None:
         bench.check(second, ALL)
 
 
+def test_a_fence_that_is_asked_for_waits_for_the_restore() -> None:
+    bench = Bench()
+    plan = lost_cluster(bench)
+    bench.restored = restored_of(plan)
+    broker = new_broker(bench, 1)
+    bench.model.faults.is_down = True
+    broker.lead(6, tiering_of(plan))
+    bench.run(1)
+    fenced = broker.life.manager.fence(TOPIC_ID, 0)
+    assert fenced is not None
+    bench.run(60)
+    assert not fenced.done
+    assert not bench.metadata.records()
+    bench.model.faults.is_down = False
+    bench.run(HOUR_S)
+    assert fenced.done
+    bench.check(broker, ALL)
+
+
 def test_metadata_of_an_earlier_life_are_newer_than_the_manifests() -> None:
     bench = Bench()
     earlier = bench.metadata

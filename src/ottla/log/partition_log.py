@@ -34,6 +34,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Protocol
 
@@ -125,6 +126,15 @@ class LogPorts:
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)
 
 
+class MarkerFile(Enum):
+    """The file that says that a log is incomplete: see `remote_prefix`."""
+
+    NONE = "the log is complete"
+    WRITING = "a worker writes it"
+    THERE = "it is durable"
+    REMOVED = "it may come back after a power loss"
+
+
 class SegmentSwap(Protocol):
     """A swap of cleaned segments, as far as its log has to know it."""
 
@@ -184,8 +194,7 @@ class PartitionLog:
         limits = lowest(self.limits.values())
         clean_offset = min(clean_offset, limits.clean_offset)
         self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
-        self.truncation_count = 0
-        self.truncation_unflushed = False
+        self.truncation_count, self.truncation_unflushed = 0, False
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
@@ -206,6 +215,7 @@ class PartitionLog:
         self._had_remote_prefix = loaded.local_start_checkpointed
         self._installing = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
+        self._marker = MarkerFile.NONE
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""
@@ -253,7 +263,14 @@ class PartitionLog:
     @property
     def awaits_checkpoints(self) -> bool:
         """Whether limits are to be removed, or a remote prefix is to become durable."""
-        return bool(self.limits or self._prefix_waiting) and not self._installing
+        awaits = self.limits or self._prefix_waiting or self.is_incomplete
+        return bool(awaits) and not self._installing
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it begins with a remote prefix that is not durable yet: the next start may remove
+        it. Nothing may be appended, and no leader may hear of its end."""
+        return self._marker is not MarkerFile.NONE
 
     @property
     def latest_epoch(self) -> int:
@@ -734,7 +751,8 @@ class PartitionLog:
         _check_prefix(prefix)
         limits = self._limits_of_start(offset)
         start = partial(self._start_at, offset, prefix)
-        return self._truncate_in_background(limits, start, is_wanted)
+        marks = prefix is not None and prefix.epochs is not None
+        return self._truncate_in_background(limits, start, is_wanted, marks=marks)
 
     def _truncate_to(self, offset: int) -> bool:
         if offset >= self.log_end_offset:
@@ -793,6 +811,9 @@ class PartitionLog:
         limits = self._limits_of_start(offset)
         self._store_limits(limits)
         self._begin_truncation(limits)
+        if prefix.epochs is not None and self._marker is not MarkerFile.THERE:
+            self._write_marker()
+            self._marker = MarkerFile.THERE
         self.delete_segments(reversed(list(self.segments)))
         self.snapshots = prune_snapshots(self.ports.disk, self.directory, -1)
         # Before the new segment is created: a power loss might keep its name and bring an old
@@ -814,6 +835,10 @@ class PartitionLog:
         else:
             self._begin_with(prefix, offset, now_ms)
         self.flush()
+
+    def _write_marker(self) -> None:
+        """Have a start remove the log, until it is complete. Blocks. Raises: OSError."""
+        self.ports.disk.write_atomic(f"{self.directory}/{names.INCOMPLETE}", b"")
 
     def _begin_with(self, prefix: RemotePrefix, offset: int, now_ms: int) -> None:
         """Take over a remote prefix that ends at `offset`, of an empty log. Raises: OSError."""
@@ -837,7 +862,7 @@ class PartitionLog:
         self.truncation_count += 1
         self.recovery_point = limits.recovery_point
         self.truncation_unflushed = self.names_changed = True
-        if self.limits or self._prefix_waiting:
+        if self.limits or self._prefix_waiting or self.is_incomplete:
             self.ports.on_truncated(self)
 
     def _apply_new_end(self) -> None:
@@ -863,12 +888,15 @@ class PartitionLog:
         limits: CheckpointLimits | None,
         shorten: Callable[[], object],
         is_wanted: Callable[[], bool],
+        *,
+        marks: bool = False,
     ) -> Truncated:
         """Write the limits in a worker, truncate the log on the loop, flush it in a worker.
 
-        `is_wanted` is called before the second step: the truncation may be obsolete by then. The
-        promise completes when the truncated log is durable, or will not be truncated. A disk error
-        takes the log offline and is passed to `LogPorts.on_failure`, too.
+        `marks`: the worker writes the marker of an incomplete log, too. `is_wanted` is called
+        before the second step: the truncation may be obsolete by then. The promise completes when
+        the truncated log is durable, or will not be truncated. A disk error takes the log offline
+        and is passed to `LogPorts.on_failure`, too.
         """
         done: Truncated = Pending()
 
@@ -881,8 +909,10 @@ class PartitionLog:
             elif result is not None:
                 raise result
             else:
-                if limits is not None:
-                    self.limits[number] = limits
+                if new is not None:
+                    self.limits[number] = new
+                if marks:
+                    self._marker = MarkerFile.THERE
                 proceed()
 
         def proceed() -> None:
@@ -890,7 +920,8 @@ class PartitionLog:
                 done.complete(None)
                 return
             if not is_wanted():
-                self.ports.on_truncated(self)  # To remove the limits, which are not needed.
+                # To remove the limits, and the marker, which are not needed.
+                self.ports.on_truncated(self)
                 done.complete(None)
                 return
             try:
@@ -898,24 +929,34 @@ class PartitionLog:
             except (OSError, ApiError) as error:
                 done.complete(error)
                 return
-            if self._installing:
+            if self.is_incomplete:
                 self._prefix_waiting.append(done)
             if self.truncation_unflushed:
                 self.flush().then(flushed)
             else:
-                done.complete(None)
+                flushed(None)
 
         def flushed(error: OSError | None) -> None:
             if error is not None or done not in self._prefix_waiting:
                 done.complete(error)  # Else it completes with the checkpoints.
 
-        if limits is None or self._is_limited(limits):
+        new = None if limits is None or self._is_limited(limits) else limits
+        marks = marks and self._marker is not MarkerFile.THERE
+        if new is None and not marks:
             proceed()
-        else:
-            number = self.next_limits_number()
-            write = partial(write_limits, self.ports.disk, self.directory, number, limits)
-            self.ports.workers.submit(write, limited)
+            return done
+        number = self.next_limits_number()
+        if marks:
+            self._marker = MarkerFile.WRITING
+        self.ports.workers.submit(partial(self._write_limits, number, new, marks), limited)
         return done
+
+    def _write_limits(self, number: int, limits: CheckpointLimits | None, marks: bool) -> None:
+        """Write what must be durable before a truncation. Blocks. Raises: OSError."""
+        if limits is not None:
+            write_limits(self.ports.disk, self.directory, number, limits)
+        if marks:
+            self._write_marker()
 
     def _limits_to(self, offset: int) -> CheckpointLimits:
         base = self.segments[self.segments.floor(offset)].base_offset
@@ -999,12 +1040,28 @@ class PartitionLog:
             if self.limits.pop(number, None) is not None:
                 remove_limits(self.ports.disk, self.directory, number)
 
-    def checkpoints_durable(self, truncation_count: int) -> None:
+    def checkpoints_durable(self, truncation_count: int) -> bool:
         """Complete what waited for durable checkpoints, and for the durable end of the limits.
 
-        `truncation_count`: the log's when they were written.
+        Return whether the caller has to sync the directory, and to call `beginning_durable`: the
+        log was incomplete. `truncation_count`: the log's when they were written. Raises: OSError.
         """
-        if self.truncation_count == truncation_count and not self.limits:
+        if self.truncation_count != truncation_count or self.limits or self._installing:
+            return False
+        if self._marker is MarkerFile.NONE:
+            self._complete_prefixes(None)
+            return False
+        if self._marker is MarkerFile.WRITING:
+            return False
+        # Not before the limits are gone for good: they deny the log its remote prefix.
+        self.ports.disk.remove(f"{self.directory}/{names.INCOMPLETE}")
+        self._marker = MarkerFile.REMOVED
+        return True
+
+    def beginning_durable(self, truncation_count: int) -> None:
+        """Note that the log is complete, durably. `truncation_count`: as `checkpoints_durable`."""
+        if self.truncation_count == truncation_count and self._marker is MarkerFile.REMOVED:
+            self._marker = MarkerFile.NONE
             self._complete_prefixes(None)
 
     def _complete_prefixes(self, error: OSError | None) -> None:
@@ -1481,6 +1538,13 @@ class PartitionLog:
 
     def _check_appendable(self) -> None:
         self.check_usable()
+        if self.is_incomplete:
+            # After a crash the next start would remove it, with all that was appended.
+            raise ApiError(
+                Error.KAFKA_STORAGE_ERROR,
+                f"The log of {self.name} begins with records in remote storage, which is not "
+                "durable yet.",
+            )
         if self.truncation_unflushed:
             # A caller that has not waited for the flush of its truncation waits here.
             self.flush_now()

@@ -66,7 +66,13 @@ from .harness import (
 )
 from .replicas_network import HOP_MS, Forwarder, Peers, Time
 
-HANDLERS = {0: "k00_produce", 1: "k01_fetch", 2: "k02_list_offsets", 56: "k56_alter_partition"}
+HANDLERS = {
+    0: "k00_produce",
+    1: "k01_fetch",
+    2: "k02_list_offsets",
+    23: "k23_offset_for_leader_epoch",
+    56: "k56_alter_partition",
+}
 
 
 class Node:

@@ -146,6 +146,16 @@ def append(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, **opti
     return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, **options).first_offset
 
 
+def make_complete(log: PartitionLog) -> None:
+    """Make a log durable that begins with a remote prefix, as a broker's checkpoints do."""
+    log.flush_now()
+    log.checkpointed(list(log.limits), log.truncation_count)
+    assert log.checkpoints_durable(log.truncation_count)
+    log.ports.disk.sync_dir(log.directory)
+    log.beginning_durable(log.truncation_count)
+    assert not log.is_incomplete
+
+
 def retain(log: PartitionLog, now_ms: int) -> list[ExpiredSegment]:
     """Apply retention as a broker does whose checkpoints are durable at once."""
     expired = log.expire_segments(now_ms)

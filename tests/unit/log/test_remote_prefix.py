@@ -30,6 +30,7 @@ from tests.unit.log.support import (
     QueuedWorkers,
     append,
     batch,
+    make_complete,
     offset_for_timestamp,
     produced,
     retain,
@@ -344,6 +345,9 @@ def test_a_log_begins_with_a_remote_prefix() -> None:
     assert log.epochs.entries == ((0, 10), (2, 30))
     assert [each.producer_id for each in log.producer_states()] == [7]
     assert log.high_watermark == 40
+    with pytest.raises(ApiError):  # A start would remove it: the checkpoints are to come.
+        append(log, produced(7, 1, 0), epoch=2)
+    make_complete(log)
     append(log, produced(7, 1, 0), epoch=2)
     log.flush_now()
     env.disk.crash()

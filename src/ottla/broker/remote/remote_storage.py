@@ -9,6 +9,7 @@
     deletion ledger -> Purger ----- deletes what deleted topics left
                       |                                          |
     Fetch, ListOffsets -> RemoteReader ---- reads ---------------+
+    replica fetchers -> AuxStateBuilder ---- reads --------------+
 
 A broker without `remote.log.storage.system.enable` has none of it.
 Source: KIP-405; Kafka's RemoteLogManager, BrokerServer.
@@ -28,6 +29,7 @@ from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
+from ottla.broker.remote.aux_state_builder import AuxStateBuilder
 from ottla.broker.remote.environment import (
     RemoteEnvironment,
     RemoteLogManagerConfig,
@@ -137,6 +139,13 @@ class RemoteStorage:
         )
         self.manager = RemoteLogManager(self.environment)
         self.purger = self._purger(ports)
+        self.aux_states = AuxStateBuilder(
+            ports.reads.ranges,
+            self.metadata.remote_log,
+            self.environment.metrics,
+            ports.clock,
+            ports.timers,
+        )
         self.metadata.on_ready(self.manager.metadata_changed)
         self.metadata.on_ready(self.purger.metadata_changed)
         self.metadata.on_replayed(self.manager.metadata_changed)

@@ -20,6 +20,7 @@ from tests.unit.broker.remote.copy_bench import (
     BenchBroker,
     MetadataTopic,
 )
+from tests.unit.log.support import make_complete
 
 SEGMENTS = 4
 ALL = [(0, 10), (10, 20), (20, 30), (30, 40)]
@@ -65,6 +66,7 @@ def tiering_of(plan: RestorePlan) -> TopicTiering:
 def new_broker(bench: Bench, node_id: int) -> BenchBroker:
     broker = bench.broker(node_id)
     assert begin_restored(broker.log, bench.restored)
+    make_complete(broker.log)
     return broker
 
 

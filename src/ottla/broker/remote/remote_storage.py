@@ -98,30 +98,7 @@ class RemoteStorage:
         self._led: set[tuple[Uuid, int]] = set()
         self._is_closed = False
         self.reads = ports.reads
-        self.metadata = RemoteLogMetadata(
-            MetadataTopicSettings(
-                partitions=config["rlmm.config.remote.log.metadata.topic.num.partitions"],
-                replication_factor=config[
-                    "rlmm.config.remote.log.metadata.topic.replication.factor"
-                ],
-                consume_wait_ms=config["rlmm.config.remote.log.metadata.consume.wait.ms"],
-            ),
-            MetadataTopicPorts(
-                node_id=config.node_id,
-                replicas=ports.replicas,
-                producer_ids=ports.producer_ids,
-                forwarder=ports.forwarder,
-                peers=ports.peers,
-                disk=ports.log_dirs.ports.disk,
-                log_dir=_first_dir(ports.log_dirs),
-                workers=ports.workers,
-                clock=ports.clock,
-                timers=ports.timers,
-                dice=ports.dice,
-            ),
-            # A topic that was deleted at once may never have had the metadata topic.
-            has_tiered_topics=lambda image: bool(image.tiering) or self.purger.is_needed,
-        )
+        self.metadata = self._metadata_of_segments(ports)
         publisher = LogStartPublisher(ports.replicas, ports.log_dirs, ports.clock)
         self.environment = RemoteEnvironment(
             node_id=config.node_id,
@@ -150,6 +127,33 @@ class RemoteStorage:
         self.metadata.on_ready(self.purger.metadata_changed)
         self.metadata.on_replayed(self.manager.metadata_changed)
         ports.log_dirs.ports.on_rolled = self._rolled
+
+    def _metadata_of_segments(self, ports: RemoteStoragePorts) -> RemoteLogMetadata:
+        config = ports.config
+        return RemoteLogMetadata(
+            MetadataTopicSettings(
+                partitions=config["rlmm.config.remote.log.metadata.topic.num.partitions"],
+                replication_factor=config[
+                    "rlmm.config.remote.log.metadata.topic.replication.factor"
+                ],
+                consume_wait_ms=config["rlmm.config.remote.log.metadata.consume.wait.ms"],
+            ),
+            MetadataTopicPorts(
+                node_id=config.node_id,
+                replicas=ports.replicas,
+                producer_ids=ports.producer_ids,
+                forwarder=ports.forwarder,
+                peers=ports.peers,
+                disk=ports.log_dirs.ports.disk,
+                log_dir=_first_dir(ports.log_dirs),
+                workers=ports.workers,
+                clock=ports.clock,
+                timers=ports.timers,
+                dice=ports.dice,
+            ),
+            # A topic that was deleted at once may never have had the metadata topic.
+            has_tiered_topics=lambda image: bool(image.tiering) or self.purger.is_needed,
+        )
 
     def _purger(self, ports: RemoteStoragePorts) -> Purger:
         purger_ports = PurgerPorts(

@@ -236,7 +236,8 @@ def test_the_deletion_ledger_is_shown(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_remote_log_metadata_are_printed_as_by_kafka(run: Run, tmp_path: Path) -> None:
+def remote_log_metadata() -> list[bytes]:
+    """Return one value of each kind that Ottla writes or Kafka defines."""
     partition = remote.TopicIdPartition(name="foo", id=Uuid(bytes(16)), partition=0)
     segment_id = remote.RemoteLogSegmentId(topic_id_partition=partition, id=Uuid(b"\1" * 16))
     segment = remote.RemoteLogSegmentMetadataRecord(
@@ -278,7 +279,11 @@ def test_remote_log_metadata_are_printed_as_by_kafka(run: Run, tmp_path: Path) -
         tiering_state=1,
         remote_floor_epoch=0,
     )
-    values = [*map(remote.encode_message, (segment, update, deletion, fence)), b"\x01\x09\x00", b""]
+    return [*map(remote.encode_message, (segment, update, deletion, fence))]
+
+
+def test_remote_log_metadata_are_printed_as_by_kafka(run: Run, tmp_path: Path) -> None:
+    values = [*remote_log_metadata(), b"\x01\x09\x00", b""]
     rows = [(None, value, (), 1) for value in values]
     ran = dump(run, write(tmp_path, ".log", encode_batch(rows)), "--remote-log-metadata-decoder")
     texts = [line.partition(" headerKeys: [] ")[2] for line in ran.out.splitlines()[3:]]

@@ -35,6 +35,7 @@ ELSEWHERE = {
 }
 """Properties of topics that their own module acts upon."""
 BY_CONSTANT = {
+    "ottla.remote.storage.event.dir": "remote_definitions.EVENT_DIR",
     "ottla.remote.storage.uri": "remote_definitions.STORAGE_URI",
     "ottla.remote.storage.event.dir": "remote_definitions.EVENT_DIR",
     "remote.log.storage.system.enable": "remote_definitions.SYSTEM_ENABLE",

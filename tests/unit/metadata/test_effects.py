@@ -37,7 +37,6 @@ ELSEWHERE = {
 BY_CONSTANT = {
     "ottla.remote.storage.event.dir": "remote_definitions.EVENT_DIR",
     "ottla.remote.storage.uri": "remote_definitions.STORAGE_URI",
-    "ottla.remote.storage.event.dir": "remote_definitions.EVENT_DIR",
     "remote.log.storage.system.enable": "remote_definitions.SYSTEM_ENABLE",
 }
 """Properties of nodes that are used by the constant of their name."""

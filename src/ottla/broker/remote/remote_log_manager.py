@@ -27,6 +27,7 @@ from ottla.broker.remote.restore_task import RestoreTask
 from ottla.broker.remote.status import RemoteStatus, status_of
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
+from ottla.tiered.visible_segments import VisibleSegments
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -297,6 +298,7 @@ class RemoteLogManager:
             known.log,
             self._environment.metadata.remote_log(topic_id, partition),
             known.tiering,
+            visible=VisibleSegments() if term is None else term.visible,
             is_leader=term is not None,
             leader_epoch=known.leader_epoch,
             copy_lag=lag,

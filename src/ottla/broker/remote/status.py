@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_OFFSET, Uuid
-from ottla.tiered.lineage import Lineage, visible_segments
-from ottla.tiered.segment_metadata import SegmentState
+from ottla.tiered.lineage import Lineage
+from ottla.tiered.visible_segments import VisibleSegments
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -53,14 +53,20 @@ def status_of(
     remote: "RemoteLog | None",
     tiering: "TopicTiering",
     *,
+    visible: VisibleSegments,
     is_leader: bool,
     leader_epoch: int,
     copy_lag: tuple[int, int],
     last_error: str | None,
 ) -> RemoteStatus:
-    """Return the status now. `copy_lag`: bytes, segments."""
-    segments = () if remote is None else remote.segments()
-    visible = visible_segments(segments, Lineage(log.epochs.entries, log.log_end_offset))
+    """Return the status now.
+
+    `copy_lag`: bytes, segments. `visible`: kept by the caller, so that only what has changed since
+    its last use is looked at.
+    """
+    if remote is not None:
+        visible.update(remote, Lineage(log.epochs.entries, log.log_end_offset))
+    segments = () if remote is None else visible.segments
     return RemoteStatus(
         topic=log.topic,
         topic_id=log.topic_id,
@@ -74,12 +80,12 @@ def status_of(
         local_log_start_offset=log.local_log_start_offset,
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        remote_start_offset=visible[0].segment.start_offset if visible else NO_OFFSET,
-        remote_end_offset=visible[-1].end_offset + 1 if visible else NO_OFFSET,
+        remote_start_offset=segments[0].segment.start_offset if segments else NO_OFFSET,
+        remote_end_offset=segments[-1].end_offset + 1 if segments else NO_OFFSET,
         local_bytes=log.size_bytes,
-        remote_bytes=sum(each.segment.size_bytes for each in visible),
-        remote_segments=len(visible),
-        deleting_segments=sum(each.state is SegmentState.DELETE_STARTED for each in segments),
+        remote_bytes=visible.size_bytes if segments else 0,
+        remote_segments=len(segments),
+        deleting_segments=0 if remote is None else len(remote.deleting()),
         copy_lag_bytes=copy_lag[0],
         copy_lag_segments=copy_lag[1],
         last_error=last_error,

@@ -216,11 +216,13 @@ def remote_reader(
 ) -> RemoteReader:
     """Return the reads of a broker, limited as its configuration says."""
     threads = config["remote.log.reader.threads"]
+    chunk_bytes = config["ottla.remote.chunk.size.bytes"]
     limits = RemoteReadLimits(
         reads_max=threads + config["remote.log.reader.max.pending.tasks"],
         calls_max=threads,
-        chunk_bytes=config["ottla.remote.chunk.size.bytes"],
-        chunk_cache_bytes_max=config["ottla.remote.chunk.cache.size.bytes"],
+        chunk_bytes=chunk_bytes,
+        # A read passes its chunks on through the cache: it holds one at least.
+        chunk_cache_bytes_max=max(chunk_bytes, config["ottla.remote.chunk.cache.size.bytes"]),
         fetch_max_wait_ms=config["remote.fetch.max.wait.ms"],
         list_offsets_timeout_ms=config["remote.list.offsets.request.timeout.ms"],
     )

@@ -74,7 +74,7 @@ def _play_seed(options: PlayOptions, seed: int) -> Report:
 
 def play(seed: int, options: PlayOptions) -> Report:
     """Play one seed."""
-    scenario = load_scenario(options.file) or draw_scenario(seed)
+    scenario = load_scenario(options.file) or draw_scenario(seed, zookeeper=options.zookeeper)
     if options.zookeeper:
         scenario = replace(scenario, zookeeper=True)
     if options.seconds is not None:
@@ -127,6 +127,7 @@ class Run:
             combined=scenario.combined,
             zookeeper=scenario.zookeeper,
             faults=scenario.faults,
+            store_faults=scenario.store_faults,
             config=dict(scenario.config),
         )
         unclean = scenario.config.get(UNCLEAN) == "true"
@@ -158,6 +159,8 @@ class Run:
         self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
+        for reader in story.tier_readers:
+            reader.stop()
         for patient_client in story.patient_clients:
             patient_client.stop()
         if (groups := story.groups) is not None:
@@ -275,6 +278,8 @@ def _cluster(scenario: Scenario) -> str:
 def _rates(sim: Sim) -> dict[str, float]:
     """Return the drawn faults by name, without those of rate 0."""
     named = {each.name: float(getattr(sim.faults, each.name)) for each in fields(sim.faults)}
+    given = sim.store_faults.faults
+    named |= {f"store_{each.name}": float(getattr(given, each.name)) for each in fields(given)}
     directed = sim.directed.rates
     named |= {f"directed_{each.name}": getattr(directed, each.name) for each in fields(directed)}
     if sim.zookeeper is not None:

@@ -118,13 +118,11 @@ class ObjectReplaced(NamedTuple):
     """An object of the store was written again with other content."""
 
     name: str
-    client: str
     at_ms: int = 0
 
 
 class ListedAndGone(NamedTuple):
-    """An object was deleted, or a manifest written, and a reader of the store alone is sent to
-    `name`, which does not exist."""
+    """Readers are sent to the object `name`, which does not exist, or need not exist."""
 
     name: str
     cause: str

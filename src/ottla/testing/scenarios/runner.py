@@ -28,10 +28,12 @@ from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
+from ottla.testing.scenarios.tier_logs import TierLogs
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.answer_watch import AnswerWatch
 from ottla.testing.sim.deletions import deletions_left, partition_dirs_left
 from ottla.testing.sim.log_watch import LogWatch
+from ottla.testing.sim.tier_watch import TierWatch
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
@@ -134,7 +136,9 @@ class Run:
         recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
-        LogWatch(self.sim, self.history.log_events.append)
+        log_watch = LogWatch(self.sim, self.history.log_events.append)
+        tier_watch = TierWatch(self.sim, self.history.tiers.events.append, log_watch)
+        self._tiers = TierLogs(self.sim, tier_watch)
         self._answers = AnswerWatch(self.sim.net, self.history.requests_held.append)
         self.story = Story(self.sim, self.history)
         self.story.run(scenario.story(self.story))
@@ -177,7 +181,8 @@ class Run:
             history.progress.append(Progress(REST, story.now_ms))
         history.ended_ms = story.now_ms
         history.replica_logs = list(read_replica_logs(sim))
-        history.logs = list(read_logs(sim))
+        history.logs = list(read_logs(sim, self._tiers.values))
+        self._tiers.read_into(history)
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.disks_failed = any(sim.marks[each] for each in DISK_MARKS)
@@ -196,12 +201,15 @@ class Run:
         history = self.history
         while True:
             began_ms = self.story.now_ms
-            self._until(lambda: not unsettled(self.sim), limit_ms)
-            left = unsettled(self.sim)
+            self._until(lambda: not self._unsettled(), limit_ms)
+            left = self._unsettled()
             self._wait_for_deletions(limit_ms)
             has_failed = left or history.deletions_left or history.partition_dirs_left
             if has_failed or self.story.now_ms == began_ms:
                 return left
+
+    def _unsettled(self) -> list[str]:
+        return unsettled(self.sim) or self._tiers.unsettled()
 
     def _wait_for_deletions(self, limit_ms: int) -> None:
         """Wait until deletions have finished, and their directories are removed."""

@@ -27,8 +27,9 @@ from ottla.testing.history.tiers import (
 )
 from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim import observations as seen
-from ottla.testing.sim.log_watch import LogWatch
+from ottla.testing.sim.log_watch import Epochs, LogWatch
 from ottla.testing.sim.segment_ledger import SegmentLedger, first_uncovered
+from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.tiered.manifest import Manifest, ManifestState, follow
 from ottla.tiered.manifest_codec import decode_manifest
 from ottla.tiered.metadata_records import decode
@@ -63,6 +64,7 @@ class TierWatch:
         self._begun_ms: defaultdict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
         """The log starts that leaders had, each with the first time."""
         sim.observe(self._observe)
+        log_watch.why_not_expired = self._why_not_expired
         sim.object_store.on_change = self._store_changed
 
     def _observe(self, observation: seen.Observation) -> None:
@@ -146,6 +148,35 @@ class TierWatch:
             known = self._begun_ms[key]
             if not known or known[-1][0] < start:
                 known.append((start, self.sim.now_ms))
+
+    def _why_not_expired(
+        self, node: int, key: TopicPartition, log: PartitionLog, before: int, epochs: Epochs
+    ) -> str | None:
+        """Return why the segments from `before` to the log start are not expired; None = they are."""
+        start, config = log.log_start_offset, log.config
+        now_ms = self.sim.nodes[node].clock.now_ms()
+        lineage = Lineage(epochs, log.log_end_offset)
+        visible = visible_segments(self.ledgers[key].readable(), lineage)
+        copied = max((end for _, end in visible), default=-1)
+        left = sum(each.size_bytes for each, _ in visible)
+        left += sum(each.size_bytes for each in log.local_segments() if each.base_offset > copied)
+        at = before
+        for segment, end in visible:
+            left -= segment.size_bytes
+            if end < before:
+                continue
+            # Neighbours may overlap: what the one before covers need not be expired.
+            if at >= start or segment.start_offset > at:
+                break
+            newest_ms = segment.max_timestamp_ms
+            if newest_ms < 0:
+                newest_ms = segment.event_timestamp_ms
+            is_old = 0 <= config.retention_ms <= now_ms - newest_ms
+            if not is_old and not 0 <= config.retention_bytes <= left:
+                extent = f"{segment.start_offset}-{segment.end_offset}"
+                return f"retention of segment {extent} within retention.ms and retention.bytes"
+            at = end + 1
+        return None if at >= start else f"no reason: {at} is not in remote storage"
 
     # -- the metadata --------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ SPECIAL = (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST_TIERED,
-    LATEST,
     MAX_TIMESTAMP,
+    LATEST,
 )
 """In the order of the offsets: what is asked for later may only have grown meanwhile."""
 

@@ -120,6 +120,7 @@ class Broker:
         self.producer_ids = self._producer_ids()
         if store is not None and reads is not None:
             self.remote = self._remote_storage(store, reads, peers)
+            self.fetchers.aux_states = self.remote.aux_states.build
         self.auto_create = AutoCreate(config, forwarder)
         self.topic_deletion_purgatory = Purgatory(timers)
         self.deletion_failures = DeletionFailures()

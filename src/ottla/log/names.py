@@ -33,6 +33,9 @@ STALE_CHECKPOINTS: Final = ".ottla_untold"
 TRUNCATION: Final = ".ottla_truncation"
 """In a partition directory, with a number: bounds for the checkpoints' entries
 (`checkpoint_limits`); Kafka ignores it."""
+INCOMPLETE: Final = ".ottla_incomplete"
+"""In a partition directory: the log was to begin with a remote prefix, which was not durable yet
+(`remote_prefix`); Kafka ignores it."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 LOCAL_LOG_STARTS: Final = "local-log-start-offset-checkpoint"

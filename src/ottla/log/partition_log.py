@@ -148,7 +148,7 @@ class PartitionLog:
             appended before the next one; `is_log_start_stored`: the log start checkpoint has a
             value of this log, where its remote prefix may begin (kept only while it has one);
             `limits`: upper bounds for the log's checkpoint entries, until the checkpoints are
-            written again.
+            written again; `is_incomplete`: it begins with a remote prefix that is not durable yet.
     """
 
     def __init__(
@@ -206,6 +206,7 @@ class PartitionLog:
         self._had_remote_prefix = loaded.local_start_checkpointed
         self._installing = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
+        self.is_incomplete = False
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""
@@ -253,7 +254,8 @@ class PartitionLog:
     @property
     def awaits_checkpoints(self) -> bool:
         """Whether limits are to be removed, or a remote prefix is to become durable."""
-        return bool(self.limits or self._prefix_waiting) and not self._installing
+        awaits = self.limits or self._prefix_waiting or self.is_incomplete
+        return bool(awaits) and not self._installing
 
     @property
     def latest_epoch(self) -> int:
@@ -793,6 +795,9 @@ class PartitionLog:
         limits = self._limits_of_start(offset)
         self._store_limits(limits)
         self._begin_truncation(limits)
+        if prefix.epochs is not None:
+            self.ports.disk.write_atomic(f"{self.directory}/{names.INCOMPLETE}", b"")
+            self.is_incomplete = True
         self.delete_segments(reversed(list(self.segments)))
         # Before the new segment is created: a power loss might keep its name and bring an old
         # segment back beside it.
@@ -837,7 +842,7 @@ class PartitionLog:
         self.truncation_count += 1
         self.recovery_point = limits.recovery_point
         self.truncation_unflushed = self.names_changed = True
-        if self.limits or self._prefix_waiting:
+        if self.limits or self._prefix_waiting or self.is_incomplete:
             self.ports.on_truncated(self)
 
     def _apply_new_end(self) -> None:
@@ -999,12 +1004,25 @@ class PartitionLog:
             if self.limits.pop(number, None) is not None:
                 remove_limits(self.ports.disk, self.directory, number)
 
-    def checkpoints_durable(self, truncation_count: int) -> None:
+    def checkpoints_durable(self, truncation_count: int) -> bool:
         """Complete what waited for durable checkpoints, and for the durable end of the limits.
 
-        `truncation_count`: the log's when they were written.
+        Return whether the caller has to sync the directory, and to call `beginning_durable`: the
+        log was incomplete. `truncation_count`: the log's when they were written. Raises: OSError.
         """
-        if self.truncation_count == truncation_count and not self.limits:
+        if self.truncation_count != truncation_count or self.limits or self._installing:
+            return False
+        if self.is_incomplete:
+            # Not before the limits are gone for good: they deny the log its remote prefix.
+            self.ports.disk.remove(f"{self.directory}/{names.INCOMPLETE}")
+            return True
+        self._complete_prefixes(None)
+        return False
+
+    def beginning_durable(self, truncation_count: int) -> None:
+        """Note that the log is complete, durably. `truncation_count`: as `checkpoints_durable`."""
+        if self.truncation_count == truncation_count:
+            self.is_incomplete = False
             self._complete_prefixes(None)
 
     def _complete_prefixes(self, error: OSError | None) -> None:
@@ -1481,6 +1499,13 @@ class PartitionLog:
 
     def _check_appendable(self) -> None:
         self.check_usable()
+        if self.is_incomplete:
+            # After a crash the next start would remove it, with all that was appended.
+            raise ApiError(
+                Error.KAFKA_STORAGE_ERROR,
+                f"The log of {self.name} begins with records in remote storage, which is not "
+                "durable yet.",
+            )
         if self.truncation_unflushed:
             # A caller that has not waited for the flush of its truncation waits here.
             self.flush_now()

@@ -14,8 +14,17 @@ and removes segments below it, as those below the log start. The order of writes
 3. The local files below it are deleted. A power loss may undo any of these renames.
 
 A log that begins with a remote prefix (a new follower) gets the leader's log start, the leader
-epochs of the prefix, and the producer state at its end. The local log start is checkpointed when
-these are durable; before, a start finds a log without a remote prefix.
+epochs of the prefix, and the producer state at its end. Each of them may be lost alone, and the log
+would be wrong: without the checkpointed local log start it would begin there, and lack all records
+before. So a file in its directory, `.ottla_incomplete`, says that it is being begun:
+
+1. The file is written, durably, before the first of the old files is deleted.
+2. The new log is written: the empty segment, the producer snapshot. A flush makes these and the
+   leader epochs durable.
+3. The log start is checkpointed, durably, then the local log start.
+4. The file is removed, durably. Until then nothing is appended.
+
+A start that finds the file removes the whole log, and its replica begins again, from offset 0.
 
 Source: KIP-405 (log start and local log start); KAFKA-16146 (log starts are always checkpointed).
 """

@@ -344,6 +344,13 @@ def test_a_log_begins_with_a_remote_prefix() -> None:
     assert log.epochs.entries == ((0, 10), (2, 30))
     assert [each.producer_id for each in log.producer_states()] == [7]
     assert log.high_watermark == 40
+    with pytest.raises(ApiError):  # A start would remove it: the checkpoints are to come.
+        append(log, produced(7, 1, 0), epoch=2)
+    log.flush_now()
+    log.checkpointed(list(log.limits), log.truncation_count)
+    assert log.checkpoints_durable(log.truncation_count)
+    env.disk.sync_dir(DIRECTORY)
+    log.beginning_durable(log.truncation_count)
     append(log, produced(7, 1, 0), epoch=2)
     log.flush_now()
     env.disk.crash()

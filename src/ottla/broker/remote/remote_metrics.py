@@ -1,4 +1,4 @@
-"""Counters of copies to the remote tier and of deletions there, by topic.
+"""Counters of copies to the remote tier, of deletions there and of followers' starts, by topic.
 
 Source: Kafka's BrokerTopicMetrics (KIP-405, KIP-963, KIP-1018); docs/metrics.md maps the names.
 Counters of remote reads are those of the reads.
@@ -13,7 +13,10 @@ from ottla.base.metrics import Family, Sample, counter, gauge
 
 @dataclass(slots=True)
 class RemoteTopicMetrics:
-    """What this broker has copied and deleted of a topic's partitions."""
+    """What this broker has copied and deleted of a topic's partitions.
+
+    Fields: `build_aux_state_*`: states of followers' logs that begin behind remote records.
+    """
 
     topic: str
     copied_bytes: int = 0
@@ -21,6 +24,8 @@ class RemoteTopicMetrics:
     copy_errors: int = 0
     delete_requests: int = 0
     delete_errors: int = 0
+    build_aux_state_requests: int = 0
+    build_aux_state_errors: int = 0
 
 
 @dataclass(slots=True)
@@ -90,6 +95,16 @@ TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[RemoteTopicMetrics], int]]
         "remote_delete_errors",
         "Deletions of remote segments that failed.",
         lambda each: each.delete_errors,
+    ),
+    (
+        "build_remote_log_aux_state_requests",
+        "Attempts to begin a follower's log behind remote records, ended.",
+        lambda each: each.build_aux_state_requests,
+    ),
+    (
+        "build_remote_log_aux_state_errors",
+        "Attempts to begin a follower's log behind remote records that failed.",
+        lambda each: each.build_aux_state_errors,
     ),
 )
 

@@ -7,6 +7,7 @@
              RemoteLogMetadata (__remote_log_metadata)           |
                       |                                          |
     Fetch, ListOffsets -> RemoteReader ---- reads ---------------+
+    replica fetchers -> AuxStateBuilder ---- reads --------------+
 
 A broker without `remote.log.storage.system.enable` has none of it.
 Source: KIP-405; Kafka's RemoteLogManager, BrokerServer.
@@ -25,6 +26,7 @@ from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
+from ottla.broker.remote.aux_state_builder import AuxStateBuilder
 from ottla.broker.remote.copy_quota import UNLIMITED
 from ottla.broker.remote.environment import (
     RemoteEnvironment,
@@ -120,6 +122,13 @@ class RemoteStorage:
             config=_manager_config(config),
         )
         self.manager = RemoteLogManager(self.environment)
+        self.aux_states = AuxStateBuilder(
+            ports.reads.ranges,
+            self.metadata.remote_log,
+            self.environment.metrics,
+            ports.clock,
+            ports.timers,
+        )
         self.metadata.on_ready(self.manager.metadata_changed)
         self.metadata.on_replayed(self.manager.metadata_changed)
         ports.log_dirs.ports.on_rolled = self._rolled

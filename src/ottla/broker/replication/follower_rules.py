@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
+from ottla.broker.replication.remote_log_port import AuxState
 from ottla.log.partition_log import PartitionLog
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.batch import parse_header
@@ -63,6 +64,23 @@ def truncation_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
     return min(own.end_offset, end_offset, log.log_end_offset)
 
 
+def is_in_remote_prefix(log: PartitionLog, offset: int) -> bool:
+    """Return whether a truncation to this offset leaves only records in remote storage.
+
+    The producers' state at that offset is not known here: it must come from remote storage, too.
+    """
+    return log.log_start_offset < offset < log.local_log_start_offset
+
+
+def is_wanted_for(log: PartitionLog, state: AuxState, cut: int | None) -> bool:
+    """Return whether a log is to begin anew as `state` says.
+
+    `cut`: where the log is to be truncated, within its remote prefix; None = its next records are
+    in the leader's remote storage only, unless the leader's local log starts earlier by now.
+    """
+    return cut is not None or state.leader_start > log.log_end_offset
+
+
 def start_at_first_batch(log: PartitionLog, records: memoryview) -> bool:
     """Move the start of an empty log back to the first batch received; return whether it was moved.
 
@@ -85,7 +103,7 @@ class Reaction(Enum):
     APPEND = "append the records"
     RESET_OFFSET = "ask the leader for its log start and log end"
     RETRY = "back off and retry: leader and follower do not have the same metadata yet"
-    RETRY_TIERED = "back off and retry, and log a warning: the records are in remote storage only"
+    BUILD_AUX_STATE = "begin the log behind the records that the leader has in remote storage only"
     RETRY_UNEXPECTED = "back off and retry, and log an error: this should not happen"
 
 
@@ -99,7 +117,7 @@ REACTIONS: dict[int, Reaction] = {
     Error.UNKNOWN_TOPIC_ID: Reaction.RETRY,
     Error.INCONSISTENT_TOPIC_ID: Reaction.RETRY,
     Error.KAFKA_STORAGE_ERROR: Reaction.RETRY,
-    Error.OFFSET_MOVED_TO_TIERED_STORAGE: Reaction.RETRY_TIERED,
+    Error.OFFSET_MOVED_TO_TIERED_STORAGE: Reaction.BUILD_AUX_STATE,
 }
 """KAFKA_STORAGE_ERROR means that the leader's disk failed: another leader will be elected."""
 

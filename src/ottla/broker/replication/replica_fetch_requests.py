@@ -3,11 +3,11 @@
 Source: Kafka's FetchSessionHandler and RemoteLeaderEndPoint; KIP-227, KIP-903 (replica epoch).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError, Error
+from ottla.base.errors import ApiError, Error, error_name, error_of
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, gather
 from ottla.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
@@ -15,13 +15,17 @@ from ottla.broker.partition import Partition
 from ottla.broker.ports import Sender
 from ottla.broker.replication import follower_rules
 from ottla.broker.replication.follower_rules import Position
+from ottla.broker.replication.remote_log_port import AuxStateBuild, LeaderStarts
+from ottla.log.epoch_cache import EpochEnd
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages import list_offsets as offsets_wire
+from ottla.wire.messages import offset_for_leader_epoch as epochs_wire
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 9
+EPOCH_END_VERSION = 4
 
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 
 TopicIdPartition = tuple[Uuid, int]
 """(topic id, partition)."""
@@ -43,6 +47,7 @@ class FollowedPartition:
     """A partition as follower in one leader epoch. `requested`: its position in the last fetch."""
 
     __slots__ = (
+        "build",
         "failures",
         "fetched",
         "key",
@@ -62,9 +67,18 @@ class FollowedPartition:
         self.lag = 0
         """Records that are committed, by the leader's high watermark, and not fetched yet."""
         self.paused = False
-        """Whether it is left out of fetches: it backs off, or waits for the leader's log bounds."""
+        """Whether it is left out of fetches: it backs off, or waits for the leader's log bounds,
+        or for the state of its log behind remote records."""
+        self.build: AuxStateBuild | None = None
+        """The state that is being built for its log, while it is paused."""
         self.fetched = False
         """Whether the leader may have accepted a fetch in this epoch, and count this replica."""
+
+    def cancel_build(self) -> None:
+        """Give up what is being built."""
+        build, self.build = self.build, None
+        if build is not None:
+            build.cancel()
 
     @property
     def name(self) -> str:
@@ -172,33 +186,107 @@ def _forgotten(keys: Iterable[TopicIdPartition]) -> tuple[wire.ForgottenTopic, .
     )
 
 
-def request_log_bounds(
-    sender: Sender, followed: FollowedPartition, *, node_id: int, timeout_ms: int
-) -> Pending[tuple[int, int] | None]:
-    """Request the leader's log start and log end (ListOffsets); None where that fails."""
+class LeaderLogRequests:
+    """Requests to the leader about one partition's log, in its present leader epoch.
 
-    def fetch_partition(which: int) -> Pending[int | None]:
+    `sender`: returns the connection for the next one: that of a delayed fetch would wait for its
+    end.
+    """
+
+    def __init__(
+        self,
+        sender: Callable[[], Sender],
+        followed: FollowedPartition,
+        *,
+        node_id: int,
+        timeout_ms: int,
+    ) -> None:
+        self._sender = sender
+        self._followed = followed
+        self._node_id = node_id
+        self._timeout_ms = timeout_ms
+
+    def bounds(self) -> Pending[tuple[int, int] | None]:
+        """Request log start and log end; None where that fails."""
+
+        def both(found: list[tuple[int, int] | ApiError]) -> tuple[int, int] | None:
+            start, end = found
+            if isinstance(start, ApiError) or isinstance(end, ApiError):
+                return None
+            return start[0], end[0]
+
+        return gather([self._offset(EARLIEST), self._offset(LATEST)]).map(both)
+
+    def starts(self) -> Pending[LeaderStarts | ApiError]:
+        """Request log start and local log start.
+
+        The log start comes first: it only grows, and is not above the local one.
+        """
+
+        def both(found: list[tuple[int, int] | ApiError]) -> LeaderStarts | ApiError:
+            start, local = found
+            if isinstance(start, ApiError):
+                return start
+            return local if isinstance(local, ApiError) else LeaderStarts(start[0], *local)
+
+        return gather([self._offset(EARLIEST), self._offset(EARLIEST_LOCAL)]).map(both)
+
+    def epoch_end(self, epoch: int) -> Pending[EpochEnd | ApiError]:
+        """Request the end of the largest epoch up to this one."""
+        followed = self._followed
+        wanted = epochs_wire.OffsetForLeaderPartition(
+            partition=followed.key[1],
+            current_leader_epoch=followed.leader_epoch,
+            leader_epoch=epoch,
+        )
+        topic = epochs_wire.OffsetForLeaderTopic(
+            topic=followed.partition.topic, partitions=(wanted,)
+        )
+        request = epochs_wire.OffsetForLeaderEpochRequest(replica_id=self._node_id, topics=(topic,))
+        answer = self._sender().send(request, EPOCH_END_VERSION, timeout_ms=self._timeout_ms)
+        return answer.map(_epoch_end)
+
+    def _offset(self, which: int) -> Pending[tuple[int, int] | ApiError]:
+        followed = self._followed
         wanted = offsets_wire.ListOffsetsPartition(
             partition_index=followed.key[1],
             current_leader_epoch=followed.leader_epoch,
             timestamp=which,
         )
         topic = offsets_wire.ListOffsetsTopic(name=followed.partition.topic, partitions=(wanted,))
-        request = offsets_wire.ListOffsetsRequest(replica_id=node_id, topics=(topic,))
-        return sender.send(request, LIST_OFFSETS_VERSION, timeout_ms=timeout_ms).map(_listed_offset)
-
-    def bounds(found: list[int | None]) -> tuple[int, int] | None:
-        start, end = found
-        return None if start is None or end is None else (start, end)
-
-    return gather([fetch_partition(EARLIEST), fetch_partition(LATEST)]).map(bounds)
+        request = offsets_wire.ListOffsetsRequest(replica_id=self._node_id, topics=(topic,))
+        answer = self._sender().send(request, LIST_OFFSETS_VERSION, timeout_ms=self._timeout_ms)
+        return answer.map(_listed_offset)
 
 
-def _listed_offset(response: offsets_wire.ListOffsetsResponse | ApiError) -> int | None:
-    """Return the single offset of a response, or None where it has none."""
-    if isinstance(response, ApiError) or len(response.topics) != 1:
-        return None
-    partitions = response.topics[0].partitions
-    if len(partitions) != 1 or partitions[0].error_code or partitions[0].offset < 0:
-        return None
-    return partitions[0].offset
+def _listed_offset(
+    response: offsets_wire.ListOffsetsResponse | ApiError,
+) -> tuple[int, int] | ApiError:
+    """Return the single offset of a response and its leader epoch."""
+    if isinstance(response, ApiError):
+        return response
+    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+        return _malformed("ListOffsets")
+    found = response.topics[0].partitions[0]
+    if found.error_code:
+        return ApiError(error_of(found.error_code), error_name(found.error_code))
+    if found.offset < 0:
+        return _malformed("ListOffsets")
+    return found.offset, found.leader_epoch
+
+
+def _epoch_end(
+    response: epochs_wire.OffsetForLeaderEpochResponse | ApiError,
+) -> EpochEnd | ApiError:
+    if isinstance(response, ApiError):
+        return response
+    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+        return _malformed("OffsetForLeaderEpoch")
+    found = response.topics[0].partitions[0]
+    if found.error_code:
+        return ApiError(error_of(found.error_code), error_name(found.error_code))
+    return EpochEnd(found.leader_epoch, found.end_offset)
+
+
+def _malformed(api: str) -> ApiError:
+    return ApiError(Error.UNKNOWN_SERVER_ERROR, f"the response of {api} lacks the partition")

@@ -9,6 +9,10 @@ created, a leader was elected) would wait for its end, and so would produce requ
 acks=all. They are fetched without a session over a second connection (a sessionless fetch), until
 the session's fetch has returned and can include them.
 
+Records that the leader has in remote storage only are not fetched: the log begins anew behind them,
+with the state that the object store has (`remote_log_port`). So does a log that must be truncated
+to an offset within its remote prefix. The partition is paused until the log is durable.
+
 A response is used only where nothing changed since the request: a partition with a new leader epoch
 is another `FollowedPartition`, and one whose log end moved has another position.
 
@@ -29,15 +33,22 @@ from ottla.broker.partition import Partition
 from ottla.broker.ports import Sender
 from ottla.broker.replication import follower_rules
 from ottla.broker.replication.follower_rules import OffsetReset, Position, Reaction
+from ottla.broker.replication.remote_log_port import (
+    AuxState,
+    AuxStateFailed,
+    AuxStateOutcome,
+    AuxStates,
+    Problem,
+)
 from ottla.broker.replication.replica_fetch_requests import (
     FETCH_VERSION,
     FetchRequestData,
     FetchSettings,
     FollowedPartition,
+    LeaderLogRequests,
     LeaderSession,
     TopicIdPartition,
     fetch_request,
-    request_log_bounds,
 )
 from ottla.broker.summary import Summary
 from ottla.log.partition_log import PartitionLog, UnexpectedOffset
@@ -72,7 +83,7 @@ SESSION_ERRORS = frozenset(
 )
 
 
-_LEVELS = {Reaction.RETRY: logging.INFO, Reaction.RETRY_TIERED: logging.WARNING}
+_LEVELS = {Reaction.RETRY: logging.INFO, Reaction.BUILD_AUX_STATE: logging.WARNING}
 """The log level of a partition's error by the reaction to it; ERROR for others."""
 
 
@@ -110,6 +121,7 @@ class ReplicaFetcher:
         clock: Clock,
         timers: Timers,
         settings: FetchSettings,
+        aux_states: AuxStates | None = None,
     ) -> None:
         self.leader_id = leader_id
         self._node_id = node_id
@@ -120,6 +132,7 @@ class ReplicaFetcher:
         self._clock = clock
         self._timers = timers
         self._settings = settings
+        self._aux_states = aux_states
         self._followed: dict[TopicIdPartition, FollowedPartition] = {}
         self._changed: dict[TopicIdPartition, None] = {}
         """Partitions for the next request; some may be paused or removed by then."""
@@ -143,17 +156,24 @@ class ReplicaFetcher:
 
     def add(self, followed: FollowedPartition) -> None:
         """Fetch a partition, replacing its earlier epoch if there was one."""
+        former = self._followed.get(followed.key)
+        if former is not None:
+            former.cancel_build()
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
 
     def remove(self, key: TopicIdPartition) -> None:
         """Stop fetching it; a response in flight is dropped."""
-        if self._followed.pop(key, None) is not None:
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.cancel_build()
             self._changed[key] = None
 
     def close(self) -> None:
         """Stop fetching."""
         self._closed = True
+        for followed in self._followed.values():
+            followed.cancel_build()
         self._followed.clear()
         for timer in (self._backoff, self._sessionless_timer):
             if timer is not None:
@@ -438,6 +458,9 @@ class ReplicaFetcher:
     ) -> None:
         """Truncate the log to what it may have in common with the leader's."""
         end = follower_rules.truncation_offset(log, diverging.epoch, diverging.end_offset)
+        if self._aux_states is not None and follower_rules.is_in_remote_prefix(log, end):
+            self._begin_behind_remote_log(followed, log, self._aux_states, cut=end)
+            return
         before = follower_rules.position_of(log)
         truncated = log.truncate_in_background(end, self._still_follows(followed, log))
         truncated.then(partial(self._truncated, followed, log, diverging, before))
@@ -515,6 +538,11 @@ class ReplicaFetcher:
         if reaction is Reaction.RESET_OFFSET:
             self._find_log_bounds(followed)
             return
+        log = followed.partition.log
+        if reaction is Reaction.BUILD_AUX_STATE and self._aux_states is not None:
+            assert log is not None
+            self._begin_behind_remote_log(followed, log, self._aux_states)
+            return
         if followed.failures == 0:
             level = _LEVELS.get(reaction, logging.ERROR)
             headline = (
@@ -528,12 +556,17 @@ class ReplicaFetcher:
     def _find_log_bounds(self, followed: FollowedPartition) -> None:
         """Request the leader's log start and log end; the partition is paused meanwhile."""
         self._pause(followed)
-        # On the connection of a delayed fetch it would wait for that fetch's end.
-        sender = self._sessionless_sender if self._busy else self._sender
-        bounds = request_log_bounds(
-            sender, followed, node_id=self._node_id, timeout_ms=self._settings.timeout_ms
-        )
+        bounds = self._requests(followed).bounds()
         bounds.then(lambda found: self._log_bounds_found(followed, found))
+
+    def _requests(self, followed: FollowedPartition) -> LeaderLogRequests:
+        return LeaderLogRequests(
+            # On the connection of a delayed fetch they would wait for that fetch's end.
+            lambda: self._sessionless_sender if self._busy else self._sender,
+            followed,
+            node_id=self._node_id,
+            timeout_ms=self._settings.timeout_ms,
+        )
 
     def _log_bounds_found(
         self, followed: FollowedPartition, bounds: tuple[int, int] | None
@@ -553,6 +586,10 @@ class ReplicaFetcher:
         if reset is OffsetReset.KEEP or log.failed:
             self._back_off(followed)
             return
+        is_within = reset is OffsetReset.TRUNCATE and follower_rules.is_in_remote_prefix(log, end)
+        if is_within and self._aux_states is not None:
+            self._begin_behind_remote_log(followed, log, self._aux_states, cut=end)
+            return
         still = self._still_follows(followed, log)
         if reset is OffsetReset.TRUNCATE:
             truncated = log.truncate_in_background(end, still)
@@ -569,3 +606,83 @@ class ReplicaFetcher:
             self._truncation_failed(followed, log, error)
         else:
             self._resume(followed)
+
+    # -- records in remote storage only --------------------------------------------------------
+
+    def _begin_behind_remote_log(
+        self,
+        followed: FollowedPartition,
+        log: PartitionLog,
+        aux_states: AuxStates,
+        *,
+        cut: int | None = None,
+    ) -> None:
+        """Begin the log anew behind the records that are in remote storage only.
+
+        `cut`: where it is to be truncated, within its remote prefix. The partition is paused
+        meanwhile.
+        """
+        followed.cancel_build()
+        self._pause(followed)
+        build = followed.build = aux_states(log, self._requests(followed))
+        build.outcome.then(partial(self._aux_state_built, followed, log, cut))
+
+    def _aux_state_built(
+        self,
+        followed: FollowedPartition,
+        log: PartitionLog,
+        cut: int | None,
+        outcome: AuxStateOutcome,
+    ) -> None:
+        if self._closed or self._followed.get(followed.key) is not followed:
+            return
+        followed.build = None
+        if log.failed or followed.partition.log is not log:
+            self.remove(followed.key)
+            return
+        still = self._still_follows(followed, log)
+        try:
+            if isinstance(outcome, AuxStateFailed):
+                self._aux_state_failed(followed, outcome)
+            elif outcome is None and cut is not None:
+                # As the leader has all of it on local disk, its records say what is next.
+                truncated = log.truncate_in_background(cut, still)
+                truncated.then(partial(self._offset_reset, followed, log))
+            elif outcome is None or not follower_rules.is_wanted_for(log, outcome, cut):
+                self._back_off(followed)  # The leader's log start, or its local one, has moved.
+            else:
+                begun = log.truncate_fully_in_background(outcome.offset, still, outcome.prefix)
+                begun.then(partial(self._begun_behind_remote_log, followed, log, outcome))
+        except ApiError as error:
+            self._truncation_failed(followed, log, error)
+
+    def _aux_state_failed(self, followed: FollowedPartition, failed: AuxStateFailed) -> None:
+        if followed.failures == 0:
+            logger.log(
+                logging.INFO if failed.problem is Problem.NOT_READY else logging.WARNING,
+                "%s: could not begin behind the records in remote storage: %s; retrying",
+                *(followed.name, failed),
+            )
+        self._back_off(followed)
+
+    def _begun_behind_remote_log(
+        self,
+        followed: FollowedPartition,
+        log: PartitionLog,
+        state: AuxState,
+        error: OSError | ApiError | None,
+    ) -> None:
+        if self._closed or self._followed.get(followed.key) is not followed:
+            return
+        if error is not None:
+            self._truncation_failed(followed, log, error)
+            return
+        followed.failures = 0
+        logger.info(
+            "%s: log begins at offset %d, with the records from offset %d on in remote storage; "
+            "the local log of leader %d starts at %d",
+            *(followed.name, state.offset, state.prefix.log_start_offset),
+            *(self.leader_id, state.leader_start),
+        )
+        self._replica_manager.follower_advanced(followed.partition)
+        self._resume(followed)

@@ -17,6 +17,7 @@ from ottla.base.timers import Timers
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Peers
 from ottla.broker.replication import follower_rules
+from ottla.broker.replication.remote_log_port import AuxStates
 from ottla.broker.replication.replica_fetch_requests import (
     FetchSettings,
     FollowedPartition,
@@ -30,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaFetchers:
-    """See the module."""
+    """See the module. `aux_states`: builds what a follower needs of remote storage; None = the
+    broker has no tiered storage."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class ReplicaFetchers:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._followed: dict[TopicIdPartition, tuple[FollowedPartition, ReplicaFetcher]] = {}
         self._suspended: set[TopicIdPartition] = set()
+        self.aux_states: AuxStates | None = None
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -170,6 +173,7 @@ class ReplicaFetchers:
                 clock=self._clock,
                 timers=self._timers,
                 settings=self._settings,
+                aux_states=self.aux_states,
             )
         return self._fetchers[place]
 

@@ -39,6 +39,9 @@ class CheckpointLimits(NamedTuple):
 
 NO_LIMITS = CheckpointLimits(*(2**63 - 1 for _ in CheckpointLimits._fields))
 
+NOTHING_CHECKPOINTED = CheckpointLimits(0, 0, 0, 0)
+"""For an empty log: no entry counts."""
+
 DAMAGED = NO_LIMITS._replace(recovery_point=0)
 """For a file that cannot be read: recovery then reads the whole log."""
 

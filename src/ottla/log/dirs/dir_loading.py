@@ -70,6 +70,7 @@ _WITHOUT_RECORDS: Final = frozenset(
         names.LEADER_EPOCHS,
         names.LEADER_EPOCHS + names.TEMPORARY,
         names.STALE_CHECKPOINTS,
+        names.INCOMPLETE,
     }
 )
 _FIRST_SEGMENT: Final = frozenset((0, suffix) for suffix in names.SEGMENT_SUFFIXES)

@@ -383,17 +383,26 @@ class LogDir:
         except OSError as error:
             self._on_failure(self, error)
             return
+
+        def lifted() -> None:
+            if log.checkpoints_durable(truncation_count):
+                self._sync_log(log, lambda: log.beginning_durable(truncation_count))
+
+        self._sync_log(log, lifted)
+
+    def _sync_log(self, log: PartitionLog, then: Callable[[], None]) -> None:
+        """Sync a log's directory in a worker; then go on, unless it was deleted meanwhile."""
         directory = log.directory
 
         def synced(result: BaseException | None) -> None:
             if isinstance(result, FileNotFoundError):
-                return  # It was deleted meanwhile.
-            if isinstance(result, OSError):
-                self._on_failure(self, result)
-            elif result is not None:
-                raise result
-            else:
-                log.checkpoints_durable(truncation_count)
+                return
+            try:
+                if result is not None:
+                    raise result
+                then()
+            except OSError as error:
+                self._on_failure(self, error)
 
         self._workers.submit(lambda: self._disk.sync_dir(directory), synced)
 

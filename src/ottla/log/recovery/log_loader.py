@@ -11,7 +11,8 @@ loss: it is treated as damage. Truncated data is gone from the disk, and what wa
 before anything is appended. One warning reports what was lost.
 
 A log with a remote prefix (`remote_prefix`) begins at its local log start; the leader epochs before
-are only in their file. Without local records it is an empty log there, and keeps its prefix.
+are only in their file. Without local records it is an empty log there, and keeps its prefix. A log
+that was being begun with one when the process ended is removed, and is empty.
 
 Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
@@ -25,6 +26,7 @@ from ottla.log import names, offset_index, time_index
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import (
     NO_LIMITS,
+    NOTHING_CHECKPOINTED,
     CheckpointLimits,
     lowest,
     read_limits,
@@ -173,6 +175,7 @@ class _Loader:
         checkpointed_local_start: int,
         now_ms: int,
     ) -> LoadedLog:
+        self._remove_incomplete()
         limits = read_limits(self.disk, self.directory)
         lowered = lowest(limits.values())
         recovery_point = min(recovery_point, lowered.recovery_point)
@@ -223,6 +226,27 @@ class _Loader:
             is_new=not bases,
             local_start_checkpointed=checkpointed_local_start > 0,
         )
+
+    def _remove_incomplete(self) -> None:
+        """Remove everything of a log that is incomplete: see `remote_prefix`."""
+        path = f"{self.directory}/{names.INCOMPLETE}"
+        if not self.disk.exists(path):
+            return
+        logger.info(
+            "%s: the log was being begun behind records in remote storage when the broker ended; "
+            "it starts empty",
+            self.log_name,
+        )
+        # The checkpoints' entries may be of the old log, or of the new one.
+        number = max(read_limits(self.disk, self.directory), default=0) + 1
+        write_limits(self.disk, self.directory, number, NOTHING_CHECKPOINTED)
+        for base in tidy(self.disk, self.directory):
+            self._remove(base)
+        prune_snapshots(self.disk, self.directory, -1)
+        self.disk.remove(f"{self.directory}/{names.LEADER_EPOCHS}")
+        self.disk.sync_dir(self.directory)
+        self.disk.remove(path)
+        self.disk.sync_dir(self.directory)
 
     def _new_limits(self, point: int, start: int, local_start: int, end: int) -> CheckpointLimits:
         # No limit for the high watermark: if this process dies before it has registered, the next

@@ -331,7 +331,7 @@ def follow_without_copying(leader: PartitionLog, follower: PartitionLog) -> int:
         (Error.FENCED_LEADER_EPOCH, Reaction.RETRY),
         (Error.UNKNOWN_LEADER_EPOCH, Reaction.RETRY),
         (Error.UNKNOWN_TOPIC_ID, Reaction.RETRY),
-        (Error.OFFSET_MOVED_TO_TIERED_STORAGE, Reaction.RETRY_TIERED),
+        (Error.OFFSET_MOVED_TO_TIERED_STORAGE, Reaction.BUILD_AUX_STATE),
         (Error.CORRUPT_MESSAGE, Reaction.RETRY_UNEXPECTED),
         (12_345, Reaction.RETRY_UNEXPECTED),
     ],

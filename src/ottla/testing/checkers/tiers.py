@@ -82,7 +82,7 @@ def _gap(replica: ReplicaTiers, segments: list[RemoteSegmentSeen]) -> Gap | None
         (batch.base_offset, batch.last_offset + 1)
         for segment in segments
         for batch in segment.batches
-        if replica.epoch_of(batch.last_offset) == batch.epoch
+        if replica.epoch_of(max(batch.base_offset, replica.start)) == batch.epoch
     )
     at = replica.start
     for first, until in held:

@@ -115,6 +115,12 @@ class WatchedLog:
         self._watermark = log.high_watermark
         self._epoch = -1
         starts = watch.starts
+        if log.config.remote_storage and self._start > starts.get(self._key, self._start):
+            text = "a start beyond every leader's log start, when it was opened"
+            now_ms = watch.sim.now_ms
+            watch.report(
+                StartMoved(self._key, self._node, starts[self._key], self._start, text, now_ms)
+            )
         starts[self._key] = max(self._start, starts.get(self._key, 0))
         self._wrap("append_as_leader", self._appended)
         self._wrap("append_as_follower", self._appended)

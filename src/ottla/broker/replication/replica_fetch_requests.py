@@ -90,9 +90,12 @@ class FollowedPartition:
 
     @property
     def is_ready_for_fetch(self) -> bool:
-        """Tell whether it is not paused, and its log directory has not failed."""
+        """Tell whether it is not paused, and its log directory has not failed.
+
+        A fetch would tell the leader of records that an incomplete log loses with this process.
+        """
         log = self.partition.log
-        return not self.paused and log is not None and not log.failed
+        return not (self.paused or log is None or log.failed or log.is_incomplete)
 
     def fetch_partition(self, bytes_max: int) -> wire.FetchPartition:
         """Return its entry in the next fetch, and remember the position."""

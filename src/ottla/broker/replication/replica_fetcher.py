@@ -161,6 +161,8 @@ class ReplicaFetcher:
             former.cancel_build()
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
+        if followed.partition.log is not None and followed.partition.log.is_incomplete:
+            self._back_off(followed)  # A former leader's state is being installed.
 
     def remove(self, key: TopicIdPartition) -> None:
         """Stop fetching it; a response in flight is dropped."""
@@ -186,6 +188,10 @@ class ReplicaFetcher:
 
     def _resume(self, followed: FollowedPartition) -> None:
         if self._followed.get(followed.key) is followed and followed.paused:
+            log = followed.partition.log
+            if log is not None and log.is_incomplete:
+                self._back_off(followed)
+                return
             followed.paused = False
             self._changed[followed.key] = None
             self.send_next()

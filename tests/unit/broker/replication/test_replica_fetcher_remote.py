@@ -210,6 +210,24 @@ def test_a_new_leader_epoch_while_the_disk_is_slow() -> None:
     assert harness.starts() == (0, 0, 2)
 
 
+def test_a_new_leader_hears_nothing_of_a_log_that_is_not_durable_yet() -> None:
+    """It would count a replica whose log the next start removes: see `ottla.log.remote_prefix`."""
+    harness = Tiered()
+    harness.leader.answer(answer(data(error=MOVED)))
+    harness.workers.inline = False
+    harness.built.outcome.complete(STATE)
+    harness.workers.run()
+    assert harness.log().is_incomplete
+    harness.change(leader=3, epoch=1)
+    harness.clock.advance(2_000)  # The checkpoints wait for a worker.
+    assert harness.log().is_incomplete
+    assert harness.peers.to(3).sent == []
+    harness.workers.run()
+    assert not harness.log().is_incomplete
+    harness.clock.advance(1_000)
+    assert positions(harness.peers.to(3).sent[0][0]) == {0: (40, 2)}
+
+
 def test_a_deletion_of_the_topic_cancels_it() -> None:
     harness = Tiered()
     harness.leader.answer(answer(data(error=MOVED)))

@@ -34,6 +34,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Protocol
 
@@ -125,6 +126,15 @@ class LogPorts:
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)
 
 
+class Marker(Enum):
+    """The file that says that a log is incomplete: see `remote_prefix`."""
+
+    NONE = "the log is complete"
+    WRITING = "a worker writes it"
+    THERE = "it is durable"
+    REMOVED = "it may come back after a power loss"
+
+
 class SegmentSwap(Protocol):
     """A swap of cleaned segments, as far as its log has to know it."""
 
@@ -148,7 +158,7 @@ class PartitionLog:
             appended before the next one; `is_log_start_stored`: the log start checkpoint has a
             value of this log, where its remote prefix may begin (kept only while it has one);
             `limits`: upper bounds for the log's checkpoint entries, until the checkpoints are
-            written again; `is_incomplete`: it begins with a remote prefix that is not durable yet.
+            written again.
     """
 
     def __init__(
@@ -206,7 +216,7 @@ class PartitionLog:
         self._had_remote_prefix = loaded.local_start_checkpointed
         self._installing = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
-        self.is_incomplete = False
+        self._marker = Marker.NONE
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""
@@ -256,6 +266,12 @@ class PartitionLog:
         """Whether limits are to be removed, or a remote prefix is to become durable."""
         awaits = self.limits or self._prefix_waiting or self.is_incomplete
         return bool(awaits) and not self._installing
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it begins with a remote prefix that is not durable yet: the next start may remove
+        it. Nothing may be appended, and no leader may hear of its end."""
+        return self._marker is not Marker.NONE
 
     @property
     def latest_epoch(self) -> int:
@@ -736,7 +752,8 @@ class PartitionLog:
         _check_prefix(prefix)
         limits = self._limits_of_start(offset)
         start = partial(self._start_at, offset, prefix)
-        return self._truncate_in_background(limits, start, is_wanted)
+        marks = prefix is not None and prefix.epochs is not None
+        return self._truncate_in_background(limits, start, is_wanted, marks=marks)
 
     def _truncate_to(self, offset: int) -> bool:
         if offset >= self.log_end_offset:
@@ -795,9 +812,9 @@ class PartitionLog:
         limits = self._limits_of_start(offset)
         self._store_limits(limits)
         self._begin_truncation(limits)
-        if prefix.epochs is not None:
-            self.ports.disk.write_atomic(f"{self.directory}/{names.INCOMPLETE}", b"")
-            self.is_incomplete = True
+        if prefix.epochs is not None and self._marker is not Marker.THERE:
+            self._write_marker()
+            self._marker = Marker.THERE
         self.delete_segments(reversed(list(self.segments)))
         # Before the new segment is created: a power loss might keep its name and bring an old
         # segment back beside it.
@@ -819,6 +836,10 @@ class PartitionLog:
         else:
             self._begin_with(prefix, offset, now_ms)
         self.flush()
+
+    def _write_marker(self) -> None:
+        """Have a start remove the log, until it is complete. Blocks. Raises: OSError."""
+        self.ports.disk.write_atomic(f"{self.directory}/{names.INCOMPLETE}", b"")
 
     def _begin_with(self, prefix: RemotePrefix, offset: int, now_ms: int) -> None:
         """Take over a remote prefix that ends at `offset`, of an empty log. Raises: OSError."""
@@ -868,10 +889,12 @@ class PartitionLog:
         limits: CheckpointLimits | None,
         shorten: Callable[[], object],
         is_wanted: Callable[[], bool],
+        *,
+        marks: bool = False,
     ) -> Truncated:
         """Write the limits in a worker, truncate the log on the loop, flush it in a worker.
 
-        `is_wanted` is called before the second step: the truncation may be obsolete by then. The
+        `marks`: the worker writes the marker of an incomplete log, too. `is_wanted` is called before the second step: the truncation may be obsolete by then. The
         promise completes when the truncated log is durable, or will not be truncated. A disk error
         takes the log offline and is passed to `LogPorts.on_failure`, too.
         """
@@ -886,8 +909,10 @@ class PartitionLog:
             elif result is not None:
                 raise result
             else:
-                if limits is not None:
+                if limits is not None and is_limiting:
                     self.limits[number] = limits
+                if marks:
+                    self._marker = Marker.THERE
                 proceed()
 
         def proceed() -> None:
@@ -895,7 +920,8 @@ class PartitionLog:
                 done.complete(None)
                 return
             if not is_wanted():
-                self.ports.on_truncated(self)  # To remove the limits, which are not needed.
+                # To remove the limits, and the marker, which are not needed.
+                self.ports.on_truncated(self)
                 done.complete(None)
                 return
             try:
@@ -903,23 +929,32 @@ class PartitionLog:
             except (OSError, ApiError) as error:
                 done.complete(error)
                 return
-            if self._installing:
+            if self.is_incomplete:
                 self._prefix_waiting.append(done)
             if self.truncation_unflushed:
                 self.flush().then(flushed)
             else:
-                done.complete(None)
+                flushed(None)
 
         def flushed(error: OSError | None) -> None:
             if error is not None or done not in self._prefix_waiting:
                 done.complete(error)  # Else it completes with the checkpoints.
 
-        if limits is None or self._is_limited(limits):
-            proceed()
-        else:
-            number = self.next_limits_number()
-            write = partial(write_limits, self.ports.disk, self.directory, number, limits)
+        def write() -> None:
+            if limits is not None and is_limiting:
+                write_limits(self.ports.disk, self.directory, number, limits)
+            if marks:
+                self._write_marker()
+
+        is_limiting = limits is not None and not self._is_limited(limits)
+        marks = marks and self._marker is not Marker.THERE
+        number = self.next_limits_number() if is_limiting else 0
+        if marks:
+            self._marker = Marker.WRITING
+        if is_limiting or marks:
             self.ports.workers.submit(write, limited)
+        else:
+            proceed()
         return done
 
     def _limits_to(self, offset: int) -> CheckpointLimits:
@@ -1012,17 +1047,20 @@ class PartitionLog:
         """
         if self.truncation_count != truncation_count or self.limits or self._installing:
             return False
-        if self.is_incomplete:
-            # Not before the limits are gone for good: they deny the log its remote prefix.
-            self.ports.disk.remove(f"{self.directory}/{names.INCOMPLETE}")
-            return True
-        self._complete_prefixes(None)
-        return False
+        if self._marker is Marker.NONE:
+            self._complete_prefixes(None)
+            return False
+        if self._marker is Marker.WRITING:
+            return False
+        # Not before the limits are gone for good: they deny the log its remote prefix.
+        self.ports.disk.remove(f"{self.directory}/{names.INCOMPLETE}")
+        self._marker = Marker.REMOVED
+        return True
 
     def beginning_durable(self, truncation_count: int) -> None:
         """Note that the log is complete, durably. `truncation_count`: as `checkpoints_durable`."""
-        if self.truncation_count == truncation_count:
-            self.is_incomplete = False
+        if self.truncation_count == truncation_count and self._marker is Marker.REMOVED:
+            self._marker = Marker.NONE
             self._complete_prefixes(None)
 
     def _complete_prefixes(self, error: OSError | None) -> None:

@@ -288,6 +288,61 @@ def test_a_log_that_is_truncated_while_incomplete_becomes_complete() -> None:
         assert broker.starts == (10 if then < OFFSET else then, then, then + 1)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_log_that_is_not_begun_after_all_stays_as_it_was(again: bool) -> None:
+    """Another leader was elected while the marker was being written."""
+    broker = Broker(tiered=True)
+    log = broker.log
+    done = log.truncate_fully_in_background(OFFSET, lambda: False, PREFIX)
+    broker.workers.run(1)
+    assert done.done
+    assert log.is_incomplete
+    if again:
+        broker.workers.run(1)
+        broker.begin()
+        broker.begin_again()
+        return
+    broker.finish()
+    assert not log.is_incomplete
+    append(log, produced(3, 0, 1), epoch=1)
+    log.flush()
+    broker.finish()
+    broker.end(power=2)
+    broker.start()
+    assert broker.starts == (0, 4, 14)
+
+
+def test_a_log_is_begun_while_the_marker_is_removed() -> None:
+    """The sync of the removal must not make a new marker count as removed."""
+    for steps in range(12):
+        broker = Broker(tiered=False)
+        log = broker.log
+        log.truncate_fully_in_background(OFFSET, lambda: False, PREFIX)
+        broker.workers.run(1)
+        for _ in range(steps):
+            broker.env.pass_ms(0)
+            broker.workers.run(1)
+        log.truncate_fully_in_background(OFFSET, lambda: True, PREFIX)
+        for _ in range(40):
+            broker.env.pass_ms(0)
+            broker.workers.run(1)
+            assert log.is_incomplete or log.log_end_offset == OFFSET, "it may be appended to"
+            assert log.is_incomplete or not broker.disk.exists(f"/d1/t-0/{names.INCOMPLETE}")
+        broker.finish()
+        broker.begin_again()
+
+
+def test_a_marker_that_a_worker_is_writing_is_not_removed() -> None:
+    """The worker may have written it already, and the log counts on it from its callback on."""
+    broker = Broker(tiered=False)
+    log = broker.log
+    log.truncate_fully_in_background(OFFSET, lambda: True, PREFIX)
+    assert not log.checkpoints_durable(log.truncation_count)
+    assert log.is_incomplete
+    broker.finish()
+    broker.begin_again()
+
+
 def test_a_clean_stop_in_between_starts_empty() -> None:
     broker = Broker(tiered=False)
     log = broker.log

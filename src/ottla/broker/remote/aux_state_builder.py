@@ -28,7 +28,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.remote.dialogue import Dialogue, Running, Slots, wait
 from ottla.broker.remote.range_reads import RangeReads, StoreFailed
-from ottla.broker.remote.remote_metrics import RemoteMetrics
+from ottla.broker.remote.remote_metrics import RemoteMetrics, RemoteTopicMetrics
 from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.replication.remote_log_port import (
     AuxState,
@@ -120,14 +120,11 @@ class AuxStateBuilder:
         running: Running[AuxStateOutcome] = Running(
             self._steps(log, leader), self._timers, self._clock, on_bug=_BUG
         )
-        running.outcome.then(partial(self._count, log.topic))
+        counters = self._metrics.of_topic(log.topic)
+        counters.build_aux_state_requests += 1
+        running.outcome.then(partial(_count_error, counters))
         running.start()
         return Build(running)
-
-    def _count(self, topic: str, outcome: AuxStateOutcome) -> None:
-        counters = self._metrics.of_topic(topic)
-        counters.build_aux_state_requests += 1
-        counters.build_aux_state_errors += isinstance(outcome, AuxStateFailed)
 
     def _steps(self, log: PartitionLog, leader: LeaderLog) -> Dialogue[AuxStateOutcome]:
         yield from self._slots.acquire()
@@ -228,6 +225,10 @@ class AuxStateBuilder:
         except StoreFailed as failed:
             problem = Problem.MISSING if failed.is_missing else Problem.STORE
             raise _Failed(problem, str(failed)) from None
+
+
+def _count_error(counters: RemoteTopicMetrics, outcome: AuxStateOutcome) -> None:
+    counters.build_aux_state_errors += isinstance(outcome, AuxStateFailed)
 
 
 def _answered(promise: Pending[T | ApiError]) -> Dialogue[T]:

@@ -98,7 +98,7 @@ TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[RemoteTopicMetrics], int]]
     ),
     (
         "build_remote_log_aux_state_requests",
-        "Attempts to begin a follower's log behind remote records, ended.",
+        "Attempts to begin a follower's log behind remote records, begun.",
         lambda each: each.build_aux_state_requests,
     ),
     (

@@ -15,7 +15,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.ports import Sender
 from ottla.broker.replication import follower_rules
 from ottla.broker.replication.follower_rules import Position
-from ottla.broker.replication.remote_log_port import AuxStateBuild, LeaderStarts
+from ottla.broker.replication.remote_log_port import AuxStateBuild, LeaderStarts, Problem
 from ottla.log.epoch_cache import EpochEnd
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages import list_offsets as offsets_wire
@@ -55,6 +55,7 @@ class FollowedPartition:
         "leader_epoch",
         "partition",
         "paused",
+        "problem",
         "requested",
     )
 
@@ -71,6 +72,8 @@ class FollowedPartition:
         or for the state of its log behind remote records."""
         self.build: AuxStateBuild | None = None
         """The state that is being built for its log, while it is paused."""
+        self.problem: Problem | None = None
+        """Why the last state could not be built."""
         self.fetched = False
         """Whether the leader may have accepted a fetch in this epoch, and count this replica."""
 
@@ -87,9 +90,12 @@ class FollowedPartition:
 
     @property
     def is_ready_for_fetch(self) -> bool:
-        """Tell whether it is not paused, and its log directory has not failed."""
+        """Tell whether it is not paused, and its log directory has not failed.
+
+        A fetch would tell the leader of records that an incomplete log loses with this process.
+        """
         log = self.partition.log
-        return not self.paused and log is not None and not log.failed
+        return not (self.paused or log is None or log.failed or log.is_incomplete)
 
     def fetch_partition(self, bytes_max: int) -> wire.FetchPartition:
         """Return its entry in the next fetch, and remember the position."""

@@ -161,6 +161,8 @@ class ReplicaFetcher:
             former.cancel_build()
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
+        if followed.partition.log is not None and followed.partition.log.is_incomplete:
+            self._back_off(followed)  # A former leader's state is being installed.
 
     def remove(self, key: TopicIdPartition) -> None:
         """Stop fetching it; a response in flight is dropped."""
@@ -186,6 +188,10 @@ class ReplicaFetcher:
 
     def _resume(self, followed: FollowedPartition) -> None:
         if self._followed.get(followed.key) is followed and followed.paused:
+            log = followed.partition.log
+            if log is not None and log.is_incomplete:
+                self._back_off(followed)
+                return
             followed.paused = False
             self._changed[followed.key] = None
             self.send_next()
@@ -657,12 +663,15 @@ class ReplicaFetcher:
             self._truncation_failed(followed, log, error)
 
     def _aux_state_failed(self, followed: FollowedPartition, failed: AuxStateFailed) -> None:
-        if followed.failures == 0:
-            logger.log(
-                logging.INFO if failed.problem is Problem.NOT_READY else logging.WARNING,
-                "%s: could not begin behind the records in remote storage: %s; retrying",
-                *(followed.name, failed),
-            )
+        if failed.problem is not followed.problem:
+            followed.problem = failed.problem
+            what = followed.name, failed
+            if failed.problem is Problem.NOT_READY:  # As after each start.
+                logger.info("%s: cannot begin behind the records in remote storage yet: %s", *what)
+            else:
+                logger.warning(
+                    "%s: could not begin behind the records in remote storage: %s; retrying", *what
+                )
         self._back_off(followed)
 
     def _begun_behind_remote_log(

@@ -25,6 +25,7 @@ from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.wire.messages.report_idle_topics import ReportIdleTopicsRequest
+from ottla.wire.messages.report_purges import ReportPurgesRequest
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 LIMIT_MS = 1_500
@@ -95,6 +96,7 @@ REQUESTS: dict[int, Any] = {
     1003: DescribeDeletionsRequest(),
     1004: ReportIdleTopicsRequest(broker_id=1, broker_epoch=1, coordinators=(), topics=()),
     1005: DescribeIdleTopicsRequest(),
+    1007: ReportPurgesRequest(broker_id=1, broker_epoch=1, topics=()),
 }
 """By API key. The first one writes, so that what only reads waits behind a write."""
 

@@ -162,6 +162,7 @@ class Broker:
                 timers=self.timers,
                 workers=self.workers,
                 dice=self.dice,
+                broker_epoch=lambda: self.epoch,
             )
         )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
+from ottla.controller.deletion.purge_reports import PurgeReports
 from ottla.controller.idle import IdleReports
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import KRAFT_MODE, ModePolicy
@@ -19,6 +20,7 @@ class DecisionContext:
             `liveness`: soft state; `activate` it when the controller becomes active.
             `mode`: the rules of KRaft or ZooKeeper mode.
             `idle`: the brokers' reports of idle topics; soft state of one controller epoch.
+            `purges`: their reports of deleted topics' objects; as well.
     """
 
     config: NodeConfig
@@ -27,6 +29,7 @@ class DecisionContext:
     liveness: BrokerLiveness
     mode: ModePolicy = KRAFT_MODE
     idle: IdleReports = field(default_factory=IdleReports)
+    purges: PurgeReports = field(default_factory=PurgeReports)
 
 
 def next_offset(image: ClusterImage) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
 from ottla.controller.step import Decision, Step
@@ -77,6 +78,12 @@ def _topic(image: ClusterImage, request: NewPartitions) -> TopicImage:
     topic = image.topics.by_name(request.name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if request.name == REMOTE_LOG_METADATA_TOPIC:
+        raise ApiError(
+            Error.INVALID_REQUEST,
+            f"The number of partitions of {request.name} cannot be changed: the remote segments"
+            " that are recorded in it would not be found any more.",
+        )
     if image.deletions.is_queued(topic.id):
         # The replicas of new partitions would never be deleted (KAFKA-6612).
         raise ApiError(

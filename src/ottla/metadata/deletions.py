@@ -9,8 +9,11 @@ Policies: CLASSIC, where brokers get requests without topic ids (ZooKeeper): the
 stays in the image until every replica is deleted. AT_ONCE, fenced by the topic's id (KRaft):
 the topic is removed with the entry's first record.
 
-Not done: nothing sets the remote tier's part yet. Source: KAFKA-330; TopicDeletionManager.scala,
-Kafka 3.9, which keeps this in the controller's memory alone.
+The objects of a tiered topic are deleted by brokers that outlive the topic (`Remote`): they learn
+from `DeletionsImage.purges` what is to be deleted, and report its end to the controller.
+
+Source: KAFKA-330; TopicDeletionManager.scala, Kafka 3.9, which keeps this in the controller's
+memory alone.
 """
 
 from collections.abc import Collection, Iterator
@@ -52,8 +55,11 @@ class Remote(IntEnum):
     """The topic's data in the remote tier."""
 
     NONE = 0
+    """The topic was never tiered."""
     PENDING = 1
+    """Objects may be left."""
     PURGED = 2
+    """The purgers of all partitions have reported that none is left."""
 
 
 class DeletionState(IntEnum):
@@ -128,6 +134,22 @@ class DeletionImage:
     def has_begun(self) -> bool:
         """Tell whether any replica has a status: was ordered, or could not be ordered."""
         return bool(self.replicas)
+
+    @property
+    def replicas_are_over(self) -> bool:
+        """Tell whether no listed replica is left to be deleted."""
+        return all(standing.is_over for rows in self.replicas.values() for standing in rows)
+
+    @property
+    def is_purging(self) -> bool:
+        """Tell whether the topic's objects are to be deleted now: it can no longer be cancelled."""
+        return self.remote is Remote.PENDING and self.has_begun and not self.is_finished
+
+    def partitions(self) -> frozenset[int]:
+        """Return the partitions that have a listed replica: all, once the deletion has begun."""
+        return frozenset().union(
+            *(partitions for rows in self.replicas.values() for partitions in rows.values())
+        )
 
     def rows(self) -> Iterator[tuple[int, ReplicaStatus, tuple[int, ...]]]:
         """Yield (broker, status, partitions), in order."""
@@ -241,6 +263,10 @@ class DeletionsImage:
         if not receipts:
             return self._pending.after(topic_id)
         return merge(self._pending.after(topic_id), self._finished.after(topic_id), key=_by_id)
+
+    def purges(self) -> list[DeletionImage]:
+        """Return the deletions whose topics' objects are to be deleted now, by name and id."""
+        return sorted((each for each in self._pending if each.is_purging), key=_by_name)
 
     def pending_count(self) -> int:
         """Return how many deletions are not finished."""

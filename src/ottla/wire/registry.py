@@ -141,6 +141,7 @@ APIS: Final[dict[int, ApiInfo]] = {
     1004: ApiInfo("ReportIdleTopics", 0, 0, 0),
     1005: ApiInfo("DescribeIdleTopics", 0, 0, 0),
     1006: ApiInfo("DescribeRemoteLog", 0, 0, 0),
+    1007: ApiInfo("ReportPurges", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

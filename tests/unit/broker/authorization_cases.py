@@ -134,6 +134,7 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     1004: {(ACTION, WHOLE)},
     1005: {(DESCRIBE, WHOLE)},
     1006: {(DESCRIBE, TOPIC)},
+    1007: {(ACTION, WHOLE)},
 }
 """By API key, from Kafka 4; Ottla's own keys are above 1000."""
 

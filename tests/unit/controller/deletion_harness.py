@@ -31,6 +31,12 @@ from ottla.controller.deletion.deletion_policy import (
     at_once_records,
     decide,
 )
+from ottla.controller.deletion.purge_reports import (
+    PartitionPurge,
+    PurgeReport,
+    PurgeReports,
+    take_report,
+)
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy
@@ -44,6 +50,7 @@ from ottla.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from ottla.metadata.tiering import TopicTiering, tiering_record
 from ottla.metadata.topics import DIRECTORY_LOST, partition_record
 
 from .builders import broker, uuid
@@ -85,6 +92,11 @@ class DeletionHarness:
         self.orders = 0
         self.written: list[Record] = []
         self.preferred_elections: frozenset[str] = frozenset()
+        self.purges = PurgeReports()
+        """Of the present controller's term."""
+        self.is_tiered = False
+        self.reported: set[tuple[Uuid, int]] = set()
+        """What any purger has reported to be purged."""
         for broker_id in self.machines:
             self.start(broker_id)
         self.elect()
@@ -108,7 +120,12 @@ class DeletionHarness:
     def create(self, name: str, assignment: dict[int, tuple[int, ...]]) -> Uuid:
         """Make a topic, with logs on the machines that run."""
         self.ids += 1
-        topic_id = uuid(f"{name}-{self.ids}")
+        return self.create_again(uuid(f"{name}-{self.ids}"), name, assignment)
+
+    def create_again(
+        self, topic_id: Uuid, name: str, assignment: dict[int, tuple[int, ...]]
+    ) -> Uuid:
+        """Make a topic of an id, as somebody does who restores its znodes."""
         self.write([TopicRecord(name=name, topic_id=topic_id)])
         self.grow(topic_id, assignment)
         return topic_id
@@ -314,12 +331,33 @@ class DeletionHarness:
         for machine in self.machines.values():
             machine.queue = []
         self.manager = DeletionManager(enabled=self.enabled, retention_ms=RETENTION_MS)
+        self.purges = PurgeReports()
         self.is_active = True
         ready = self.manager.step(Elected(self.image), now_ms=self.now_ms, is_idle=False)
         self.step(IneligibleTopics(preferred_elections=self.preferred_elections))
         for broker_id in self.machines:
             self._host_all(broker_id)
         self.send(ready.orders)
+
+    def tier(self, topic_id: Uuid) -> None:
+        """Give a topic remote storage."""
+        self.write([tiering_record(TopicTiering(topic_id=topic_id))])
+
+    def report(
+        self, topic_id: Uuid, *partitions: int | PartitionPurge, broker_id: int = 1
+    ) -> Error:
+        """Have a broker report that partitions of a topic are purged; return the topic's error."""
+        registered = self.image.brokers.get(broker_id)
+        report = PurgeReport(
+            broker_id=broker_id,
+            broker_epoch=0 if registered is None else registered.epoch,
+            topics={topic_id: tuple(map(_purged, partitions))},
+        )
+        self.reported |= {(topic_id, each) for each in partitions if isinstance(each, int)}
+        decided = take_report(self.image, self.purges, report)
+        if decided.step.records:
+            self.write(decided.step.records)
+        return decided.reply[topic_id]
 
     def step(self, event: Event) -> None:
         """Have the controller handle an event, and decide when a test says so."""
@@ -395,6 +433,12 @@ class DeletionHarness:
             for log in machine.disk
             if log[1] == topic_id
         }
+
+
+def _purged(reported: int | PartitionPurge) -> PartitionPurge:
+    if isinstance(reported, int):
+        return PartitionPurge(partition=reported, is_purged=True)
+    return reported
 
 
 def _enum_texts(state: DeletionState, reason: str) -> str:

@@ -6,6 +6,7 @@ Method: a table of requests against one image; the records are replayed.
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
 from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
 from ottla.controller.step import Decision
@@ -102,3 +103,14 @@ def test_too_many_at_once() -> None:
     with pytest.raises(ApiError) as caught:
         grow(NewPartitions("t", PARTITIONS_PER_REQUEST_MAX + 4))
     assert caught.value.error is Error.POLICY_VIOLATION
+
+
+def test_the_metadata_topic_of_remote_storage_keeps_its_partitions() -> None:
+    """Segments that are recorded in a partition would not be found in another one."""
+    made = create_topics(
+        BASE, [NewTopic(name=REMOTE_LOG_METADATA_TOPIC, partition_count=3)],
+        validate_only=False, context=context(),
+    )  # fmt: skip
+    decided = grow(NewPartitions(REMOTE_LOG_METADATA_TOPIC, 5), image=after(BASE, made))
+    assert [each.error for each in decided.reply] == [Error.INVALID_REQUEST]
+    assert decided.step.records == ()

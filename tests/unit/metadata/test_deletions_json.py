@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.api.k1003_describe_deletions import described
+from ottla.controller.deletion.purge_reports import PurgeReports
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
@@ -163,7 +164,8 @@ def test_the_largest_numbers_that_an_answer_can_hold_are_read_and_travel() -> No
         refused = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, error)
         entry = entry.with_status(2**31 - 1, refused, [PARTITIONS_MAX])
         assert decode_deletion(encode_deletion(entry)) == entry
-        answer = DescribeDeletionsResponse(error_code=0, deletions=(described(entry),))
+        shown = described(entry, PurgeReports())
+        answer = DescribeDeletionsResponse(error_code=0, deletions=(shown,))
         assert decode(DescribeDeletionsResponse, encode(answer, 0), 0) == answer
 
 

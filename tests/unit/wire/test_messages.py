@@ -34,7 +34,7 @@ ALL = range(100)
 RETIRED = "retired by KIP-896; kio 0.6 follows Kafka 4"
 ZOOKEEPER = "of ZooKeeper mode, which Kafka 4 lacks"
 OWN = "Ottla's own"
-OWN_KEYS = (1001, 1002, 1003, 1004, 1005, 1006)
+OWN_KEYS = (1001, 1002, 1003, 1004, 1005, 1006, 1007)
 KIO_LACKS: dict[int, tuple[range, str]] = {
     0: (range(3), RETIRED),
     1: (range(4), RETIRED),
@@ -66,6 +66,7 @@ KIO_LACKS: dict[int, tuple[range, str]] = {
     1004: (ALL, OWN),
     1005: (ALL, OWN),
     1006: (ALL, OWN),
+    1007: (ALL, OWN),
 }
 """Versions that kio 0.6 does not have, by key."""
 

@@ -15,6 +15,7 @@ from ottla.wire.messages import (
     describe_remote_log,
     disable_remote_topic,
     report_idle_topics,
+    report_purges,
 )
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
@@ -215,6 +216,38 @@ MESSAGES: list[tuple[object, str]] = [
         + "00000001" + f"{12:016x}" + f"{13:016x}" + "0000000e" "0265" "02" + ID_HEX
         + f"{5:016x}{6:016x}" + "00000004" "00000002" + f"{15:016x}{11:016x}" "00" "00" "00" "00",
     ),
+    (
+        report_purges.ReportPurgesRequest(
+            broker_id=1,
+            broker_epoch=2,
+            topics=(
+                report_purges.PurgedTopic(
+                    topic_id=ID,
+                    partitions=(
+                        report_purges.PurgedPartition(
+                            partition=3,
+                            floor=4,
+                            is_purged=False,
+                            segments_left=5,
+                            bytes_left=6,
+                            last_error="e",
+                        ),
+                        report_purges.PurgedPartition(partition=7, floor=8, is_purged=True),
+                    ),
+                ),
+            ),
+        ),
+        "00000001" "0000000000000002" "02" + ID_HEX
+        + "03" "00000003" "00000004" "00" "00000005" "0000000000000006" "0265" "00"
+        "00000007" "00000008" "01" "ffffffff" "ffffffffffffffff" "00" "00" "00" "00",
+    ),
+    (
+        report_purges.ReportPurgesResponse(
+            error_code=0,
+            topics=(report_purges.PurgedTopicResult(topic_id=ID, error_code=100),),
+        ),
+        "0000" "02" + ID_HEX + "0064" "00" "00",
+    ),
 ]  # fmt: skip
 
 
@@ -228,7 +261,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {1001, 1002, 1003, 1004, 1005, 1006} == {key for key in APIS if key >= 93}
+    assert keys == {1001, 1002, 1003, 1004, 1005, 1006, 1007} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

@@ -7,7 +7,8 @@ Behaviour: the controller responds from its appended image, so that every deleti
            cursor for the next one: an entry that is in the ledger from the first to the last of
            them is returned once. A response may be empty and not the last, where it searched for a
            name among many. UNSUPPORTED_VERSION where the cluster keeps no ledger
-           (`ottla.version` below 1).
+           (`ottla.version` below 1). How far a pending purge of the remote tier is comes from the
+           brokers' reports to this controller: after a failover it is complete some seconds later.
 Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  a deposed controller that does not know it yet responds from old state.
 """
@@ -25,6 +26,7 @@ from ottla.base.limits import (
 )
 from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
+from ottla.controller.deletion.purge_reports import NOT_PENDING, PurgeReports
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
 from ottla.metadata.features import LEDGER, OTTLA_VERSION
@@ -51,7 +53,7 @@ class Page:
 
 def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
     """Read the controller's image; translate."""
-    mode = ctx.controller.context.mode
+    mode, purges = ctx.controller.context.mode, ctx.controller.context.purges
 
     def read(image: ClusterImage) -> Decision[Page]:
         if not mode.has_ledger(image.features):
@@ -62,7 +64,7 @@ def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
             )
         return Decision(Step(), page_of(image.deletions, request))
 
-    return ctx.controller.run(read).map(_answer)
+    return ctx.controller.run(read).map(lambda reply: _answer(reply, purges))
 
 
 def page_of(ledger: DeletionsImage, request: wire.DescribeDeletionsRequest) -> Page:
@@ -102,18 +104,23 @@ def _candidates(
             yield each
 
 
-def _answer(reply: Page | ApiError) -> wire.DescribeDeletionsResponse:
+def _answer(reply: Page | ApiError, purges: PurgeReports) -> wire.DescribeDeletionsResponse:
     if isinstance(reply, ApiError):
         return wire.DescribeDeletionsResponse(error_code=reply.error, error_message=reply.message)
     return wire.DescribeDeletionsResponse(
         error_code=Error.NONE,
-        deletions=tuple(map(described, reply.deletions)),
+        deletions=tuple(described(each, purges) for each in reply.deletions),
         next_after=reply.next_after,
     )
 
 
-def described(deletion: DeletionImage) -> wire.DescribedDeletion:
-    """Return an entry of the ledger for the response."""
+def described(
+    deletion: DeletionImage, purges: PurgeReports | None = None
+) -> wire.DescribedDeletion:
+    """Return an entry of the ledger for the response. `purges`: how far a pending purge is."""
+    purge = NOT_PENDING
+    if purges is not None and deletion.is_purging:
+        purge = purges.progress(deletion)
     return wire.DescribedDeletion(
         topic_id=deletion.topic_id,
         name=deletion.name,
@@ -132,4 +139,9 @@ def described(deletion: DeletionImage) -> wire.DescribedDeletion:
             )
             for broker_id, standing, partitions in deletion.rows()
         ),
+        remote_partitions=purge.partitions,
+        remote_partitions_left=purge.partitions_left,
+        remote_segments_left=purge.segments_left,
+        remote_bytes_left=purge.bytes_left,
+        remote_error=purge.error,
     )

@@ -25,6 +25,9 @@ not take the store's whole request rate."""
 
 DELETE_WINDOW_SECONDS = 10
 
+PURGES_AT_ONCE_MAX = 4
+"""Partitions of deleted topics whose objects are deleted at once."""
+
 
 class SegmentMetadataLog(Protocol):
     """The remote segment metadata, as far as copies and deletions need it."""
@@ -89,6 +92,7 @@ class RemoteEnvironment:
     metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
     copier_slots: Slots = field(init=False)
     expiration_slots: Slots = field(init=False)
+    purge_slots: Slots = field(init=False)
     copy_quota: TokenBucket = field(init=False)
     delete_quota: TokenBucket = field(init=False)
 
@@ -96,6 +100,7 @@ class RemoteEnvironment:
         config = self.config
         self.copier_slots = Slots(config.copier_slots)
         self.expiration_slots = Slots(config.expiration_slots)
+        self.purge_slots = Slots(PURGES_AT_ONCE_MAX)
         self.copy_quota = TokenBucket(
             self.clock,
             per_second=config.copy_bytes_per_second,

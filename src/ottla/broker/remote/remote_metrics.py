@@ -5,7 +5,7 @@ Counters of remote reads are those of the reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.base.metrics import Family, Sample, counter, gauge
@@ -54,6 +54,8 @@ class RemoteMetrics:
     def __init__(self) -> None:
         self._topics: dict[str, RemoteTopicMetrics] = {}
         self._partitions: dict[tuple[str, int], RemotePartitionMetrics] = {}
+        self._purges: dict[int, RemotePartitionMetrics] = {}
+        """Of deleted topics, whose names may be other topics' by now; by identity."""
 
     def of_topic(self, topic: str) -> RemoteTopicMetrics:
         """Return a topic's counters; they stay while the broker runs."""
@@ -71,6 +73,21 @@ class RemoteMetrics:
         if self._partitions.get(key) is gauges:
             del self._partitions[key]
 
+    def add_purge(self, topic: str, partition: int) -> RemotePartitionMetrics:
+        """Return the gauges of a deleted topic's partition; only `delete_lag_*` of them count."""
+        made = RemotePartitionMetrics(topic, partition)
+        self._purges[id(made)] = made
+        return made
+
+    def remove_purge(self, gauges: RemotePartitionMetrics) -> None:
+        """Drop the gauges of a purge that has ended, or that another broker goes on with."""
+        self._purges.pop(id(gauges), None)
+
+    @property
+    def purges(self) -> int:
+        """Return how many partitions of deleted topics this broker has to purge."""
+        return len(self._purges)
+
     @property
     def topics(self) -> list[RemoteTopicMetrics]:
         """Return the counters by topic."""
@@ -78,8 +95,17 @@ class RemoteMetrics:
 
     @property
     def partitions(self) -> list[RemotePartitionMetrics]:
-        """Return the gauges by topic and partition."""
-        return [self._partitions[key] for key in sorted(self._partitions)]
+        """Return the gauges by topic and partition, with those of purges under their names."""
+        found = dict(self._partitions)
+        for purge in self._purges.values():
+            key = purge.topic, purge.partition
+            known = found.get(key, RemotePartitionMetrics(*key))
+            found[key] = replace(
+                known,
+                delete_lag_bytes=known.delete_lag_bytes + purge.delete_lag_bytes,
+                delete_lag_segments=known.delete_lag_segments + purge.delete_lag_segments,
+            )
+        return [found[key] for key in sorted(found)]
 
 
 TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[RemoteTopicMetrics], int]], ...]] = (
@@ -121,12 +147,12 @@ PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[RemotePartitionMetrics],
     ),
     (
         "remote_delete_lag_bytes",
-        "Bytes of remote segments that are being deleted.",
+        "Bytes of remote segments that are being deleted, those of deleted topics among them.",
         lambda each: each.delete_lag_bytes,
     ),
     (
         "remote_delete_lag_segments",
-        "Remote segments that are being deleted.",
+        "Remote segments that are being deleted, those of deleted topics among them.",
         lambda each: each.delete_lag_segments,
     ),
     (
@@ -158,6 +184,11 @@ def remote_families(metrics: RemoteMetrics) -> Iterator[Family]:
         )
     for name, text, value in PARTITION_GAUGES:
         yield gauge(f"{prefix}_{name}", text, _samples(metrics.partitions, value))
+    yield gauge(
+        "ottla_remote_purge_partitions",
+        "Partitions of deleted topics whose objects this broker has to delete.",
+        [((), metrics.purges)],
+    )
 
 
 def _samples(

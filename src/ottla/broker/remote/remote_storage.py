@@ -6,6 +6,8 @@
                       |                                          ^
              RemoteLogMetadata (__remote_log_metadata)           |
                       |                                          |
+    deletion ledger -> Purger ----- deletes what deleted topics left
+                      |                                          |
     Fetch, ListOffsets -> RemoteReader ---- reads ---------------+
     replica fetchers -> AuxStateBuilder ---- reads --------------+
 
@@ -13,7 +15,7 @@ A broker without `remote.log.storage.system.enable` has none of it.
 Source: KIP-405; Kafka's RemoteLogManager, BrokerServer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +38,7 @@ from ottla.broker.remote.environment import (
 from ottla.broker.remote.log_start_publication import LogStartPublisher
 from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
 from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
+from ottla.broker.remote.purger import Purger, PurgerPorts
 from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.remote_segments import RemoteLogs
@@ -58,7 +61,7 @@ ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStoragePorts:
-    """What tiered storage needs of its broker."""
+    """What tiered storage needs of its broker. `broker_epoch`: of its registration."""
 
     config: NodeConfig
     store: ObjectStore
@@ -72,6 +75,7 @@ class RemoteStoragePorts:
     timers: Timers
     workers: Workers
     dice: Dice
+    broker_epoch: Callable[[], int]
 
 
 class RemoteStorage:
@@ -83,6 +87,8 @@ class RemoteStorage:
         self._clock, self._timers = ports.clock, ports.timers
         self._image: ClusterImage = EMPTY
         self._hosted: set[tuple[Uuid, int]] = set()
+        self._purged: set[tuple[Uuid, int]] = set()
+        """The partitions of deleted topics whose metadata the purger reads."""
         self._is_closed = False
         self.reads = ports.reads
         self.metadata = RemoteLogMetadata(
@@ -106,7 +112,8 @@ class RemoteStorage:
                 timers=ports.timers,
                 dice=ports.dice,
             ),
-            has_tiered_topics=lambda image: bool(image.tiering),
+            # A topic that was deleted at once may never have had the metadata topic.
+            has_tiered_topics=lambda image: bool(image.tiering) or self.purger.is_needed,
         )
         publisher = LogStartPublisher(ports.replicas, ports.log_dirs, ports.clock)
         self.environment = RemoteEnvironment(
@@ -129,9 +136,20 @@ class RemoteStorage:
             ports.clock,
             ports.timers,
         )
+        self.purger = self._purger(ports)
         self.metadata.on_ready(self.manager.metadata_changed)
+        self.metadata.on_ready(self.purger.metadata_changed)
         self.metadata.on_replayed(self.manager.metadata_changed)
         ports.log_dirs.ports.on_rolled = self._rolled
+
+    def _purger(self, ports: RemoteStoragePorts) -> Purger:
+        purger_ports = PurgerPorts(
+            assign=self._read_for_purge,
+            unassign=self._read_no_more_for_purge,
+            forwarder=ports.forwarder,
+            broker_epoch=ports.broker_epoch,
+        )
+        return Purger(self.environment, purger_ports)
 
     # -- metadata ------------------------------------------------------------------------------
 
@@ -146,7 +164,9 @@ class RemoteStorage:
         `touched`: the partitions whose leadership was checked; `reconfigured`: the topics whose
         settings changed, None = all.
         """
+        is_first = self._image is EMPTY
         image = self._image = delta.image
+        self.purger.note_pending(image, None if is_first else delta.changed_deletions)
         self.metadata.apply(image)
         changed = delta.changed_tiering
         partitions = list(touched)
@@ -164,6 +184,7 @@ class RemoteStorage:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
+        self.purger.apply(image, delta.changed_deletions)
 
     def update(self, partition: Partition) -> None:
         """Lead, follow or stop one partition's tasks, by its present state."""
@@ -174,7 +195,8 @@ class RemoteStorage:
             if key in self._hosted:
                 self._hosted.discard(key)
                 self.manager.stop(*key)
-                self.metadata.unassign([key])
+                if key not in self._purged:
+                    self.metadata.unassign([key])
             return
         if key not in self._hosted:
             self._hosted.add(key)
@@ -183,6 +205,16 @@ class RemoteStorage:
             self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
         else:
             self.manager.become_follower(log, tiering=tiering)
+
+    def _read_for_purge(self, keys: Iterable[tuple[Uuid, int]]) -> None:
+        listed = list(keys)
+        self._purged.update(listed)
+        self.metadata.assign(listed)
+
+    def _read_no_more_for_purge(self, keys: Iterable[tuple[Uuid, int]]) -> None:
+        listed = list(keys)
+        self._purged.difference_update(listed)
+        self.metadata.unassign([each for each in listed if each not in self._hosted])
 
     # -- events --------------------------------------------------------------------------------
 
@@ -213,6 +245,7 @@ class RemoteStorage:
         """End all tasks and reads; return the promise that what is saved is written."""
         self._is_closed = True
         self.manager.close()
+        self.purger.close()
         return self.metadata.close()
 
 

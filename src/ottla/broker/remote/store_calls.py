@@ -127,14 +127,27 @@ class StoreCalls:
             )
         )
 
-    def delete(self, names: Sequence[str]) -> Dialogue[dict[str, StoreError]]:
+    def list_page_once(self, prefix: str, after: str, *, pool: Pool) -> Dialogue[Page | StoreError]:
+        """Return one page of a listing; one attempt."""
+        return (
+            yield from self._once(
+                lambda deadline_ms: self._store.list_page(
+                    prefix, after=after, pool=pool, deadline_ms=deadline_ms
+                ),
+                ATTEMPT_MS_MAX,
+            )
+        )
+
+    def delete(
+        self, names: Sequence[str], *, pool: Pool = Pool.EXPIRATION
+    ) -> Dialogue[dict[str, StoreError]]:
         """Delete objects, one attempt for each; return the names that may be left."""
         left: dict[str, StoreError] = {}
         for first in range(0, len(names), NAMES_PER_DELETE_MAX):
             some = names[first : first + NAMES_PER_DELETE_MAX]
             result: Mapping[str, StoreError] | StoreError = yield from self._once(
                 lambda deadline_ms, some=some: self._store.delete_many(  # type: ignore[misc]
-                    some, pool=Pool.EXPIRATION, deadline_ms=deadline_ms
+                    some, pool=pool, deadline_ms=deadline_ms
                 ),
                 ATTEMPT_MS_MAX,
             )

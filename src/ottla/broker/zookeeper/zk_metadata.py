@@ -18,7 +18,7 @@ ZkMetadataCache, KafkaApis, Kafka 3.9; KIP-380, KIP-516, KIP-570.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -29,8 +29,17 @@ from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_UUID, Uuid, uuid_text
 from ottla.base.pending import Pending
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType, config_records
+from ottla.metadata.deletions import (
+    STARTED,
+    SUCCESSFUL,
+    DeletionImage,
+    Policy,
+    Remote,
+    deletion_records,
+)
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
+    ForgetDeletionRecord,
     PartitionRecord,
     Record,
     RemoveTopicRecord,
@@ -49,6 +58,7 @@ from ottla.metadata.topics import (
 )
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as meta
+from ottla.wire.messages.pending_purges import PendingPurge
 from ottla.wire.messages.topic_tiering import TopicTieringState
 
 logger = logging.getLogger(__name__)
@@ -243,6 +253,8 @@ class ZkMetadata:
                     new = _from_update_metadata(state, kept, live)
                     records += _changed(topic.topic_id, state.partition_index, old, new)
             records += _changed_tiering(image, topic.topic_id, topic.tiering)
+        if request.pending_purges is not None:
+            records += _changed_purges(image, request.pending_purges)
         if request.type == meta.FULL:
             replaced = {each.topic_id for each in records if isinstance(each, RemoveTopicRecord)}
             self._note_missing_topics(image, request, replaced)
@@ -411,6 +423,29 @@ def _changed_tiering(
         purge_pending=received.purge_pending,
     )
     return [record] if known is None or known.age < tiering_of(record).age else []
+
+
+def _changed_purges(image: ClusterImage, purges: Sequence[PendingPurge]) -> Iterator[Record]:
+    """Yield the records after which the ledger here has these deletions, of tiered topics.
+
+    Each has one row, of no broker: whether any replica is left.
+    """
+    listed = {each.topic_id for each in purges}
+    for topic_id in sorted(image.deletions.ids() - listed):
+        yield ForgetDeletionRecord(topic_id=topic_id)
+    for each in purges:
+        deletion = DeletionImage(
+            topic_id=each.topic_id,
+            name=each.name,
+            # The topic is served, or not, by what the controller says of its partitions.
+            policy=Policy.AT_ONCE,
+            asked_ms=each.asked_ms,
+            remote=Remote.PENDING,
+        )
+        status = SUCCESSFUL if each.replicas_are_over else STARTED
+        deletion = deletion.with_status(NO_LEADER, status, each.partitions)
+        if image.deletions.of(each.topic_id) != deletion:
+            yield from deletion_records(deletion)
 
 
 # -- partitions --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`ottla tier`: where the tiers of partitions begin and end."""
+"""`ottla tier`: where the tiers of partitions begin and end, and what deleted topics have left."""
 
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from ottla.cli.options import (
     Timeout,
     connect,
 )
+from ottla.cli.tier import purge_status
 from ottla.cli.tier.tier_text import TopicTiers, json_text, table_lines
 from ottla.cli.topics.topic_filter import choose
 from ottla.cli.typing_app import examples, new_app
@@ -28,6 +29,7 @@ CLIENT_ID = "tier-tool"
 EPILOG = examples(
     "ottla tier describe --bootstrap-server localhost:9092",
     "ottla tier describe --topic orders --json",
+    "ottla tier purge-status --bootstrap-server localhost:9092",
 )
 
 
@@ -66,6 +68,33 @@ def describe(
         print("\n".join(table_lines(found)))
     else:
         print("No topic has remote.storage.enable=true.")
+
+
+@app.command("purge-status", epilog=EPILOG)
+def purge_status_command(
+    bootstrap_server: BootstrapServer = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", metavar="NAME", help="Only this topic, or those that match the expression."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Show the deleted topics whose objects are not all deleted in the store.
+
+    What is left of a topic, and the last error, is what its brokers last reported.
+    """
+    with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
+        purges = purge_status.pending_purges(client, topic)
+    if as_json:
+        print(purge_status.json_text(purges))
+    elif purges:
+        print("\n".join(purge_status.table_lines(purges)))
+    else:
+        print("No purge is pending.")
 
 
 def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]:

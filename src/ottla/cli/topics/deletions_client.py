@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
 from ottla.cli.errors import CommandError
+from ottla.cli.topics.ledger_entry import LedgerEntry
 from ottla.cli.topics.topic_filter import compile_filter
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import check
@@ -108,8 +109,9 @@ def _describe(
 
 def deletion_image(described: wire.DescribedDeletion) -> DeletionImage:
     """Return the entry of a response as the metadata image holds it. Raises: LedgerUnsupported."""
+    deletion: DeletionImage
     try:
-        deletion = DeletionImage(
+        deletion = LedgerEntry(
             topic_id=described.topic_id,
             name=described.name,
             policy=Policy(described.policy),
@@ -117,6 +119,11 @@ def deletion_image(described: wire.DescribedDeletion) -> DeletionImage:
             halted=HaltReason(described.halted),
             remote=Remote(described.remote),
             finished_ms=described.finished_ms,
+            purge_partitions=described.remote_partitions,
+            purge_partitions_left=described.remote_partitions_left,
+            purge_segments_left=described.remote_segments_left,
+            purge_bytes_left=described.remote_bytes_left,
+            purge_error=described.remote_error,
         )
         for row in described.replicas:
             standing = ReplicaStatus(DeletionState(row.state), Reason(row.reason), row.error)

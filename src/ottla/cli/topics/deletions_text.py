@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.base.errors import error_name
 from ottla.base.ids import uuid_text
+from ottla.cli.topics.ledger_entry import LedgerEntry, purge_text
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
@@ -57,7 +58,7 @@ def table_lines(deletions: Sequence[DeletionImage]) -> Iterator[str]:
         yield _aligned(head, head_widths)
         for line in lines:
             yield "  " + _aligned(line, group_widths)
-        yield f"  remote tier: {word(deletion.remote)}"
+        yield f"  remote tier: {purge_text(deletion)}"
 
 
 def _head(deletion: DeletionImage) -> tuple[str, ...]:
@@ -138,6 +139,7 @@ def _json(deletion: DeletionImage) -> dict[str, Any]:
         "finished_ms": deletion.finished_ms if deletion.is_finished else None,
         "halted": None if deletion.halted is HaltReason.NONE else word(deletion.halted),
         "remote": word(deletion.remote),
+        "purge": _purge_json(deletion),
         "replicas": [
             {
                 "broker": broker_id,
@@ -149,6 +151,22 @@ def _json(deletion: DeletionImage) -> dict[str, Any]:
             for broker_id, standing, partitions in deletion.rows()
         ],
     }
+
+
+def _purge_json(deletion: DeletionImage) -> dict[str, Any] | None:
+    if not isinstance(deletion, LedgerEntry) or deletion.purge_partitions < 0:
+        return None
+    return {
+        "partitions": deletion.purge_partitions,
+        "partitions_left": deletion.purge_partitions_left,
+        "segments_left": _known(deletion.purge_segments_left),
+        "bytes_left": _known(deletion.purge_bytes_left),
+        "last_error": deletion.purge_error,
+    }
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else count
 
 
 # -- why -----------------------------------------------------------------------------------------
@@ -199,7 +217,7 @@ def causes(deletion: DeletionImage) -> list[str]:
     for standing, brokers in sorted(holders.items()):
         found.append(_cause(deletion.policy, standing, brokers))
     if deletion.remote is Remote.PENDING:
-        found.append("the remote tier is not purged yet")
+        found.append(f"the remote tier is not purged yet: {purge_text(deletion)}")
     return found or ["the controller has not closed it yet"]
 
 

@@ -209,7 +209,7 @@ def _removal_records(image: ClusterImage, topic: TopicImage, wall_ms: int) -> li
 def _queue_records(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
     if image.deletions.is_queued(topic.id):
         return []
-    return [header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms))]
+    return [header_record(new_entry(image, topic, Policy.CLASSIC, wall_ms=wall_ms))]
 
 
 def _find(image: ClusterImage, reference: TopicReference, count: int) -> TopicImage:

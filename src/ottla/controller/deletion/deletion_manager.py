@@ -108,6 +108,8 @@ class DeletionManager:
             is_open = deletion is not None and not deletion.is_finished
             if before is None or (before.is_finished and is_open):
                 self._undecided.schedule([topic_id])
+            elif deletion is not None and deletion.remote is not before.remote:
+                self._undecided.schedule([topic_id])  # A receipt may have waited for the purge.
             elif deletion is None and before.is_finished:
                 # One step purges some of the expired receipts: there may be more.
                 self._receipts_until_ms = self._purge_until_ms

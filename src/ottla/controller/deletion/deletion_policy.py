@@ -21,6 +21,9 @@ disabling deletions stops those that have not begun, and no others: half-deleted
 AT_ONCE. The topic is removed already; nothing makes it ineligible. A replica on a broker that was
 unregistered is abandoned, and the receipt says so.
 
+Both. The remote part of a topic with a tiering state is PENDING from the entry's first record on.
+The receipt waits until it is PURGED (`purge_reports`), the topic's name does not.
+
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330, KAFKA-6612, KAFKA-9946.
 """
 
@@ -192,6 +195,8 @@ class _Evaluation:
         else:
             self._update_listed()
             missing = {}
+        if missing:
+            self._expect_purge()
         for broker_id, partitions in sorted(missing.items()):
             self._begin(broker_id, partitions)
         self._finish(wall_ms)
@@ -312,6 +317,15 @@ class _Evaluation:
         else:
             self._transition(broker_id, rest, started, STARTED, source)
 
+    def _expect_purge(self) -> None:
+        """Have the remote tier purged where that was not expected, or done for fewer partitions.
+
+        Replicas are listed of a topic that became tiered, or got partitions, since it was queued.
+        """
+        is_tiered = self._deletion.topic_id in self._image.tiering
+        if is_tiered and self._deletion.remote is not Remote.PENDING:
+            self._set_header(replace(self._deletion, remote=Remote.PENDING))
+
     def _is_lost(self, broker_id: int, partition_id: int) -> bool:
         topic = self._image.topics.by_id(self._deletion.topic_id)
         return topic is not None and is_lost(topic.partitions.get(partition_id), broker_id)
@@ -321,18 +335,22 @@ class _Evaluation:
     def _finish(self, wall_ms: int) -> None:
         """End a deletion without a replica left: remove the topic, then write the receipt.
 
-        A successor of a controller that died in between finds the topic removed and continues.
+        A successor of a controller that died in between finds the topic removed and continues. The
+        receipt waits for the remote tier, the removal does not.
         """
         deletion = self._deletion
-        rows = deletion.rows()
-        if deletion.remote is Remote.PENDING or not all(each.is_over for _, each, _ in rows):
+        if not deletion.replicas_are_over:
             return
         topic = self._image.topics.by_id(deletion.topic_id)
         if topic is not None:
             self.records.append(RemoveTopicRecord(topic_id=topic.id))
             # There were elections since it was queued.
             deletion = replace(deletion, leader_epoch=topic.last_leader_epoch)
-        self._set_header(replace(deletion, halted=HaltReason.NONE, finished_ms=max(wall_ms, 0)))
+        if deletion.remote is not Remote.PENDING:
+            deletion = replace(deletion, finished_ms=max(wall_ms, 0))
+        elif topic is None:
+            return
+        self._set_header(replace(deletion, halted=HaltReason.NONE))
 
     # -- moving --------------------------------------------------------------------------------
 
@@ -406,20 +424,26 @@ def is_lost(partition: PartitionImage | None, broker_id: int) -> bool:
     return partition.directory(broker_id) == DIRECTORY_LOST
 
 
-def new_entry(topic: TopicImage, policy: Policy, *, wall_ms: int) -> DeletionImage:
-    """Return the ledger entry of a topic to be deleted, without replicas. `wall_ms`: of now."""
+def new_entry(
+    image: ClusterImage, topic: TopicImage, policy: Policy, *, wall_ms: int
+) -> DeletionImage:
+    """Return the ledger entry of a topic to be deleted, without replicas. `wall_ms`: of now.
+
+    A topic that has a tiering state, whatever state, may have objects in the remote tier.
+    """
     return DeletionImage(
         topic_id=topic.id,
         name=topic.name,
         policy=policy,
         asked_ms=max(wall_ms, 0),
+        remote=Remote.PENDING if topic.id in image.tiering else Remote.NONE,
         leader_epoch=topic.last_leader_epoch,
     )
 
 
 def at_once_records(image: ClusterImage, topic: TopicImage, *, wall_ms: int) -> list[Record]:
     """Return the entry of a topic that is removed at once; written atomically with the removal."""
-    deletion = new_entry(topic, Policy.AT_ONCE, wall_ms=wall_ms)
+    deletion = new_entry(image, topic, Policy.AT_ONCE, wall_ms=wall_ms)
     held: dict[int, list[int]] = {}
     for partition_id, partition in topic.in_order():
         for broker_id in partition.replicas:

@@ -22,6 +22,9 @@ same requests whoever made the change. Build a batch for each delta, in the delt
 - A topic whose deletion begins: UpdateMetadata with the leader -2 (KAFKA-1355), and nothing else
   from then on: brokers that have deleted a replica would create it again. `deletion_orders` has
   the StopReplica requests for its replicas.
+- The purge of a deleted topic's objects begins or ends, gets partitions, or its last replica is
+  deleted: UpdateMetadata with all pending purges to all brokers. So has each one with all
+  partitions.
 
 No request names partitions that never had a leader (unless their topic is being deleted: a broker
 may have read of it in ZooKeeper), topics whose znodes were removed by hand (their replicas keep
@@ -46,6 +49,7 @@ from ottla.controller.zookeeper.previous_broker_epochs import (
 )
 from ottla.controller.zookeeper.request_batch import RequestBatch
 from ottla.metadata.brokers import BrokerImage
+from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage, TopicImage
@@ -70,6 +74,7 @@ def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
             _add_partition_change(batch, view, key, before, topic.partitions[partition_id])
     _add_tiering_changes(batch, view, delta)
     _add_deletions(batch, view, delta)
+    _add_pending_purges(batch, view, delta)
     _add_hosted_partitions(batch, view, started)
     _add_controlled_shutdowns(batch, view, delta)
     return batch
@@ -285,3 +290,17 @@ def _add_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelt
             for partition_id, each in topic.in_order()
         ]
         batch.add_update_metadata(broker_ids, partitions, written_by=view.controller_epoch)
+
+
+def _add_pending_purges(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
+    """Add UpdateMetadata where the purge of a deleted topic's objects has changed for brokers."""
+    before, after = delta.before.deletions, delta.image.deletions
+    if any(_purge(before.of(each)) != _purge(after.of(each)) for each in delta.changed_deletions):
+        batch.add_pending_purges(view.live_or_shutting_down_ids())
+
+
+def _purge(deletion: DeletionImage | None) -> tuple[frozenset[int], bool] | None:
+    """Return what brokers must know of a pending purge."""
+    if deletion is None or not deletion.is_purging:
+        return None
+    return deletion.partitions(), deletion.replicas_are_over

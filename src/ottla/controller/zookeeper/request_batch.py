@@ -63,6 +63,7 @@ class RequestBatch:
         self._stop_replica: dict[int, dict[PartitionKey, StopReplicaState]] = {}
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[PartitionKey, PartitionUpdate] = {}
+        self._has_purges = False
         self._first_brokers: set[int] = set()
         self._full_brokers: set[int] = set()
         self._full_partitions: dict[PartitionKey, PartitionUpdate] = {}
@@ -134,6 +135,11 @@ class RequestBatch:
                 self._metadata_partitions[key] = PartitionUpdate(
                     partition=partition, written_by=written_by
                 )
+
+    def add_pending_purges(self, broker_ids: Iterable[int]) -> None:
+        """Add an UpdateMetadata with the deleted topics whose objects are to be deleted."""
+        self._metadata_brokers.update(_valid_ids(broker_ids))
+        self._has_purges = True
 
     def add_brokers_first(self, broker_ids: Iterable[int]) -> None:
         """Add an UpdateMetadata with all brokers that precedes LeaderAndIsr (KAFKA-4443)."""
@@ -216,9 +222,11 @@ class RequestBatch:
         partitions, self._metadata_partitions = self._metadata_partitions, {}
         full_brokers, self._full_brokers = self._full_brokers, set()
         full_partitions, self._full_partitions = self._full_partitions, {}
+        has_purges, self._has_purges = self._has_purges, False
         made: dict[int, Callable[[int], VersionedRequest]] = {}
         if brokers - full_brokers:
-            made = dict.fromkeys(brokers, update_metadata(context, partitions))
+            request = update_metadata(context, partitions, with_purges=has_purges)
+            made = dict.fromkeys(brokers, request)
         if full_brokers:
             # What changed in this round is newer than what was known before it.
             full = update_metadata(context, full_partitions | partitions, is_full=True)

@@ -21,6 +21,7 @@ from ottla.metadata.topics import RECOVERED, PartitionImage
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
+from ottla.wire.messages.pending_purges import PendingPurge
 from ottla.wire.messages.topic_tiering import TopicTieringState
 
 T = TypeVar("T")
@@ -146,10 +147,12 @@ def update_metadata(
     updates: Mapping[PartitionKey, PartitionUpdate],
     *,
     is_full: bool = False,
+    with_purges: bool = False,
 ) -> Callable[[int], VersionedRequest]:
     """Return the builder of each broker's UpdateMetadata request.
 
     `is_full`: it names all partitions, so that a broker may drop those that it does not name.
+    `with_purges`: it has the deleted topics whose objects are to be deleted; a full one has them.
     """
     version = protocol.version_at(protocol.UPDATE_METADATA, context.level)
     ordered = sorted(updates.items())
@@ -174,12 +177,26 @@ def update_metadata(
             _meta_broker(context.brokers[broker_id], version)
             for broker_id in context.live_or_shutting_down_ids()
         ),
+        pending_purges=_pending_purges(context) if is_full or with_purges else None,
     )
 
     def for_broker(broker_id: int) -> VersionedRequest:
         return request(broker_epoch=context.brokers[broker_id].epoch), version
 
     return for_broker
+
+
+def _pending_purges(context: ControllerView) -> tuple[PendingPurge, ...]:
+    return tuple(
+        PendingPurge(
+            topic_id=each.topic_id,
+            name=each.name,
+            asked_ms=each.asked_ms,
+            replicas_are_over=each.replicas_are_over,
+            partitions=tuple(sorted(each.partitions())),
+        )
+        for each in context.image.deletions.purges()
+    )
 
 
 def _meta_state(

@@ -62,6 +62,15 @@ class DescribedDeletion:
     remote: int = field(INT8)
     replicas: tuple[DeletedReplicas, ...] = field(array(DeletedReplicas), default=())
     """Empty = it has not begun."""
+    remote_partitions: int = field(INT32, tag=0, default=-1)
+    """Partitions whose remote tier is purged or to be purged; -1 = the purge is not pending."""
+    remote_partitions_left: int = field(INT32, tag=1, default=-1)
+    """Those of them that are not purged yet."""
+    remote_segments_left: int = field(INT32, tag=2, default=-1)
+    """Remote segments of those, as far as their purgers have reported; -1 = none has."""
+    remote_bytes_left: int = field(INT64, tag=3, default=-1)
+    remote_error: str | None = field(STRING, nullable="0+", tag=4, default=None)
+    """Of the last deletion of objects that failed; None = none did."""
 
 
 @message(key=1003, versions="0", flexible="0+")

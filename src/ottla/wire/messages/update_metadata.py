@@ -1,6 +1,8 @@
 """UpdateMetadata (key 6). Source: UpdateMetadata{Request,Response}.json; KIP-866."""
 
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.wire.messages.pending_purges import TAG as PURGES_TAG
+from ottla.wire.messages.pending_purges import PendingPurge
 from ottla.wire.messages.topic_tiering import TAG, TopicTieringState
 from ottla.wire.schema import (
     BOOL,
@@ -82,6 +84,15 @@ class UpdateMetadataRequest:
         array(UpdateMetadataTopicState), versions="5+", default=()
     )
     live_brokers: tuple[UpdateMetadataBroker, ...] = field(array(UpdateMetadataBroker))
+    pending_purges: tuple[PendingPurge, ...] | None = field(
+        array(PendingPurge),
+        versions="6+",
+        nullable="6+",
+        tag=PURGES_TAG,
+        default=None,
+        ignorable=True,
+    )
+    """All there are; None = the request does not say."""
 
 
 @message(key=6, versions="0-8", flexible="6+")

@@ -18,6 +18,7 @@ from ottla.cli.topics.deletions_text import (
     table_lines,
     time_text,
 )
+from ottla.cli.topics.ledger_entry import LedgerEntry, purge_text
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
@@ -114,6 +115,7 @@ def test_the_json_has_all_that_is_known() -> None:
                 "finished_ms": None,
                 "halted": "reassignment",
                 "remote": "pending",
+                "purge": None,
                 "replicas": [
                     {
                         "broker": 3,
@@ -140,6 +142,7 @@ def test_the_json_has_all_that_is_known() -> None:
                 "finished_ms": ASKED_MS + 1,
                 "halted": None,
                 "remote": "none",
+                "purge": None,
                 "replicas": [
                     {
                         "broker": 1,
@@ -216,3 +219,31 @@ def test_of_many_deletions_some_are_named() -> None:
 
 def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
     assert time_text(2**62) == str(2**62)
+
+
+def test_a_pending_purge_shows_what_is_left_and_the_last_error() -> None:
+    entry = LedgerEntry(
+        topic_id=ID, name="orders", policy=Policy.AT_ONCE, asked_ms=ASKED_MS, remote=Remote.PENDING,
+        purge_partitions=3, purge_partitions_left=2, purge_segments_left=7, purge_bytes_left=900,
+        purge_error="denied: 403",
+    ).with_status(1, SUCCESSFUL, (0, 1, 2))  # fmt: skip
+    text = "pending, 2 of 3 partitions, 7 segments left; last error: denied: 403"
+    assert list(table_lines([entry]))[-1] == f"  remote tier: {text}"
+    assert causes(entry) == [f"the remote tier is not purged yet: {text}"]
+    assert json.loads(json_text([entry]))["deletions"][0]["purge"] == {
+        "partitions": 3,
+        "partitions_left": 2,
+        "segments_left": 7,
+        "bytes_left": 900,
+        "last_error": "denied: 403",
+    }
+
+
+def test_a_purge_that_nobody_has_reported_yet() -> None:
+    entry = LedgerEntry(
+        topic_id=ID, name="orders", policy=Policy.AT_ONCE, asked_ms=ASKED_MS, remote=Remote.PENDING,
+        purge_partitions=3, purge_partitions_left=3,
+    )  # fmt: skip
+    assert purge_text(entry) == "pending, 3 of 3 partitions left"
+    purge = json.loads(json_text([entry]))["deletions"][0]["purge"]
+    assert (purge["segments_left"], purge["bytes_left"], purge["last_error"]) == (None, None, None)

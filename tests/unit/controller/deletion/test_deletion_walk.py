@@ -2,8 +2,10 @@
 
 Method: all orders of events on a small cluster, up to a depth, state after state, each once. In
 every state: no living topic's replica was ordered away or deleted; a topic that began to go
-never lives again; a receipt says SUCCESSFUL only of what is on no disk. From every state: once
-all brokers run and nothing halts it, every deletion ends, with a new controller or the old one.
+never lives again; a receipt says SUCCESSFUL only of what is on no disk, and of a tiered topic's
+objects that they are purged only once that was reported of all partitions. From every state: once
+all brokers run, nothing halts it and the purgers report, every deletion ends, with a new controller
+or the old one.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,13 +13,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.base.errors import Error
-from ottla.metadata.deletions import DeletionState, Policy
+from ottla.base.ids import Uuid
+from ottla.metadata.deletions import DeletionState, Policy, Remote
 from tests.unit.controller.deletion_harness import DeletionHarness
 
 Event = tuple[str, Callable[[DeletionHarness], None]]
 
 ON_BOTH = {0: (1, 2)}
 NAME = "t"
+STATES_MAX = 900
 
 
 def broker_events(harness: DeletionHarness) -> Iterator[Event]:
@@ -47,6 +51,7 @@ def controller_events(harness: DeletionHarness) -> Iterator[Event]:
         for count in range(3):
             yield f"write {count} and die", lambda w, c=count: _decide(w, c)
     yield "elect", lambda w: w.elect()
+    yield from purge_events(harness)
 
 
 def _decide(harness: DeletionHarness, only: int | None) -> None:
@@ -81,8 +86,26 @@ def at_once_events(harness: DeletionHarness) -> Iterator[Event]:
         yield "unregister 2", lambda w: w.unregister(2)
 
 
+def purge_events(harness: DeletionHarness) -> Iterator[Event]:
+    """Yield what purgers report, of any topic there is or was, once or again."""
+    if not harness.is_tiered or 1 not in harness.image.brokers:
+        return
+    ids = {topic.id for topic in harness.image.topics}
+    for topic_id in sorted(ids | harness.image.deletions.ids()):
+        yield f"report {topic_id.hex()}", lambda w, t=topic_id: _report(w, t)
+
+
+def _report(harness: DeletionHarness, topic_id: Uuid) -> None:
+    entry = harness.image.deletions.of(topic_id)
+    is_purging = entry is not None and entry.is_purging
+    error = harness.report(topic_id, *ON_BOTH)
+    assert error is (Error.NONE if is_purging else Error.UNKNOWN_TOPIC_ID)
+
+
 def _create(harness: DeletionHarness) -> None:
-    harness.create(NAME, ON_BOTH)
+    topic_id = harness.create(NAME, ON_BOTH)
+    if harness.is_tiered:
+        harness.tier(topic_id)
 
 
 def _mark(harness: DeletionHarness) -> None:
@@ -106,7 +129,10 @@ def key_of(harness: DeletionHarness) -> object:
         )
         for broker_id, machine in sorted(harness.machines.items())
     ]
-    ledger = [(each.topic_id, each.is_finished, *each.rows()) for each in harness.image.deletions]
+    ledger = [
+        (each.topic_id, each.is_finished, each.remote, *each.rows())
+        for each in harness.image.deletions
+    ]
     return repr((
         [topic.id for topic in harness.image.topics],
         [(*each, ) for each in ledger],
@@ -123,8 +149,11 @@ def check(harness: DeletionHarness, begun: frozenset[bytes]) -> frozenset[bytes]
     assert not harness.wrongs
     assert not harness.illegal
     for entry in harness.image.deletions:
+        if entry.remote is Remote.PURGED:
+            assert {(entry.topic_id, each) for each in entry.partitions()} <= harness.reported
         if entry.is_finished:
             assert harness.image.topics.by_id(entry.topic_id) is None
+            assert entry.remote is (Remote.PURGED if harness.is_tiered else Remote.NONE)
             for broker_id, standing, numbers in entry.rows():
                 if standing.state is DeletionState.SUCCESSFUL:
                     on_disk = harness.logs_of(entry.topic_id)
@@ -150,6 +179,14 @@ def heal_and_check(harness: DeletionHarness, *, new_controller: bool) -> None:
     if new_controller:
         harness.elect()
     harness.settle()
+    for entry in harness.image.deletions.pending():
+        # The name and the replicas do not wait for the purge, the receipt does.
+        assert harness.is_tiered
+        assert entry.is_purging
+        assert entry.replicas_are_over
+        assert harness.image.topics.by_id(entry.topic_id) is None
+        _report(harness, entry.topic_id)
+    harness.settle()
     assert harness.image.deletions.pending() == []
     check(harness, frozenset())
     for entry in harness.image.deletions:
@@ -162,22 +199,22 @@ def heal_and_check(harness: DeletionHarness, *, new_controller: bool) -> None:
         assert not harness.logs_of(entry.topic_id) & gone
 
 
+@pytest.mark.parametrize("is_tiered", [False, True], ids=["local", "tiered"])
 @pytest.mark.parametrize(
-    ("policy", "events", "states_max"),
-    [(Policy.CLASSIC, classic_events, 900), (Policy.AT_ONCE, at_once_events, 900)],
+    ("policy", "events"),
+    [(Policy.CLASSIC, classic_events), (Policy.AT_ONCE, at_once_events)],
     ids=["classic", "at-once"],
 )
 def test_every_order_of_events(
-    policy: Policy,
-    events: Callable[[DeletionHarness], Iterator[Event]],
-    states_max: int,
+    policy: Policy, events: Callable[[DeletionHarness], Iterator[Event]], is_tiered: bool
 ) -> None:
     first = DeletionHarness(policy, (1, 2))
-    first.create(NAME, ON_BOTH)
+    first.is_tiered = is_tiered
+    _create(first)
     seen = {key_of(first)}
     layer = [(first, frozenset[bytes](), ())]
     finished = 0
-    while layer and len(seen) < states_max:
+    while layer and len(seen) < STATES_MAX:
         following = []
         for harness, begun, history in layer:
             for name, happen in events(harness):

@@ -16,6 +16,7 @@ from ottla.base.object_store import Pool, StoreError
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer
 from ottla.broker.fetch.delayed_fetch import FetchReader
+from ottla.broker.fetch.fetch_sessions import FetchPartition
 from ottla.broker.remote import copy_task, expiration_task, remote_log_manager
 from ottla.broker.remote.copy_task import CopyTask
 from ottla.broker.remote.dialogue import Dialogue
@@ -226,12 +227,22 @@ def lists_what_is_being_copied() -> Iterator[None]:
     """A manifest lists COPY_STARTED segments, too."""
     plan = ManifestPlanner.plan
 
-    def early(self: ManifestPlanner, remote: RemoteLog, **named: Any) -> Manifest | None:
-        made = plan(self, remote, **named)
-        if made is None:
-            return None
-        begun = tuple(each for each in remote.segments() if each.state is SegmentState.COPY_STARTED)
-        return replace(made, added=(*made.added, *begun))
+    class Early:
+        """A remote log in which copies that have begun are finished."""
+
+        def __init__(self, remote: RemoteLog) -> None:
+            self.fence, self.floor = remote.fence, remote.floor
+            self._segments = remote.segments()
+
+        def segments(self) -> list[SegmentMetadata]:
+            finished = SegmentState.COPY_FINISHED
+            return [
+                replace(each, state=finished) if each.state in COPYING else each
+                for each in self._segments
+            ]
+
+    def early(self: ManifestPlanner, remote: Any, **named: Any) -> Manifest | None:
+        return plan(self, Early(remote), **named)  # type: ignore[arg-type]
 
     with replaced(ManifestPlanner, "plan", early):
         yield
@@ -247,7 +258,13 @@ def reads_the_next_local_record() -> Iterator[None]:
     def local(self: FetchReader, requested: Any, max_bytes: int, *rest: Any) -> Any:
         partition = self._replica_manager.partition_for(requested)
         assert partition.log is not None
-        behind = requested._replace(fetch_offset=partition.log.local_log_start_offset)
+        behind = FetchPartition(
+            partition.topic,
+            partition.topic_id,
+            partition.partition_id,
+            partition.log.local_log_start_offset,
+            max(max_bytes, 0),
+        )
         return partition.read(behind, max(max_bytes, 0), True, False, True)
 
     with replaced(FetchReader, "_read_remote", local):

@@ -3,7 +3,8 @@
 - offset unreadable: a replica has an offset within its log, in both tiers, that neither has.
 - tiers differ: a remote copy has another batch at an offset of an epoch than a log, or than what
   was acknowledged.
-- orphan object: the store has an object of a segment that no metadata names.
+- orphan object: the store has an object of a segment that no metadata names, or of a topic whose
+  deletion has a receipt.
 - remote object missing: a COPY_FINISHED segment lacks an object, or is damaged.
 - manifest wrong: it lists what is not COPY_FINISHED, or was deleted; a number is missing.
 - object replaced: an object was written again with other content.
@@ -11,22 +12,23 @@
 - segment images differ: a broker takes other segments for the remote ones than the metadata says.
 - special offsets wrong: the answers of one leader to ListOffsets contradict each other.
 
-An unclean election may take records that were copied. A deleted topic's objects are not judged: see
-`_is_judged`.
+An unclean election may take records that were copied.
 """
 
 from collections.abc import Iterator
 
-from ottla.base.ids import Uuid, uuid_text
+from ottla.base.ids import uuid_text
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.checkers.records import Witness, name_of
 from ottla.testing.history.history import History
 from ottla.testing.history.tiers import (
+    ImageUnlike,
     ListedAndGone,
     LocalStartMoved,
     ObjectReplaced,
     RemoteSegmentSeen,
     ReplicaTiers,
+    SegmentsImage,
     Unreadable,
 )
 from ottla.testing.history.topics import TopicPartition
@@ -141,17 +143,20 @@ def tiers_that_differ(history: History) -> list[Witness]:
 
 
 def orphan_objects(history: History) -> list[Witness]:
-    """Return the objects of segments that no metadata names."""
+    """Return the objects of segments that no metadata names, and those of topics that are gone.
+
+    The objects of a deleted topic may be there until its deletion has a receipt.
+    """
     known = {(each.partition, each.segment_id) for each in history.tiers.segments}
-    return [
-        Witness(f"{name} is of no known segment", history.ended_ms)
-        for name, partition, segment_id in history.tiers.objects
-        if _is_judged(history, partition[0]) and (partition, segment_id) not in known
-    ]
-
-
-def _is_judged(history: History, topic_id: Uuid) -> bool:
-    return topic_id not in history.deleted and topic_id in (history.topics or ())
+    topics, receipts = history.topics or set(), history.receipts or set()
+    found = []
+    for name, partition, segment_id in history.tiers.objects:
+        if partition[0] in receipts:
+            found.append(Witness(f"{name} is of a topic whose deletion has a receipt"))
+        elif partition[0] in topics and segment_id is not None:
+            if (partition, segment_id) not in known:
+                found.append(Witness(f"{name} is of no known segment"))
+    return [each._replace(at_ms=history.ended_ms) for each in found]
 
 
 def remote_objects_missing(history: History) -> list[Witness]:
@@ -214,14 +219,24 @@ def manifests_wrong(history: History) -> list[Witness]:
 
 
 def segment_images_that_differ(history: History) -> list[Witness]:
-    """Return the brokers that take other segments for the remote ones than the metadata says."""
+    """Return the brokers that take other segments for the remote ones than the metadata says.
+
+    At the end; before that, what the metadata never said.
+    """
+    seen: list[tuple[SegmentsImage | ImageUnlike, int]] = [
+        (each, history.ended_ms)
+        for each in history.tiers.images
+        if set(each.segments) != set(each.expected)
+    ]
+    seen += [
+        (each, each.at_ms) for each in history.tiers.events if isinstance(each, ImageUnlike)
+    ]
     found = []
-    for image in history.tiers.images:
-        wrong = set(image.segments) ^ set(image.expected)
-        if wrong:
-            some = ", ".join(f"{uuid_text(each)} {state}" for each, state in sorted(wrong)[:3])
-            text = f"node {image.node} differs in remote segments of {name_of(image.partition)}"
-            found.append(Witness(f"{text}: {some}", history.ended_ms))
+    for image, at_ms in seen:
+        wrong = sorted(set(image.segments) ^ set(image.expected))
+        some = ", ".join(f"{uuid_text(each)} {state}" for each, state in wrong[:3])
+        text = f"node {image.node} differs in remote segments of {name_of(image.partition)}"
+        found.append(Witness(f"{text}: {some}", at_ms))
     return found
 
 

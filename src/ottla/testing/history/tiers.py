@@ -129,12 +129,23 @@ class ListedAndGone(NamedTuple):
     at_ms: int = 0
 
 
-TierEvent = Unreadable | LocalStartMoved | ObjectReplaced | ListedAndGone
+class ImageUnlike(NamedTuple):
+    """A broker took for the remote segments what the committed records never said."""
+
+    partition: TopicPartition
+    node: int
+    segments: tuple[tuple[Uuid, str], ...]
+    expected: tuple[tuple[Uuid, str], ...]
+    """As of now."""
+    at_ms: int = 0
+
+
+TierEvent = ImageUnlike | Unreadable | LocalStartMoved | ObjectReplaced | ListedAndGone
 
 
 @dataclass(slots=True)
 class TierHistory:
-    """Fields: `objects`: names of segments' objects in the store at the end, with the segment."""
+    """Fields: `objects`: names in the store at the end, with the segment, None = a manifest."""
 
     offsets: list[SpecialOffsets] = field(default_factory=list)
     events: list[TierEvent] = field(default_factory=list)
@@ -142,4 +153,4 @@ class TierHistory:
     replicas: list[ReplicaTiers] = field(default_factory=list)
     manifests: list[ManifestSeen] = field(default_factory=list)
     images: list[SegmentsImage] = field(default_factory=list)
-    objects: list[tuple[str, TopicPartition, Uuid]] = field(default_factory=list)
+    objects: list[tuple[str, TopicPartition, Uuid | None]] = field(default_factory=list)

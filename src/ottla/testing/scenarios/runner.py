@@ -31,7 +31,7 @@ from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tier_logs import TierLogs
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.answer_watch import AnswerWatch
-from ottla.testing.sim.deletions import deletions_left, partition_dirs_left
+from ottla.testing.sim.deletions import deletions_left, is_purging, partition_dirs_left
 from ottla.testing.sim.log_watch import LogWatch
 from ottla.testing.sim.tier_watch import TierWatch
 
@@ -39,6 +39,9 @@ REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
 REMOVAL_MS = 5_000
 """How long after `log.segment.delete.delay.ms` a deleted directory may take to be removed."""
+PURGE_MS = 600_000
+"""How long the purge of a deleted topic's objects may take: it waits until nothing that was sent to
+the store can be executed any more, which a copy of another leader may take four minutes for."""
 DISK_MARKS = ("disk-full", "folder-bad", "sync-failed")
 REPEATED_MARK = "request-twice"
 UNCLEAN = "unclean.leader.election.enable"
@@ -223,7 +226,9 @@ class Run:
         # Another deletion may have begun meanwhile.
         while not known.issuperset(left := unfinished()):
             known.update(left)
-            self._until(lambda: not deletions_left(sim), limit_ms)
+            self._until(lambda: is_purging(sim) or not deletions_left(sim), limit_ms)
+            if is_purging(sim):
+                self._until(lambda: not deletions_left(sim), PURGE_MS)
             self._until(lambda: not unfinished(), delay_ms + REMOVAL_MS)
         history.deletions_left = deletions_left(sim)
         history.partition_dirs_left = partition_dirs_left(sim)

@@ -6,7 +6,7 @@ segments, and the manifests list them.
 
 from collections.abc import Iterator
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import Uuid, parse_uuid
 from ottla.broker.core import Broker
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.tiering import TopicTiering
@@ -33,6 +33,9 @@ from ottla.tiered.object_names import (
     partition_prefix,
 )
 from ottla.tiered.segment_metadata import SegmentMetadata
+
+UUID_LENGTH = 22
+"""Of a topic id at the end of its directory's name."""
 
 
 class TierLogs:
@@ -94,10 +97,10 @@ class TierLogs:
                     states = self._states(node_id, key)
                     tiers.images.append(SegmentsImage(key, node_id, states, ledger.states()))
         for name in self._sim.object_store.objects:
+            directory, number, _ = name.split("/", 2)
+            key = (parse_uuid(directory[-UUID_LENGTH:]), int(number))
             parsed = parse_object_name(name)
-            if parsed is not None:
-                key = (parsed.topic_id, parsed.partition)
-                tiers.objects.append((name, key, parsed.segment_id))
+            tiers.objects.append((name, key, None if parsed is None else parsed.segment_id))
 
     def values(self, key: TopicPartition, log: PartitionLog) -> dict[int, bytes]:
         """Return the remote records of a log's lineage, from its log start to its local log."""

@@ -19,6 +19,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import parse_header
 from ottla.records.record import read_records
 from ottla.testing.history.tiers import (
+    ImageUnlike,
     ListedAndGone,
     LocalStartMoved,
     ObjectReplaced,
@@ -28,6 +29,7 @@ from ottla.testing.history.tiers import (
 from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim import observations as seen
 from ottla.testing.sim.log_watch import Epochs, LogWatch
+from ottla.testing.sim.net import MS
 from ottla.testing.sim.segment_ledger import SegmentLedger, first_uncovered
 from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.tiered.manifest import Manifest, ManifestState, follow
@@ -43,6 +45,9 @@ from ottla.tiered.object_names import (
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
     from ottla.tiered.segment_metadata import SegmentMetadata
+
+LOOK_MS = 500
+States = tuple[tuple[Uuid, str], ...]
 
 
 class TierWatch:
@@ -63,6 +68,10 @@ class TierWatch:
         """With the incarnation, and when it was opened."""
         self._begun_ms: defaultdict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
         """The log starts that leaders had, each with the first time."""
+        self._known: defaultdict[TopicPartition, set[States]] = defaultdict(lambda: {()})
+        """The states of a partition's segments after each committed record."""
+        self._is_looking = False
+        self._unlike: set[tuple[TopicPartition, int]] = set()
         sim.observe(self._observe)
         log_watch.why_not_expired = self._why_not_expired
         sim.object_store.on_change = self._store_changed
@@ -211,12 +220,31 @@ class TierWatch:
         ledger = self.ledgers[key]
         finished = len(ledger.finished)
         unreadable = ledger.apply(record)
+        if not self._is_looking:
+            self._is_looking = True
+            self._look_at_images()
+        self._known[key].add(ledger.states())
         if len(ledger.finished) > finished:
             self.sim.mark("tier-segment-copied")
         if unreadable is not None:
             self.sim.mark("tier-segment-expired")
             extent = f"{unreadable.start_offset}-{unreadable.end_offset}"
             self._look_at_replicas(key, f"the deletion of segment {extent} began")
+
+    def _look_at_images(self) -> None:
+        """Check that each broker takes for the remote segments what they once were."""
+        self.sim.scheduler.after(LOOK_MS * MS, self._look_at_images)
+        for node_id, node in self.sim.nodes.items():
+            remote = None if node.broker is None else node.broker.remote
+            for key in () if remote is None else self.ledgers:
+                log = remote.metadata.remote_log(*key)
+                if log is None or (key, node_id) in self._unlike:
+                    continue
+                states = tuple(sorted((e.segment_id, e.state.name) for e in log.segments()))
+                if states not in self._known[key]:
+                    self._unlike.add((key, node_id))
+                    expected = self.ledgers[key].states()
+                    self.report(ImageUnlike(key, node_id, states, expected, self.sim.now_ms))
 
     # -- the store -----------------------------------------------------------------------------
 
@@ -228,6 +256,8 @@ class TierWatch:
         if sequence is not None:
             if after is not None:
                 self._manifest_written(name, sequence, after)
+            else:
+                self.manifests[name.rpartition("/manifest/")[0]].pop(sequence, None)
             return
         found = parse_object_name(name)
         if after is not None or found is None or found.kind is not ObjectKind.LOG:

@@ -12,6 +12,7 @@ from ottla.testing.checkers import tiers as checkers
 from ottla.testing.history.history import Acknowledgement, History
 from ottla.testing.history.log import BatchSeen, ReplicaLog, SegmentSeen
 from ottla.testing.history.tiers import (
+    ImageUnlike,
     ListedAndGone,
     LocalStartMoved,
     ManifestSeen,
@@ -171,6 +172,15 @@ def test_objects_of_unknown_segments_are_orphans() -> None:
         assert len(checkers.orphan_objects(seen)) == 1
 
 
+def test_objects_of_a_deleted_topic_may_stay_until_its_receipt() -> None:
+    seen = history(objects=[("a.log", PARTITION, FIRST), ("manifest/0", PARTITION, None)])
+    assert len(checkers.orphan_objects(seen)) == 1
+    seen.topics = set()
+    assert checkers.orphan_objects(seen) == []
+    seen.receipts = {TOPIC}
+    assert len(checkers.orphan_objects(seen)) == 2
+
+
 @pytest.mark.parametrize(
     ("segment", "text"),
     [
@@ -229,6 +239,12 @@ def test_images_of_segments_are_compared_with_the_metadata() -> None:
     for segments in ((), ((FIRST, "DELETE_STARTED"),), ((SECOND, "COPY_FINISHED"),)):
         other = same._replace(segments=segments)
         assert len(checkers.segment_images_that_differ(history(images=[other]))) == 1
+
+
+def test_an_image_that_never_was_is_found() -> None:
+    other = ImageUnlike(PARTITION, 2, ((FIRST, "COPY_FINISHED"),), (), at_ms=5)
+    [witness] = checkers.segment_images_that_differ(history(events=[other]))
+    assert witness.at_ms == 5
 
 
 @pytest.mark.parametrize(

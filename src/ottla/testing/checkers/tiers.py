@@ -72,9 +72,7 @@ def offsets_unreadable(history: History) -> list[Witness]:
 
 def _segments(history: History, partition: TopicPartition) -> list[RemoteSegmentSeen]:
     return [
-        each
-        for each in history.tiers.segments
-        if each.partition == partition and each.is_readable
+        each for each in history.tiers.segments if each.partition == partition and each.is_readable
     ]
 
 
@@ -153,9 +151,10 @@ def orphan_objects(history: History) -> list[Witness]:
     for name, partition, segment_id in history.tiers.objects:
         if partition[0] in receipts:
             found.append(Witness(f"{name} is of a topic whose deletion has a receipt"))
-        elif partition[0] in topics and segment_id is not None:
-            if (partition, segment_id) not in known:
-                found.append(Witness(f"{name} is of no known segment"))
+            continue
+        is_known = segment_id is None or (partition, segment_id) in known
+        if partition[0] in topics and not is_known:
+            found.append(Witness(f"{name} is of no known segment"))
     return [each._replace(at_ms=history.ended_ms) for each in found]
 
 
@@ -228,9 +227,7 @@ def segment_images_that_differ(history: History) -> list[Witness]:
         for each in history.tiers.images
         if set(each.segments) != set(each.expected)
     ]
-    seen += [
-        (each, each.at_ms) for each in history.tiers.events if isinstance(each, ImageUnlike)
-    ]
+    seen += [(each, each.at_ms) for each in history.tiers.events if isinstance(each, ImageUnlike)]
     found = []
     for image, at_ms in seen:
         wrong = sorted(set(image.segments) ^ set(image.expected))

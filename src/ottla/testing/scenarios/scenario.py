@@ -218,8 +218,8 @@ class Scenario:
 
     Fields: `story`: the dialogue; it may end early or go on for ever. `zookeeper`: brokers over a
             model of ZooKeeper, instead of controllers of their own. `faults`: what goes wrong
-            besides; of `Faults.ROUGH` the seed draws a mix. `store_faults`: those of the object store
-            that the nodes have if `config` says so. `seconds`: virtual time until healing.
+            besides; of `Faults.ROUGH` the seed draws a mix. `store_faults`: the same of the object
+            store, which the nodes have if `config` says so. `seconds`: virtual time until healing.
             `settle_seconds`: how long healing may take. `acknowledged_min`: a run with fewer
             acknowledged writes proves nothing. `checkers`, `tolerated`: see `checkers_verdict`.
     """

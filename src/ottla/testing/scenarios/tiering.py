@@ -35,7 +35,7 @@ class TieredTopic:
     """One of these topics.
 
     Fields: `acks`: of a second producer, None = there is none. `rack`: of the consumer that reads
-            from the start, empty = it reads from leaders. `read_bytes`: how much it fetches at once.
+            from the start, empty = it reads from leaders. `read_bytes`: what it fetches at once.
     """
 
     kind: str

@@ -77,9 +77,7 @@ class SegmentLedger:
         fence = self._fence
         if fence is None:
             return False
-        is_other = (
-            copy.leader_epoch < fence.leader_epoch or copy.tiered_epoch != fence.tiered_epoch
-        )
+        is_other = copy.leader_epoch < fence.leader_epoch or copy.tiered_epoch != fence.tiered_epoch
         return is_other or self._is_dead(copy)
 
     def _is_dead(self, copy: SegmentMetadata | SegmentUpdate) -> bool:

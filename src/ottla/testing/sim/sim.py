@@ -97,12 +97,7 @@ class Sim:
         self.dice = SimDice(self._stream("clients"))
         self.object_store = ObjectStoreModel(self.scheduler, self._stream("object store"))
         """Where the nodes keep the remote tier, if they have one."""
-        self.store_faults = StoreFaultInjector(
-            self.object_store,
-            store_faults.mix(self._stream("store faults")),
-            self._stream("store outages"),
-            self.mark,
-        )
+        self.store_faults = self._store_fault_injector(store_faults)
         self.image: ClusterImage = EMPTY
         """The newest metadata that any controller has committed."""
         self.partition_leaders: Counter[int] = Counter()
@@ -132,6 +127,14 @@ class Sim:
         self._handler = _ProblemLog(self)
         self._is_healed = False
         self._begin()
+
+    def _store_fault_injector(self, faults: StoreFaults) -> StoreFaultInjector:
+        return StoreFaultInjector(
+            self.object_store,
+            faults.mix(self._stream("store faults")),
+            self._stream("store outages"),
+            self.mark,
+        )
 
     def _begin(self) -> None:
         """Schedule the start of the nodes, and later that of the faults."""

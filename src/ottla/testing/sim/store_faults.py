@@ -1,6 +1,6 @@
 """The faults of the object store of a simulated cluster: their rates, and the injector.
 
-As with `faults`, a seed draws its own mix from `StoreFaults.ROUGH`, from a random stream of its own.
+As with `faults`, a seed draws its own mix from `StoreFaults.ROUGH`, from another random stream.
 """
 
 from collections.abc import Callable

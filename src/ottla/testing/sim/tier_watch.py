@@ -161,7 +161,7 @@ class TierWatch:
     def _why_not_expired(
         self, node: int, key: TopicPartition, log: PartitionLog, before: int, epochs: Epochs
     ) -> str | None:
-        """Return why the segments from `before` to the log start are not expired; None = they are."""
+        """Return why what is between `before` and the log start is not expired; None = it is."""
         start, config = log.log_start_offset, log.config
         now_ms = self.sim.nodes[node].clock.now_ms()
         lineage = Lineage(epochs, log.log_end_offset)
@@ -235,9 +235,11 @@ class TierWatch:
         """Check that each broker takes for the remote segments what they once were."""
         self.sim.scheduler.after(LOOK_MS * MS, self._look_at_images)
         for node_id, node in self.sim.nodes.items():
-            remote = None if node.broker is None else node.broker.remote
-            for key in () if remote is None else self.ledgers:
-                log = remote.metadata.remote_log(*key)
+            if node.broker is None or node.broker.remote is None:
+                continue
+            metadata = node.broker.remote.metadata
+            for key in self.ledgers:
+                log = metadata.remote_log(*key)
                 if log is None or (key, node_id) in self._unlike:
                     continue
                 states = tuple(sorted((e.segment_id, e.state.name) for e in log.segments()))
@@ -249,9 +251,8 @@ class TierWatch:
     # -- the store -----------------------------------------------------------------------------
 
     def _store_changed(self, name: str, before: bytes | None, after: bytes | None) -> None:
-        if before is not None and after is not None:
-            if before != after:
-                self.report(ObjectReplaced(name, self.sim.now_ms))
+        if before is not None and after is not None and before != after:
+            self.report(ObjectReplaced(name, self.sim.now_ms))
         sequence = parse_manifest_name(name)
         if sequence is not None:
             if after is not None:

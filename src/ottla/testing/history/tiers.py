@@ -124,6 +124,7 @@ class ObjectReplaced(NamedTuple):
 class ListedAndGone(NamedTuple):
     """Readers are sent to the object `name`, which does not exist, or need not exist."""
 
+    partition: TopicPartition
     name: str
     cause: str
     at_ms: int = 0

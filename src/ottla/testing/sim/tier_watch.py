@@ -267,11 +267,12 @@ class TierWatch:
         key = (found.topic_id, found.partition)
         segment = self.ledgers[key].segments.get(found.segment_id)
         if segment is not None and segment in self.ledgers[key].readable():
-            self.report(ListedAndGone(name, "deleted while it was COPY_FINISHED", self.sim.now_ms))
+            text = "deleted while it was COPY_FINISHED"
+            self.report(ListedAndGone(key, name, text, self.sim.now_ms))
         self._look_at_replicas(key, f"{name} was deleted")
         state = self.manifest_state(name.rpartition("/")[0])
         if state is not None and found.segment_id in state.segments:
-            self.report(ListedAndGone(name, "deleted", self.sim.now_ms))
+            self.report(ListedAndGone(key, name, "deleted", self.sim.now_ms))
 
     def _manifest_written(self, name: str, sequence: int, data: bytes) -> None:
         directory = name.rpartition("/manifest/")[0]
@@ -292,7 +293,10 @@ class TierWatch:
 
     def _listed(self, name: str, segment: "SegmentMetadata", what: str) -> None:
         text = f"listed by {name}, {what}"
-        self.report(ListedAndGone(object_name(segment, ObjectKind.LOG), text, self.sim.now_ms))
+        key = (segment.topic_id, segment.partition)
+        self.report(
+            ListedAndGone(key, object_name(segment, ObjectKind.LOG), text, self.sim.now_ms)
+        )
 
     def manifest_state(self, directory: str) -> ManifestState | None:
         """Return what a reader of the store alone finds for a partition."""

@@ -226,8 +226,10 @@ def test_broken_chains_of_manifests_are_found() -> None:
 
 
 def test_a_reader_that_is_sent_to_nothing_is_found() -> None:
-    seen = history(events=[ListedAndGone("a.log", "deleted", 5)])
+    seen = history(events=[ListedAndGone(PARTITION, "a.log", "deleted", 5)])
     assert [each.at_ms for each in checkers.manifests_wrong(seen)] == [5]
+    seen.deleted.add(TOPIC)
+    assert checkers.manifests_wrong(seen) == []
 
 
 # -- what brokers say --------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class LogPorts:
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)
 
 
-class Marker(Enum):
+class MarkerFile(Enum):
     """The file that says that a log is incomplete: see `remote_prefix`."""
 
     NONE = "the log is complete"
@@ -194,8 +194,7 @@ class PartitionLog:
         limits = lowest(self.limits.values())
         clean_offset = min(clean_offset, limits.clean_offset)
         self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
-        self.truncation_count = 0
-        self.truncation_unflushed = False
+        self.truncation_count, self.truncation_unflushed = 0, False
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
@@ -216,7 +215,7 @@ class PartitionLog:
         self._had_remote_prefix = loaded.local_start_checkpointed
         self._installing = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
-        self._marker = Marker.NONE
+        self._marker = MarkerFile.NONE
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
         """The swap of cleaned segments in progress."""
@@ -271,7 +270,7 @@ class PartitionLog:
     def is_incomplete(self) -> bool:
         """Whether it begins with a remote prefix that is not durable yet: the next start may remove
         it. Nothing may be appended, and no leader may hear of its end."""
-        return self._marker is not Marker.NONE
+        return self._marker is not MarkerFile.NONE
 
     @property
     def latest_epoch(self) -> int:
@@ -812,9 +811,9 @@ class PartitionLog:
         limits = self._limits_of_start(offset)
         self._store_limits(limits)
         self._begin_truncation(limits)
-        if prefix.epochs is not None and self._marker is not Marker.THERE:
+        if prefix.epochs is not None and self._marker is not MarkerFile.THERE:
             self._write_marker()
-            self._marker = Marker.THERE
+            self._marker = MarkerFile.THERE
         self.delete_segments(reversed(list(self.segments)))
         # Before the new segment is created: a power loss might keep its name and bring an old
         # segment back beside it.
@@ -894,9 +893,10 @@ class PartitionLog:
     ) -> Truncated:
         """Write the limits in a worker, truncate the log on the loop, flush it in a worker.
 
-        `marks`: the worker writes the marker of an incomplete log, too. `is_wanted` is called before the second step: the truncation may be obsolete by then. The
-        promise completes when the truncated log is durable, or will not be truncated. A disk error
-        takes the log offline and is passed to `LogPorts.on_failure`, too.
+        `marks`: the worker writes the marker of an incomplete log, too. `is_wanted` is called
+        before the second step: the truncation may be obsolete by then. The promise completes when
+        the truncated log is durable, or will not be truncated. A disk error takes the log offline
+        and is passed to `LogPorts.on_failure`, too.
         """
         done: Truncated = Pending()
 
@@ -909,10 +909,10 @@ class PartitionLog:
             elif result is not None:
                 raise result
             else:
-                if limits is not None and is_limiting:
-                    self.limits[number] = limits
+                if new is not None:
+                    self.limits[number] = new
                 if marks:
-                    self._marker = Marker.THERE
+                    self._marker = MarkerFile.THERE
                 proceed()
 
         def proceed() -> None:
@@ -940,22 +940,23 @@ class PartitionLog:
             if error is not None or done not in self._prefix_waiting:
                 done.complete(error)  # Else it completes with the checkpoints.
 
-        def write() -> None:
-            if limits is not None and is_limiting:
-                write_limits(self.ports.disk, self.directory, number, limits)
-            if marks:
-                self._write_marker()
-
-        is_limiting = limits is not None and not self._is_limited(limits)
-        marks = marks and self._marker is not Marker.THERE
-        number = self.next_limits_number() if is_limiting else 0
-        if marks:
-            self._marker = Marker.WRITING
-        if is_limiting or marks:
-            self.ports.workers.submit(write, limited)
-        else:
+        new = None if limits is None or self._is_limited(limits) else limits
+        marks = marks and self._marker is not MarkerFile.THERE
+        if new is None and not marks:
             proceed()
+            return done
+        number = self.next_limits_number()
+        if marks:
+            self._marker = MarkerFile.WRITING
+        self.ports.workers.submit(partial(self._write_limits, number, new, marks), limited)
         return done
+
+    def _write_limits(self, number: int, limits: CheckpointLimits | None, marks: bool) -> None:
+        """Write what must be durable before a truncation. Blocks. Raises: OSError."""
+        if limits is not None:
+            write_limits(self.ports.disk, self.directory, number, limits)
+        if marks:
+            self._write_marker()
 
     def _limits_to(self, offset: int) -> CheckpointLimits:
         base = self.segments[self.segments.floor(offset)].base_offset
@@ -1047,20 +1048,20 @@ class PartitionLog:
         """
         if self.truncation_count != truncation_count or self.limits or self._installing:
             return False
-        if self._marker is Marker.NONE:
+        if self._marker is MarkerFile.NONE:
             self._complete_prefixes(None)
             return False
-        if self._marker is Marker.WRITING:
+        if self._marker is MarkerFile.WRITING:
             return False
         # Not before the limits are gone for good: they deny the log its remote prefix.
         self.ports.disk.remove(f"{self.directory}/{names.INCOMPLETE}")
-        self._marker = Marker.REMOVED
+        self._marker = MarkerFile.REMOVED
         return True
 
     def beginning_durable(self, truncation_count: int) -> None:
         """Note that the log is complete, durably. `truncation_count`: as `checkpoints_durable`."""
-        if self.truncation_count == truncation_count and self._marker is Marker.REMOVED:
-            self._marker = Marker.NONE
+        if self.truncation_count == truncation_count and self._marker is MarkerFile.REMOVED:
+            self._marker = MarkerFile.NONE
             self._complete_prefixes(None)
 
     def _complete_prefixes(self, error: OSError | None) -> None:

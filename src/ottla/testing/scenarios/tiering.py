@@ -20,8 +20,8 @@ from ottla.testing.sim_clients import Consumer, Dialogue, TopicSpec
 if TYPE_CHECKING:
     from ottla.testing.scenarios.scenario import Story
 
-ONE_IN = 4
-"""One of so many seeds has remote storage."""
+ONE_IN = 12
+"""One of so many seeds has remote storage: it takes twice the time of another one."""
 
 KINDS = ("kept", "kept", "trimmed", "trimmed", "late", "passing", "unclean")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -122,9 +122,9 @@ def _replace(story: "Story", random: Random, spec: TopicSpec) -> Dialogue[None]:
 
 def draw_tiering(seed: int, *, faultless: bool = False) -> TieringWorkload:
     """Return the tiered topics of a seed; most seeds have none. `faultless`: of the store, too."""
-    random = Random(f"{seed}/tiering")
-    if random.randrange(ONE_IN):
+    if Random(f"{seed}/tiers").randrange(ONE_IN):
         return NO_TIERING
+    random = Random(f"{seed}/tiering")
     with_racks = random.random() < 0.4
     kinds = [random.choice(KINDS) for _ in range(random.choice((1, 1, 2)))]
     return TieringWorkload(

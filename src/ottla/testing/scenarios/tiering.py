@@ -122,7 +122,7 @@ def _replace(story: "Story", random: Random, spec: TopicSpec) -> Dialogue[None]:
 
 def draw_tiering(seed: int, *, faultless: bool = False) -> TieringWorkload:
     """Return the tiered topics of a seed; most seeds have none. `faultless`: of the store, too."""
-    if Random(f"{seed}/tiers").randrange(ONE_IN):
+    if Random(f"{seed}/both tiers").randrange(ONE_IN):
         return NO_TIERING
     random = Random(f"{seed}/tiering")
     with_racks = random.random() < 0.4

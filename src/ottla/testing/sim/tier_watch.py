@@ -294,9 +294,7 @@ class TierWatch:
     def _listed(self, name: str, segment: "SegmentMetadata", what: str) -> None:
         text = f"listed by {name}, {what}"
         key = (segment.topic_id, segment.partition)
-        self.report(
-            ListedAndGone(key, object_name(segment, ObjectKind.LOG), text, self.sim.now_ms)
-        )
+        self.report(ListedAndGone(key, object_name(segment, ObjectKind.LOG), text, self.sim.now_ms))
 
     def manifest_state(self, directory: str) -> ManifestState | None:
         """Return what a reader of the store alone finds for a partition."""

@@ -3,6 +3,8 @@
 Method: hypothesis makes up records of two leaders and tiered epochs, legal or not.
 """
 
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,34 +13,25 @@ from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import MetadataRecord, SegmentState
 from tests.unit.tiered.support import FINISHED, fence, segment, update
 
-EPOCH = st.integers(1, 3)
-NUMBER = st.integers(1, 3)
-SEGMENTS = st.builds(
-    lambda number, leader, tiered: segment(
-        number, 10 * number, 10 * number + 9, leader_epoch=leader, tiered_epoch=tiered
-    ),
-    NUMBER,
-    EPOCH,
-    EPOCH,
-)
-UPDATES = st.builds(
-    lambda number, state, leader, tiered: update(
-        number, state, leader_epoch=leader, tiered_epoch=tiered
-    ),
-    NUMBER,
-    st.sampled_from(SegmentState),
-    EPOCH,
-    EPOCH,
-)
-FENCES = st.builds(
-    lambda leader, tiered, floor: fence(leader, tiered, floor=floor),
-    EPOCH,
-    EPOCH,
-    st.integers(0, 2),
-)
+EPOCHS = list(product((1, 2, 3), repeat=2))
+"""Of leaders and of tiering."""
+
+SEGMENTS = [
+    segment(number, 10 * number, 10 * number + 9, leader_epoch=leader, tiered_epoch=tiered)
+    for number in (1, 2, 3)
+    for leader, tiered in EPOCHS
+]
+UPDATES = [
+    update(number, state, leader_epoch=leader, tiered_epoch=tiered)
+    for number in (1, 2, 3)
+    for state in SegmentState
+    for leader, tiered in EPOCHS
+]
+FENCES = [fence(leader, tiered, floor=floor) for leader, tiered in EPOCHS for floor in (0, 1, 2)]
+RECORDS: list[MetadataRecord] = [*SEGMENTS, *UPDATES, *FENCES]
 
 
-@given(st.lists(st.one_of(SEGMENTS, UPDATES, UPDATES, FENCES), max_size=30))
+@given(st.lists(st.sampled_from(RECORDS), max_size=30))
 def test_both_replays_agree(records: list[MetadataRecord]) -> None:
     ledger, remote = SegmentLedger(), RemoteLog()
     for record in records:

@@ -297,7 +297,7 @@ class TierVariant:
     """A broken rule.
 
     Fields: `first`: how many of the seeds with remote storage it took when it was written; None =
-            none of the first twenty showed it.
+            the first two, or more, did not show it.
     """
 
     breaks: Callable[[], AbstractContextManager[None]]
@@ -305,18 +305,18 @@ class TierVariant:
 
 
 TIER_VARIANTS = (
-    TierVariant(breaks=begins_at_the_local_log_after_a_restart),
-    TierVariant(breaks=deletes_before_the_log_start_is_published),
+    TierVariant(breaks=begins_at_the_local_log_after_a_restart, first=1),
+    TierVariant(breaks=deletes_before_the_log_start_is_published, first=1),
     TierVariant(breaks=deletes_before_the_log_start_moves),
-    TierVariant(breaks=expires_one_segment_too_many),
-    TierVariant(breaks=deletes_local_files_of_copies_that_have_begun),
+    TierVariant(breaks=expires_one_segment_too_many, first=1),
+    TierVariant(breaks=deletes_local_files_of_copies_that_have_begun, first=1),
     TierVariant(breaks=remembers_the_highest_copied_offset),
     TierVariant(breaks=accepts_copies_of_former_leaders),
     TierVariant(breaks=trusts_the_store),
     TierVariant(breaks=forgets_failed_copies_at_once),
-    TierVariant(breaks=copies_from_the_wrong_end),
-    TierVariant(breaks=overwrites_manifests),
-    TierVariant(breaks=deletes_objects_before_the_manifest),
+    TierVariant(breaks=copies_from_the_wrong_end, first=2),
+    TierVariant(breaks=overwrites_manifests, first=1),
+    TierVariant(breaks=deletes_objects_before_the_manifest, first=1),
     TierVariant(breaks=lists_what_is_being_copied),
     TierVariant(breaks=reads_the_next_local_record),
     TierVariant(breaks=takes_the_closest_later_segment),

@@ -318,6 +318,6 @@ TIER_VARIANTS = (
     TierVariant(breaks=overwrites_manifests, first=1),
     TierVariant(breaks=deletes_objects_before_the_manifest, first=1),
     TierVariant(breaks=lists_what_is_being_copied, first=1),
-    TierVariant(breaks=reads_the_next_local_record),
+    TierVariant(breaks=reads_the_next_local_record, first=1),
     TierVariant(breaks=takes_the_closest_later_segment),
 )

@@ -37,7 +37,7 @@ class SegmentFiles:
     """What is copied of a sealed segment.
 
     Fields: `end_offset`: exclusive; `max_timestamp_ms`: -1 = its records have none; `epochs`: the
-            leader epochs of its offsets, the first starts at the base offset; `leader_epochs`: the
+            leader epochs of its offsets from the log start on; `leader_epochs`: the
             content of a leader epoch checkpoint, from the log start to the segment's end;
             `transaction_index`: None = no transaction was aborted in it; `producer_snapshot`: at
             its end, None = there is no such file, see `rebuild_snapshot`.

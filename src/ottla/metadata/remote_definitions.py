@@ -66,7 +66,8 @@ STORE: Final = (
         "ottla.remote.chunk.cache.size.bytes",
         _LONG,
         128 * _MB,
-        "Memory for the parts of remote segments that were read last. Ottla's own.",
+        "Memory for the parts of remote segments that were read last, one chunk at least."
+        " Ottla's own.",
         at_least(0),
         _ALL,
     ),

@@ -12,6 +12,7 @@ from ottla.base.ids import NO_OFFSET
 from ottla.log.segment_files import LocalSegment
 from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.tiered.remote_log import RemoteLog
+from ottla.tiered.segment_metadata import epoch_ranges
 
 
 def copied_offset(remote: RemoteLog, lineage: Lineage) -> int:
@@ -65,5 +66,6 @@ def elected_log_start(
         return log_start
     for segment, end in visible_segments(remote.segments(), lineage):
         if end >= log_start:
-            return max(log_start, min(segment.start_offset, local_log_start))
+            first = epoch_ranges(segment)[0][1]
+            return max(log_start, min(first, local_log_start))
     return local_log_start

@@ -18,7 +18,9 @@ from typing import Final
 from ottla.base.ids import Uuid
 
 Epochs = tuple[tuple[int, int], ...]
-"""(leader epoch, start offset), both ascending; the first entry is at a segment's start offset."""
+"""(leader epoch, start offset), both ascending. The first entry is at a segment's start offset, or
+behind it where the log start lay within the segment when it was copied: the leader epochs of the
+records before are not known any more, and nobody reads them."""
 
 NO_FLOOR: Final = 0
 
@@ -145,8 +147,8 @@ def check_segment(segment: SegmentMetadata) -> None:
         raise ValueError(f"a remote segment from offset {start} to {end}")
     if segment.size_bytes < 0 or segment.partition < 0:
         raise ValueError(f"a remote segment of {segment.size_bytes} bytes")
-    if not epochs or epochs[0][0] < 0 or epochs[0][1] > start:
-        raise ValueError(f"leader epochs {epochs} of a remote segment that starts at {start}")
+    if not epochs or epochs[0][0] < 0 or epochs[0][1] > end:
+        raise ValueError(f"leader epochs {epochs} of a remote segment from {start} to {end}")
     for (epoch, offset), (next_epoch, next_offset) in pairwise(epochs):
         if epoch >= next_epoch or offset > next_offset:
             raise ValueError(f"leader epochs {epochs} of a remote segment do not ascend")

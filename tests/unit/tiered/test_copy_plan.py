@@ -4,6 +4,7 @@ Method for the property: a log of any segments is copied step by step, with the 
 and the log start moving; whatever was copied by then is contiguous, ascending, and never active.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -118,6 +119,13 @@ def test_elected_log_start(log_start: int, local_log_start: int, expected: int) 
         elected_log_start(remote, lineage, log_start=log_start, local_log_start=local_log_start)
         == expected
     )
+
+
+def test_elected_log_start_within_a_segment() -> None:
+    """Its first records were deleted before it was copied: the replica did not know of that."""
+    first = replace(segment(2, 0, 9), epochs=((1, 4),))
+    found = elected_log_start(copied(first), Lineage([(1, 0)], 50), log_start=0, local_log_start=10)
+    assert found == 4
 
 
 def test_elected_log_start_without_remote_segments() -> None:

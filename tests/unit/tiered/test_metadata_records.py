@@ -175,7 +175,7 @@ def test_garbage(value: str) -> None:
         {"size_bytes": -1},
         {"partition": -1},
         {"epochs": ()},
-        {"epochs": ((2, 101),)},
+        {"epochs": ((2, 200),)},
         {"epochs": ((-1, 100),)},
         {"epochs": ((2, 100), (2, 150))},
         {"epochs": ((2, 100), (1, 150))},

@@ -99,6 +99,10 @@ class ExpirationTask:
         self._note_sizes(remote)
         if not begun and not remote.deleting() and not self._manifests.is_stale(remote):
             return None
+        if not self._term.has_fenced and _has_unfinished(begun):
+            # Another leader may finish its copy until then: deleted, it would count as copied.
+            yield from self._term.append_fence()
+            return (yield from self._round())
         if begun:
             error = yield from self._begin(plan, begun)
             if error is not None:
@@ -221,3 +225,7 @@ class ExpirationTask:
             segment.end_offset,
             segment.size_bytes,
         )
+
+
+def _has_unfinished(begun: Sequence[tuple[SegmentMetadata, Reason]]) -> bool:
+    return any(segment.state is SegmentState.COPY_STARTED for segment, _ in begun)

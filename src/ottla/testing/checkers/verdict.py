@@ -19,6 +19,7 @@ from ottla.testing.checkers import log_files as checkers_log_files
 from ottla.testing.checkers import metadata as checkers_metadata
 from ottla.testing.checkers import nodes as checkers_nodes
 from ottla.testing.checkers import records as checkers
+from ottla.testing.checkers import tiers as checkers_tiers
 from ottla.testing.checkers.records import Checker, Witness
 from ottla.testing.history.history import History
 
@@ -63,6 +64,15 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "offsets logs differ": checkers_groups.offsets_logs_that_differ,
         "timestamp lookup wrong": checkers_groups.timestamp_lookups_wrong,
         "uncommitted follower read": checkers_groups.uncommitted_follower_reads,
+        "offset unreadable": checkers_tiers.offsets_unreadable,
+        "tiers differ": checkers_tiers.tiers_that_differ,
+        "orphan object": checkers_tiers.orphan_objects,
+        "remote object missing": checkers_tiers.remote_objects_missing,
+        "manifest wrong": checkers_tiers.manifests_wrong,
+        "object replaced": checkers_tiers.objects_replaced,
+        "local log start wrong": checkers_tiers.local_starts_wrong,
+        "segment images differ": checkers_tiers.segment_images_that_differ,
+        "special offsets wrong": checkers_tiers.special_offsets_wrong,
         "assertion failed": checkers.assertions_that_failed,
         "no progress": checkers.no_progress,
     }

@@ -25,6 +25,7 @@ from ottla.testing.history.nodes import (
     StartRefused,
     Unfenced,
 )
+from ottla.testing.history.tiers import TierHistory
 from ottla.testing.history.topics import Outcome, Promise, TopicPartition, Trim
 
 ACKS_ALL = -1
@@ -291,6 +292,7 @@ class History:
     """Some request was delivered twice."""
     trims: list[Trim] = field(default_factory=list)
     groups: GroupHistory = field(default_factory=GroupHistory)
+    tiers: TierHistory = field(default_factory=TierHistory)
     healed_ms: int | None = None
     ended_ms: int = 0
 

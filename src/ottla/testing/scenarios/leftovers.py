@@ -63,11 +63,20 @@ def _of_broker(node: SimNode, broker: Broker, brokers: int) -> Iterator[tuple[st
     followers = (brokers - 1) * node.config["num.replica.fetchers"]
     yield "delayed produces", replicas.produce_purgatory.count, 0
     yield "delayed DeleteRecords", replicas.delete_records_purgatory.count, 0
-    yield "delayed fetches of consumers", replicas.fetch_reader.consumer_purgatory.count, 0
+    consumers = replicas.fetch_reader.consumer_purgatory.count
+    yield "delayed fetches of consumers", consumers, _metadata_fetches(node, brokers)
     yield "delayed fetches of followers", replicas.fetch_reader.follower_purgatory.count, followers
     yield "requests that wait for deletions", broker.topic_deletion_purgatory.count, 0
     pending = sum(each.pending is not None for each in replicas.hosted())
     yield "AlterPartition proposals without an answer", pending, 0
+
+
+def _metadata_fetches(node: SimNode, brokers: int) -> int:
+    """Return how many fetches of brokers that read __remote_log_metadata there may be."""
+    if not node.config["remote.log.storage.system.enable"]:
+        return 0
+    count: int = node.config["rlmm.config.remote.log.metadata.topic.num.partitions"]
+    return brokers * count
 
 
 def _of_requests(sim: Sim, node: SimNode) -> Iterator[tuple[str, int, int]]:

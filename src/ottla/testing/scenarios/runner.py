@@ -28,15 +28,20 @@ from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
+from ottla.testing.scenarios.tier_logs import TierLogs
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.answer_watch import AnswerWatch
-from ottla.testing.sim.deletions import deletions_left, partition_dirs_left
+from ottla.testing.sim.deletions import deletions_left, is_purging, partition_dirs_left
 from ottla.testing.sim.log_watch import LogWatch
+from ottla.testing.sim.tier_watch import TierWatch
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
 REMOVAL_MS = 5_000
 """How long after `log.segment.delete.delay.ms` a deleted directory may take to be removed."""
+PURGE_MS = 600_000
+"""How long the purge of a deleted topic's objects may take: it waits until nothing that was sent to
+the store can be executed any more, which a copy of another leader may take four minutes for."""
 DISK_MARKS = ("disk-full", "folder-bad", "sync-failed")
 REPEATED_MARK = "request-twice"
 UNCLEAN = "unclean.leader.election.enable"
@@ -74,7 +79,7 @@ def _play_seed(options: PlayOptions, seed: int) -> Report:
 
 def play(seed: int, options: PlayOptions) -> Report:
     """Play one seed."""
-    scenario = load_scenario(options.file) or draw_scenario(seed)
+    scenario = load_scenario(options.file) or draw_scenario(seed, zookeeper=options.zookeeper)
     if options.zookeeper:
         scenario = replace(scenario, zookeeper=True)
     if options.seconds is not None:
@@ -132,13 +137,16 @@ class Run:
             combined=scenario.combined,
             zookeeper=scenario.zookeeper,
             faults=scenario.faults,
+            store_faults=scenario.store_faults,
             config=dict(scenario.config),
         )
         unclean = scenario.config.get(UNCLEAN) == "true"
         recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
-        LogWatch(self.sim, self.history.log_events.append)
+        log_watch = LogWatch(self.sim, self.history.log_events.append)
+        tier_watch = TierWatch(self.sim, self.history.tiers.events.append, log_watch)
+        self._tiers = TierLogs(self.sim, tier_watch)
         self._answers = AnswerWatch(self.sim.net, self.history.requests_held.append)
         self.story = Story(self.sim, self.history)
         self.story.run(scenario.story(self.story))
@@ -163,6 +171,8 @@ class Run:
         self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
+        for reader in story.tier_readers:
+            reader.stop()
         for patient_client in story.patient_clients:
             patient_client.stop()
         if (groups := story.groups) is not None:
@@ -179,7 +189,8 @@ class Run:
             history.progress.append(Progress(REST, story.now_ms))
         history.ended_ms = story.now_ms
         history.replica_logs = list(read_replica_logs(sim))
-        history.logs = list(read_logs(sim))
+        history.logs = list(read_logs(sim, self._tiers.values))
+        self._tiers.read_into(history)
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.disks_failed = any(sim.marks[each] for each in DISK_MARKS)
@@ -198,12 +209,15 @@ class Run:
         history = self.history
         while True:
             began_ms = self.story.now_ms
-            self._until(lambda: not unsettled(self.sim), limit_ms)
-            left = unsettled(self.sim)
+            self._until(lambda: not self._unsettled(), limit_ms)
+            left = self._unsettled()
             self._wait_for_deletions(limit_ms)
             has_failed = left or history.deletions_left or history.partition_dirs_left
             if has_failed or self.story.now_ms == began_ms:
                 return left
+
+    def _unsettled(self) -> list[str]:
+        return unsettled(self.sim) or self._tiers.unsettled()
 
     def _wait_for_deletions(self, limit_ms: int) -> None:
         """Wait until deletions have finished, and their directories are removed."""
@@ -217,7 +231,9 @@ class Run:
         # Another deletion may have begun meanwhile.
         while not known.issuperset(left := unfinished()):
             known.update(left)
-            self._until(lambda: not deletions_left(sim), limit_ms)
+            self._until(lambda: is_purging(sim) or not deletions_left(sim), limit_ms)
+            if is_purging(sim):
+                self._until(lambda: not deletions_left(sim), PURGE_MS)
             self._until(lambda: not unfinished(), delay_ms + REMOVAL_MS)
         history.deletions_left = deletions_left(sim)
         history.partition_dirs_left = partition_dirs_left(sim)
@@ -280,6 +296,8 @@ def _cluster(scenario: Scenario) -> str:
 def _rates(sim: Sim) -> dict[str, float]:
     """Return the drawn faults by name, without those of rate 0."""
     named = {each.name: float(getattr(sim.faults, each.name)) for each in fields(sim.faults)}
+    given = sim.store_faults.faults
+    named |= {f"store_{each.name}": float(getattr(given, each.name)) for each in fields(given)}
     directed = sim.directed.rates
     named |= {f"directed_{each.name}": getattr(directed, each.name) for each in fields(directed)}
     if sim.zookeeper is not None:

@@ -15,7 +15,7 @@ from ottla.base.pending import Pending
 from ottla.records.compression import Codec
 from ottla.testing.checkers.verdict import CHECKERS, Tolerance
 from ottla.testing.history.history import ACKS_ALL, History
-from ottla.testing.sim import Faults
+from ottla.testing.sim import Faults, StoreFaults
 from ottla.testing.sim.scheduler import SimDice
 from ottla.testing.sim_clients import (
     Admin,
@@ -24,6 +24,7 @@ from ottla.testing.sim_clients import (
     PatientClient,
     Producer,
     SimClient,
+    TierReader,
     TopicSpec,
 )
 
@@ -65,6 +66,7 @@ class Story:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.patient_clients: list[PatientClient] = []
+        self.tier_readers: list[TierReader] = []
         self.groups: RunningGroups | None = None
         self.admin = Admin(self.client("admin"))
         self._expected: set[str] = set()
@@ -148,6 +150,29 @@ class Story:
             self._expect("reads of", topic)
         return consumer
 
+    def read_tiers(
+        self,
+        topic: TopicSpec,
+        *,
+        rack: str = "",
+        interval_ms: int = 10_000,
+        max_bytes: int = 1 << 20,
+        steady: bool = True,
+    ) -> TierReader:
+        """Let a consumer read a topic from its earliest offset to its end, again and again."""
+        reader = TierReader(
+            self.client(f"tier-reader-{len(self.tier_readers) + 1}"),
+            topic.name,
+            rack=rack,
+            interval_ms=interval_ms,
+            max_bytes=max_bytes,
+        )
+        self.tier_readers.append(reader)
+        reader.begin()
+        if steady:
+            self._expect("full reads of", topic)
+        return reader
+
     def ask(self, *, interval_ms: int = 3_000) -> None:
         """Start a client that sends many kinds of requests with a very long timeout."""
         random = Random(f"{self.sim.seed}/asker")
@@ -193,7 +218,8 @@ class Scenario:
 
     Fields: `story`: the dialogue; it may end early or go on for ever. `zookeeper`: brokers over a
             model of ZooKeeper, instead of controllers of their own. `faults`: what goes wrong
-            besides; of `Faults.ROUGH` the seed draws a mix. `seconds`: virtual time until healing.
+            besides; of `Faults.ROUGH` the seed draws a mix. `store_faults`: the same of the object
+            store, which the nodes have if `config` says so. `seconds`: virtual time until healing.
             `settle_seconds`: how long healing may take. `acknowledged_min`: a run with fewer
             acknowledged writes proves nothing. `checkers`, `tolerated`: see `checkers_verdict`.
     """
@@ -205,6 +231,7 @@ class Scenario:
     combined: bool = False
     zookeeper: bool = False
     faults: Faults = Faults.NONE
+    store_faults: StoreFaults = StoreFaults.NONE
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     seconds: float = SECONDS
     settle_seconds: float = SETTLE_SECONDS

@@ -4,7 +4,7 @@ Settled means: every partition has a leader, every assigned replica is in sync, 
 under way, and all replicas have the same log end and high watermark.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from ottla.base.errors import ApiError
@@ -20,6 +20,8 @@ from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim import Sim
 
 READ_BYTES_MAX = 1 << 24
+
+RemoteValues = Callable[[TopicPartition, PartitionLog], dict[int, bytes]]
 
 
 def unsettled(sim: Sim) -> list[str]:
@@ -77,8 +79,11 @@ def log_of(broker: Broker, key: TopicPartition) -> PartitionLog | None:
     return None
 
 
-def read_logs(sim: Sim) -> Iterator[LogSeen]:
-    """Yield the content of every replica's log that is assigned; internal topics are left out."""
+def read_logs(sim: Sim, remote: RemoteValues) -> Iterator[LogSeen]:
+    """Yield the content of every replica's log that is assigned, in both tiers.
+
+    `remote`: returns what a log has in the remote tier only. Internal topics are left out.
+    """
     brokers = dict(brokers_of(sim))
     for topic in sim.image.topics:
         if topic.name in INTERNAL_TOPICS:
@@ -87,10 +92,13 @@ def read_logs(sim: Sim) -> Iterator[LogSeen]:
             for node_id in state.replicas:
                 key = (topic.id, number)
                 log = log_of(brokers[node_id], key) if node_id in brokers else None
-                if log is not None:
-                    yield LogSeen(
-                        node_id, key, log.local_log_start_offset, log.high_watermark, _values(log)
-                    )
+                if log is None:
+                    continue
+                # A log with remote storage whose prefix is lost must not look as if it began later.
+                start, values = log.log_start_offset, _values(log)
+                if start < log.local_log_start_offset:
+                    values = remote(key, log) | values
+                yield LogSeen(node_id, key, start, log.high_watermark, values)
 
 
 def _values(log: PartitionLog) -> dict[int, bytes]:

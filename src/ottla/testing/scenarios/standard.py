@@ -8,6 +8,7 @@ from random import Random
 from ottla.testing.scenarios.groups import draw_groups
 from ottla.testing.scenarios.scenario import Scenario
 from ottla.testing.scenarios.storage import draw_storage
+from ottla.testing.scenarios.tiering import NO_TIERING, draw_tiering
 from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults
 
@@ -21,14 +22,15 @@ SHAPES = ((3, 3, False), (3, 3, True), (3, 1, False), (4, 3, True))
 WEIGHTS = (3, 5, 1, 1)
 
 
-def draw_scenario(seed: int) -> Scenario:
-    """Return what a seed plays."""
+def draw_scenario(seed: int, *, zookeeper: bool = False) -> Scenario:
+    """Return what a seed plays. Over ZooKeeper there is no remote storage."""
     # A stream of its own: another story can be played with the same faults.
     dice = Random(f"scenario {seed}")
     brokers, controllers, combined = dice.choices(SHAPES, WEIGHTS)[0]
     is_faultless = seed % FAULTLESS_EVERY == 0
     groups = draw_groups(seed, faultless=is_faultless)
     storage = draw_storage(seed)
+    tiering = NO_TIERING if zookeeper else draw_tiering(seed, faultless=is_faultless)
     workload = Workload(
         partitions=dice.randrange(2, 5),
         passing_partitions=dice.randrange(1, 3),
@@ -39,6 +41,7 @@ def draw_scenario(seed: int) -> Scenario:
         change_ms=dice.choice((4_000, 8_000, 30_000)),
         groups=groups,
         storage=storage,
+        tiering=tiering,
     )
     return Scenario(
         name="standard",
@@ -47,6 +50,7 @@ def draw_scenario(seed: int) -> Scenario:
         controllers=controllers,
         combined=combined,
         faults=Faults.NONE if is_faultless else Faults.ROUGH,
-        config=dict(storage.config) | dict(groups.config),
+        store_faults=tiering.faults,
+        config=dict(storage.config) | dict(tiering.config) | dict(groups.config),
         acknowledged_min=ACKNOWLEDGED_MIN,
     )

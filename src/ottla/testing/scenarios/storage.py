@@ -89,7 +89,7 @@ class StorageWorkload:
                     minimum = {"min.insync.replicas": str(random.choice((1, 2)))}
                     yield from story.admin.configure(name, minimum)
                 case 0 | 1 | 2 if topic.kind == "trimmed":
-                    yield from _trim(story, random, name, number, consumers[name])
+                    yield from trim(story, random, name, number, consumers[name])
                 case 3:
                     yield from story.admin.elect(name, number)
                 case 4 if topic.spec.replication_factor > 1:
@@ -102,7 +102,7 @@ class StorageWorkload:
 NO_STORAGE = StorageWorkload()
 
 
-def _trim(
+def trim(
     story: "Story", random: Random, name: str, number: int, consumer: Consumer
 ) -> Dialogue[None]:
     """Delete records of a partition up to an offset below its high watermark, or up to it."""

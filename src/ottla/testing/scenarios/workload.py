@@ -2,8 +2,8 @@
 
 Two topics: one that is never deleted, whose records must all exist in the end, and one that gets
 partitions, is deleted and created again. Both have min.insync.replicas=2: with 1, a loss of power
-may lose acknowledged records without breaking a promise. A seed may add topics that promise less:
-see `storage`.
+may lose acknowledged records without breaking a promise. A seed may add topics that promise less,
+see `storage`, and topics with remote storage, see `tiering`.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ottla.testing.scenarios.groups import NO_GROUPS, GroupsWorkload
 from ottla.testing.scenarios.scenario import Story
 from ottla.testing.scenarios.storage import NO_STORAGE, StorageWorkload
+from ottla.testing.scenarios.tiering import NO_TIERING, TieringWorkload
 from ottla.testing.sim_clients import Dialogue, TopicSpec
 
 TWO_COPIES = {"min.insync.replicas": "2"}
@@ -35,6 +36,7 @@ class Workload:
     change_ms: int = 8_000
     groups: GroupsWorkload = NO_GROUPS
     storage: StorageWorkload = NO_STORAGE
+    tiering: TieringWorkload = NO_TIERING
 
     @property
     def steady(self) -> TopicSpec:
@@ -74,6 +76,8 @@ class Workload:
         story.groups = self.groups.begin(story, steady)
         if self.storage.topics:
             story.run(self.storage.story(story))
+        if self.tiering.topics:
+            story.run(self.tiering.story(story))
         yield from story.admin.keep_changing(
             steady, passing, brokers=story.broker_ids, interval_ms=self.change_ms
         )

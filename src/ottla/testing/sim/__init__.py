@@ -6,5 +6,6 @@ Start at `sim.py`, then `node.py` and `faults.py`.
 
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.sim import NoProgress, Sim, SimClientPort
+from ottla.testing.sim.store_faults import StoreFaults
 
-__all__ = ["Faults", "NoProgress", "Sim", "SimClientPort"]
+__all__ = ["Faults", "NoProgress", "Sim", "SimClientPort", "StoreFaults"]

@@ -150,9 +150,20 @@ def deletions_left(sim: "Sim") -> list[str]:
         if each.is_finished and not rows:
             continue
         why = each.halted.name if each.halted is not HaltReason.NONE else rows or "it has not begun"
+        if each.is_purging and not rows:
+            why = "its objects are not purged"
         what = "has a receipt too early" if each.is_finished else "is not finished"
         found.append(f"the deletion of {each.name} ({uuid_text(each.topic_id)}) {what}: {why}")
     return found
+
+
+def is_purging(sim: "Sim") -> bool:
+    """Tell whether nothing but objects in the store is left of all deleted topics.
+
+    A purge waits some minutes for writes that may still be executed.
+    """
+    left = [each for each in sim.image.deletions if not each.is_finished]
+    return bool(left) and all(each.is_purging and each.replicas_are_over for each in left)
 
 
 def partition_dirs_left(sim: "Sim") -> list[str]:

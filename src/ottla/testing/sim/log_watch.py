@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.broker.partition import Partition
 from ottla.log import names
+from ottla.log.epoch_cache import EpochEntry
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.records.batch import BatchHeader, iter_headers, parse_header
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
 
 Key = tuple[Uuid, int]
+Epochs = tuple[EpochEntry, ...]
+
+
+def no_reason(node: int, key: Key, log: PartitionLog, before: int, epochs: Epochs) -> str | None:
+    """Return None: nobody judges log starts of logs with remote storage."""
+    return None
 
 
 class LogWatch:
@@ -40,6 +47,10 @@ class LogWatch:
         """By (base offset, epoch): CRC, last offset and the node that had it first."""
         self.starts: dict[Key, int] = {}
         """The highest log start that a leader moved for a valid reason."""
+        self.why_not_expired: Callable[[int, Key, PartitionLog, int, Epochs], str | None]
+        self.why_not_expired = no_reason
+        """Returns why a leader may not move the start of a log with remote storage from an offset
+        to where it is now; None = it may. The last argument: its leader epochs before that."""
         self._logs: dict[tuple[int, Key], WatchedLog] = {}
         sim.observe(self._observe)
 
@@ -104,15 +115,22 @@ class WatchedLog:
         self._watermark = log.high_watermark
         self._epoch = -1
         starts = watch.starts
+        if log.config.remote_storage and self._start > starts.get(self._key, self._start):
+            text = "a start beyond every leader's log start, when it was opened"
+            now_ms = watch.sim.now_ms
+            watch.report(
+                StartMoved(self._key, self._node, starts[self._key], self._start, text, now_ms)
+            )
         starts[self._key] = max(self._start, starts.get(self._key, 0))
         self._wrap("append_as_leader", self._appended)
         self._wrap("append_as_follower", self._appended)
         self._wrap("delete_records", self._records_deleted)
-        self._wrap("advance_log_start", self._records_deleted)
+        self._wrap("advance_log_start", self._start_advanced, before=self._keep_epochs)
         self._wrap("restore_log_start", self._start_restored)
         self._wrap("expire_segments", self._retained, before=self._keep_segments)
         self._segments: list[Segment] = []
-        """As they were before the last retention check."""
+        self._epochs: Epochs = ()
+        """As they were before the last change."""
 
     def _wrap(
         self, name: str, then: Callable[[], None], *, before: Callable[[], None] | None = None
@@ -230,10 +248,24 @@ class WatchedLog:
             self._moved("no leader's log start")
         self._start = start
 
+    def _start_advanced(self) -> None:
+        """Follow a log start that came from the leader, or that a leader's remote tier expired."""
+        start, known = self.log.log_start_offset, self._watch.starts.get(self._key, 0)
+        if self.log.config.remote_storage and self._partition.is_leader and start > known:
+            log, epochs = self.log, self._epochs
+            reason = self._watch.why_not_expired(self._node, self._key, log, known, epochs)
+            if reason is not None:
+                self._moved(reason)
+        self._records_deleted()
+
     def _start_restored(self) -> None:
         """Follow a new leader that found a lower log start in remote storage."""
         start = self._watch.starts[self._key] = self.log.log_start_offset
         self._start = start
+
+    def _keep_epochs(self) -> None:
+        self.look()
+        self._epochs = tuple(self.log.epochs.entries)
 
     def _keep_segments(self) -> None:
         self.look()

@@ -73,6 +73,10 @@ class _Object:
     modified_ms: int
 
 
+def ignore(name: str, before: bytes | None, after: bytes | None) -> None:
+    """Do nothing with a change."""
+
+
 class ObjectStoreModel:
     """The store. `objects` are its contents; tests look at them and change nothing."""
 
@@ -83,9 +87,14 @@ class ObjectStoreModel:
         self.history: list[StoreEvent] = []
         self.scheduler = scheduler
         self.random = random
+        self.on_change: Callable[[str, bytes | None, bytes | None], None] = ignore
+        """Called after each change with a name, and the content before and after."""
         self._objects: dict[str, _Object] = {}
         self._changes: list[tuple[int, str, _Object | None]] = []
         """Time, name and the object before the change: listings are computed back from it."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._objects
 
     @property
     def objects(self) -> Mapping[str, bytes]:
@@ -130,11 +139,15 @@ class ObjectStoreModel:
         return shown
 
     def _change(self, name: str, after: _Object | None) -> None:
-        self._changes.append((self.scheduler.now_ms, name, self._objects.get(name)))
+        before = self._objects.get(name)
+        self._changes.append((self.scheduler.now_ms, name, before))
         if after is None:
             del self._objects[name]
         else:
             self._objects[name] = after
+        self.on_change(
+            name, None if before is None else before.data, None if after is None else after.data
+        )
 
 
 class ModelStore:

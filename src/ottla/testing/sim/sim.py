@@ -40,6 +40,7 @@ from ottla.testing.sim.observations import (
     QuorumLed,
 )
 from ottla.testing.sim.scheduler import Scheduler, SimClock, SimDice, SimTimers
+from ottla.testing.sim.store_faults import StoreFaultInjector, StoreFaults
 from ottla.testing.sim.transport import CheckedChannel, links_from
 from ottla.testing.sim.zookeeper_mode import (
     FLUSHED,
@@ -76,10 +77,14 @@ class Sim:
         combined: bool = False,
         zookeeper: bool = False,
         faults: Faults = Faults.NONE,
+        store_faults: StoreFaults = StoreFaults.NONE,
         config: Mapping[str, str] | None = None,
     ) -> None:
         given = dict(config or {})
-        self._made_of = (seed, brokers, controllers, combined, zookeeper, faults, given)
+        self._made_of = (
+            (seed, brokers, controllers, combined, zookeeper),
+            (faults, store_faults, given),
+        )
         self.seed = seed
         self.marks: Counter[str] = Counter()
         self.problems: list[tuple[int, str, str]] = []
@@ -92,6 +97,7 @@ class Sim:
         self.dice = SimDice(self._stream("clients"))
         self.object_store = ObjectStoreModel(self.scheduler, self._stream("object store"))
         """Where the nodes keep the remote tier, if they have one."""
+        self.store_faults = self._store_fault_injector(store_faults)
         self.image: ClusterImage = EMPTY
         """The newest metadata that any controller has committed."""
         self.partition_leaders: Counter[int] = Counter()
@@ -122,6 +128,14 @@ class Sim:
         self._is_healed = False
         self._begin()
 
+    def _store_fault_injector(self, faults: StoreFaults) -> StoreFaultInjector:
+        return StoreFaultInjector(
+            self.object_store,
+            faults.mix(self._stream("store faults")),
+            self._stream("store outages"),
+            self.mark,
+        )
+
     def _begin(self) -> None:
         """Schedule the start of the nodes, and later that of the faults."""
         starts = self._stream("starts")
@@ -144,7 +158,8 @@ class Sim:
 
     def again(self) -> "Sim":
         """Return a new simulation of the same history, at its start."""
-        seed, brokers, controllers, combined, zookeeper, faults, config = self._made_of
+        cluster, (faults, store_faults, config) = self._made_of
+        seed, brokers, controllers, combined, zookeeper = cluster
         return Sim(
             seed,
             brokers=brokers,
@@ -152,6 +167,7 @@ class Sim:
             combined=combined,
             zookeeper=zookeeper,
             faults=faults,
+            store_faults=store_faults,
             config=config,
         )
 
@@ -200,6 +216,7 @@ class Sim:
             self.net.faults = self.faults.of_network()
             self._fault_injector = FaultInjector(self, self.faults, self._stream("mischief"))
             self.directed.begin(self._fault_injector)
+            self.store_faults.begin()
             if self.zookeeper is not None:
                 self.zookeeper.begin_faults()
 
@@ -209,6 +226,7 @@ class Sim:
         if self._fault_injector is not None:
             self._fault_injector.stop()
         self.directed.stop()
+        self.store_faults.stop()
         self.net.faults = Faults.NONE.of_network()
         self.net.cut.clear()
         if self.zookeeper is not None:

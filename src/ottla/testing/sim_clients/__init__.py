@@ -10,6 +10,7 @@ from ottla.testing.sim_clients.consumer import Consumer
 from ottla.testing.sim_clients.dialogue import Dialogue, start
 from ottla.testing.sim_clients.patient_client import PatientClient
 from ottla.testing.sim_clients.producer import Producer
+from ottla.testing.sim_clients.tier_reader import TierReader
 from ottla.testing.sim_clients.topic import TopicSpec
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Port",
     "Producer",
     "SimClient",
+    "TierReader",
     "TopicSpec",
     "start",
 ]

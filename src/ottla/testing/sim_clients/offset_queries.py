@@ -19,6 +19,9 @@ from ottla.wire.messages import offset_fetch as fetch_wire
 
 LIST_VERSION = 7
 LATEST, EARLIEST = -1, -2
+MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -3, -4, -5, -6
+SPECIAL_VERSION = 11
+"""The first version that has them all."""
 CONSUMER = -1
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
@@ -91,9 +94,9 @@ def fetch_offsets(
 
 
 def list_offset(
-    client: SimClient, partition: TopicPartition, timestamp: int
+    client: SimClient, partition: TopicPartition, timestamp: int, version: int = LIST_VERSION
 ) -> Dialogue[ListedOffset | None]:
-    """Query the leader for the offset of a timestamp, EARLIEST or LATEST; None = it failed."""
+    """Query the leader for the offset of a timestamp, or a special one; None = it failed."""
     leader = client.leaders.get(partition, Leader(NO_LEADER, -1))
     name = next((name for name, topic_id in client.ids.items() if topic_id == partition[0]), None)
     if leader.node == NO_LEADER or name is None:
@@ -106,7 +109,7 @@ def list_offset(
         topics=(list_wire.ListOffsetsTopic(name=name, partitions=(requested,)),),
     )
     sent_ms = client.now_ms
-    answer = yield client.send(leader.node, request, LIST_VERSION)
+    answer = yield client.send(leader.node, request, version)
     if isinstance(answer, ApiError):
         return None
     result = answer.topics[0].partitions[0]

@@ -43,7 +43,8 @@ class Reader:
     Fields: `positions`: the next offset of each partition that it reads. `ends`: the high
             watermark that came with the last fetch. `epochs`: the leader epoch of the last record
             that was read. `first_timestamps`: of the first record of
-            the last fetch that had one.
+            the last fetch that had one. `lost`: with `resets`, the partitions whose next offset is
+            out of range at the leader; they are not recorded as skipped.
     """
 
     def __init__(
@@ -53,8 +54,11 @@ class Reader:
         rack: str = "",
         max_wait_ms: int = 250,
         max_bytes: int = FETCH_BYTES_MAX,
+        resets: bool = False,
     ) -> None:
         self.client = client
+        self.resets = resets
+        self.lost: set[TopicPartition] = set()
         self.rack = rack
         self.max_wait_ms = max_wait_ms
         self.max_bytes = max_bytes
@@ -142,7 +146,10 @@ class Reader:
         at_follower = self._preferred.get(key, (NO_LEADER, 0))[0] == node
         if data.error_code:
             if data.error_code == Error.OFFSET_OUT_OF_RANGE and not at_follower:
-                history.skipped.append(Skipped(name, key, position, position, now_ms))
+                if self.resets:
+                    self.lost.add(key)
+                else:
+                    history.skipped.append(Skipped(name, key, position, position, now_ms))
             # A follower may lag behind; the leader is asked next.
             self._preferred.pop(key, None)
             return at_follower

@@ -58,6 +58,18 @@ def copies_announced(bench: Bench) -> Counter[int]:
 # -- the plain case --------------------------------------------------------------------------------
 
 
+def test_the_segment_that_the_log_start_lies_in_is_copied() -> None:
+    """DeleteRecords has dropped the leader epochs of its first records, which nobody reads."""
+    bench = Bench()
+    broker = bench.broker(1)
+    broker.fill(2, epoch=3)
+    broker.log.delete_records(4)
+    broker.lead(5)
+    bench.run()
+    bench.check(broker, [(0, 10), (10, 20)])
+    assert bench.segments()[0].epochs == ((3, 4),)
+
+
 def test_sealed_segments_are_copied_once_and_in_order() -> None:
     bench = Bench()
     broker = led(bench)

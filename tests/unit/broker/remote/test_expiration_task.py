@@ -262,3 +262,27 @@ def test_only_objects_of_deleted_segments_are_deleted() -> None:
     }
     offsets = {parse_object_name(name).start_offset for name in deleted}  # type: ignore[union-attr]
     assert offsets == {0, 10}
+
+
+def test_a_copy_that_its_former_leader_finishes_at_the_last_moment_is_kept() -> None:
+    """1. The new leader finds a copy of the former one that is not finished.
+    2. The former leader finishes it: it is readable, and local files of it may be deleted.
+    3. The new leader, which has not fenced the former one off yet, deletes it as given up.
+    """
+    for seed in range(10):
+        bench = Bench(seed)
+        former = bench.broker(1)
+        former.fill(1)
+        former.lead(5)
+        bench.run(20)
+        former.life.process.alive = False
+        finished = bench.metadata.values.pop()
+        broker = bench.broker(2)
+        broker.copy_of(former)
+        bench.run(1)
+        broker.lead(6)
+        bench.metadata.arrived(finished)
+        bench.run(HOUR_S)
+        bench.check(broker, [(0, 10)])
+        states = [each.state for each in bench.metadata.records() if hasattr(each, "segment_id")]
+        assert SegmentState.DELETE_STARTED not in states

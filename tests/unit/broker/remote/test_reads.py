@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.broker.fetch.remote_port import RemoteData
+from ottla.broker.remote import remote_transactions
 from ottla.broker.remote.reads import KEPT_MS, RemoteReadLimits
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
@@ -538,6 +539,19 @@ def test_an_abort_marker_in_a_later_segment_or_the_local_log_is_found(remote: in
     bench.tier(remote)
     assert bench.read(0, committed=True).aborted == ((1, 0),)
     assert bench.read(1, 10, committed=True).aborted == ()  # No record of a transaction in it.
+
+
+def test_a_search_that_ends_with_its_first_segment_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A variant of the product: the simulator, which finds out others, runs no transactions."""
+    plain = [(0, "write")] * 3
+    log = transactions([(1, "write"), *plain, *plain, *plain, *plain, (1, "abort"), *plain, *plain])
+    select = remote_transactions.select
+    monkeypatch.setattr(remote_transactions, "select", lambda *given: (select(*given)[0], True))
+    bench = Bench(log, SMALL)
+    bench.tier(3)
+    assert bench.read(0, committed=True).aborted != ((1, 0),)
 
 
 # -- Timestamps ------------------------------------------------------------------------------------

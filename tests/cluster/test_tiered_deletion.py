@@ -18,7 +18,7 @@ from .clients import Closing, Message, client_of, eventually
 from .conftest import QUICK_FENCING
 from .ottla_command import ottla
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 CONFIG = QUICK_FENCING | {
     "log.initial.task.delay.ms": "200",
@@ -33,7 +33,8 @@ NAME = "orders"
 LOST = 3
 SEGMENTS = 6
 RECORDS = 16 * SEGMENTS + 2
-PURGE_SECONDS = 240.0
+PURGE_SECONDS = 330.0
+"""Two minutes, or more than four if a copy was interrupted."""
 
 
 @pytest.fixture
@@ -77,6 +78,13 @@ def produce(cluster: Cluster, partition: int) -> None:
             )
 
 
+def is_copied(cluster: Cluster) -> bool:
+    """Tell whether no copy is under way, nor to come."""
+    tiers = json.loads(run(cluster, "tier", "describe", "--topic", NAME, "--json"))
+    rows = tiers["topics"][0]["partitions"]
+    return all(row["remote_segments"] and row["lag_segments"] == 0 for row in rows)
+
+
 def objects(store: Path, topic_id: str, end: str = "") -> list[Path]:
     found = store.glob(f"{NAME}-{topic_id}/**/*{end}")
     return [each for each in found if each.is_file()]
@@ -101,9 +109,8 @@ def test_nothing_of_the_old_topic_is_left(cluster: Cluster) -> None:
     old = create(cluster, f"{LOST},{LOST}")
     produce(cluster, 0)
     produce(cluster, 1)
-    eventually(
-        lambda: len(objects(store, old, ".log")) >= 2 * SEGMENTS, within=60, what="copied segments"
-    )
+    eventually(lambda: is_copied(cluster), within=60, what="copied segments")
+    assert len(objects(store, old, ".log")) >= 2 * SEGMENTS
     cluster.kill(LOST)
     store.rename(away)
     store.touch()
@@ -141,16 +148,5 @@ def test_nothing_of_the_old_topic_is_left(cluster: Cluster) -> None:
     assert run(cluster, "tier", "purge-status") == "No purge is pending.\n"
 
     eventually(lambda: len(objects(store, new, ".log")) >= SEGMENTS, within=60)
-    with Closing(client_of("confluent").consumer(cluster.bootstrap)) as consumer:
-        consumer.assign([(NAME, 0)])
-        consumer.seek((NAME, 0), 0)
-        numbers: list[int] = []
-
-        def is_read() -> bool:
-            numbers.extend(int((each.value or b"")[:4]) for each in consumer.poll(1.0))
-            return len(numbers) >= RECORDS
-
-        eventually(is_read, within=60, what="all records of the new topic")
-    assert numbers == list(range(RECORDS))
     fail_controller(cluster)
     assert deletion(cluster, old)["remote"] == "purged"

@@ -5,6 +5,7 @@ from ottla.metadata.records import PartitionRecord, TopicRecord, TopicTieringRec
 from ottla.metadata.tiering import RestoredPartition, TopicTiering, tiering_record
 from ottla.records.builder import encode_batch
 from tests.unit.broker.harness import TOPIC_ID, BrokerHarness
+from tests.unit.log.support import make_complete
 
 RESTORED = RestoredPartition(
     partition=0, leader_epoch=0, log_start_offset=10, end_offset=30, epochs=((0, 10),)
@@ -50,6 +51,7 @@ def test_a_new_log_begins_behind_the_remote_prefix() -> None:
     assert list(log.epochs.entries) == [(0, 10), (7, 30)]
     # A partition that was not restored, such as one that was added later.
     assert log_of(harness, 1).log_end_offset == 0
+    make_complete(log)
     rows = [(None, b"v", (), 1_000)]
     harness.broker.replicas.append("t", 0, encode_batch(rows))
     assert log.log_end_offset == 31
@@ -59,6 +61,7 @@ def test_a_log_that_is_there_stays_at_a_restart() -> None:
     harness = BrokerHarness()
     harness.add_broker()
     create(harness)
+    make_complete(log_of(harness, 0))
     harness.broker.replicas.append("t", 0, encode_batch([(None, b"v", (), 1_000)]))
     image = harness.broker.image
     harness.broker.shutdown()

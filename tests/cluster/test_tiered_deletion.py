@@ -27,6 +27,8 @@ CONFIG = QUICK_FENCING | {
     "remote.log.manager.task.retry.backoff.max.ms": "2000",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "4",
     "offsets.topic.num.partitions": "1",
+    # Two brokers are left when the first consumer asks for its coordinator.
+    "offsets.topic.replication.factor": "2",
 }
 TOPIC_CONFIG = ("remote.storage.enable=true", "internal.segment.bytes=16384")
 NAME = "orders"
@@ -148,5 +150,16 @@ def test_nothing_of_the_old_topic_is_left(cluster: Cluster) -> None:
     assert run(cluster, "tier", "purge-status") == "No purge is pending.\n"
 
     eventually(lambda: len(objects(store, new, ".log")) >= SEGMENTS, within=60)
+    with Closing(client_of("confluent").consumer(cluster.bootstrap)) as consumer:
+        consumer.assign([(NAME, 0)])
+        consumer.seek((NAME, 0), 0)
+        numbers: list[int] = []
+
+        def is_read() -> bool:
+            numbers.extend(int((each.value or b"")[:4]) for each in consumer.poll(1.0))
+            return len(numbers) >= RECORDS
+
+        eventually(is_read, within=60, what="all records of the new topic")
+    assert numbers == list(range(RECORDS))
     fail_controller(cluster)
     assert deletion(cluster, old)["remote"] == "purged"

@@ -23,7 +23,7 @@ from ottla.wire.messages.produce import PartitionProduceResponse, ProduceRespons
 
 from . import stored
 from .clients import Closing, Message, client_of, eventually
-from .conftest import new_name
+from .conftest import Kind, NewCluster, new_name
 from .ottla_command import ottla
 from .raw import PRODUCE_VERSION, produce_request
 from .test_lost_disks import wipe
@@ -48,10 +48,10 @@ PRODUCED_BY = 7_000_000
 """A producer id that no broker grants here."""
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(
-        brokers=4, controllers=1, remote_storage=True, metrics=True, config=TIERED
+@pytest.fixture(scope="module", params=[Kind.SEPARATE, Kind.ZOOKEEPER], ids=["kraft", "zookeeper"])
+def cluster(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
+    with new_cluster(
+        request.param, 4, controllers=1, config=TIERED, remote_storage=True, metrics=True
     ) as started:
         yield started
 

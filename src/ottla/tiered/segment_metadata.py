@@ -129,7 +129,8 @@ def epoch_ranges(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
     """Return (leader epoch, first offset, last offset) of the epochs that have records in it."""
     end = segment.end_offset
     if len(segment.epochs) == 1:  # Most have one.
-        return [(segment.epochs[0][0], segment.start_offset, end)]
+        ((epoch, offset),) = segment.epochs
+        return [(epoch, max(offset, segment.start_offset), end)]
     ranges = []
     for epoch, offset in reversed(segment.epochs):
         start = max(offset, segment.start_offset)

@@ -16,7 +16,7 @@ from ottla.metadata.topic_config import REMOTE_STORAGE
 from ottla.tiered.lineage import visible_segments
 from ottla.tiered.manifest import ManifestState
 from ottla.tiered.object_names import ObjectKind, object_name
-from ottla.tiered.segment_metadata import NO_FLOOR, Epochs, SegmentMetadata
+from ottla.tiered.segment_metadata import NO_FLOOR, Epochs, SegmentMetadata, epoch_ranges
 
 TURNED_OFF_BY = frozenset(
     {
@@ -147,7 +147,9 @@ def _plan_partition(stored: StoredPartition, floor: int) -> PartitionPlan | str:
     # Offsets that were used are not given to other records, also where nothing is left of them.
     start = reached = max(state.log_start_offset, state.lineage().log_end_offset)
     if visible:
-        start = reached = max(state.log_start_offset, visible[0].segment.start_offset)
+        # A segment that the log start lay in when it was copied can be read from its first epoch on.
+        first = epoch_ranges(visible[0].segment)[0][1]
+        start = reached = max(state.log_start_offset, first)
     for each in visible:
         if each.segment.start_offset > reached:
             last = each.segment.start_offset - 1

@@ -88,6 +88,12 @@ def test_the_log_start_is_kept() -> None:
     assert only(log_start_offset=42, epochs=()).log_start_offset == 42
 
 
+def test_a_log_begins_where_its_first_segment_can_be_read() -> None:
+    """The log start lay in it when it was copied, and the manifest names an older one."""
+    found = only(finished(1, 0, 9, ((1, 4),)), finished(2, 10, 19), epochs=((1, 4),))
+    assert (found.log_start_offset, found.end_offset, found.epochs) == (4, 20, ((1, 4),))
+
+
 def test_epochs_are_above_all_that_are_named() -> None:
     epochs = ((1, 0), (7, 12))
     made = only(finished(1, 0, 19, epochs), epochs=epochs, leader_epoch=3)

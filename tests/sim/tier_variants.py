@@ -3,7 +3,7 @@
 They are to be found by the standard mix of the simulator, played with the seeds that have remote
 storage, by a checker of promises: see `test_tier_variants`. Transactions do not run in the
 simulator: a reader that asks one segment only for aborted transactions is detected in
-`tests/unit/broker/remote/test_reads.py`.
+`tests/unit/broker/remote/reads/test_reads.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +17,15 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer
 from ottla.broker.fetch.delayed_fetch import FetchReader
 from ottla.broker.fetch.fetch_sessions import FetchPartition
-from ottla.broker.remote import copy_task, expiration_task, remote_log_manager
-from ottla.broker.remote.copy_task import CopyTask
+from ottla.broker.remote import remote_log_manager
 from ottla.broker.remote.dialogue import Dialogue
-from ottla.broker.remote.expiration_task import ExpirationTask
-from ottla.broker.remote.leader_term import LeaderTerm
-from ottla.broker.remote.log_start_publication import LogStartPublisher
-from ottla.broker.remote.manifest_writer import ManifestWriter
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX, StoreCalls
+from ottla.broker.remote.tasks import copy_task, expiration_task
+from ottla.broker.remote.tasks.copy_task import CopyTask
+from ottla.broker.remote.tasks.expiration_task import ExpirationTask
+from ottla.broker.remote.tasks.leader_term import LeaderTerm
+from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
+from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.log.partition_log import PartitionLog
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.expiration import ExpirationPlan

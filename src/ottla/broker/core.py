@@ -28,7 +28,7 @@ from ottla.broker.partition import Partition, PartitionEnvironment
 from ottla.broker.ports import Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.remote.reads import RemoteReader
+from ottla.broker.remote.reads.reads import RemoteReader
 from ottla.broker.remote.remote_storage import RemoteStorage, RemoteStoragePorts, remote_reader
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.broker.replication.isr import IsrChange

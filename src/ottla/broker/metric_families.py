@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import Error
 from ottla.base.metrics import Family, Sample, counter, gauge, histogram
-from ottla.broker.remote.read_metrics import read_families
+from ottla.broker.remote.reads.read_metrics import read_families
 from ottla.broker.remote.remote_metrics import remote_families
 from ottla.coordinator.group_states import NAMES, State
 

@@ -147,7 +147,7 @@ def _plan_partition(stored: StoredPartition, floor: int) -> PartitionPlan | str:
     # Offsets that were used are not given to other records, also where nothing is left of them.
     start = reached = max(state.log_start_offset, state.lineage().log_end_offset)
     if visible:
-        # A segment that the log start lay in when it was copied can be read from its first epoch on.
+        # If the log start lay in it when it was copied, it is readable from its first epoch on.
         first = epoch_ranges(visible[0].segment)[0][1]
         start = reached = max(state.log_start_offset, first)
     for each in visible:

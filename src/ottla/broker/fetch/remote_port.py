@@ -1,4 +1,6 @@
-"""What fetches and ListOffsets need of the remote tier; `ottla.broker.remote.reads` implements it.
+"""What fetches and ListOffsets need of the remote tier.
+
+`ottla.broker.remote.reads.reads` implements it.
 
 A broker without tiered storage has none.
 """

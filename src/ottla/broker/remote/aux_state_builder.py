@@ -27,9 +27,9 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.remote.dialogue import Dialogue, Running, Slots, wait
-from ottla.broker.remote.range_reads import RangeReads, StoreFailed
+from ottla.broker.remote.reads.range_reads import RangeReads, StoreFailed
+from ottla.broker.remote.reads.remote_segments import RemoteLogs
 from ottla.broker.remote.remote_metrics import RemoteMetrics, RemoteTopicMetrics
-from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.replication.remote_log_port import (
     AllLocal,
     AuxState,

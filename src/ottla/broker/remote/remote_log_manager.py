@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending
-from ottla.broker.remote.copy_task import CopyTask
 from ottla.broker.remote.dialogue import Dialogue, Task, wait
 from ottla.broker.remote.environment import RemoteEnvironment
-from ottla.broker.remote.expiration_task import ExpirationTask
-from ottla.broker.remote.leader_term import LeaderTerm
-from ottla.broker.remote.manifest_writer import ManifestWriter
-from ottla.broker.remote.restore_task import RestoreTask
 from ottla.broker.remote.status import RemoteStatus, status_of
+from ottla.broker.remote.tasks.copy_task import CopyTask
+from ottla.broker.remote.tasks.expiration_task import ExpirationTask
+from ottla.broker.remote.tasks.leader_term import LeaderTerm
+from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
+from ottla.broker.remote.tasks.restore_task import RestoreTask
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.visible_segments import VisibleSegments

@@ -35,14 +35,14 @@ from ottla.broker.remote.environment import (
     RemoteLogManagerConfig,
     TopicFacts,
 )
-from ottla.broker.remote.log_start_publication import LogStartPublisher
-from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
-from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
-from ottla.broker.remote.purger import Purger, PurgerPorts
-from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
+from ottla.broker.remote.metadata.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
+from ottla.broker.remote.metadata.metadata_topic_creation import MetadataTopicSettings
+from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
+from ottla.broker.remote.reads.remote_segments import RemoteLogs
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
-from ottla.broker.remote.remote_segments import RemoteLogs
 from ottla.broker.remote.store_calls import StoreCalls
+from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
+from ottla.broker.remote.tasks.purger import Purger, PurgerPorts
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta

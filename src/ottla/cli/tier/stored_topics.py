@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ottla.base.ids import Uuid
-from ottla.broker.remote.manifest_reader import list_objects, read_state
+from ottla.broker.remote.tasks.manifest_reader import list_objects, read_state
 from ottla.cli.tier.store_session import StoreSession
 from ottla.tiered.object_names import parse_directory_name, parse_manifest_name, partition_prefix
 from ottla.tiered.restore_plan import StoredPartition

@@ -28,8 +28,8 @@ from ottla.broker.remote.environment import (
     TopicFacts,
 )
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
-from ottla.broker.remote.restore_task import is_being_restored
 from ottla.broker.remote.store_calls import StoreCalls
+from ottla.broker.remote.tasks.restore_task import is_being_restored
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache
 from ottla.log.opening import open_log

@@ -13,7 +13,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer
 from ottla.broker.api import k01_fetch
 from ottla.broker.ports import Connection
-from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
+from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
 from ottla.records.batch import iter_headers
 from ottla.records.builder import encode_batch
 from ottla.records.record import iter_records

@@ -15,8 +15,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.remote.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
-from ottla.broker.remote.metadata_topic_creation import MetadataTopicSettings
+from ottla.broker.remote.metadata.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
+from ottla.broker.remote.metadata.metadata_topic_creation import MetadataTopicSettings
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage

@@ -16,7 +16,7 @@ from ottla.base.ports import Disk
 from ottla.base.timers import Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
-from ottla.broker.remote.reads import RemoteReader, RemoteReadLimits
+from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
 from ottla.log.partition_log import PartitionLog
 from ottla.log.results import ReadResult
 from ottla.log.timestamp_search import TimestampSearch

@@ -17,7 +17,7 @@ from ottla.base.object_store import Failure, ObjectStore
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.remote.aux_state_builder import BUILD_MS_MAX, BUILDS_MAX, AuxStateBuilder, Build
-from ottla.broker.remote.range_reads import RangeReads
+from ottla.broker.remote.reads.range_reads import RangeReads
 from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.broker.replication.remote_log_port import (
     AllLocal,

@@ -21,7 +21,7 @@ from ottla.metadata.records.tiering import TopicTieringRecord
 from ottla.metadata.tiering import DisablePolicy, TieringState
 from tests.unit.broker.harness import START_MS, TOPIC_ID
 from tests.unit.broker.remote.harness import TieredHarness, offsets_in
-from tests.unit.broker.remote.test_fetch import begin, list_offsets
+from tests.unit.broker.remote.reads.test_fetch import begin, list_offsets
 
 PROPERTIES = {
     "remote.log.storage.system.enable": "true",

@@ -16,7 +16,7 @@ from ottla.base.ids import Uuid
 from ottla.base.object_store import Failure, ObjectStore
 from ottla.broker.core import Broker
 from ottla.broker.remote.aux_state_builder import AuxStateBuilder
-from ottla.broker.remote.range_reads import RangeReads
+from ottla.broker.remote.reads.range_reads import RangeReads
 from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.records import PartitionChangeRecord

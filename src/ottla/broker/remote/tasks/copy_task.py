@@ -1,0 +1,346 @@
+"""The copy task of a partition: its leader copies sealed segments, in the order of their offsets.
+
+One segment at a time; one attempt at one segment:
+
+1. COPY_STARTED, with a new segment id: no two attempts write the same objects.
+2. Its objects are put, the log last, and looked at: a store may report a success that was none.
+3. COPY_FINISHED. From here on it is readable, and its local files may be deleted.
+4. The manifest, which may lag.
+
+A failure between 1 and 3 leads to DELETE_STARTED; the expiration task deletes the objects. If this
+broker dies, or leads no more, the next leader's fence and copy task do that.
+
+Source: RemoteLogManager.RLMCopyTask; KIP-405, KIP-956.
+"""
+
+import logging
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.object_store import Failure, StoreError
+from ottla.broker.remote.copy_quota import wait_to_spend
+from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
+from ottla.broker.remote.tasks.leader_term import LeaderTerm, copy_ms_max
+from ottla.broker.remote.tasks.local_files import SegmentObject, segment_objects
+from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
+from ottla.tiered.copy_plan import copied_offset, elected_log_start, next_segments
+from ottla.tiered.object_names import object_name
+from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.log.segment_files import LocalSegment, SegmentFiles
+    from ottla.tiered.remote_log import RemoteLog
+
+logger = logging.getLogger(__name__)
+
+UNDELETED_COPIES_MAX: Final = 8
+"""Failed copies of a partition whose objects could not be deleted either. Above it no other copy
+begins, so that an outage of the store does not fill the metadata; below it copying goes on where
+only deletions fail."""
+
+
+class Outcome(Enum):
+    """How one round of the copy task ended."""
+
+    IDLE = auto()
+    """There is nothing to copy, or this leader may not copy."""
+    AGAIN = auto()
+    """Something has changed: the next round plans again, at once."""
+    FAILED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """A segment that was announced, and what is uploaded of it."""
+
+    segment: SegmentMetadata
+    files: "SegmentFiles"
+    objects: tuple[SegmentObject, ...]
+
+
+class CopyTask:
+    """See the module.
+
+    `failed_copy`: called when objects of a failed copy are to be deleted. `wake_offset`: the last
+    stable offset from which on there is something to copy; None = when a segment is rolled.
+    """
+
+    def __init__(
+        self, term: LeaderTerm, manifests: ManifestWriter, failed_copy: "Callable[[], object]"
+    ) -> None:
+        self._term = term
+        self._environment = term.environment
+        self._log = term.log
+        self._manifests = manifests
+        self._failed_copy = failed_copy
+        self._has_begun = False
+        self.wake_offset: int | None = None
+        self.wakeup = Wakeup(self._environment.timers, self._environment.clock)
+
+    def run(self) -> Dialogue[None]:
+        """Copy for as long as this broker leads."""
+        failures = 0
+        while True:
+            try:
+                outcome = yield from self._round()
+            except (ApiError, OSError) as error:
+                # The log's directory has failed, or a segment's file cannot be opened.
+                outcome = Outcome.FAILED
+                self._term.failed("copy", "copy", error, self._term.pause_ms(failures + 1))
+            if outcome is Outcome.AGAIN:
+                failures = 0
+            elif outcome is Outcome.IDLE:
+                failures = 0
+                yield from self.wakeup.wait(self._environment.config.interval_ms)
+            else:
+                failures += 1
+                yield self._term.pause_ms(failures)
+
+    def _round(self) -> Dialogue[Outcome]:
+        term = self._term
+        remote = term.remote()
+        if remote is None or term.is_fenced(remote):
+            return Outcome.IDLE
+        if not self._has_begun and (yield from self._begin(remote)):
+            return Outcome.AGAIN
+        if not term.may_copy:
+            self._log.remote_copied_to(copied_offset(remote, term.lineage()))
+            self._note_lag([])
+            return Outcome.IDLE
+        planned = self._plan(remote)
+        unfinished = term.unfinished(remote)
+        if not planned and not unfinished:
+            return Outcome.IDLE
+        if not term.has_fenced:
+            yield from term.append_fence()
+            return Outcome.AGAIN
+        if unfinished:
+            yield from term.change_states(unfinished, SegmentState.DELETE_STARTED)
+            self._failed_copy()
+            return Outcome.AGAIN
+        if term.undeleted_copies(remote) >= UNDELETED_COPIES_MAX:
+            return Outcome.IDLE
+        try:
+            return (yield from self._copy_next())
+        finally:
+            term.copying = None
+
+    def _begin(self, remote: "RemoteLog") -> Dialogue[bool]:
+        """Begin the term: find out where the log starts; return whether it has to be tried again.
+
+        Where no remote segment says so the log starts where the local files do. That must not be
+        concluded from metadata that an earlier leader may still be writing.
+        """
+        term, log = self._term, self._log
+        start = elected_log_start(
+            remote,
+            term.lineage(),
+            log_start=log.log_start_offset,
+            local_log_start=log.local_log_start_offset,
+        )
+        if start > log.log_start_offset:
+            if not term.has_fenced:
+                yield from term.append_fence()
+                return True
+            logger.info(
+                "%s: advancing the log start from %d to %d, the first offset in either tier",
+                term.name,
+                log.log_start_offset,
+                start,
+            )
+            log.advance_log_start(start)
+        log.reset_remote()
+        self._has_begun = True
+        return False
+
+    def _plan(self, remote: "RemoteLog") -> "list[LocalSegment]":
+        log = self._log
+        copied = copied_offset(remote, self._term.lineage())
+        log.remote_copied_to(copied)
+        local = log.local_segments()
+        stable = log.last_stable_offset
+        planned = next_segments(
+            local, copied=copied, log_start=log.log_start_offset, last_stable=stable
+        )
+        sealed = [
+            each
+            for each in local
+            if not each.is_active and each.end_offset > max(copied + 1, log.log_start_offset)
+        ]
+        later = [each.end_offset for each in sealed if each.end_offset > stable]
+        self.wake_offset = later[0] if later else None
+        self._note_lag(sealed)
+        return planned
+
+    def _note_lag(self, sealed: "list[LocalSegment]") -> None:
+        gauges = self._term.gauges
+        gauges.copy_lag_segments = len(sealed)
+        gauges.copy_lag_bytes = sum(each.size_bytes for each in sealed)
+
+    def _copy_next(self) -> Dialogue[Outcome]:
+        """Copy the first segment that is not copied.
+
+        A slot is held only while the object store is used: what waits for a partition of the
+        metadata topic must not keep others from copying.
+        """
+        slots, clock = self._environment.copier_slots, self._environment.clock
+        yield from slots.acquire()
+        try:
+            upload = yield from self._begin_upload()
+            if isinstance(upload, Outcome):
+                return upload
+            began_ms = clock.monotonic_ms()
+            error = yield from self._put_all(upload)
+        finally:
+            slots.release()
+        segment = upload.segment
+        if error is None and not upload.files.is_intact():
+            error = StoreError(Failure.SOURCE, "the local files have changed meanwhile")
+        if error is not None:
+            return (yield from self._give_up(segment, error))
+        return (yield from self._finish(segment, clock.monotonic_ms() - began_ms))
+
+    def _begin_upload(self) -> Dialogue["_Upload | Outcome"]:
+        """Announce the next segment; which one that is may have changed while a slot was awaited.
+
+        The record is tried once: a failed one that was appended after all is an unfinished copy
+        without objects.
+        """
+        term, environment = self._term, self._environment
+        yield from wait_to_spend(environment.copy_quota, environment.metrics.copy_throttle_time)
+        remote = term.remote()
+        if remote is None or term.is_fenced(remote):
+            return Outcome.AGAIN
+        planned = self._plan(remote)
+        if not planned:
+            return Outcome.AGAIN
+        files = self._log.segment_files(planned[0].base_offset)
+        if files is None:
+            return Outcome.FAILED
+        objects = yield from segment_objects(files, environment.workers)
+        segment = self._announced(files)
+        term.copying = segment.segment_id
+        term.copy_begins(segment)
+        term.metrics.copy_requests += 1
+        error = yield from wait(environment.metadata.append(segment))
+        remote = term.remote()
+        if error is not None or remote is None:
+            term.metrics.copy_errors += 1
+            term.failed("copy", _copy_text(segment), error, term.pause_ms(1))
+            return Outcome.FAILED
+        if remote.get(segment.segment_id) is None:
+            return self._refused(segment, remote)
+        environment.copy_quota.spend(sum(each.size_bytes for each in objects))
+        return _Upload(segment, files, objects)
+
+    def _announced(self, files: "SegmentFiles") -> SegmentMetadata:
+        log, environment = self._log, self._environment
+        return SegmentMetadata(
+            topic=log.topic,
+            topic_id=log.topic_id,
+            partition=log.partition,
+            segment_id=self._new_id(),
+            start_offset=files.base_offset,
+            end_offset=files.end_offset - 1,
+            max_timestamp_ms=files.max_timestamp_ms,
+            broker_id=environment.node_id,
+            event_timestamp_ms=environment.clock.now_ms(),
+            size_bytes=files.log.size_bytes,
+            epochs=tuple((entry.epoch, entry.start_offset) for entry in files.epochs),
+            state=SegmentState.COPY_STARTED,
+            leader_epoch=self._term.leader_epoch,
+            tiered_epoch=self._term.tiering.tiered_epoch,
+            txn_index_empty=files.transaction_index is None,
+        )
+
+    def _new_id(self) -> Uuid:
+        while (made := Uuid(self._environment.dice.random_bytes(16))) == NO_UUID:
+            pass
+        return made
+
+    def _give_up(self, segment: SegmentMetadata, error: StoreError) -> Dialogue[Outcome]:
+        term = self._term
+        term.metrics.copy_errors += 1
+        term.failed("copy", _copy_text(segment), error, term.pause_ms(1))
+        term.copy_failed(segment)
+        yield from term.change_states([segment], SegmentState.DELETE_STARTED)
+        self._failed_copy()
+        return Outcome.FAILED
+
+    def _finish(self, segment: SegmentMetadata, took_ms: int) -> Dialogue[Outcome]:
+        term = self._term
+        remote = yield from term.change_states([segment], SegmentState.COPY_FINISHED)
+        found = remote.get(segment.segment_id)
+        if found is None or found.state is not SegmentState.COPY_FINISHED:
+            return self._refused(segment, remote)
+        term.succeeded("copy")
+        self._log.remote_copied_to(segment.end_offset)
+        term.metrics.copied_bytes += segment.size_bytes
+        logger.info(
+            "%s: copied segment %d-%d of %d bytes in %d ms",
+            term.name,
+            segment.start_offset,
+            segment.end_offset,
+            segment.size_bytes,
+            took_ms,
+        )
+        term.copying = None
+        failure = yield from self._manifests.update()
+        if failure is None:
+            term.succeeded("manifest")
+        else:
+            # The expiration task repeats it; meanwhile other segments are copied.
+            term.failed("manifest", "write of a manifest", failure, term.pause_ms(1))
+        return Outcome.AGAIN
+
+    def _refused(self, segment: SegmentMetadata, remote: "RemoteLog") -> Outcome:
+        """Handle a record that has had no effect: another leader's fence came before it."""
+        term = self._term
+        term.metrics.copy_errors += 1
+        fence = remote.fence
+        logger.warning(
+            "%s: copy of segment %d-%d in leader epoch %d and tiered epoch %d was fenced by %s",
+            term.name,
+            segment.start_offset,
+            segment.end_offset,
+            term.leader_epoch,
+            term.tiering.tiered_epoch,
+            "a deletion" if fence is None else f"epochs {fence.leader_epoch}, {fence.tiered_epoch}",
+        )
+        self._failed_copy()
+        return Outcome.FAILED
+
+    def _put_all(self, upload: "_Upload") -> Dialogue[StoreError | None]:
+        segment, objects = upload.segment, upload.objects
+        calls = self._environment.calls
+        until_ms = self._environment.clock.monotonic_ms() + copy_ms_max(segment.size_bytes)
+        for each in objects:
+            error = yield from calls.put(
+                object_name(segment, each.kind),
+                each.source,
+                each.size_bytes,
+                until_ms=until_ms,
+                on_unknown=lambda: self._term.write_unknown(segment),
+            )
+            if error is not None:
+                return error
+        for each in objects:
+            name = object_name(segment, each.kind)
+            found = yield from calls.head(name, until_ms=until_ms)
+            if isinstance(found, StoreError):
+                return found
+            if found.size_bytes != each.size_bytes:
+                return StoreError(
+                    Failure.UNAVAILABLE,
+                    f"{name} has {found.size_bytes} bytes of {each.size_bytes}",
+                )
+        return None
+
+
+def _copy_text(segment: SegmentMetadata) -> str:
+    return f"copy of segment {segment.start_offset}-{segment.end_offset}"

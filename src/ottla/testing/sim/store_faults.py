@@ -81,6 +81,8 @@ class StoreFaultInjector:
     def begin(self) -> None:
         """Begin."""
         given = self.faults
+        if given == StoreFaults.NONE:
+            return  # A story may have faults of its own.
         self._model.faults = ObjectStoreFaults(
             slow=given.slow,
             refused=given.refused,
@@ -96,7 +98,8 @@ class StoreFaultInjector:
     def stop(self) -> None:
         """Inject no further faults. What was sent before may still be answered late, or never."""
         self._is_stopped = True
-        self._model.faults = ObjectStoreFaults()
+        if self.faults != StoreFaults.NONE:
+            self._model.faults = ObjectStoreFaults()
 
     def _next_outage(self) -> None:
         pause_us = int(self._random.expovariate(self.faults.outages) * MINUTE_US)

@@ -3,8 +3,9 @@
 A new interpreter that imports a command takes half a second of a processor; tests run hundreds.
 
 Protocol: a line of JSON on standard input for each command, {"words": its arguments, "streams":
-files for its standard streams, "cwd": null = this one}; answered by two lines, the process id when
-it runs, and the exit code when it has ended, negative for a signal, as `subprocess` has it.
+files for its standard streams, "cwd": null = this one, "environment": all of it}; answered by two
+lines, the process id when it runs, and the exit code when it has ended, negative for a signal, as
+`subprocess` has it.
 """
 
 import gc
@@ -48,6 +49,8 @@ def _become(order: dict[str, Any]) -> int:
         os.close(descriptor)
     if order["cwd"] is not None:
         os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
     sys.argv[1:] = order["words"]
     return main()
 

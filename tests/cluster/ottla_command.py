@@ -77,6 +77,8 @@ class _Forks:
                 "words": arguments,
                 "streams": [str(stream) for stream in streams],
                 "cwd": None if cwd is None else str(cwd),
+                # A test may have changed it since the process began.
+                "environment": dict(os.environ),
             }
             requests, answers = self._process.stdin, self._process.stdout
             assert requests is not None

@@ -6,8 +6,7 @@ from ottla.broker.remote.metadata.metadata_chunks import Skipped, decode_chunk
 from ottla.records.builder import concatenate, encode_batch
 from ottla.records.errors import CorruptBatch
 from ottla.tiered.metadata_records import encode
-
-from .metadata_cluster import started, user
+from tests.unit.broker.remote.metadata.metadata_cluster import started, user
 
 RECORDS = [started(user(0), each) for each in range(4)]
 

@@ -20,8 +20,7 @@ from ottla.broker.remote.metadata.reader_checkpoint import DIR_NAME, decode_chec
 from ottla.tiered.segment_metadata import SegmentState
 from ottla.wire.messages import fetch, produce
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-
-from .metadata_cluster import (
+from tests.unit.broker.remote.metadata.metadata_cluster import (
     LOG_DIR,
     MetadataCluster,
     Node,

@@ -16,11 +16,10 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 from ottla.tiered.metadata_partition import metadata_partition
-
-from ..harness import LOG_DIR, FakeDice, FakeWorkers, config_record
-from ..replicas_harness import Node, ReplicasHarness
-from ..replicas_network import Peers
-from .metadata_cluster import ProducerIds, started, state_of, user
+from tests.unit.broker.harness import LOG_DIR, FakeDice, FakeWorkers, config_record
+from tests.unit.broker.remote.metadata.metadata_cluster import ProducerIds, started, state_of, user
+from tests.unit.broker.replicas_harness import Node, ReplicasHarness
+from tests.unit.broker.replicas_network import Peers
 
 METADATA_TOPIC_ID = Uuid(b"m" * 16)
 COUNT = 3

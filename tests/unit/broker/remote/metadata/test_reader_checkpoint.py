@@ -18,8 +18,7 @@ from ottla.broker.remote.metadata.reader_checkpoint import (
     encode_checkpoint,
 )
 from ottla.testing.disk import Fault, MemoryDisk
-
-from ..harness import LOG_DIR, FakeWorkers
+from tests.unit.broker.harness import LOG_DIR, FakeWorkers
 
 TOPIC = Uuid(b"m" * 16)
 STATES = st.dictionaries(

@@ -38,8 +38,7 @@ from ottla.tiered.segment_metadata import (
 )
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import fetch, list_offsets, produce
-
-from ..harness import FakeClock, FakeDice, FakeForwarder, FakeWorkers
+from tests.unit.broker.harness import FakeClock, FakeDice, FakeForwarder, FakeWorkers
 
 METADATA_TOPIC_ID = Uuid(b"m" * 16)
 USER_TOPIC_ID = Uuid(b"u" * 16)

@@ -1,7 +1,7 @@
 """The standard mix finds out remote storage that breaks a rule.
 
 Method: as `test_fault_variants`, with the variants of `tier_variants`, and only with the seeds that
-have remote storage: one of four.
+have remote storage: one of twelve.
 """
 
 from collections.abc import Iterator

@@ -376,8 +376,9 @@ def start_with_many_segments(console: Console) -> None:
         topic_id = server.topic_id(topic)
         producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
         for partition in range(TIERED_PARTITIONS):
-            producer.produce_batch(topic, [{"value": b"x"}] * (each + 1), partition=partition)
-        assert producer.flush(60) == 0
+            rows = [{"value": b"x"}] * (each + 1)
+            assert producer.produce_batch(topic, rows, partition=partition) == len(rows)
+            assert producer.flush(60) == 0  # All together would be more than its queue holds.
         until(lambda: METADATA_TOPIC in server.admin.list_topics(timeout=10).topics, 60)
         cluster.stop(1)
         rows = [("no remote segments", *_start(server, 0))]
@@ -410,7 +411,7 @@ def _start(server: Node, segments: int) -> tuple[float, float, float, float]:
             and all(each.remote_segments >= 0 for each in found)
         )
 
-    until(is_known, 300)
+    until(is_known, 300, pause=0.5)
     return serving_s, time.perf_counter() - begun, server.cpu_s(), server.resident_mb()
 
 

@@ -208,9 +208,17 @@ def test_expired_segments_are_deleted_in_the_store(cluster: Cluster) -> None:
     wait_tiered(cluster, topic)
     with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
         admin.set_topic_config(topic, "retention.bytes", str(8 * 16_384))
-    eventually(
-        lambda: len(remote_segments(cluster, topic)) <= 10, within=30, what="10 segments left"
-    )
+    try:
+        # A leader waits up to 30 s for a live replica to have the log start, then tries again.
+        eventually(
+            lambda: len(remote_segments(cluster, topic)) <= 10, within=75, what="10 segments left"
+        )
+    except AssertionError:
+        for node in BROKERS:
+            lines = [line for line in cluster.logs(node).splitlines() if topic in line]
+            print(f"node {node}:", *lines[-25:], sep="\n")
+        print(len(remote_segments(cluster, topic)), "segments are left")
+        raise
     start = earliest(cluster, topic, EARLIEST)
     assert start > 0
     # The log start moved first: what is left begins there, or below it.

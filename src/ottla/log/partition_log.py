@@ -876,10 +876,11 @@ class PartitionLog:
         # What comes next may differ from what is in remote storage (KAFKA-15241).
         self.highest_remote_offset = min(self.highest_remote_offset, end - 1)
         disk = self.ports.disk
-        self.snapshots = prune_snapshots(disk, self.directory, end)
         extents = [Extent(segment.base_offset, segment.size) for segment in self.segments]
         before = self.producers.entries
         self.producers = rebuild_producers(disk, self.directory, self.name, extents, end)
+        # Afterwards: rebuilding removes snapshots that are damaged.
+        self.snapshots = prune_snapshots(disk, self.directory, end)
         self.producers.fill_append_times(lambda entry: _appended_ms(before.get(entry.producer_id)))
         self.producers.replicated_to(self.high_watermark)
 

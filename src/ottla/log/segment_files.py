@@ -76,9 +76,8 @@ def files_of(
     """
     transactions = segment.path(names.TRANSACTION_INDEX) if segment.aborted() else None
     snapshot = None
-    path = f"{segment.directory}/{names.segment_name(end_offset, names.SNAPSHOT)}"
-    # One that is listed may be gone; the copy must not fail for ever then, as it can be rebuilt.
-    if end_offset in snapshots and disk.exists(path):
+    if end_offset in snapshots:
+        path = f"{segment.directory}/{names.segment_name(end_offset, names.SNAPSHOT)}"
         snapshot = _source(disk, path)
     return SegmentFiles(
         base_offset=segment.base_offset,

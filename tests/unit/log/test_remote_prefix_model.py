@@ -437,7 +437,7 @@ def play(seed: int) -> Story:
 
 
 @given(seed=st.integers(0, 2**32))
-@example(seed=20044097)  # A snapshot is listed whose file is gone.
+@example(seed=20044097)  # A truncation finds a damaged snapshot.
 @settings(max_examples=150, deadline=None)
 def test_both_starts_survive_and_nothing_is_dropped(seed: int) -> None:
     story = play(seed)

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.host.kraft.broker_node import BrokerNode
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.faults import FaultInjector
+from ottla.testing.sim.fault_injector import FaultInjector
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.observations import (
     Acknowledged,

@@ -16,6 +16,7 @@ from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.ports import Listener
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError
@@ -146,8 +147,10 @@ class SimNode:
     @property
     def runtime(self) -> ControllerRuntime | None:
         """Return the controller of this incarnation."""
-        core = self.core
-        return None if core is None or core.controller is None else core.controller.runtime
+        mode = None if self.core is None else self.core.mode
+        if not isinstance(mode, KRaftMode) or mode.controller is None:
+            return None
+        return mode.controller.runtime
 
     @property
     def leads(self) -> bool:

@@ -28,7 +28,7 @@ from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step, refused
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.zookeeper.broker_changes import process_broker_change
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta, delta_between

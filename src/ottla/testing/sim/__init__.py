@@ -4,8 +4,8 @@ Knows the host's ports and implements them: network, disks, clocks, ZooKeeper.
 Start at `sim.py`, then `node.py` and `faults.py`.
 """
 
-from ottla.testing.sim.faults import Faults
+from ottla.testing.sim.faults.faults import Faults
+from ottla.testing.sim.faults.store_faults import StoreFaults
 from ottla.testing.sim.sim import NoProgress, Sim, SimClientPort
-from ottla.testing.sim.store_faults import StoreFaults
 
 __all__ = ["Faults", "NoProgress", "Sim", "SimClientPort", "StoreFaults"]

@@ -21,7 +21,7 @@ from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassignment
 from ottla.metadata.znodes.partition_state import decode_state
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.zookeeper.zookeeper import Written
 
 from .controller_harness import ControllerHarness
 

@@ -147,7 +147,7 @@ def _standing(partition: PartitionImage) -> tuple[Any, ...]:
 
 
 class ControllerTerm:
-    """A controller on a bench: what it decides, and all that listeners heard."""
+    """A controller on a bench: what it decides, and all deltas that listeners got."""
 
     def __init__(
         self, bench: PortBench, number: int = 0, properties: dict[str, str] | None = None
@@ -237,7 +237,7 @@ class ControllerTerm:
         )
 
     def check(self) -> None:
-        """The image is what is stored, and listeners heard of each step that led to it."""
+        """The image is what is stored, and listeners got each step that led to it."""
         assert facts(self.bench.stored()) == facts(self.image)
         for before, after in zip(self.heard, self.heard[1:], strict=False):
             assert after.before is before.image
@@ -374,7 +374,7 @@ def check_committed_facts_are_stored_and_told(bench: PortBench) -> None:
 
 
 def check_the_raw_answer_of_an_append(bench: PortBench) -> None:
-    """An append tells its deltas; another epoch's is fenced, and nothing of it is written."""
+    """An append passes on its deltas; another epoch's is fenced, and nothing of it is written."""
     bench.set_brokers(BROKERS)
     step = Step((ProducerIdsRecord(broker_id=1, next_producer_id=1_000),))
     notified: list[ClusterDelta] = []

@@ -15,7 +15,7 @@ from ottla.base.timers import Timer, Timers
 class Periodic:
     """Runs passes, one at a time, while it is started.
 
-    `work` makes one pass; its answer tells whether more is left.
+    `work` makes one pass; its answer says whether more is left.
     """
 
     def __init__(

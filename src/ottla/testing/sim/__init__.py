@@ -1,7 +1,7 @@
 """Whole clusters in one process and in virtual time, with faults drawn from one seed.
 
 Knows the host's ports and implements them: network, disks, clocks, ZooKeeper.
-Start at `sim.py`, then `node.py` and `faults.py`.
+Start at `sim.py`, then `node.py` and `ports.py`; `faults` injects, `watch` observes.
 """
 
 from ottla.testing.sim.faults.faults import Faults

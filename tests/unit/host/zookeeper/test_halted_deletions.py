@@ -131,7 +131,7 @@ def test_a_preferred_election_of_another_topic_halts_nothing() -> None:
 
 
 def test_both_are_requested_in_one_write() -> None:
-    """Whichever the controller hears of first: no replica is ordered away before the election is
+    """Whichever the controller sees first: no replica is ordered away before the election is
     over."""
     orders = set()
     for seed in range(8):

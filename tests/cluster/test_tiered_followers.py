@@ -41,7 +41,7 @@ from .test_tiered_storage import (
     remote_segments,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.forms(1)]
 
 SEGMENT_RECORDS = 16
 PRODUCED_BY = 7_000_000

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.host.kraft.broker_node import BrokerNode
+from ottla.host.kraft.broker_mode import KRaftBroker
 from ottla.log import names
 from ottla.metadata.topics import PartitionImage
 from ottla.testing.sim import Sim
@@ -81,8 +81,7 @@ class Story:
 
 
 def is_active(node: SimNode) -> bool:
-    controller = None if node.core is None else node.core.controller
-    return controller is not None and controller.runtime.active
+    return node.runtime is not None and node.runtime.active
 
 
 def damage(node: SimNode) -> None:
@@ -189,12 +188,16 @@ def test_a_dead_process_registers_after_the_next_one_has_looked(seed: int) -> No
 
 def last_epoch_sent(node: SimNode) -> int:
     """Return since when a broker has lost nothing, as it said when it registered."""
-    assert node.core is not None
-    broker = node.core.broker
-    assert isinstance(broker, BrokerNode)
-    return broker._lifecycle.config.previous_broker_epoch
+    kraft = kraft_of(node)
+    assert kraft is not None
+    return kraft.lifecycle.config.previous_broker_epoch
 
 
 def asks_to_register(node: SimNode) -> bool:
+    kraft = kraft_of(node)
+    return kraft is not None and kraft.lifecycle._in_flight
+
+
+def kraft_of(node: SimNode) -> KRaftBroker | None:
     broker = None if node.core is None else node.core.broker
-    return isinstance(broker, BrokerNode) and broker._lifecycle._in_flight
+    return broker.mode if broker is not None and isinstance(broker.mode, KRaftBroker) else None

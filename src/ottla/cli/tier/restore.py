@@ -180,8 +180,8 @@ def _count(number: int, noun: str) -> str:
 def _create(client: ClusterClient, plan: RestorePlan, replication_factor: int) -> None:
     if not client.serves(wire.RestoreTopicRequest):
         raise CommandError(
-            f"the brokers at {client.config.bootstrap} do not serve RestoreTopic: they run in "
-            "ZooKeeper mode, Kafka, or an older version of Ottla"
+            f"the brokers at {client.config.bootstrap} do not serve RestoreTopic: they run Kafka "
+            "or an older version of Ottla"
         )
     request = wire.RestoreTopicRequest(
         name=plan.topic,

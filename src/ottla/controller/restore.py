@@ -2,9 +2,10 @@
 
 It is one step, so a restore that was interrupted has created the topic, and brokers finish it, or
 has changed nothing. In ZooKeeper mode a large step is several writes, of which the first has all
-but some partitions' leaders; the next controller elects these in the same epochs. The topic's id is that in the names of its objects. It is refused where a topic
-has the name or the id, and where the deletion ledger has the id: brokers delete what they find of
-such a topic, and its objects are being purged.
+but some partitions' leaders; the next controller elects these in the same epochs. The topic's id is
+that in the names of its objects. It is refused where a topic has the name or the id, and where the
+deletion ledger has the id: brokers delete what they find of such a topic, and its objects are being
+purged.
 """
 
 from collections.abc import Mapping

@@ -48,9 +48,7 @@ TOPIC = RestoredTopic(
     ),
     replication_factor=2,
 )
-TIERING = TopicTiering(
-    topic_id=ID, tiered_epoch=4, remote_floor_epoch=2, restored=TOPIC.partitions
-)
+TIERING = TopicTiering(topic_id=ID, tiered_epoch=4, remote_floor_epoch=2, restored=TOPIC.partitions)
 
 
 def started() -> ControllerHarness:
@@ -121,6 +119,10 @@ def test_all_brokers_receive_where_the_partitions_begin() -> None:
     assert again.error is Error.TOPIC_ALREADY_EXISTS
 
 
+def until_another(sim: ControllerHarness, first: Node) -> None:
+    sim.until(lambda: any(each is not first for each in sim.active_controllers()))
+
+
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_the_controller_dies_at_any_moment(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed, or loses its connection and its session, so that it does not know."""
@@ -141,7 +143,7 @@ def test_the_controller_dies_at_any_moment(is_lost: bool, monkeypatch: pytest.Mo
         assert exists == (sim.data(paths.tiering_state("t")) is not None)
         assert exists == (sim.data(paths.config((2, "t"))) is not None)
         found.add((exists, leaderless))
-        sim.until(lambda first=first: any(each is not first for each in sim.active_controllers()))  # type: ignore[misc]
+        until_another(sim, first)
         sim.settle()
         if not exists and sim.image.topics.by_id(ID) is None:
             assert not answer.done or isinstance(answer.value, ApiError)

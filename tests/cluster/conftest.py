@@ -158,7 +158,7 @@ def new_cluster(request: pytest.FixtureRequest) -> NewCluster:
         *,
         controllers: int = 3,
         config: dict[str, str] | None = None,
-        remote_storage: bool = False,
+        remote_storage: bool | str = False,
         metrics: bool = False,
     ) -> Cluster:
         given = dict(config or {})

@@ -82,12 +82,20 @@ class TopicTiering:
     @property
     def has_remote_log(self) -> bool:
         """Whether remote segments may be read: also those that a disablement has retained."""
-        return self.policy is not DisablePolicy.DELETE
+        return self.policy is not DisablePolicy.DELETE and not self.is_remote_empty
 
     @property
-    def age(self) -> tuple[int, int, bool]:
+    def is_remote_empty(self) -> bool:
+        """Whether it is known that no remote segment is left that could be read.
+
+        A floor of the present epoch: nothing can be above it before the next one begins.
+        """
+        return self.remote_floor_epoch >= self.tiered_epoch
+
+    @property
+    def age(self) -> tuple[int, int, int, bool]:
         """Return what grows with each change of a topic's state."""
-        return self.tiered_epoch, int(self.state), not self.purge_pending
+        return self.tiered_epoch, int(self.state), self.remote_floor_epoch, not self.purge_pending
 
 
 def tiering_of(record: TopicTieringRecord) -> TopicTiering:

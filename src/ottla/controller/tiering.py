@@ -99,17 +99,6 @@ def disabled(tiering: TopicTiering) -> TopicTiering:
     return replace(tiering, state=after.state)
 
 
-def purged(tiering: TopicTiering) -> TopicTiering:
-    """Return the state of a topic whose dead segments are all purged."""
-    return replace(tiering, purge_pending=False)
-
-
-def emptied(tiering: TopicTiering) -> TopicTiering:
-    """Return the state of a DISABLED topic without a remote segment: as if it never had one."""
-    assert tiering.state is TieringState.DISABLED
-    return replace(tiering, remote_floor_epoch=tiering.tiered_epoch)
-
-
 def _entered(tiering: TopicTiering, source: Standing, target: Standing) -> TopicTiering:
     """Return the state after a transition that a configuration asks for."""
     assert target.state in (TieringState.ENABLED, TieringState.DISABLING)

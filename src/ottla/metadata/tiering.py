@@ -7,7 +7,7 @@ transition into ENABLED and into DISABLING, so that of two states the newer one 
 Source: KIP-950, whose draft has the states and the epoch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -96,6 +96,17 @@ class TopicTiering:
     def age(self) -> tuple[int, int, int, bool]:
         """Return what grows with each change of a topic's state."""
         return self.tiered_epoch, int(self.state), self.remote_floor_epoch, not self.purge_pending
+
+
+def purged(tiering: TopicTiering) -> TopicTiering:
+    """Return the state of a topic whose dead segments are all purged."""
+    return replace(tiering, purge_pending=False)
+
+
+def emptied(tiering: TopicTiering) -> TopicTiering:
+    """Return the state of a DISABLED topic without a remote segment: as if it never had one."""
+    assert tiering.state is TieringState.DISABLED
+    return replace(tiering, remote_floor_epoch=tiering.tiered_epoch)
 
 
 def tiering_of(record: TopicTieringRecord) -> TopicTiering:

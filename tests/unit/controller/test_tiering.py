@@ -16,13 +16,19 @@ from ottla.controller.configs import Alteration, AlteredResource, alter_configs
 from ottla.controller.context import DecisionContext
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.step import Decision
-from ottla.controller.tiering import disabled, emptied
+from ottla.controller.tiering import disabled
 from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
 from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.features import LEDGER, OTTLA_VERSION, TIERING
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import FeatureLevelRecord, TopicTieringRecord
-from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, tiering_record
+from ottla.metadata.tiering import (
+    DisablePolicy,
+    TieringState,
+    TopicTiering,
+    emptied,
+    tiering_record,
+)
 from ottla.metadata.topics import partition_record
 
 from .builders import THREE, advance, after, context

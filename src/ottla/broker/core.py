@@ -313,7 +313,11 @@ class Broker:
         values = effective_topic_config(image, self.config, topic)
         config = self.config.dynamic(image)
         brokers_own = {name: config[name] for name in LOG_PROPERTIES}
-        follow_tiering(values, has_remote_log=image.has_remote_log(topic))
+        follow_tiering(
+            values,
+            has_remote_log=image.has_remote_log(topic),
+            copies=image.copies_segments(topic),
+        )
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:

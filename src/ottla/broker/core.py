@@ -123,6 +123,8 @@ class Broker:
             self.fetchers.aux_states = self.remote.aux_states.build
         self.auto_create = AutoCreate(config, forwarder)
         self.topic_deletion_purgatory = Purgatory(timers)
+        self.tiering_purgatory = Purgatory(timers)
+        """Orders that wait for a topic's tiering state in this broker's metadata."""
         self.deletion_failures = DeletionFailures()
         self.maintenance = Maintenance(
             config=config,
@@ -248,6 +250,9 @@ class Broker:
         # A topic created and deleted within the change shows in the deletion ledger alone.
         self.topic_deletion_purgatory.wake_each(
             [*delta.deleted_topics, *sorted(delta.changed_deletions)]
+        )
+        self.tiering_purgatory.wake_each(
+            sorted({*delta.changed_tiering, *delta.deleted_topics, *delta.changed_deletions})
         )
         if delta.deleted_topics:
             deleted = {each.id: each.name for each in delta.deleted_topics.values()}

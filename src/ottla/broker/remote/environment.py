@@ -45,7 +45,7 @@ class SegmentMetadataLog(Protocol):
         ...
 
     def replayed(self, topic_id: Uuid, partition: int) -> "RemoteLog | None":
-        """Return the same, also of a partition that is still being restored."""
+        """Return the same, also of a partition that is not settled (`metadata.settled`)."""
         ...
 
 

@@ -242,7 +242,10 @@ class RemoteStorage:
             self.metadata.assign([key])
         if partition.is_leader:
             self._led.add(key)
+            start = log.log_start_offset
             self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
+            if log.log_start_offset > start:
+                self._replicas.fetch_reader.hasten_follower_fetches(partition)
         else:
             self.manager.become_follower(log, tiering=tiering)
             if key in self._led:

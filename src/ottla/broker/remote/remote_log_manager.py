@@ -26,6 +26,7 @@ from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.status import RemoteStatus, status_of
 from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
+from ottla.broker.remote.tasks.floor_reports import FloorPurge
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
@@ -136,6 +137,24 @@ class _Leader:
         self._tasks[0].cancel()
         self._tasks[0] = self._task(self.copy.run())
         self._tasks[0].start()
+
+    def purge_up_to(self, floor: int) -> FloorPurge:
+        """Return how far the purge of the segments of a floor and below is.
+
+        With the present tiered epoch as the floor these are all segments, whatever expires them.
+        """
+        remote = self.term.remote()
+        if remote is None or not self.opening.done.done:
+            return FloorPurge(last_error=self.term.last_error)
+        segments = remote.deleting() if floor <= remote.floor else remote.segments()
+        left = [each for each in segments if each.tiered_epoch <= floor]
+        is_over = floor <= remote.floor or not self.log.has_remote_prefix
+        return FloorPurge(
+            is_purged=not left and is_over and not self._manifests.is_stale(remote),
+            segments_left=len(left),
+            bytes_left=sum(each.size_bytes for each in left),
+            last_error=self.term.last_error,
+        )
 
     def wake(self) -> None:
         """Have both tasks look for work."""
@@ -268,6 +287,11 @@ class RemoteLogManager:
         if not isinstance(known, _Leader) or not known.log.has_remote_prefix:
             return True
         return known.tiering.remote_floor_epoch == NO_FLOOR or known.term.has_begun
+
+    def purge_of(self, topic_id: Uuid, partition: int, floor: int) -> FloorPurge | None:
+        """Return how far the purge of a floor is; None = this broker does not lead."""
+        known = self._partitions.get((topic_id, partition))
+        return known.purge_up_to(floor) if isinstance(known, _Leader) else None
 
     # -- events --------------------------------------------------------------------------------
 

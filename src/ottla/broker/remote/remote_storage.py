@@ -41,6 +41,7 @@ from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
 from ottla.broker.remote.reads.remote_segments import RemoteLogs
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.store_calls import StoreCalls
+from ottla.broker.remote.tasks.floor_reports import FloorReports
 from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
 from ottla.broker.remote.tasks.purger import Purger, PurgerPorts
 from ottla.broker.replica_manager import ReplicaManager
@@ -116,6 +117,9 @@ class RemoteStorage:
         )
         self.manager = RemoteLogManager(self.environment)
         self.purger = self._purger(ports)
+        self.floor_reports = FloorReports(
+            self.environment, ports.forwarder, ports.broker_epoch, self.manager.purge_of
+        )
         self.aux_states = AuxStateBuilder(
             ports.reads.ranges,
             self.metadata.remote_log,
@@ -202,6 +206,8 @@ class RemoteStorage:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
+        partitioned = {*delta.created_topics, *delta.changed_topics, *delta.deleted_topics}
+        self.floor_reports.apply(image, None if is_first else changed | partitioned)
         if delta.changed_deletions:
             self.purger.apply(self._complete_image(), delta.changed_deletions)
 
@@ -297,6 +303,7 @@ class RemoteStorage:
         self.reads.close()
         self.manager.close()
         self.purger.close()
+        self.floor_reports.close()
         return self.metadata.close()
 
 

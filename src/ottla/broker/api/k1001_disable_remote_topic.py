@@ -113,9 +113,7 @@ def _is_deleted(broker: Broker, topic: wire.DisableRemoteTopicTopic) -> bool:
     return is_listed or broker.zk_metadata is not None
 
 
-def _unfinished(
-    broker: Broker, request: wire.DisableRemoteTopicRequest
-) -> Iterator[Pending[None]]:
+def _unfinished(broker: Broker, request: wire.DisableRemoteTopicRequest) -> Iterator[Pending[None]]:
     """Yield the promises of the leaders that have not followed yet."""
     remote = broker.remote
     for topic in request.topics if remote is not None else ():
@@ -159,8 +157,8 @@ def _result(broker: Broker, topic: wire.DisableRemoteTopicTopic, partition_id: i
         partition = broker.replicas.partition_by_id(topic.topic_id, partition_id)
     except ApiError:
         return _Result(partition_index=partition_id, error_code=Error.NONE)
-    found = _of_leader(broker, partition) if partition.is_leader else _of_follower(
-        partition, tiering
+    found = (
+        _of_leader(broker, partition) if partition.is_leader else _of_follower(partition, tiering)
     )
     log = partition.log
     return _Result(

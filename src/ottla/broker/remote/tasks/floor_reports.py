@@ -95,7 +95,7 @@ class FloorReports:
 
     def _rows(self, first: Key | None) -> Iterator[tuple[Key, PurgedPartition]]:
         for topic_id in sorted(self._topics):
-            if (first is not None and topic_id < first[0]) or not self._reports.may_report(topic_id):
+            if not self._reports.may_report(topic_id, first):
                 continue
             tiering, partitions = self._topics[topic_id]
             floor = floor_to_report(tiering)

@@ -61,9 +61,7 @@ class LeaderOpening:
         if remote.floor < tiering.remote_floor_epoch:
             return True
         fence = remote.fence
-        return not tiering.copies and (
-            fence is None or fence.tiered_epoch < tiering.tiered_epoch
-        )
+        return not tiering.copies and (fence is None or fence.tiered_epoch < tiering.tiered_epoch)
 
     def _note_ended_copies(self) -> None:
         """Note which segments the floor takes that are not being written."""

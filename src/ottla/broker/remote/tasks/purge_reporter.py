@@ -60,8 +60,11 @@ class PurgeReporter:
         self._in_flight = self._is_closed = False
         self._failure = Error.NONE
 
-    def may_report(self, topic_id: Uuid) -> bool:
-        """Tell whether the controller has not just said that it does not know a topic."""
+    def may_report(self, topic_id: Uuid, first: Key | None) -> bool:
+        """Tell whether to report a topic now, in a report that begins at `first`: not one that the
+        controller has just said it does not know."""
+        if first is not None and topic_id < first[0]:
+            return False
         until_ms = self._unknown_until_ms.get(topic_id)
         if until_ms is None:
             return True

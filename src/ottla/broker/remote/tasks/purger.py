@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid, uuid_text
 from ottla.base.limits import LOGS_PER_STEP_MAX
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.metadata.topics import TopicImage
 
 logger = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class _Purge:
@@ -267,7 +268,7 @@ class Purger:
     def _due_rows(self, first: Key | None) -> "Iterator[tuple[Key, wire.PurgedPartition]]":
         """Yield the partitions to report, in order."""
         for topic_id in sorted(self._topics):
-            if (first is not None and topic_id < first[0]) or not self._reports.may_report(topic_id):
+            if not self._reports.may_report(topic_id, first):
                 continue
             known = self._topics[topic_id]
             for number in sorted(known.purges):

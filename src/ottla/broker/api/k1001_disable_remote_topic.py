@@ -198,5 +198,8 @@ def _of_follower(partition: Partition, tiering: TopicTiering) -> _Found:
     """
     log = partition.log
     gives_up = tiering.policy is DisablePolicy.DELETE
-    is_behind = gives_up and log is not None and not log.failed and log.has_remote_prefix
+    if log is None or log.failed or not gives_up:
+        return _Found(Error.NONE)
+    # A local log start that is not durable yet would be the old one after a crash.
+    is_behind = log.has_remote_prefix or log.prepends
     return _Found(IN_PROGRESS if is_behind else Error.NONE)

@@ -29,6 +29,7 @@ from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.floor_reports import FloorPurge
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
+from ottla.broker.remote.tasks.local_backfill import LocalBackfill
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.broker.remote.tasks.restore_task import RestoreTask
 from ottla.tiered.copy_plan import copied_offset
@@ -181,6 +182,7 @@ class _Follower:
         self.log = log
         self.tiering = tiering
         self.leader_epoch = NO_EPOCH
+        self._backfill: Task | None = None
 
     def retier(self, tiering: "TopicTiering") -> None:
         """Take another tiering state. What was copied before it may be dead."""
@@ -197,9 +199,39 @@ class _Follower:
             if not self.tiering.copies:
                 self.log.reset_remote()  # What is retained expires, and no more is copied.
             self.log.remote_copied_to(copied_offset(remote, lineage))
+        self._fill_local_log()
+
+    def _fill_local_log(self) -> None:
+        """Begin to copy the records that are neither in remote storage nor here."""
+        environment, running = self._environment, self._backfill
+        is_running = running is not None and not running.is_over
+        records = environment.leader_records
+        if is_running or records is None or not self._lacks_records():
+            return
+        backfill = LocalBackfill(environment, records, self.log, self._lacks_records)
+        self._backfill = Task(backfill.run(), environment.timers, environment.clock)
+        self._backfill.start()
+
+    def _lacks_records(self) -> bool:
+        """Tell whether records between the log start and the local log start are on the leader
+        alone: the remote segments that had them were given up."""
+        log, tiering = self.log, self.tiering
+        if log.failed or not log.has_remote_prefix:
+            return False
+        if not tiering.has_remote_log:
+            return True
+        if tiering.remote_floor_epoch == NO_FLOOR:
+            return False
+        remote = self._environment.metadata.remote_log(log.topic_id, log.partition)
+        if remote is None:
+            return False
+        lineage = Lineage(log.epochs.entries, log.log_end_offset)
+        return copied_offset(remote, lineage) < log.local_log_start_offset - 1
 
     def stop(self) -> None:
         """End."""
+        if self._backfill is not None:
+            self._backfill.cancel()
 
 
 class RemoteLogManager:

@@ -11,13 +11,15 @@ from itertools import pairwise
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.pending import completed
+from ottla.base.pending import Pending, completed
+from ottla.broker.remote.tasks.local_backfill import LeaderRecords
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.manifest import follow
 from ottla.tiered.manifest_codec import decode_manifest
 from ottla.tiered.object_names import parse_manifest_name
 from ottla.tiered.segment_metadata import Fence, SegmentMetadata, SegmentState
 from tests.unit.broker.remote.copy_bench import HOUR_S, TOPIC_ID, Bench, BenchBroker
+from tests.unit.log.support import content
 
 EPOCH = 6
 
@@ -388,6 +390,66 @@ def test_rule_12_a_leader_that_was_away_knows_no_start_before_it_has_read_the_fe
     bench.run(10)
     assert away.life.manager.knows_log_start(TOPIC_ID, 0)
     assert away.log.log_start_offset == 20
+
+
+def reads_from(follower: BenchBroker, leader: BenchBroker) -> None:
+    """Let a follower read its leader's records, as far as these are local there."""
+
+    def read(_topic_id: object, _partition: int, offset: int) -> Pending[bytes | ApiError]:
+        if offset < leader.log.log_start_offset:
+            return completed(ApiError(Error.OFFSET_OUT_OF_RANGE))
+        return completed(content(leader.log, offset))
+
+    follower.life.environment.leader_records = LeaderRecords(
+        read=read, cancel=lambda *_: None, store_local_start=lambda _log: completed(None)
+    )
+
+
+def test_rule_34_a_follower_has_all_of_its_leader_s_local_log_before_it_counts() -> None:
+    bench = Bench()
+    leader, follower = pair(bench, local=30)
+    reads_from(follower, leader)
+    follower.retier(delete())  # It hears of it first.
+    bench.run(5)
+    assert follower.log.has_remote_prefix
+    leader.retier(delete())
+    bench.run(5)
+    assert follower.log.has_remote_prefix  # Its next fetch brings the log start.
+    follower.log.delete_records(leader.log.log_start_offset)
+    bench.run(5)
+    assert not follower.log.has_remote_prefix
+    assert not follower.log.prepends
+    # The leader dies: nothing of what is not expired is lost.
+    leader.life.process.alive = False
+    follower.lead(EPOCH + 1, delete())
+    assert follower.log.log_start_offset == 20
+    assert content(follower.log, 20) == content(leader.log, 20)
+
+
+def test_rule_34_a_follower_that_was_away_copies_what_is_not_remote_again() -> None:
+    bench = Bench()
+    leader, follower = pair(bench, local=30)
+    leader.retier(delete())
+    bench.run(10)
+    bench.model.faults.is_down = True
+    leader.retier(enabled(3, floor=1))
+    follower.start()
+    reads_from(follower, leader)
+    follower.log.delete_records(leader.log.log_start_offset)
+    follower.follow(enabled(3, floor=1))
+    bench.run(10)
+    assert follower.log.local_log_start_offset == 20
+    assert content(follower.log, 20) == content(leader.log, 20)
+
+
+def test_rule_34_a_follower_copies_nothing_that_is_retained() -> None:
+    bench = Bench()
+    leader, follower = pair(bench, local=30)
+    reads_from(follower, leader)
+    for each in (leader, follower):
+        each.retier(retain())
+    bench.run(HOUR_S)
+    assert follower.log.local_log_start_offset == 30
 
 
 def test_rule_19_retain_then_delete() -> None:

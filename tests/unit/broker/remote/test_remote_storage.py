@@ -112,11 +112,12 @@ def test_a_follower_reads_nothing_remote_until_its_leader_s_log_start_comes(
 ) -> None:
     harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2))
     fetch = begin(harness, 0, max_wait_ms=5_000)
+    log = harness.broker.replicas.partition("t", 0).log
+    assert log is not None
+    log.delete_expired_segments(log.local_log_start_offset)
     harness.commit(DISABLING)
     assert fetch.value[0].error_code == Error.REPLICA_NOT_AVAILABLE
     assert begin(harness, 0).value[0].error_code == Error.REPLICA_NOT_AVAILABLE
-    log = harness.broker.replicas.partition("t", 0).log
-    assert log is not None
     assert log.log_start_offset == 0
     log.delete_records(4)
     assert begin(harness, 3).value[0].error_code == Error.OFFSET_OUT_OF_RANGE

@@ -23,6 +23,7 @@ from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending
 from ottla.broker.remote.dialogue import Dialogue, Task
 from ottla.broker.remote.environment import RemoteEnvironment
+from ottla.broker.remote.remote_metrics import TieringCounts
 from ottla.broker.remote.status import RemoteStatus, status_of
 from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
@@ -157,6 +158,17 @@ class _Leader:
             last_error=self.term.last_error,
         )
 
+    @property
+    def is_disabling(self) -> bool:
+        """Whether the fence that ends the copies is not replayed yet."""
+        return not self.tiering.copies and not self.opening.done.done
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether segments that were given up are left."""
+        tiering = self.tiering
+        return tiering.purge_pending and not self.purge_up_to(tiering.remote_floor_epoch).is_purged
+
     def wake(self) -> None:
         """Have both tasks look for work."""
         self.copy.wakeup.notify()
@@ -201,12 +213,16 @@ class _Follower:
             self.log.remote_copied_to(copied_offset(remote, lineage))
         self._fill_local_log()
 
+    @property
+    def is_filling(self) -> bool:
+        """Whether records of the leader are being copied, before the first local one."""
+        return self._backfill is not None and not self._backfill.is_over
+
     def _fill_local_log(self) -> None:
         """Begin to copy the records that are neither in remote storage nor here."""
-        environment, running = self._environment, self._backfill
-        is_running = running is not None and not running.is_over
+        environment = self._environment
         records = environment.leader_records
-        if is_running or records is None or not self._lacks_records():
+        if self.is_filling or records is None or not self._lacks_records():
             return
         backfill = LocalBackfill(environment, records, self.log, self._lacks_records)
         self._backfill = Task(backfill.run(), environment.timers, environment.clock)
@@ -373,6 +389,17 @@ class RemoteLogManager:
                     if isinstance(known, _Follower):
                         known.metadata_changed()
                 yield STEP_PAUSE_MS
+
+    def tiering_counts(self) -> TieringCounts:
+        """Return how many partitions are not done yet with a change of their tiering state."""
+        disabling = purging = filling = 0
+        for known in self._partitions.values():
+            if isinstance(known, _Leader):
+                disabling += known.is_disabling
+                purging += known.is_purging
+            else:
+                filling += known.is_filling
+        return TieringCounts(disabling=disabling, purging=purging, filling=filling)
 
     # -- descriptions --------------------------------------------------------------------------
 

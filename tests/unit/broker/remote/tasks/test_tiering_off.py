@@ -12,6 +12,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
+from ottla.broker.remote.remote_metrics import TieringCounts
 from ottla.broker.remote.tasks.local_backfill import LeaderRecords
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.manifest import follow
@@ -293,8 +294,11 @@ def test_rule_8_the_log_starts_with_the_local_files_in_the_same_turn() -> None:
 def test_rule_9_the_purge_ends_by_itself() -> None:
     bench = Bench()
     broker = tiered(bench)
+    counts = broker.life.manager.tiering_counts
     broker.retier(delete())
+    assert counts() == TieringCounts(disabling=1, purging=1)
     bench.run(10)
+    assert counts() == TieringCounts(purging=1)
     assert {each.state for each in bench.segments()} == {SegmentState.DELETE_STARTED}
     assert not is_purged(broker, 1)
     broker.retier(delete(state=TieringState.DISABLED))
@@ -302,6 +306,7 @@ def test_rule_9_the_purge_ends_by_itself() -> None:
     assert bench.segments() == []
     assert not bench.segment_objects()
     assert is_purged(broker, 1)
+    assert counts() == TieringCounts()
     bench.check(broker, [])
 
 
@@ -411,6 +416,7 @@ def test_rule_34_a_follower_has_all_of_its_leader_s_local_log_before_it_counts()
     reads_from(follower, leader)
     follower.retier(delete())  # It hears of it first.
     bench.run(5)
+    assert follower.life.manager.tiering_counts() == TieringCounts(filling=1)
     assert follower.log.has_remote_prefix
     leader.retier(delete())
     bench.run(5)

@@ -1,9 +1,9 @@
-"""A leader that dies at any step of turning tiered storage off, or on again, leaves nothing behind.
+"""A leader that dies at any step of turning tiered storage off, or on, leaves nothing behind.
 
 Method: as `test_crashes`. A run without a crash counts the steps: before each operation of the
-store or the metadata topic, right after it was sent, and when its result comes. Then one run for each
-step ends the process there, and another one takes over. In the end the store, the metadata and the
-manifests say the same, the log has no gap, and its start can be read.
+store or the metadata topic, right after it was sent, and when its result comes. Then one run for
+each step ends the process there, and another one takes over. In the end the store, the metadata and
+the manifests say the same, the log has no gap, and its start can be read.
 """
 
 from collections.abc import Callable

@@ -106,7 +106,7 @@ class ControllerNode:
             self.runtime, config, connect=ports.connect, clock=clock, timers=timers
         )
         self.disabling = DisablingDriver(
-            config, self.context.acknowledgements, connect=connect, clock=clock, timers=timers
+            config, self.context.acknowledgements, connect=ports.connect, clock=clock, timers=timers
         )
         self.runtime.subscribe(self.disabling.changed)
 

@@ -114,6 +114,9 @@ def _row(ctx: Context, partition: Partition, include_segments: bool) -> wire.Rem
         lag_segments=-1 if status is None else status.copy_lag_segments,
         last_error=None if status is None else status.last_error,
         segments=segments,
+        deleting_segments=(
+            status.deleting_segments if status is not None and status.is_ready else -1
+        ),
     )
 
 

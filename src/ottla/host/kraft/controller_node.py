@@ -20,6 +20,7 @@ from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller.controller_runtime import ControllerRuntime
+from ottla.host.controller.disabling import DisablingDriver
 from ottla.host.controller.periodic_elections import PeriodicElections
 from ottla.host.kraft.deletion_channel import DeletionChannel
 from ottla.host.kraft.metadata_log import MetadataLog
@@ -49,7 +50,8 @@ fence every live broker when it continues."""
 class ControllerNode:
     """See `ottla.broker.api.base.ControllerPort`.
 
-    Fields: `log`: the metadata log, `runtime`: the decisions over it.
+    Fields: `log`: the metadata log, `runtime`: the decisions over it. `deletions`, `disabling`:
+            what brokers have to acknowledge.
     """
 
     def __init__(
@@ -103,6 +105,10 @@ class ControllerNode:
         self.deletions = DeletionChannel(
             self.runtime, config, connect=ports.connect, clock=clock, timers=timers
         )
+        self.disabling = DisablingDriver(
+            config, self.context.acknowledgements, connect=ports.connect, clock=clock, timers=timers
+        )
+        self.runtime.subscribe(self.disabling.changed)
 
     def _other_listeners(self) -> dict[int, Listeners]:
         """Return the listeners of the voters in this node's properties."""
@@ -143,6 +149,7 @@ class ControllerNode:
         """Resign and check no session any more."""
         self._stop_timers()
         self.deletions.end()
+        self.disabling.end()
         self.log.stop()
 
     def _activated(self, failure: ApiError | None) -> None:
@@ -161,6 +168,7 @@ class ControllerNode:
         self._check_sessions()
         self._elections.start()
         self.deletions.begin()
+        self.disabling.begin(self.runtime)
         self.ready.complete(None)
 
     def _resigned(self) -> None:
@@ -169,6 +177,7 @@ class ControllerNode:
         self._is_active = False
         self._stop_timers()
         self.deletions.end()
+        self.disabling.end()
 
     def _stop_timers(self) -> None:
         if self._timer is not None:

@@ -87,7 +87,11 @@ class NodeDirs:
 
         def config_of(topic: str) -> LogConfig:
             values = effective_topic_config(image, config, topic)
-            follow_tiering(values, has_remote_log=image.has_remote_log(topic))
+            follow_tiering(
+                values,
+                has_remote_log=image.has_remote_log(topic),
+                copies=image.copies_segments(topic),
+            )
             return LogConfig.of(values)
 
         check_remote_topics(image, config)

@@ -60,7 +60,7 @@ def restore_topic(
     overrides = dict(wanted.configs)
     validate_topic_configs(overrides, context.config, image)
     check_ttl(image, context.mode, wanted.name, overrides)
-    state = tiering_change(image, context.mode, wanted.name, wanted.topic_id, overrides)
+    state = tiering_change(image, context, wanted.name, wanted.topic_id, {}, overrides)
     if state is None:
         raise ApiError(Error.INVALID_CONFIG, "A restored topic needs remote.storage.enable=true.")
     factor = wanted.replication_factor

@@ -9,7 +9,7 @@ Source: KIP-950, whose draft has the states and the epoch.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -87,12 +87,31 @@ class TopicTiering:
     @property
     def has_remote_log(self) -> bool:
         """Whether remote segments may be read: also those that a disablement has retained."""
-        return self.policy is not DisablePolicy.DELETE
+        return self.policy is not DisablePolicy.DELETE and not self.is_remote_empty
 
     @property
-    def age(self) -> tuple[int, int, bool]:
+    def is_remote_empty(self) -> bool:
+        """Whether it is known that no remote segment is left that could be read.
+
+        A floor of the present epoch: nothing can be above it before the next one begins.
+        """
+        return self.remote_floor_epoch >= self.tiered_epoch
+
+    @property
+    def age(self) -> tuple[int, int, int, bool]:
         """Return what grows with each change of a topic's state."""
-        return self.tiered_epoch, int(self.state), not self.purge_pending
+        return self.tiered_epoch, int(self.state), self.remote_floor_epoch, not self.purge_pending
+
+
+def purged(tiering: TopicTiering) -> TopicTiering:
+    """Return the state of a topic whose dead segments are all purged."""
+    return replace(tiering, purge_pending=False)
+
+
+def emptied(tiering: TopicTiering) -> TopicTiering:
+    """Return the state of a DISABLED topic without a remote segment: as if it never had one."""
+    assert tiering.state is TieringState.DISABLED
+    return replace(tiering, remote_floor_epoch=tiering.tiered_epoch)
 
 
 def tiering_of(record: TopicTieringRecord) -> TopicTiering:

@@ -10,7 +10,7 @@ Not done:  nothing.
 
 from dataclasses import replace
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET
 from ottla.base.turns import Steps
@@ -19,7 +19,7 @@ from ottla.broker.partition import Partition
 from ottla.tiered.lineage import Lineage, Visible, visible_in_steps
 from ottla.wire.messages import describe_remote_log as wire
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(
     key=1006,
@@ -125,6 +125,9 @@ def _row(ctx: Context, partition: Partition) -> wire.RemoteLogPartition:
         lag_bytes=-1 if status is None else status.copy_lag_bytes,
         lag_segments=-1 if status is None else status.copy_lag_segments,
         last_error=None if status is None else status.last_error,
+        deleting_segments=(
+            status.deleting_segments if status is not None and status.is_ready else -1
+        ),
     )
 
 

@@ -7,6 +7,7 @@ transition into ENABLED and into DISABLING, so that of two states the newer one 
 Source: KIP-950, whose draft has the states and the epoch.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
@@ -59,7 +60,8 @@ class TopicTiering:
     Fields: `tiered_epoch`: from 1 up. `policy`: of the last disablement, NONE while ENABLED.
             `remote_floor_epoch`: remote segments of this tiered epoch and below are dead; 0 = none
             are. `purge_pending`: dead segments may still be in the object store. `restored`: of a
-            topic that was restored, by partition.
+            topic that was restored, in order of the partitions; a broker of ZooKeeper mode may have
+            only those that it was sent.
     """
 
     topic_id: Uuid
@@ -72,7 +74,9 @@ class TopicTiering:
 
     def restored_partition(self, partition: int) -> RestoredPartition | None:
         """Return where a restored partition began; None = it began here, at offset 0."""
-        return next((each for each in self.restored if each.partition == partition), None)
+        at = bisect_left(self.restored, partition, key=lambda each: each.partition)
+        found = self.restored[at : at + 1]
+        return found[0] if found and found[0].partition == partition else None
 
     @property
     def copies(self) -> bool:

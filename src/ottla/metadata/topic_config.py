@@ -460,13 +460,15 @@ def effective_topic_config(
     return topic_values(image, node_config, image.configs.of(ResourceType.TOPIC, topic))
 
 
-def follow_tiering(values: dict[str, Any], *, has_remote_log: bool) -> None:
+def follow_tiering(values: dict[str, Any], *, has_remote_log: bool, copies: bool) -> None:
     """Change a topic's typed values to what its tiering state allows, whatever others wrote.
 
     The state counts: the configuration only asks for it. A tool can write a configuration that the
     controller would refuse, and a log must not be compacted while its segments are copied.
+    `copies`: whether leaders copy segments; the local retention counts only then.
     """
     values[REMOTE_STORAGE] = has_remote_log
+    values[COPY_DISABLE] = not copies
     if has_remote_log:
         values["cleanup.policy"] = ["delete"]
 

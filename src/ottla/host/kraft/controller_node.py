@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
-from ottla.base.ports import Clock, Dice, Workers
-from ottla.base.timers import Timer, Timers
+from ottla.base.timers import Timer
 from ottla.broker.ports import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
@@ -27,7 +26,7 @@ from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_driver import Peers, QuorumLinks
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.kraft.quorum_storage import QuorumStorage
-from ottla.host.node_ports import Connect
+from ottla.host.node_ports import NodePorts
 from ottla.host.periodic_elections import PeriodicElections
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
@@ -63,24 +62,20 @@ class ControllerNode:
         listeners: Iterable[Endpoint],
         storage: QuorumStorage,
         bootstrap: tuple[Record, ...],
-        clock: Clock,
-        dice: Dice,
-        timers: Timers,
-        workers: Workers,
-        connect: Connect,
+        ports: NodePorts,
         on_failure: Callable[[str], None],
         peers: Peers | None = None,
     ) -> None:
         self.context = DecisionContext(
             config=config,
             cluster_id=cluster_id,
-            dice=dice,
+            dice=ports.dice,
             liveness=BrokerLiveness(config["broker.session.timeout.ms"]),
         )
         self.ready: Pending[None] = Pending()
         self.timed_out_heartbeats = 0
-        self._clock = clock
-        self._timers = timers
+        clock = self._clock = ports.clock
+        timers = self._timers = ports.timers
         self._timer: Timer | None = None
         self._elections = PeriodicElections(
             lambda: self.runtime, config, clock=clock, timers=timers
@@ -97,21 +92,21 @@ class ControllerNode:
             bootstrap=first_records(bootstrap, config),
             clock=clock,
             timers=timers,
-            workers=workers,
+            workers=ports.workers,
             on_elected=lambda epoch: self.runtime.begin(epoch).then(self._activated),
             on_resigned=self._resigned,
             on_failure=on_failure,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
-            links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
+            links=QuorumLinks(peers=peers, dice=ports.dice, timing=_timing(config)),
         )
         self.runtime = ControllerRuntime(self.log, clock=clock, on_effect=self._elections.on_effect)
         self.deletions = DeletionChannel(
-            self.runtime, config, connect=connect, clock=clock, timers=timers
+            self.runtime, config, connect=ports.connect, clock=clock, timers=timers
         )
         self.disabling = DisablingDriver(
-            config, self.context.acknowledgements, connect=connect, clock=clock, timers=timers
+            config, self.context.acknowledgements, connect=ports.connect, clock=clock, timers=timers
         )
         self.runtime.subscribe(self.disabling.changed)
 

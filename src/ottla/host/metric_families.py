@@ -21,6 +21,7 @@ from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.net.refusals import Refusal
 from ottla.host.net.server import Server
+from ottla.host.tiering_metrics import tiering_gauges
 from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage, TopicsImage
@@ -195,6 +196,7 @@ class ControllerFamilies:
             counts=partitions,
         )
         yield from deletion_gauges(deletions)
+        yield from tiering_gauges(image)
         prefix = CONTROLLER
         yield gauge(f"{prefix}_fenced_broker_count", "Registered brokers that are fenced.", fenced)
         yield gauge(

@@ -217,10 +217,9 @@ class DisablingDriver:
         topic, tiering = self._image.topics.by_id(topic_id), self._image.tiering.get(topic_id)
         if topic is not None and tiering is not None:
             log.info(
-                "tiered storage of topic %s is %s (%s), tiered epoch %d: all brokers have"
+                "tiered storage of topic %s is DISABLED (%s), tiered epoch %d: all brokers have"
                 " acknowledged",
                 topic.name,
-                tiering.state.name,
                 tiering.policy.name.lower(),
                 tiering.tiered_epoch,
             )

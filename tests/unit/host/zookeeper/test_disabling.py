@@ -155,6 +155,20 @@ def test_a_deposed_controller_that_orders_is_rejected_by_its_epoch() -> None:
     assert len(epochs) == 2, "the new one asked again"
 
 
+@both_policies
+def test_hole_38_state_and_configuration_are_written_in_one_multi(policy: str) -> None:
+    """KIP-950 writes two znodes: a controller that dies in between would leave half of it."""
+    sim = tiered()
+    written: list[set[str]] = []
+    sim.model.observe(lambda done: written.append({each.path for each in done.operations}))
+    turn_off(sim, policy)
+    sim.until(lambda: state_of(sim) == DISABLED[policy])
+    assert alter(sim, (ENABLE, 0, "true")).error is Error.NONE
+    state, epoch, config = paths.tiering_state("t"), paths.tiered_epoch("t"), paths.config(TOPIC)
+    found = [each & {state, epoch, config} for each in written if state in each or config in each]
+    assert found == [{state, epoch, config}, {state, epoch}, {state, epoch, config}]
+
+
 # -- the controller dies at each of its writes -------------------------------------------------
 
 

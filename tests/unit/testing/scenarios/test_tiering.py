@@ -31,10 +31,3 @@ def test_nodes_take_the_configurations() -> None:
     for seed in DRAWN:
         for properties in layout(3, 1, combined=False, config=draw_scenario(seed).config):
             assert NodeConfig.parse(properties)["remote.log.storage.system.enable"]
-
-
-def test_zookeeper_clusters_have_no_remote_storage() -> None:
-    for seed in DRAWN:
-        scenario = draw_scenario(seed, zookeeper=True)
-        assert scenario.store_faults == StoreFaults.NONE
-        assert "remote.log.storage.system.enable" not in scenario.config

@@ -68,11 +68,15 @@ class Stage:
         self.story = story
         self.sim = story.sim
         self.changes: list[RemoteSegmentChanged] = []
+        self.on_change: Callable[[RemoteSegmentChanged], None] | None = None
+        """Called at the moment of a change."""
         self.sim.observe(self._observe)
 
     def _observe(self, observation: object) -> None:
         if isinstance(observation, RemoteSegmentChanged):
             self.changes.append(observation)
+            if self.on_change is not None:
+                self.on_change(observation)
 
     # -- what is -------------------------------------------------------------------------------
 
@@ -299,19 +303,24 @@ def late_put(story: Story) -> Dialogue[None]:
 def late_manifest(story: Story) -> Dialogue[None]:
     """A leader dies while it writes a manifest, which arrives after the next leader's."""
     stage = Stage(story)
+
+    def hold_manifest(change: RemoteSegmentChanged) -> None:
+        if change.state == "COPY_FINISHED":
+            stage.faults(slow=1.0)
+
     yield from stage.begin(spec())
     for _ in range(2):
-        yield from stage.until_more("COPY_STARTED")
+        stage.on_change = hold_manifest
         yield from stage.until_more("COPY_FINISHED")
-        stage.faults(slow=1.0)
-        yield 60
+        yield 50
+        stage.on_change = None
         leader = stage.leader
         leader.crash(lose_unflushed=False)
         stage.faults()
         yield from stage.until_led(but=leader)
         leader.restart()
         yield from stage.until_in_sync()
-    yield 15_000
+    yield 8_000
     stage.over()
 
 

@@ -230,22 +230,11 @@ def lists_what_is_being_copied() -> Iterator[None]:
     """A manifest lists COPY_STARTED segments, too."""
     plan = ManifestPlanner.plan
 
-    class Early:
-        """A remote log in which copies that have begun are finished."""
-
-        def __init__(self, remote: RemoteLog) -> None:
-            self.fence, self.floor = remote.fence, remote.floor
-            self._segments = remote.segments()
-
-        def segments(self) -> list[SegmentMetadata]:
-            finished = SegmentState.COPY_FINISHED
-            return [
-                replace(each, state=finished) if each.state in COPYING else each
-                for each in self._segments
-            ]
-
-    def early(self: ManifestPlanner, remote: Any, **named: Any) -> Manifest | None:
-        return plan(self, Early(remote), **named)  # type: ignore[arg-type]
+    def early(self: ManifestPlanner, remote: RemoteLog, **named: Any) -> Manifest | None:
+        seen = RemoteLog.from_image(remote.image())
+        for each in seen.unfinished():
+            seen._set(replace(each, state=SegmentState.COPY_FINISHED))
+        return plan(self, seen, **named)
 
     with replaced(ManifestPlanner, "plan", early):
         yield
@@ -367,7 +356,7 @@ TIER_VARIANTS = (
     TierVariant(
         breaks=deletes_objects_before_the_manifest, story="retention", by="manifest wrong", first=4
     ),
-    TierVariant(breaks=lists_what_is_being_copied, story="outages", by="manifest wrong", first=1),
+    TierVariant(breaks=lists_what_is_being_copied, story="retention", by="manifest wrong", first=1),
     TierVariant(breaks=reads_the_next_local_record, story="restarts", by="read lost", first=1),
     TierVariant(breaks=takes_the_closest_later_segment, story="stale_follower", by="read lost"),
     TierVariant(breaks=reads_beyond_the_lineage, story="unclean", by="read lost"),

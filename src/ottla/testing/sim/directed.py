@@ -9,10 +9,13 @@ from ottla.testing.sim.directed_quorum import QuorumCommits, SplitVotes
 from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.late_requests import LateRequests
+from ottla.testing.sim.tier_faults import CHANCES as TIER_CHANCES
+from ottla.testing.sim.tier_faults import TierFaults
 
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
 
+REMOTE_STORAGE = "remote.log.storage.system.enable"
 SLOW_FLUSH_CHANCES = (0.0, 0.05, 0.3)
 
 __all__ = ["DirectedFaults", "directed_faults", "directed_tuning"]
@@ -62,4 +65,9 @@ def directed_faults(sim: "Sim", random: Random) -> DirectedFaults:
         chance = own.choice(SLOW_FLUSH_CHANCES)
         if chance:
             faults.parts.append(CheckpointFaults(faults, own, chance))
+    if sim.faults.directed and sim.properties[-1].get(REMOTE_STORAGE) == "true":
+        own = Random(f"{sim.seed}/tier faults")
+        chance = own.choice(TIER_CHANCES)
+        if chance:
+            faults.parts.append(TierFaults(faults, own, chance))
     return faults

@@ -378,6 +378,11 @@ class SimNode:
             self._sim.scheduler.resume(self._process)
             self._notify("resumed")
 
+    def act(self, delay_us: int, call: Call) -> None:
+        """Call something later as an event of this process, unless it has ended by then."""
+        if self._process is not None:
+            self._sim.scheduler.after(delay_us, call, self._process)
+
     def mark_errors(self) -> None:
         """Mark the error codes in this incarnation's responses since the last call."""
         if self._process is not None:

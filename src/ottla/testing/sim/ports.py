@@ -21,6 +21,7 @@ from ottla.testing.sim.object_store import ObjectStoreModel
 from ottla.testing.sim.scheduler import Call, DiskPace, Process, Scheduler, SimClock
 from ottla.testing.sim.watch.observations import Observer
 from ottla.testing.sim.watch.partition_dir_watch import PartitionDirWatch
+from ottla.testing.sim.zookeeper.zookeeper import ZooKeeperModel
 
 
 class SimulatedNode(Protocol):
@@ -58,6 +59,7 @@ class SimulatedEnsemble(Protocol):
     """See `ottla.testing.sim.zookeeper.zookeeper_mode.SimZooKeeper`."""
 
     controller_id: int
+    model: ZooKeeperModel
 
     def opener(self, node_id: int, process: Process, timeout_ms: int) -> OpenSession: ...
 
@@ -74,6 +76,7 @@ class SimulatedCluster(Protocol):
     marks: Counter[str]
     partition_leaders: Counter[int]
     min_insync_replicas: int
+    properties: Sequence[Mapping[str, str]]
 
     @property
     def nodes(self) -> Mapping[int, SimulatedNode]: ...

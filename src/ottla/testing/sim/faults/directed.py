@@ -12,8 +12,11 @@ from ottla.testing.sim.faults.directed_scripts import (
 )
 from ottla.testing.sim.faults.faults import Faults
 from ottla.testing.sim.faults.late_requests import LateRequests
+from ottla.testing.sim.faults.tier_faults import CHANCES as TIER_CHANCES
+from ottla.testing.sim.faults.tier_faults import TierFaults
 from ottla.testing.sim.ports import SimulatedCluster
 
+REMOTE_STORAGE = "remote.log.storage.system.enable"
 SLOW_FLUSH_CHANCES = (0.0, 0.05, 0.3)
 
 __all__ = ["DirectedFaults", "directed_faults", "directed_tuning"]
@@ -63,4 +66,9 @@ def directed_faults(sim: SimulatedCluster, random: Random) -> DirectedFaults:
         chance = own.choice(SLOW_FLUSH_CHANCES)
         if chance:
             faults.parts.append(CheckpointFaults(faults, own, chance))
+    if sim.faults.directed and sim.properties[-1].get(REMOTE_STORAGE) == "true":
+        own = Random(f"{sim.seed}/tier faults")
+        chance = own.choice(TIER_CHANCES)
+        if chance:
+            faults.parts.append(TierFaults(faults, own, chance))
     return faults

@@ -100,6 +100,22 @@ class LogOpened(NamedTuple):
     log: PartitionLog
 
 
+class RemoteSegmentChanged(NamedTuple):
+    """A committed record of `__remote_log_metadata` has given a segment a state.
+
+    Fields: `state`: its name. `node`: the broker that wrote the record. `is_refused`: the record
+            had no effect, as a fence came before it.
+    """
+
+    at_ms: int
+    node: int
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid
+    state: str
+    is_refused: bool
+
+
 class TopicKnown(NamedTuple):
     """A topic has been added to a node's image, or removed; `offset`: of the image."""
 
@@ -198,6 +214,7 @@ Observation = (
     | HighWatermarkMoved
     | Acknowledged
     | LogOpened
+    | RemoteSegmentChanged
     | NodeChanged
     | DiskRefused
     | UnfencedWrite

@@ -41,10 +41,10 @@ from ottla.tiered.object_names import (
     parse_manifest_name,
     parse_object_name,
 )
+from ottla.tiered.segment_metadata import Fence, SegmentMetadata, SegmentState, SegmentUpdate
 
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
-    from ottla.tiered.segment_metadata import SegmentMetadata
 
 LOOK_MS = 500
 States = tuple[tuple[Uuid, str], ...]
@@ -226,10 +226,31 @@ class TierWatch:
         self._known[key].add(ledger.states())
         if len(ledger.finished) > finished:
             self.sim.mark("tier-segment-copied")
+        if not isinstance(record, Fence):
+            self._changed(record, ledger)
         if unreadable is not None:
             self.sim.mark("tier-segment-expired")
             extent = f"{unreadable.start_offset}-{unreadable.end_offset}"
             self._look_at_replicas(key, f"the deletion of segment {extent} began")
+
+    def _changed(self, record: SegmentMetadata | SegmentUpdate, ledger: SegmentLedger) -> None:
+        """Report a record of a segment to those who follow the history."""
+        known = ledger.segments.get(record.segment_id)
+        is_copy = record.state in (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED)
+        is_refused = is_copy and (known is None or known.state is not record.state)
+        if is_refused:
+            self.sim.mark("tier-record-refused")
+        self.sim.notify(
+            seen.RemoteSegmentChanged(
+                self.sim.now_ms,
+                record.broker_id,
+                record.topic_id,
+                record.partition,
+                record.segment_id,
+                record.state.name,
+                is_refused,
+            )
+        )
 
     def _look_at_images(self) -> None:
         """Check that each broker takes for the remote segments what they once were."""
@@ -291,7 +312,7 @@ class TierWatch:
             if object_name(each, ObjectKind.LOG) not in self.sim.object_store:
                 self._listed(name, each, "whose object does not exist")
 
-    def _listed(self, name: str, segment: "SegmentMetadata", what: str) -> None:
+    def _listed(self, name: str, segment: SegmentMetadata, what: str) -> None:
         text = f"listed by {name}, {what}"
         key = (segment.topic_id, segment.partition)
         self.report(ListedAndGone(key, object_name(segment, ObjectKind.LOG), text, self.sim.now_ms))
@@ -302,7 +323,7 @@ class TierWatch:
 
     # -- for the end of a history --------------------------------------------------------------
 
-    def readable(self, key: TopicPartition) -> "list[SegmentMetadata]":
+    def readable(self, key: TopicPartition) -> list[SegmentMetadata]:
         """Return the readable segments of a partition."""
         return self.ledgers[key].readable()
 

@@ -16,7 +16,7 @@ from ottla.metadata.delta import delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import ZnodeError
-from ottla.metadata.znodes.load import Snapshot, records_of
+from ottla.metadata.znodes.load import Snapshot, TieringNodes, records_of
 from ottla.metadata.znodes.topic import decode_topic
 from ottla.testing.sim.faults.faults import Faults
 from ottla.testing.sim.net import MS
@@ -204,22 +204,36 @@ def within_zookeeper_guarantees(faults: Faults, *, flushed: bool = False) -> Fau
 
 
 def image_of(tree: Tree, zxid: int) -> ClusterImage:
-    """Return the image of the brokers, topics and deletions in znodes. Its offset is the zxid."""
+    """Return the image of the brokers, topics, tiering states and deletions in znodes.
+
+    Its offset is the zxid.
+    """
     topics = _below(tree, paths.TOPICS)
     brokers = _below(tree, paths.BROKER_IDS)
     keys = [(name, number) for name, got in topics.items() for number in _numbers(name, got)]
     states = {}
     for key in keys:
-        state = tree.get(paths.state(*key))
-        states[key] = state if isinstance(state, ZnodeData) else None
+        states[key] = _read(tree, paths.state(*key))
     deletions = _below(tree, paths.DELETIONS)
     snapshot = Snapshot(
         brokers={int(name): got for name, got in brokers.items()},
         topics=topics,
         states=states,
         deletions={paths.deletion_id(name): got for name, got in deletions.items()},
+        tiering={
+            name: TieringNodes(
+                _read(tree, paths.tiered_epoch(name)), _read(tree, paths.tiering_state(name))
+            )
+            for name in topics
+            if _read(tree, paths.tiering(name)) is not None
+        },
     )
     return replay(EMPTY, records_of(snapshot).records, offset=zxid, epoch=0).image
+
+
+def _read(tree: Tree, path: str) -> ZnodeData | None:
+    got = tree.get(path)
+    return got if isinstance(got, ZnodeData) else None
 
 
 def _below(tree: Tree, parent: str) -> dict[str, ZnodeData]:

@@ -76,10 +76,11 @@ class SimulatedCluster(Protocol):
     marks: Counter[str]
     partition_leaders: Counter[int]
     min_insync_replicas: int
-    properties: Sequence[Mapping[str, str]]
 
     @property
     def nodes(self) -> Mapping[int, SimulatedNode]: ...
+    @property
+    def properties(self) -> Sequence[Mapping[str, str]]: ...
     @property
     def zookeeper(self) -> SimulatedEnsemble | None: ...
     @property

@@ -16,7 +16,7 @@ Not done: throttling.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
@@ -161,7 +161,7 @@ class LocalBackfill:
 
     def _work(self, work: Callable[[], T]) -> Dialogue[T]:
         """Do blocking work in a worker. Raises what it raises."""
-        done: Pending[Any] = Pending()
+        done: Pending[T | BaseException] = Pending()
 
         def ended(result: "T | BaseException") -> None:
             done.complete(result)

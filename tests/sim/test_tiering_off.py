@@ -1,0 +1,343 @@
+"""Tiered storage is turned off and on in a cluster of real brokers, whose local logs differ.
+
+Method: a simulated cluster without other faults but those of the test. The test writes the tiering
+states as the controller does, and sends its orders, so that it can stop in between. After each
+change the log is read from its earliest to its latest offset by a client: without a gap, and the
+same records as before from there on. In the end the objects, the metadata and the manifests agree.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.controller.step import Decision, Step
+from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, tiering_record
+from ottla.records.batch import iter_headers
+from ottla.records.record import iter_records
+from ottla.testing.sim.deletion_steps import controller_of
+from ottla.tiered.object_names import parse_object_name
+from ottla.tiered.remote_log import RemoteLog
+from ottla.wire.messages import create_topics as create_wire
+from ottla.wire.messages import disable_remote_topic as order_wire
+from ottla.wire.messages import fetch as fetch_wire
+from ottla.wire.messages import list_offsets as offsets_wire
+from tests.sim import test_tiered_deletions as deletions
+
+TOPIC_CONFIG = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "1000",
+    "local.retention.bytes": "1500",
+}
+RECORDS = 24
+BROKERS = (4, 3, 1)
+
+
+class Cluster(deletions.Cluster):
+    """One partition with replicas on three brokers. `values`: what was written, by offset."""
+
+    def __init__(self, seed: int = 1) -> None:
+        deletions.CONFIG["log.retention.check.interval.ms"] = "1000"
+        try:
+            super().__init__(zookeeper=False, seed=seed)
+        finally:
+            del deletions.CONFIG["log.retention.check.interval.ms"]
+        self.values: dict[int, bytes] = {}
+        self.topic_id = self.create()
+
+    def create(self) -> Uuid:
+        placed = create_wire.CreatableReplicaAssignment(partition_index=0, broker_ids=BROKERS)
+        configs = tuple(
+            create_wire.CreatableTopicConfig(name=name, value=value)
+            for name, value in TOPIC_CONFIG.items()
+        )
+        topic = create_wire.CreatableTopic(
+            name="t", num_partitions=-1, replication_factor=-1, assignments=(placed,),
+            configs=configs,
+        )  # fmt: skip
+        request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
+        assert self.ask(self.any_broker(), request, 5).topics[0].error_code == 0
+        self.until(lambda: "t" in self.sim.image.topics)
+        topic_id = self.sim.image.topics.id_of("t")
+        assert topic_id is not None
+        return topic_id
+
+    # -- the controller ------------------------------------------------------------------------
+
+    @property
+    def tiering(self) -> TopicTiering:
+        return self.sim.image.tiering[self.topic_id]
+
+    def change(self, **fields: Any) -> None:
+        """Write another tiering state."""
+        record = tiering_record(replace(self.tiering, **fields))
+        runtime = controller_of(self.sim).runtime
+        assert runtime is not None
+        done = runtime.run(lambda image: Decision(Step((record,)), None))
+        self.until(lambda: done.done)
+        self.until(lambda: tiering_record(self.tiering) == record)
+
+    def disable(self, policy: DisablePolicy) -> None:
+        tiering = self.tiering
+        deletes = policy is DisablePolicy.DELETE
+        self.change(
+            state=TieringState.DISABLING,
+            tiered_epoch=tiering.tiered_epoch + 1,
+            policy=policy,
+            remote_floor_epoch=tiering.tiered_epoch if deletes else tiering.remote_floor_epoch,
+            purge_pending=deletes or tiering.purge_pending,
+        )
+
+    def enable(self) -> None:
+        self.change(
+            state=TieringState.ENABLED,
+            tiered_epoch=self.tiering.tiered_epoch + 1,
+            policy=DisablePolicy.NONE,
+        )
+
+    def order(self, node: int) -> Error:
+        """Send the order to a broker; return its result."""
+        tiering = self.tiering
+        topic = order_wire.DisableRemoteTopicTopic(
+            topic_id=self.topic_id,
+            tiered_epoch=tiering.tiered_epoch,
+            policy=order_wire.RETAIN,
+            remote_floor_epoch=tiering.remote_floor_epoch,
+            partitions=(0,),
+        )
+        request = order_wire.DisableRemoteTopicRequest(
+            controller_id=1, controller_epoch=2**31 - 1, broker_epoch=-1, topics=(topic,)
+        )
+        answer = self.ask(node, request, 0)
+        if isinstance(answer, ApiError):
+            return answer.error
+        assert answer.error_code == 0
+        return Error(answer.topics[0].partitions[0].error_code)
+
+    def acknowledged(self) -> None:
+        """Order until all live replicas have acknowledged; then the topic is DISABLED."""
+        for node in BROKERS:
+            for _ in range(200):
+                if not self.sim.nodes[node].serves or self.order(node) is Error.NONE:
+                    break
+                self.sim.run(200)
+            else:
+                raise AssertionError(f"broker {node} does not acknowledge")
+        self.change(state=TieringState.DISABLED)
+
+    # -- brokers -------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        topic = self.sim.image.topics.by_name("t")
+        assert topic is not None
+        return topic.partitions[0].leader
+
+    def broker(self, node: int) -> Any:
+        core = self.sim.nodes[node].core
+        assert core is not None
+        return core.broker.broker
+
+    def log(self, node: int) -> Any:
+        return self.broker(node).replicas.partition("t", 0).log
+
+    def starts(self, node: int) -> tuple[int, int]:
+        log = self.log(node)
+        return log.log_start_offset, log.local_log_start_offset
+
+    def write(self, count: int = RECORDS) -> None:
+        begin = len(self.values)
+        self.until(lambda: self.leader in BROKERS)
+        deletions.RECORDS, before = count, deletions.RECORDS
+        try:
+            self.produce()
+        finally:
+            deletions.RECORDS = before
+        for offset in range(begin, begin + count):
+            self.values[offset] = deletions.VALUE
+
+    def tiered(self) -> None:
+        """Wait until what is sealed is copied, and deleted locally by some replica."""
+        leader = self.log(self.leader)
+        active = leader.segments.active.base_offset
+        self.until(lambda: self.log(self.leader).highest_remote_offset + 1 >= active)
+        self.until(lambda: self.log(self.leader).local_log_start_offset > 0)
+
+    def bound(self, timestamp: int) -> int:
+        def ask() -> int:
+            part = offsets_wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            topic = offsets_wire.ListOffsetsTopic(name="t", partitions=(part,))
+            request = offsets_wire.ListOffsetsRequest(replica_id=-1, topics=(topic,))
+            answer = self.ask(self.leader, request, 7)
+            found = None if isinstance(answer, ApiError) else answer.topics[0].partitions[0]
+            return -1 if found is None or found.error_code else int(found.offset)
+
+        for _ in range(100):
+            if (offset := ask()) >= 0:
+                return offset
+            self.sim.run(200)
+        raise AssertionError(f"no offset for {timestamp}")
+
+    def read_all(self) -> int:
+        """Read from earliest to latest, as a consumer does; return the earliest offset."""
+        earliest, latest = self.bound(-2), self.bound(-1)
+        assert latest == len(self.values)
+        offset = earliest
+        while offset < latest:
+            part = fetch_wire.FetchPartition(
+                partition=0, fetch_offset=offset, partition_max_bytes=100_000
+            )
+            topic = fetch_wire.FetchTopic(topic_id=self.topic_id, partitions=(part,))
+            request = fetch_wire.FetchRequest(
+                max_wait_ms=500, min_bytes=1, topics=(topic,), session_epoch=-1
+            )
+            response = self.ask(self.leader, request, 17)
+            if isinstance(response, ApiError):
+                self.sim.run(100)
+                continue
+            answer = response.responses[0].partitions[0]
+            # An earliest offset is readable, always.
+            assert answer.error_code != Error.OFFSET_OUT_OF_RANGE, (offset, earliest)
+            if answer.error_code:
+                self.sim.run(100)
+                continue
+            data = bytes(answer.records or b"")
+            size = sum(each.size_in_bytes for _, each in iter_headers(data, allow_partial=True))
+            for record in iter_records(data[:size]):
+                if record.offset >= offset:
+                    assert record.offset == offset
+                    assert bytes(record.value or b"") == self.values[offset]
+                    offset += 1
+        return earliest
+
+    def remote(self) -> RemoteLog:
+        found = self.broker(self.leader).remote.metadata.remote_log(self.topic_id, 0)
+        assert found is not None
+        return found
+
+    def check_store(self) -> None:
+        """Objects and metadata agree, and all brokers have the same image."""
+        listed = {
+            parse_object_name(name).segment_id  # type: ignore[union-attr]
+            for name in self.objects(self.topic_id)
+            if parse_object_name(name) is not None
+        }
+        assert listed == {each.segment_id for each in self.remote().segments()}
+        images = {
+            self.broker(node).remote.metadata.remote_log(self.topic_id, 0).image()
+            for node in BROKERS
+        }
+        assert len(images) == 1
+
+    def purged(self) -> bool:
+        floor = self.tiering.remote_floor_epoch
+        found = self.broker(self.leader).remote.manager.purge_of(self.topic_id, 0, floor)
+        return found is not None and found.is_purged
+
+    def restart(self, node: int) -> None:
+        failed = self.sim.nodes[node]
+        failed.crash()
+        self.until(lambda: self.leader not in (node, -1))
+        failed.restart()
+        self.until(lambda: failed.serves)
+
+    def in_sync(self) -> bool:
+        topic = self.sim.image.topics.by_name("t")
+        assert topic is not None
+        return set(topic.partitions[0].isr) == set(BROKERS)
+
+
+def made(seed: int = 1) -> Cluster:
+    cluster = Cluster(seed)
+    cluster.write()
+    cluster.tiered()
+    assert cluster.read_all() == 0
+    return cluster
+
+
+def test_delete_and_on_again_with_a_restart_in_each_state() -> None:
+    cluster = made()
+    # Two replicas delete more of their local files than the leader: that is what rule 34 is about.
+    local = cluster.log(cluster.leader).local_log_start_offset
+    for node in BROKERS:
+        assert cluster.starts(node)[0] == 0
+    cluster.disable(DisablePolicy.DELETE)
+    assert cluster.read_all() >= local
+    cluster.acknowledged()
+    earliest = cluster.read_all()
+    assert {cluster.starts(node) for node in BROKERS} == {(earliest, earliest)}
+    cluster.restart(cluster.leader)
+    assert cluster.read_all() == earliest
+    cluster.until(cluster.purged, 600_000)
+    assert cluster.remote().count == 0
+    cluster.check_store()
+    cluster.until(cluster.in_sync)
+    cluster.enable()
+    cluster.write()
+    cluster.tiered()
+    cluster.restart(cluster.leader)
+    assert cluster.read_all() == earliest
+    cluster.sim.run(400_000)
+    cluster.check_store()
+    assert {each.tiered_epoch for each in cluster.remote().segments()} == {3}
+
+
+def test_retain_and_on_again() -> None:
+    cluster = made(2)
+    cluster.disable(DisablePolicy.RETAIN)
+    cluster.acknowledged()
+    cluster.write()
+    cluster.restart(cluster.leader)
+    assert cluster.read_all() == 0
+    count = cluster.remote().count
+    cluster.sim.run(60_000)
+    assert cluster.remote().count == count
+    cluster.until(cluster.in_sync)
+    cluster.enable()
+    cluster.write()
+    cluster.tiered()
+    assert cluster.read_all() == 0
+    cluster.sim.run(400_000)
+    cluster.check_store()
+    assert {each.tiered_epoch for each in cluster.remote().segments()} == {1, 3}
+
+
+@pytest.mark.parametrize("policy", [DisablePolicy.RETAIN, DisablePolicy.DELETE])
+def test_the_store_is_down_through_all_of_it(policy: DisablePolicy) -> None:
+    cluster = made(3)
+    cluster.sim.object_store.faults.is_down = True
+    cluster.write(9)
+    cluster.disable(policy)
+    cluster.acknowledged()
+    cluster.write(9)
+    cluster.sim.object_store.faults.is_down = False
+    earliest = cluster.read_all()
+    assert (earliest == 0) == (policy is DisablePolicy.RETAIN)
+    if policy is DisablePolicy.DELETE:
+        cluster.until(cluster.purged, 900_000)
+    cluster.sim.run(400_000)
+    cluster.check_store()
+
+
+Victim = Callable[[Cluster], int]
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("ms", [0, 5, 20, 60, 150, 400])
+@pytest.mark.parametrize("is_leader", [True, False], ids=["leader", "follower"])
+def test_a_broker_dies_while_the_topic_is_disabling(ms: int, is_leader: bool) -> None:
+    cluster = made(4)
+    cluster.disable(DisablePolicy.DELETE)
+    cluster.sim.run(ms)
+    victim = cluster.leader if is_leader else next(n for n in BROKERS if n != cluster.leader)
+    cluster.restart(victim)
+    cluster.acknowledged()
+    earliest = cluster.read_all()
+    cluster.until(cluster.in_sync)
+    assert {cluster.starts(node) for node in BROKERS} == {(earliest, earliest)}
+    cluster.until(cluster.purged, 900_000)
+    cluster.sim.run(300_000)
+    cluster.check_store()

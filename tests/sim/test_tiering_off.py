@@ -6,7 +6,6 @@ change the log is read from its earliest to its latest offset by a client: witho
 same records as before from there on. In the end the objects, the metadata and the manifests agree.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,10 @@ from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import disable_remote_topic as order_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import list_offsets as offsets_wire
+from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
+
+pytestmark = pytest.mark.timeout(900)
 
 TOPIC_CONFIG = {
     "remote.storage.enable": "true",
@@ -260,7 +262,6 @@ def made(seed: int = 1) -> Cluster:
 
 def test_delete_and_on_again_with_a_restart_in_each_state() -> None:
     cluster = made()
-    # Two replicas delete more of their local files than the leader: that is what rule 34 is about.
     local = cluster.log(cluster.leader).local_log_start_offset
     for node in BROKERS:
         assert cluster.starts(node)[0] == 0
@@ -283,6 +284,29 @@ def test_delete_and_on_again_with_a_restart_in_each_state() -> None:
     cluster.sim.run(400_000)
     cluster.check_store()
     assert {each.tiered_epoch for each in cluster.remote().segments()} == {3}
+
+
+def test_rule_34_no_failover_loses_what_the_leader_had_locally() -> None:
+    """The local retention has deleted less on the leader than on its followers."""
+    cluster = Cluster(5)
+    leader = cluster.leader
+    log = cluster.log(leader)
+    log.reconfigure(replace(log.config, local_retention_bytes=10**9, local_retention_ms=-1))
+    cluster.write()
+    followers = [each for each in BROKERS if each != leader]
+    cluster.until(lambda: all(cluster.starts(each)[1] > 0 for each in followers))
+    assert cluster.starts(leader) == (0, 0)
+    cluster.disable(DisablePolicy.DELETE)
+    cluster.acknowledged()
+    assert {cluster.starts(node) for node in BROKERS} == {(0, 0)}
+    cluster.restart(leader)
+    assert cluster.leader in followers
+    assert cluster.read_all() == 0
+    for node in followers:  # Also what is on their disks.
+        cluster.restart(node)
+        cluster.until(cluster.in_sync)
+        assert cluster.starts(node) == (0, 0)
+    assert cluster.read_all() == 0
 
 
 def test_retain_and_on_again() -> None:
@@ -322,12 +346,10 @@ def test_the_store_is_down_through_all_of_it(policy: DisablePolicy) -> None:
     cluster.check_store()
 
 
-Victim = Callable[[Cluster], int]
+DEATHS = [(ms, is_leader) for ms in (0, 5, 20, 60, 150, 400) for is_leader in (True, False)]
 
 
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("ms", [0, 5, 20, 60, 150, 400])
-@pytest.mark.parametrize("is_leader", [True, False], ids=["leader", "follower"])
+@pytest.mark.parametrize(("ms", "is_leader"), drawn(DEATHS, 3, SIM_STORIES))
 def test_a_broker_dies_while_the_topic_is_disabling(ms: int, is_leader: bool) -> None:
     cluster = made(4)
     cluster.disable(DisablePolicy.DELETE)

@@ -12,8 +12,8 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
+from ottla.broker.remote.environment import LeaderRecords
 from ottla.broker.remote.remote_metrics import TieringCounts
-from ottla.broker.remote.tasks.local_backfill import LeaderRecords
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.manifest import follow
 from ottla.tiered.manifest_codec import decode_manifest

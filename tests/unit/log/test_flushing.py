@@ -79,6 +79,22 @@ def test_a_new_logs_directory_and_topic_id_are_durable_with_the_first_flush() ->
     assert env.disk.read_bytes(f"{DIRECTORY}/partition.metadata").startswith(b"version: 0")
 
 
+def test_the_leader_epochs_are_durable_under_their_name_and_synced_by_a_worker() -> None:
+    """KAFKA-16541."""
+    env, workers = queued()
+    log = env.open()
+    append(log, batch(), epoch=3)
+    workers.run()
+    acts: list[str] = []
+    env.disk.on_operation = lambda act, path: acts.append(act)
+    log.flush()
+    assert "sync" not in acts
+    workers.run()
+    assert acts.index("sync") < acts.index("rename") < acts.index("sync_dir")
+    env.disk.crash()
+    assert env.disk.read_bytes(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+
+
 def test_a_failed_fsync_takes_the_log_offline() -> None:
     env, workers = queued()
     log = env.open()

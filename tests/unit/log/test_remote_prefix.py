@@ -430,6 +430,43 @@ def test_the_log_start_is_durable_before_the_local_one_and_this_before_deletion(
     assert starts(broker.restart()) == (1, 6, 12)
 
 
+def test_each_later_checkpoint_has_the_log_start() -> None:
+    """KAFKA-16146: it is below all local segments, and no record here says so."""
+    broker = Broker()
+    broker.fill()
+    broker.log.delete_records(1)
+    broker.log.remote_copied_to(5)
+    broker.retain()
+    broker.run()
+    assert bases(broker.log)[0] == 6
+    broker.dirs.checkpoint()
+    broker.run()
+    assert broker.checkpointed() == [1, 6]
+    assert starts(broker.restart()) == (1, 6, 12)
+
+
+def test_no_offset_is_out_of_range_while_local_files_are_deleted() -> None:
+    """KAFKA-16073: it is in one tier or the other at every moment."""
+    broker = Broker()
+    broker.fill()
+    broker.log.remote_copied_to(7)
+    found: list[list[Error | None]] = []
+
+    def read_all(act: str, path: str) -> None:
+        if act in ("write_atomic", "rename", "remove"):
+            broker.disk.on_operation = None
+            found.append([refusal(broker.log, offset) for offset in range(12)])
+            broker.disk.on_operation = read_all
+
+    broker.disk.on_operation = read_all
+    broker.retain()
+    broker.run()
+    assert bases(broker.log)[0] == 8
+    moved = [Error.OFFSET_MOVED_TO_TIERED_STORAGE] * 8
+    assert len(found) > 12
+    assert all(each == moved + [None] * 4 for each in found)
+
+
 def test_a_log_directory_without_a_remote_prefix_has_no_such_file() -> None:
     broker = Broker()
     broker.fill()

@@ -144,6 +144,8 @@ def test_a_segment_that_another_covers_does_not_count_and_goes_with_its_offsets(
     found = plan(remote, retention_bytes=100)
     assert found.log_start_offset == 20  # KAFKA-16890: it does not step back to 10.
     assert deleted(found) == {1: Reason.LOG_START, 2: Reason.SIZE}
+    found = plan(remote, retention_bytes=0)
+    assert (found.log_start_offset, set(deleted(found))) == (30, {1, 2, 3})
 
 
 def test_overlapping_segments_of_a_trimmed_epoch_expire() -> None:

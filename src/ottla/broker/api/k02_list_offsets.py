@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
@@ -33,7 +33,7 @@ from ottla.wire.messages import list_offsets as wire
 if TYPE_CHECKING:
     from ottla.log.timestamp_search import TimestampMatch
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(key=2, versions=range(1, 12), access=(DESCRIBE_TOPIC,))
 

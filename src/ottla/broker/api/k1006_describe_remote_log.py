@@ -7,7 +7,7 @@ Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  nothing.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET
 from ottla.base.turns import Steps
@@ -16,7 +16,7 @@ from ottla.broker.partition import Partition
 from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.wire.messages import describe_remote_log as wire
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(key=1006, versions=range(1), is_public=False, access=(DESCRIBE_TOPIC,))
 

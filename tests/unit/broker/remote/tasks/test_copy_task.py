@@ -336,6 +336,26 @@ def test_a_metadata_topic_that_is_down_holds_no_slot() -> None:
     bench.check(broker, [(0, 10), (10, 20), (20, 30)])
 
 
+def test_what_was_sealed_during_an_outage_is_copied_without_an_event() -> None:
+    """Nothing stays local until a restart, whatever failed, and however often."""
+    bench = Bench()
+    broker = led(bench, local_retention_bytes=0)
+    bench.run(10)
+    for fault in ("is_down", "hanging", "lost_answers", "refused"):
+        bench.model.faults = ObjectStoreFaults()
+        setattr(bench.model.faults, fault, True if fault == "is_down" else 1.0)
+        broker.produce(7)
+        broker.roll()
+        broker.produce(3)
+        bench.run(3 * HOUR_S)
+        assert broker.log.local_log_start_offset <= broker.log.highest_remote_offset + 1
+    bench.model.faults = ObjectStoreFaults()
+    bench.run(3 * HOUR_S)
+    bench.check(broker, [(start, start + 10) for start in range(0, 70, 10)])
+    broker.log.expire_segments(broker.clock.now_ms())
+    assert broker.log.local_log_start_offset == 70
+
+
 # -- limits ----------------------------------------------------------------------------------------
 
 
@@ -465,6 +485,23 @@ def test_the_log_start_of_a_new_leader_is_that_of_the_remote_tier() -> None:
     second.lead(6)
     bench.run(10)
     assert second.log.log_start_offset == 20
+
+
+def test_a_log_that_replaces_another_is_known_to_be_copied() -> None:
+    """KAFKA-16711: as the copy in another log directory does, in the same leader epoch."""
+    bench = Bench()
+    broker = led(bench, local_retention_bytes=0)
+    bench.run(10)
+    former = broker.log
+    broker.log = broker.open_log(0, former.config)
+    broker.log.advance_high_watermark(broker.log.log_end_offset)
+    assert broker.log.highest_remote_offset == -1
+    broker.lead(5)
+    bench.run(10)
+    bench.check(broker, [(0, 10), (10, 20), (20, 30)])
+    broker.log.flush_now()
+    broker.log.expire_segments(broker.clock.now_ms())
+    assert broker.log.local_log_start_offset == 30
 
 
 # -- followers -------------------------------------------------------------------------------------

@@ -126,6 +126,45 @@ def test_the_order_of_a_deletion() -> None:
     bench.check(broker, ALL[2:])
 
 
+@pytest.mark.parametrize("limit", [{"retention_ms": 5_000_000}, {"retention_bytes": 0}])
+def test_retention_moves_and_publishes_the_log_start_before_it_deletes(
+    limit: dict[str, int],
+) -> None:
+    """KAFKA-15352."""
+    bench = Bench()
+    broker = copied(bench, timestamps=[START_MS - 10_000_000] * 4)
+    appended, executed = len(bench.metadata.values), len(bench.model.history)
+    configure(broker, **limit)
+    while not bench.published:
+        assert len(bench.metadata.values) == appended
+        assert len(bench.model.history) == executed
+        bench.run(0.001)
+    assert bench.published == [broker.log.log_start_offset] == [40]
+    bench.run(2 * LATE_WRITE_MS / 1000)
+    bench.check(broker, [])
+
+
+@pytest.mark.parametrize("metadata_lag_ms", [20, 5_000])
+def test_a_new_leader_counts_each_segment_once(metadata_lag_ms: int) -> None:
+    """KAFKA-20732: what is copied and still local is one segment, also before that is known."""
+    bench = Bench()
+    former = copied(bench)
+    bench.metadata_lag_ms = metadata_lag_ms
+    total = sum(each.size_bytes for each in former.log.local_segments())
+    broker = bench.broker(2)
+    broker.copy_of(former)
+    former.follow()
+    configure(broker, retention_bytes=total)
+    assert broker.log.highest_remote_offset == -1
+    broker.lead(6)
+    bench.run(HOUR_S)
+    bench.check(broker, ALL)
+    assert broker.log.log_start_offset == 0
+    configure(broker, retention_bytes=total - segment_bytes(broker))
+    bench.run(2 * HOUR_S)
+    bench.check(broker, ALL[1:])
+
+
 def test_what_another_process_copied_is_deleted_once_more_after_a_while() -> None:
     bench = Bench()
     broker = copied(bench)

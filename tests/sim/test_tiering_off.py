@@ -1,9 +1,8 @@
 """Tiered storage is turned off and on in a cluster of real brokers, whose local logs differ.
 
-Method: a simulated cluster without other faults but those of the test. The test writes the tiering
-states as the controller does, and sends its orders, so that it can stop in between. After each
-change the log is read from its earliest to its latest offset by a client: without a gap, and the
-same records as before from there on. In the end the objects, the metadata and the manifests agree.
+Method: a simulated cluster without other faults but those of the test. After each change the log is
+read from its earliest to its latest offset by a client: without a gap, and the same records as
+before from there on. In the end objects and metadata agree, and the brokers' images are equal.
 """
 
 from dataclasses import replace
@@ -13,16 +12,15 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.controller.step import Decision, Step
-from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, tiering_record
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
-from ottla.testing.sim.deletion_steps import controller_of
 from ottla.tiered.object_names import parse_object_name
 from ottla.tiered.remote_log import RemoteLog
 from ottla.wire.messages import create_topics as create_wire
-from ottla.wire.messages import disable_remote_topic as order_wire
 from ottla.wire.messages import fetch as fetch_wire
+from ottla.wire.messages import incremental_alter_configs as alter_wire
 from ottla.wire.messages import list_offsets as offsets_wire
 from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
@@ -41,10 +39,10 @@ BROKERS = (4, 3, 1)
 class Cluster(deletions.Cluster):
     """One partition with replicas on three brokers. `values`: what was written, by offset."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, zookeeper: bool = False) -> None:
         deletions.CONFIG["log.retention.check.interval.ms"] = "1000"
         try:
-            super().__init__(zookeeper=False, seed=seed)
+            super().__init__(zookeeper=zookeeper, seed=seed)
         finally:
             del deletions.CONFIG["log.retention.check.interval.ms"]
         self.values: dict[int, bytes] = {}
@@ -73,62 +71,37 @@ class Cluster(deletions.Cluster):
     def tiering(self) -> TopicTiering:
         return self.sim.image.tiering[self.topic_id]
 
-    def change(self, **fields: Any) -> None:
-        """Write another tiering state."""
-        record = tiering_record(replace(self.tiering, **fields))
-        runtime = controller_of(self.sim).runtime
-        assert runtime is not None
-        done = runtime.run(lambda image: Decision(Step((record,)), None))
-        self.until(lambda: done.done)
-        self.until(lambda: tiering_record(self.tiering) == record)
+    def alter(self, **configs: str) -> None:
+        """Set configurations of the topic; names have _ for their dots."""
+        resource = alter_wire.AlterConfigsResource(
+            resource_type=ResourceType.TOPIC,
+            resource_name="t",
+            configs=tuple(
+                alter_wire.AlterableConfig(
+                    name=name.replace("_", "."), config_operation=0, value=value
+                )
+                for name, value in configs.items()
+            ),
+        )
+        epoch = self.tiering.tiered_epoch
+        request = alter_wire.IncrementalAlterConfigsRequest(
+            resources=(resource,), validate_only=False
+        )
+        answer = self.ask(self.any_broker(), request, 1)
+        assert answer.responses[0].error_code == 0, answer
+        self.until(lambda: self.tiering.tiered_epoch > epoch)
 
     def disable(self, policy: DisablePolicy) -> None:
-        tiering = self.tiering
-        deletes = policy is DisablePolicy.DELETE
-        self.change(
-            state=TieringState.DISABLING,
-            tiered_epoch=tiering.tiered_epoch + 1,
-            policy=policy,
-            remote_floor_epoch=tiering.tiered_epoch if deletes else tiering.remote_floor_epoch,
-            purge_pending=deletes or tiering.purge_pending,
-        )
+        self.alter(remote_storage_enable="false", remote_log_disable_policy=policy.name.lower())
+        assert self.tiering.policy is policy
 
     def enable(self) -> None:
-        self.change(
-            state=TieringState.ENABLED,
-            tiered_epoch=self.tiering.tiered_epoch + 1,
-            policy=DisablePolicy.NONE,
-        )
-
-    def order(self, node: int) -> Error:
-        """Send the order to a broker; return its result."""
-        tiering = self.tiering
-        topic = order_wire.DisableRemoteTopicTopic(
-            topic_id=self.topic_id,
-            tiered_epoch=tiering.tiered_epoch,
-            policy=order_wire.RETAIN,
-            remote_floor_epoch=tiering.remote_floor_epoch,
-            partitions=(0,),
-        )
-        request = order_wire.DisableRemoteTopicRequest(
-            controller_id=1, controller_epoch=2**31 - 1, broker_epoch=-1, topics=(topic,)
-        )
-        answer = self.ask(node, request, 0)
-        if isinstance(answer, ApiError):
-            return answer.error
-        assert answer.error_code == 0
-        return Error(answer.topics[0].partitions[0].error_code)
+        self.alter(remote_storage_enable="true")
+        assert self.tiering.state is TieringState.ENABLED
 
     def acknowledged(self) -> None:
-        """Order until all live replicas have acknowledged; then the topic is DISABLED."""
-        for node in BROKERS:
-            for _ in range(200):
-                if not self.sim.nodes[node].serves or self.order(node) is Error.NONE:
-                    break
-                self.sim.run(200)
-            else:
-                raise AssertionError(f"broker {node} does not acknowledge")
-        self.change(state=TieringState.DISABLED)
+        """Wait until all live replicas have acknowledged."""
+        self.until(lambda: self.tiering.state is TieringState.DISABLED)
 
     # -- brokers -------------------------------------------------------------------------------
 
@@ -235,9 +208,7 @@ class Cluster(deletions.Cluster):
         assert len(images) == 1
 
     def purged(self) -> bool:
-        floor = self.tiering.remote_floor_epoch
-        found = self.broker(self.leader).remote.manager.purge_of(self.topic_id, 0, floor)
-        return found is not None and found.is_purged
+        return not self.tiering.purge_pending
 
     def restart(self, node: int) -> None:
         failed = self.sim.nodes[node]
@@ -252,16 +223,17 @@ class Cluster(deletions.Cluster):
         return set(topic.partitions[0].isr) == set(BROKERS)
 
 
-def made(seed: int = 1) -> Cluster:
-    cluster = Cluster(seed)
+def made(seed: int = 1, *, zookeeper: bool = False) -> Cluster:
+    cluster = Cluster(seed, zookeeper=zookeeper)
     cluster.write()
     cluster.tiered()
     assert cluster.read_all() == 0
     return cluster
 
 
-def test_delete_and_on_again_with_a_restart_in_each_state() -> None:
-    cluster = made()
+@deletions.MODES
+def test_delete_and_on_again_with_a_restart_in_each_state(zookeeper: bool) -> None:
+    cluster = made(zookeeper=zookeeper)
     local = cluster.log(cluster.leader).local_log_start_offset
     for node in BROKERS:
         assert cluster.starts(node)[0] == 0
@@ -286,9 +258,10 @@ def test_delete_and_on_again_with_a_restart_in_each_state() -> None:
     assert {each.tiered_epoch for each in cluster.remote().segments()} == {3}
 
 
-def test_rule_34_no_failover_loses_what_the_leader_had_locally() -> None:
+@deletions.MODES
+def test_rule_34_no_failover_loses_what_the_leader_had_locally(zookeeper: bool) -> None:
     """The local retention has deleted less on the leader than on its followers."""
-    cluster = Cluster(5)
+    cluster = Cluster(5, zookeeper=zookeeper)
     leader = cluster.leader
     log = cluster.log(leader)
     log.reconfigure(replace(log.config, local_retention_bytes=10**9, local_retention_ms=-1))
@@ -309,8 +282,9 @@ def test_rule_34_no_failover_loses_what_the_leader_had_locally() -> None:
     assert cluster.read_all() == 0
 
 
-def test_retain_and_on_again() -> None:
-    cluster = made(2)
+@deletions.MODES
+def test_retain_and_on_again(zookeeper: bool) -> None:
+    cluster = made(2, zookeeper=zookeeper)
     cluster.disable(DisablePolicy.RETAIN)
     cluster.acknowledged()
     cluster.write()
@@ -330,8 +304,9 @@ def test_retain_and_on_again() -> None:
 
 
 @pytest.mark.parametrize("policy", [DisablePolicy.RETAIN, DisablePolicy.DELETE])
-def test_the_store_is_down_through_all_of_it(policy: DisablePolicy) -> None:
-    cluster = made(3)
+@deletions.MODES
+def test_the_store_is_down_through_all_of_it(policy: DisablePolicy, zookeeper: bool) -> None:
+    cluster = made(3, zookeeper=zookeeper)
     cluster.sim.object_store.faults.is_down = True
     cluster.write(9)
     cluster.disable(policy)
@@ -346,12 +321,19 @@ def test_the_store_is_down_through_all_of_it(policy: DisablePolicy) -> None:
     cluster.check_store()
 
 
-DEATHS = [(ms, is_leader) for ms in (0, 5, 20, 60, 150, 400) for is_leader in (True, False)]
+DEATHS = [
+    (ms, is_leader, zookeeper)
+    for ms in (0, 5, 20, 60, 150, 400)
+    for is_leader in (True, False)
+    for zookeeper in (False, True)
+]
 
 
-@pytest.mark.parametrize(("ms", "is_leader"), drawn(DEATHS, 3, SIM_STORIES))
-def test_a_broker_dies_while_the_topic_is_disabling(ms: int, is_leader: bool) -> None:
-    cluster = made(4)
+@pytest.mark.parametrize(("ms", "is_leader", "zookeeper"), drawn(DEATHS, 4, SIM_STORIES))
+def test_a_broker_dies_while_the_topic_is_disabling(
+    ms: int, is_leader: bool, zookeeper: bool
+) -> None:
+    cluster = made(4, zookeeper=zookeeper)
     cluster.disable(DisablePolicy.DELETE)
     cluster.sim.run(ms)
     victim = cluster.leader if is_leader else next(n for n in BROKERS if n != cluster.leader)

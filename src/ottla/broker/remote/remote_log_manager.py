@@ -93,11 +93,11 @@ class _Leader:
             return
         restore = RestoreTask(self.term, restored)
         task = self._task(restore.run())
-        restore.done.then(self._restore_done)
+        restore.done.then(self._is_restored)
         self._tasks.append(task)
         task.start()
 
-    def _restore_done(self, _none: None) -> None:
+    def _is_restored(self, _: None) -> None:
         self._restored.complete(None)
 
     def _start_tasks(self) -> None:

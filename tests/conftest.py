@@ -16,8 +16,15 @@ FOLDER = Path(__file__).parent
 SPARK = FOLDER / "spark"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` a file stays in one worker, and all of Spark, which starts once."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only soaks play, unless a test was named; keep each file in one worker.
+
+    With `--dist loadgroup` that is so, and all of Spark is in one, which starts once.
+    """
+    if not any("::" in argument for argument in config.args):
+        out = [item for item in items if is_left_to_soaks(item)]
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
     markers: dict[Path, pytest.MarkDecorator] = {}
     for item in items:
         path = item.path
@@ -25,6 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             place = SPARK if path.is_relative_to(SPARK) else path
             markers[path] = pytest.mark.xdist_group(str(place.relative_to(FOLDER)))
         item.add_marker(markers[path])
+
+
+def is_left_to_soaks(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("soak")
+    return marker is not None and os.environ.get(marker.args[0]) != "all"
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -6,6 +6,7 @@ All of them would take hours; `make soak` plays them all.
 import os
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -23,18 +24,23 @@ FAULT_ROUNDS = "OTTLA_FAULT_ROUNDS"
 
 
 def drawn(
-    cases: Sequence[T], count: int, variable: str, *, suits: Callable[[T], bool] | None = None
+    cases: Sequence[T],
+    count: int,
+    variable: str,
+    *,
+    suits: Callable[[T], bool] | None = None,
+    name: str = "",
 ) -> list[T]:
     """Return so many of the cases, in their order; all where the environment's variable is `all`.
 
-    `suits`: what may be drawn, None = any.
+    `suits`: what may be drawn, None = any. `name`: others draw others.
     """
     if os.environ.get(variable) == "all":
         return list(cases)
     cases = list(filter(suits, cases)) if suits else list(cases)
     if count >= len(cases):
         return cases
-    chosen = Random(_commit()).sample(range(len(cases)), count)
+    chosen = Random(_commit() + name).sample(range(len(cases)), count)
     return [cases[each] for each in sorted(chosen)]
 
 
@@ -43,6 +49,7 @@ def drawn_seeds(count: int, of: int) -> list[int]:
     return drawn(range(1, of + 1), count, SIM_STORIES)
 
 
+@cache
 def _commit() -> str:
     asked = subprocess.run(
         ["git", "rev-parse", "HEAD"],

@@ -20,6 +20,8 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.create_partitions import NewPartitions, create_partitions
+from ottla.controller.disabling.acknowledgements import Acknowledgement, Given, missing
+from ottla.controller.disabling.disabling_manager import finish_disabling
 from ottla.controller.elections.leader_rebalance import balance
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.metadata_port import Committed, Fenced, MetadataPort
@@ -41,6 +43,7 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
+from ottla.metadata.tiering import DisablePolicy, TieringState
 from tests.unit.controller.builders import CountingDice, context
 
 T = TypeVar("T")
@@ -507,6 +510,75 @@ def check_a_tiering_state_is_stored_with_its_configuration(bench: PortBench) -> 
     term.check()
 
 
+def check_tiered_storage_is_disabled_and_enabled_again(bench: PortBench) -> None:
+    """Each change is stored once and whole, also where answers are lost."""
+    term = ControllerTerm(bench, properties=REMOTE_STORAGE)
+    term.set_brokers(BROKERS)
+    level = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=TIERING)
+    term.run(lambda image: Decision(Step((level,)), None))
+    names = ("t", "u")
+    for name in names:
+        term.create(name, partitions=3)
+    kept, given_up = "remote.log.disable.policy=retain", "remote.log.disable.policy=delete"
+    on, off = "remote.storage.enable=true", "remote.storage.enable=false"
+    expected = [
+        ((on,), (1, TieringState.ENABLED, DisablePolicy.NONE, 0, False)),
+        ((kept, off), (2, TieringState.DISABLING, DisablePolicy.RETAIN, 0, False)),
+        ((), (2, TieringState.DISABLED, DisablePolicy.RETAIN, 0, False)),
+        ((given_up,), (3, TieringState.DISABLING, DisablePolicy.DELETE, 2, True)),
+        ((), (3, TieringState.DISABLED, DisablePolicy.DELETE, 2, True)),
+        ((on,), (4, TieringState.ENABLED, DisablePolicy.NONE, 2, True)),
+        ((off,), (5, TieringState.DISABLING, DisablePolicy.DELETE, 4, True)),
+        ((), (5, TieringState.DISABLED, DisablePolicy.DELETE, 4, True)),
+    ]
+    for changes, state in expected:
+        with bench.losing_answers():
+            _change_tiering(term, names, changes)
+        for name in names:
+            topic_id = bench.stored().topics.id_of(name)
+            assert topic_id is not None
+            stored = bench.stored().tiering[topic_id]
+            assert state == (
+                stored.tiered_epoch,
+                stored.state,
+                stored.policy,
+                stored.remote_floor_epoch,
+                stored.purge_pending,
+            )
+            values = bench.stored().configs.of(2, name)
+            assert {f"{key}={value}" for key, value in values.items()} >= set(changes)
+        term.check()
+
+
+def _change_tiering(term: ControllerTerm, names: Collection[str], changes: Collection[str]) -> None:
+    """Alter configurations; without changes have the topics' last acknowledgements come."""
+    if not changes:
+        term.run(lambda image: finish_disabling(image, _acknowledged_by_all(image)))
+        return
+    pairs = [each.split("=") for each in changes]
+    altered = [Alteration((2, name), tuple((k, SET, v) for k, v in pairs)) for name in names]
+    results = term.run(
+        lambda image: alter_configs(
+            image, altered, incremental=True, validate_only=False, context=term.context
+        )
+    )
+    assert {each.error for each in results} == {Error.NONE}
+
+
+def _acknowledged_by_all(image: ClusterImage) -> dict[Uuid, Given]:
+    found = {}
+    for tiering in image.tiering.values():
+        rows = {
+            (each.partition, each.broker_id): Acknowledgement(
+                image.brokers[each.broker_id].epoch, each.leader_epoch, each.is_leader
+            )
+            for each in missing(image, tiering, {})
+            if each.broker_id in image.brokers
+        }
+        found[tiering.topic_id] = Given(tiered_epoch=tiering.tiered_epoch, acknowledgements=rows)
+    return found
+
+
 def check_kafka_1096_a_deposed_controller_writes_nothing(bench: PortBench) -> None:
     """Fenced: whatever it decides, the answer is fenced and the facts stay as they are."""
     term = ControllerTerm(bench)
@@ -583,6 +655,7 @@ CHECKS: tuple[Callable[[PortBench], None], ...] = (
     check_what_raises_is_answered_and_writes_nothing,
     check_large_steps_that_may_be_cut_arrive_whole,
     check_a_tiering_state_is_stored_with_its_configuration,
+    check_tiered_storage_is_disabled_and_enabled_again,
     check_kafka_1096_a_deposed_controller_writes_nothing,
     check_a_conflict_is_decided_again_on_what_is_stored,
     check_lost_answers_lose_nothing_and_do_nothing_twice,

@@ -1,4 +1,4 @@
-"""Write docs/state-machines.md from the tables of the two state machines.
+"""Write docs/state-machines.md from the tables of the three state machines.
 
     python tools/diagrams.py            writes the page
     python tools/diagrams.py --check    exit code 1 where the page is not what it would write
@@ -16,6 +16,13 @@ from typing import Final, NamedTuple, TypeVar
 from ottla.controller import partition_states, replica_states
 from ottla.controller.partition_states import PartitionState
 from ottla.controller.replica_states import ReplicaState
+from ottla.controller.tiering_states import (
+    BY_ACKNOWLEDGEMENT,
+    BY_CONFIGURATION,
+    Refusal,
+    Standing,
+)
+from ottla.metadata.tiering_config import Target
 
 S = TypeVar("S", bound=Enum)
 
@@ -32,9 +39,9 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "state-machines.
 INTRODUCTION: Final = """\
 # The controller's state machines
 
-Written by `tools/diagrams.py` from `controller/partition_states.py` and
-`controller/replica_states.py`; a test fails if it is not current. The names are Kafka's, the ids
-those of its metrics.
+Written by `tools/diagrams.py` from `partition_states.py`, `replica_states.py` and
+`tiering_states.py` of `controller`; a test fails if it is not current. The names of the first two
+are Kafka's, the ids those of its metrics.
 
 In both modes one controller decides on the metadata. The state of a partition or a replica is
 derived from the metadata at any time (`partition_state_of`, `replica_state_of`). Decisions do not
@@ -104,11 +111,74 @@ REPLICA_WORK: Final = {
 }
 
 
+TIERING_INTRODUCTION: Final = """\
+## Remote storage
+
+The state of a topic's remote storage is in the metadata (`TopicTiering`), and changes together with
+the topic's configuration. Here state and policy are one name; NEVER_TIERED is the absence of a
+state. What a configuration asks for: *tiered*: `remote.storage.enable=true`; *retain* and *delete*:
+`remote.storage.enable=false` with that `remote.log.disable.policy`. Kafka's names mean the same:
+`remote.log.delete.on.disable=true` is *delete*, and `remote.log.copy.disable=true` beside
+`remote.storage.enable=true` is *retain*. *acknowledged*: all brokers that have to acknowledge did.
+Each transition into ENABLED and into DISABLING raises the tiered epoch. Deleting the topic ends it
+from any state.
+"""
+
+TIERING_WORK: Final = {
+    Standing.NEVER_TIERED: "Nothing is copied. A policy is stored, without an effect.",
+    Standing.ENABLED: "Segments are copied, read and expired. A policy is stored, without an"
+    " effect.",
+    Standing.DISABLING_RETAIN: "DisableRemoteTopic to all live brokers with replicas, until they"
+    " have stopped copying.",
+    Standing.DISABLING_DELETE: "The same; leaders also move the log start behind the remote"
+    " segments, for which a partition without a live leader waits. The floor is the epoch before.",
+    Standing.DISABLED_RETAIN: "What is remote is read and expires. Nothing is copied.",
+    Standing.DISABLED_DELETE: "What was remote is not read any more. It is purged, which may go on"
+    " after the topic is enabled again.",
+}
+
+REFUSALS: Final = {
+    Refusal.IN_PROGRESS: "refused: TIERED_STORAGE_DISABLEMENT_IN_PROGRESS",
+    Refusal.DELETED: "stays; a request that names `retain` during the purge: INVALID_REQUEST",
+}
+
+
 def page() -> str:
     """Return the whole page."""
     partitions = _machine("Partitions", partition_states.PREVIOUS, PARTITION_WORK)
     replicas = _machine("Replicas", replica_states.PREVIOUS, REPLICA_WORK)
-    return "\n".join([INTRODUCTION, *partitions, "", *replicas, ""])
+    tiering = (TIERING_INTRODUCTION, *_tiering())
+    return "\n".join([INTRODUCTION, *partitions, "", *replicas, "", *tiering, ""])
+
+
+def _tiering() -> Iterator[str]:
+    assert set(TIERING_WORK) == set(Standing), "a state of remote storage has no description"
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    for source, row in BY_CONFIGURATION.items():
+        for asked, target in row.items():
+            if isinstance(target, Standing) and target is not source:
+                yield f"    {source.value} --> {target.value}: {asked.value}"
+        if source in BY_ACKNOWLEDGEMENT:
+            yield f"    {source.value} --> {BY_ACKNOWLEDGEMENT[source].value}: acknowledged"
+    yield "```"
+    yield ""
+    yield "| State | " + " | ".join(f"Asked for {each.value}" for each in Target) + " | Brokers |"
+    yield "|---|" + "---|" * len(Target) + "---|"
+    for source, row in BY_CONFIGURATION.items():
+        cells = " | ".join(_result(source, row[each]) for each in Target)
+        yield f"| {source.value} | {cells} | {TIERING_WORK[source]} |"
+    yield ""
+    yield (
+        "While a topic is DISABLING, a request that changes what one of the names means is refused:"
+        " TIERED_STORAGE_DISABLEMENT_IN_PROGRESS. One that repeats them succeeds."
+    )
+
+
+def _result(source: Standing, target: Standing | Refusal) -> str:
+    if isinstance(target, Refusal):
+        return REFUSALS[target]
+    return "stays" if target is source else target.value
 
 
 def _machine(

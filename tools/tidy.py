@@ -27,13 +27,6 @@ PRIVATE_WORDS = re.compile(
 KEPT_NAMES = frozenset({"FOLDER_FAILED", "NOT_HEARD", "bad_folders", "office", "last_heard_us"})
 """Names that znodes, JSON output or replays hold, and ZooKeeper's own."""
 
-_PARTS = (
-    "deletions directed directed_faults directed_quorum directed_scripts faults late_requests"
-    " layout node sim zookeeper_mode"
-)
-KEPT_CIRCLE = frozenset(f"ottla.testing.sim.{name}" for name in _PARTS.split())
-"""The simulation, its nodes and its faults act on each other, and know each other's types."""
-
 
 def tracked(root: Path) -> list[Path]:
     """Return the files that belong to the repository, in order."""
@@ -121,8 +114,6 @@ def import_circles() -> Iterator[str]:
     """Yield the import circles of the product, with imports for types and within functions."""
     graph = grimp.build_graph("ottla", "pyspark_ottla", cache_dir=None)
     imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
-    for each in KEPT_CIRCLE:
-        imports[each] = imports[each] - KEPT_CIRCLE
     yield from circles(imports)
 
 

@@ -20,7 +20,7 @@ from .conftest import Kind, NewCluster, kinds
 from .fault_rounds import QUICK_SESSIONS
 from .topic_churn import Churn
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.forms(1)]
 
 QUICK = QUICK_SESSIONS | {"log.segment.delete.delay.ms": "100"}
 

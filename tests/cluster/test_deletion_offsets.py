@@ -17,7 +17,7 @@ from .clients import eventually
 from .conftest import NewCluster
 from .deletions import MODES, Made, Site, site_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240), pytest.mark.forms(1)]
 
 
 @pytest.fixture(params=MODES, ids=["kraft", "zookeeper"])

@@ -20,7 +20,7 @@ from .conftest import Kind, new_name, new_replicated_topic
 from .ottla_command import Ran, ottla, ottla_arguments
 from .stored import directories_below
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.forms(1)]
 
 PATIENCE_SECONDS = 90
 PARTITIONS = 3

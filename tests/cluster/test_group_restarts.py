@@ -13,6 +13,8 @@ from .clients import NAMES, Client, Closing, Message, client_of, eventually, pro
 from .conftest import all_nodes, new_name, new_topic
 from .members import group_of
 
+pytestmark = pytest.mark.forms(2)
+
 PARTITIONS = 3
 
 

@@ -20,7 +20,7 @@ from .clients import Closing, eventually
 from .conftest import NewCluster
 from .deletions import MODES, PATIENCE_SECONDS, Site, site_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240), pytest.mark.forms(1)]
 
 NAME = "made-again"
 ELECTIONS = 4

@@ -41,7 +41,7 @@ from .conftest import (
 from .ottla_command import ottla
 from .workload import Workload
 
-pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]  # More than a workload's patience.
 
 story = pytest.mark.drawn(2)
 """What one run plays a part of; the simulator plays such moves at every moment."""

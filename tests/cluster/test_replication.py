@@ -23,7 +23,7 @@ from .clients import Closing, Message, client_of, eventually, produce, read
 from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, kinds, known, new_name, revived
 from .workload import Workload
 
-pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]  # More than a workload's patience.
 
 story = pytest.mark.drawn(3)
 """What one run plays a part of; the simulator plays such things at every moment."""

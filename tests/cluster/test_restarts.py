@@ -19,7 +19,7 @@ from .clients import Closing, client_of, eventually
 from .conftest import BROKERS, all_nodes, has_own_controller, known, new_name, new_topic
 from .workload import Workload
 
-pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]  # More than a workload's patience.
 
 story = pytest.mark.drawn(4)
 """What one run plays a part of; the simulator plays such things at every moment."""

@@ -1,9 +1,9 @@
 """A topic comes back from the object store alone, in a cluster that never had it.
 
 Method: a cluster produces with keys to three partitions, and copies all but the active segments.
-It ends, and its directory is removed. Another cluster has the same store: `ottla tier restore`
-creates the topic there, and clients find exactly the records of the remote segments, at their
-offsets; the topic goes on from there.
+It ends, and its directory is removed. Another cluster, of either mode, has the same store: `ottla
+tier restore` creates the topic there, and clients find exactly the records of the remote segments,
+at their offsets; the topic goes on from there.
 """
 
 import json
@@ -17,7 +17,7 @@ import pytest
 from ottla.testing import Cluster
 
 from .clients import Closing, Message, client_of, eventually
-from .conftest import new_name
+from .conftest import Kind, NewCluster, kinds, new_name
 from .ottla_command import ottla
 from .test_tiered_storage import EARLIEST, TIERED, TOPIC, earliest
 
@@ -141,9 +141,12 @@ def copy(stored: Stored, tmp_path: Path) -> Stored:
     return Stored(tmp_path / "store", stored.topic, stored.records, stored.ends)
 
 
-def test_a_restored_topic_has_its_records_and_goes_on(copy: Stored) -> None:
+@kinds(Kind.COMBINED, Kind.ZOOKEEPER)
+def test_a_restored_topic_has_its_records_and_goes_on(
+    copy: Stored, kind: Kind, new_cluster: NewCluster
+) -> None:
     topic, expected = copy.topic, copy.expected()
-    with Cluster(brokers=3, remote_storage=copy.store.as_uri(), config=TIERED) as cluster:
+    with new_cluster(kind, 3, remote_storage=copy.store.as_uri(), config=TIERED) as cluster:
         where = (*copy.where, "--bootstrap-server", cluster.bootstrap, "--topic", topic)
         ran = ottla("tier", "restore", *where, "--replication-factor", "3")
         assert ran.code == 0, ran.err

@@ -12,15 +12,16 @@ from ottla.testing.scenarios.runner import PlayOptions, play
 
 from ..drawn import SIM_VARIANTS, drawn
 from .fault_variants import BY_PROMISE, FAULT_VARIANTS, SEEDS_MAX, FaultVariant
+from .found_out import STANDARD, ZOOKEEPER_STANDARD, find_out
 from .group_variants import GROUP_VARIANTS, GroupVariant
 from .log_variants import LOG_VARIANTS, LogVariant
 
-FEW = 4
+FEW = 1
 """A variant that its first so many seeds show may be played in any run."""
 
 PLAYED = drawn(
     FAULT_VARIANTS,
-    2,
+    1,
     SIM_VARIANTS,
     suits=lambda each: each.first is not None and each.first <= FEW,
 )
@@ -41,15 +42,11 @@ def test_there_still_is_what_a_variant_breaks(
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
 def test_a_subtle_fault_is_found_out(variant: FaultVariant) -> None:
-    order = PlayOptions(zookeeper=variant.zookeeper)
-    for seed in range(1, SEEDS_MAX + 1):
-        with variant.breaks():
-            report = play(seed, order)
-        checkers = [each.checker for each in report.judgement.violations]
-        found = [each for each in checkers if each in BY_PROMISE]
-        if found:
-            whole = play(seed, order)
-            assert whole.is_kept, "\n".join(whole.lines(full=True))
-            print(f"{variant.breaks.__name__}: seed {seed}, by {', '.join(found)}")
-            return
-    raise AssertionError(f"none of {SEEDS_MAX} seeds shows it")
+    options = PlayOptions(zookeeper=variant.zookeeper)
+    find_out(
+        variant.breaks,
+        BY_PROMISE,
+        range(1, SEEDS_MAX + 1),
+        lambda seed: play(seed, options),
+        judged=ZOOKEEPER_STANDARD if variant.zookeeper else STANDARD,
+    )

@@ -9,39 +9,32 @@ Each run plays a few of those that few seeds have shown, drawn by the commit (se
 import pytest
 
 from ottla.testing.scenarios.groups import draw_groups
-from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.scenarios.standard import draw_scenario
 
 from ..drawn import SIM_VARIANTS, drawn
+from .found_out import STANDARD, find_out
 from .group_variants import GROUP_VARIANTS, GroupVariant
 
 SEEDS_MAX = 200
-FEW = 3
+FEW = 1
 """A variant that its first so many seeds have shown may be played in any run."""
 
 PLAYED = drawn(
     GROUP_VARIANTS,
-    2,
+    1,
     SIM_VARIANTS,
     suits=lambda each: each.seeds is not None and each.seeds <= FEW,
 )
 
 
-def found_by(report: Report, variant: GroupVariant) -> list[str]:
-    return [each.checker for each in report.judgement.violations if each.checker in variant.by]
-
-
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
 def test_a_broken_rule_is_found_out(variant: GroupVariant) -> None:
-    for seed in (seed for seed in range(1, SEEDS_MAX + 1) if draw_groups(seed).groups):
-        with variant.breaks():
-            report = play_scenario(seed, draw_scenario(seed))
-        checkers = found_by(report, variant)
-        if checkers:
-            whole = play_scenario(seed, draw_scenario(seed))
-            assert whole.is_kept, "\n".join(whole.lines(full=True))
-            print(f"{variant.breaks.__name__}: {seed} seeds, by {', '.join(checkers)}")
-            return
-    raise AssertionError(f"none of {SEEDS_MAX} seeds shows it")
+    find_out(
+        variant.breaks,
+        variant.by,
+        (seed for seed in range(1, SEEDS_MAX + 1) if draw_groups(seed).groups),
+        lambda seed: play_scenario(seed, draw_scenario(seed)),
+        judged=STANDARD,
+    )

@@ -51,11 +51,11 @@ SCENARIO = Scenario(
 )
 
 
-@pytest.mark.parametrize("seed", drawn_seeds(2, of=4))
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=4))
 def test_moving_partitions_lose_nothing(seed: int) -> None:
     report = play_scenario(seed, SCENARIO)
     assert report.is_proof, "\n".join(report.lines(full=True))
-    assert report.marks["reassignment-done"] > 10
+    assert report.marks["reassignment-done"] >= 5
     assert report.marks["told-no-reassignment-in-progress"] > 0, "nothing was cancelled"
 
 

@@ -2,7 +2,8 @@
 
 Method: one simulated cluster copies a topic; of all that it had, only its store's objects go to a
 second one, where the restore is planned from the manifests and asked of a broker. Then consumers
-read everything, producers go on, and the leader loses its power at a moment that the case says.
+read everything, producers go on, and the leader loses its power at a moment that the case says; in
+ZooKeeper mode, which is not safe from that, its process dies.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ CONFIG = {
     "remote.log.manager.task.interval.ms": "500",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
 }
+ZOOKEEPER_CONFIG = {"zookeeper.session.timeout.ms": "4000"}
 TOPIC = "t"
 TOPIC_CONFIG = {
     "remote.storage.enable": "true",
@@ -49,8 +51,14 @@ VALUE_BYTES = 300
 class Cluster:
     """Three brokers with remote storage; the topic has one partition, on all of them."""
 
-    def __init__(self, seed: int, objects: Mapping[str, bytes] | None = None) -> None:
-        self.sim = sim = Sim(seed, brokers=3, controllers=1, config=CONFIG)
+    def __init__(
+        self, seed: int, objects: Mapping[str, bytes] | None = None, *, zookeeper: bool = False
+    ) -> None:
+        if zookeeper:
+            self.sim = sim = Sim(seed, brokers=3, zookeeper=True, config=CONFIG | ZOOKEEPER_CONFIG)
+        else:
+            self.sim = sim = Sim(seed, brokers=3, controllers=1, config=CONFIG)
+        self.loses_power = not zookeeper
         for name, data in (objects or {}).items():
             sim.object_store.put(name, data, replace=False)
         self.port = sim.client_port("somebody")
@@ -216,19 +224,25 @@ def plan_of(objects: Mapping[str, bytes]) -> RestorePlan:
     return plan
 
 
-@pytest.mark.parametrize("power_lost_after_ms", [None, 5, 50, 200, 500, 1_500, 5_000])
+MOMENTS_MS = [None, 5, 50, 200, 500, 1_500, 5_000]
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "dies_after_ms"),
+    [*((False, each) for each in MOMENTS_MS), *((True, each) for each in (None, 5, 200, 1_500))],
+)
 def test_everything_is_read_and_the_topic_goes_on(
-    objects: dict[str, bytes], power_lost_after_ms: int | None
+    objects: dict[str, bytes], zookeeper: bool, dies_after_ms: int | None
 ) -> None:
     plan = plan_of(objects)
     end = plan.partitions[0].end_offset
     assert 0 < end < RECORDS
-    cluster = Cluster(2, objects)
+    cluster = Cluster(2, objects, zookeeper=zookeeper)
     restore(cluster, plan)
-    if power_lost_after_ms is not None:
+    if dies_after_ms is not None:
         leader = cluster.leader()
-        cluster.sim.run(power_lost_after_ms)
-        leader.crash(lose_unflushed=True)
+        cluster.sim.run(dies_after_ms)
+        leader.crash(lose_unflushed=cluster.loses_power)
         cluster.sim.run(1_000)
         leader.restart()
     expected = [(number, b"%04d" % number) for number in range(end)]
@@ -246,7 +260,7 @@ def test_everything_is_read_and_the_topic_goes_on(
     # Each of them as the leader, and their disks as a power loss leaves them.
     for node in list(cluster.sim.nodes.values()):
         if node.is_broker:
-            node.crash(lose_unflushed=True)
+            node.crash(lose_unflushed=cluster.loses_power)
             assert cluster.read(end + 30) == expected
             node.restart()
             cluster.until(lambda node=node: node.serves)  # type: ignore[misc]

@@ -8,32 +8,24 @@ one took. Each run plays a part, drawn by the commit; `make soak` plays them all
 
 import pytest
 
-from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
 
 from ..drawn import SIM_VARIANTS, drawn
+from .found_out import find_out
 from .variants import SEEDS_MAX, VARIANTS, Variant
 
-PLAYED = drawn(VARIANTS, 3, SIM_VARIANTS)
-
-
-def found_by(report: Report, variant: Variant) -> list[str]:
-    return [each.checker for each in report.judgement.violations if each.checker in variant.by]
+PLAYED = drawn(VARIANTS, 2, SIM_VARIANTS)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
 def test_a_broken_rule_is_found_out(variant: Variant) -> None:
-    for seed in range(1, SEEDS_MAX + 1):
-        with variant.breaks():
-            report = play_scenario(seed, variant.scenario)
-        checkers = found_by(report, variant)
-        if checkers:
-            whole = play_scenario(seed, variant.scenario)
-            assert whole.is_kept, "\n".join(whole.lines(full=True))
-            print(f"{variant.breaks.__name__}: {seed} seeds, by {', '.join(checkers)}")
-            return
-    raise AssertionError(f"none of {SEEDS_MAX} seeds shows it")
+    find_out(
+        variant.breaks,
+        variant.by,
+        range(1, SEEDS_MAX + 1),
+        lambda seed: play_scenario(seed, variant.scenario),
+    )
 
 
 def test_a_variant_is_gone_when_its_time_is_over() -> None:

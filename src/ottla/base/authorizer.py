@@ -5,7 +5,7 @@ Source: Kafka's Authorizer, AclOperation, ResourceType, AclEntry; KIP-504.
 
 from collections.abc import Collection, Set
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import Error
@@ -92,25 +92,12 @@ SUPPORTED_OPERATIONS: Final = {
 """The operations of ACLs on each type, which `*_authorized_operations` of responses list."""
 
 
-class Refused(Enum):
-    """What a response does with a resource that its client may not use."""
-
-    REQUEST = "the whole request gets the error"
-    PART = "its part of the response has the error"
-    LEFT_OUT = "the response does not mention it"
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One question that the requests of an API ask: may the principal do this?
-
-    `alternative`: one of several of which one is enough.
-    """
+    """One question that the requests of an API ask: may the principal do this?"""
 
     operation: Operation
     resource_type: ResourceType
-    refused: Refused
-    alternative: bool = False
 
     @property
     def error(self) -> Error:

@@ -123,6 +123,8 @@ class Broker:
             self.fetchers.aux_states = self.remote.aux_states.build
         self.auto_create = AutoCreate(config, forwarder)
         self.topic_deletion_purgatory = Purgatory(timers)
+        self.tiering_purgatory = Purgatory(timers)
+        """Orders that wait for a topic's tiering state in this broker's metadata."""
         self.deletion_failures = DeletionFailures()
         self.maintenance = Maintenance(
             config=config,
@@ -249,6 +251,9 @@ class Broker:
         self.topic_deletion_purgatory.wake_each(
             [*delta.deleted_topics, *sorted(delta.changed_deletions)]
         )
+        self.tiering_purgatory.wake_each(
+            sorted({*delta.changed_tiering, *delta.deleted_topics, *delta.changed_deletions})
+        )
         if delta.deleted_topics:
             deleted = {each.id: each.name for each in delta.deleted_topics.values()}
             self.groups.topics_deleted(deleted)
@@ -313,7 +318,11 @@ class Broker:
         values = effective_topic_config(image, self.config, topic)
         config = self.config.dynamic(image)
         brokers_own = {name: config[name] for name in LOG_PROPERTIES}
-        follow_tiering(values, has_remote_log=image.has_remote_log(topic))
+        follow_tiering(
+            values,
+            has_remote_log=image.has_remote_log(topic),
+            copies=image.copies_segments(topic),
+        )
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:

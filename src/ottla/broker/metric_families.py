@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import Error
 from ottla.base.metrics import Family, Sample, counter, gauge, histogram
 from ottla.broker.remote.reads.read_metrics import read_families
-from ottla.broker.remote.remote_metrics import remote_families
+from ottla.broker.remote.remote_metrics import remote_families, tiering_families
 from ottla.coordinator.group_states import NAMES, State
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     if broker.remote is not None:
         yield from remote_families(broker.remote.environment.metrics)
+        yield from tiering_families(broker.remote.manager.tiering_counts())
         yield from read_families(broker.remote.reads, broker.replicas.fetch_reader)
     yield gauge(
         "kafka_log_log_manager_offline_log_directory_count",

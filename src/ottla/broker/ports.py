@@ -159,6 +159,8 @@ METADATA_PRODUCE_LANE = -1
 METADATA_TAIL_LANE = -2
 METADATA_CATCH_UP_LANE = -3
 """The lanes of requests to `__remote_log_metadata`; replica fetchers have those from 0 on."""
+BACKFILL_LANE = -4
+"""The lane of followers that copy earlier records than replica fetchers do."""
 
 
 class Peers(Protocol):

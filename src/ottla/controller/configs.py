@@ -5,7 +5,7 @@ changes; legacy ones replace the whole set, so what they do not name is deleted.
 A change of a broker's value to the same value is still written, as in Kafka: it makes the broker
 read it again.
 
-A change of remote.storage.enable comes with the topic's tiering state (`controller.tiering`).
+A change of a topic's remote storage comes with its tiering state (`controller.tiering`).
 
 Two properties have effects in the controller. A change of min.insync.replicas clears the eligible
 leader replicas of partitions whose leaders commit without them from then on: those with as many
@@ -117,8 +117,10 @@ def _step(image: ClusterImage, records: Sequence[ConfigRecord | TopicTieringReco
     effects = (ElectUncleanly(),) if any(each.name == UNCLEAN for each in configs) else ()
     forgotten = tuple(clear_elr(image, _new_minimums(configs)))
     if forgotten:
-        # The eligible replicas go first: then the leaders may commit alone.
-        return Step((*forgotten, *records), effects, atomic=False)
+        # The eligible replicas go first: then the leaders may commit alone. A tiering state and
+        # its configuration are one change.
+        is_atomic = any(isinstance(record, TopicTieringRecord) for record in records)
+        return Step((*forgotten, *records), effects, atomic=is_atomic)
     return Step(tuple(records), effects)
 
 
@@ -248,7 +250,7 @@ def _check_values(
             raise ApiError(
                 Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' is marked for deletion."
             )
-        return tiering_change(image, context.mode, name, topic_id, after)
+        return tiering_change(image, context, name, topic_id, before, after)
     if name != ALL_BROKERS and int(name) not in image.brokers:
         raise ApiError(
             Error.BROKER_ID_NOT_REGISTERED, f"No broker with the id {name} is registered."

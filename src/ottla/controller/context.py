@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
 from ottla.controller.deletion.purge_reports import PurgeReports
+from ottla.controller.disabling.acknowledgements import Acknowledgements
 from ottla.controller.idle import IdleReports
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import KRAFT_MODE, ModePolicy
@@ -20,7 +21,8 @@ class DecisionContext:
             `liveness`: soft state; `activate` it when the controller becomes active.
             `mode`: the rules of KRaft or ZooKeeper mode.
             `idle`: the brokers' reports of idle topics; soft state of one controller epoch.
-            `purges`: their reports of deleted topics' objects; as well.
+            `purges`: their reports of dead remote segments; as well.
+            `acknowledgements`: theirs that tiered storage is disabled; as well.
     """
 
     config: NodeConfig
@@ -30,6 +32,7 @@ class DecisionContext:
     mode: ModePolicy = KRAFT_MODE
     idle: IdleReports = field(default_factory=IdleReports)
     purges: PurgeReports = field(default_factory=PurgeReports)
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
 
 
 def next_offset(image: ClusterImage) -> int:

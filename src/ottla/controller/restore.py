@@ -1,9 +1,11 @@
 """A topic is created from what remote storage has of it: with its id, epochs and offsets.
 
 It is one step, so a restore that was interrupted has created the topic, and brokers finish it, or
-has changed nothing. The topic's id is that in the names of its objects. It is refused where a topic
-has the name or the id, and where the deletion ledger has the id: brokers delete what they find of
-such a topic, and its objects are being purged.
+has changed nothing. In ZooKeeper mode a large step is several writes, of which the first has all
+but some partitions' leaders; the next controller elects these in the same epochs. The topic's id is
+that in the names of its objects. It is refused where a topic has the name or the id, and where the
+deletion ledger has the id: brokers delete what they find of such a topic, and its objects are being
+purged.
 """
 
 from collections.abc import Mapping
@@ -58,7 +60,7 @@ def restore_topic(
     overrides = dict(wanted.configs)
     validate_topic_configs(overrides, context.config, image)
     check_ttl(image, context.mode, wanted.name, overrides)
-    state = tiering_change(image, context.mode, wanted.name, wanted.topic_id, overrides)
+    state = tiering_change(image, context, wanted.name, wanted.topic_id, {}, overrides)
     if state is None:
         raise ApiError(Error.INVALID_CONFIG, "A restored topic needs remote.storage.enable=true.")
     factor = wanted.replication_factor
@@ -123,8 +125,6 @@ def _check(image: ClusterImage, wanted: RestoredTopic) -> None:
 
 def _led(restored: RestoredPartition, partition: PartitionImage) -> PartitionImage:
     """Return a partition whose first leader has the restored one's leader epoch."""
+    assert partition.leader != NO_LEADER, "an active broker leads each placed partition"
     # A deleted topic of this name may have had larger ones, which clients remember.
-    epoch = max(restored.leader_epoch, partition.leader_epoch)
-    if partition.leader == NO_LEADER:
-        epoch -= 1  # Its election will add one.
-    return replace(partition, leader_epoch=epoch)
+    return replace(partition, leader_epoch=max(restored.leader_epoch, partition.leader_epoch))

@@ -176,7 +176,7 @@ def _create(
     return (
         created,
         overrides,
-        tiering_change(image, context.mode, topic.name, created.id, overrides),
+        tiering_change(image, context, topic.name, created.id, {}, overrides),
     )
 
 

@@ -1,17 +1,15 @@
 """A node's roles put together, and the requests that come to them, without a socket or a loop.
 
-Order of a start: lock and check the log directories; start the controller, which opens its log;
-its listeners; then the broker, which registers, replays the metadata up to its registration,
-loads its logs, is unfenced and only then accepts clients. Listeners are bound before their
-addresses are registered. A shutdown begins with the broker. `NodeListeners` are sockets in a
-process and names of a simulated network in the simulator. How a node of ZooKeeper mode starts and
-stops is in `ottla.host.zookeeper.roles`.
+Order of a start, in both modes: lock and check the log directories; join the cluster; bind the
+broker's listeners, whose addresses it registers; read the metadata; load the logs; serve, once the
+cluster knows that the broker is live. What a step does in a mode is in `ottla.host.node_mode`. A
+shutdown is the reverse: the broker's controlled shutdown, the controller, the connections, the
+logs. `NodeListeners` are sockets in a process and names of a simulated network in the simulator.
 """
 
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.base.authorizer import ALLOW_ALL, Authorizer
 from ottla.base.metrics import Histogram
@@ -29,23 +27,17 @@ from ottla.broker.dispatch import (
 )
 from ottla.broker.metrics import ApiMetrics
 from ottla.broker.ports import CloseConnection, Connection, Listener
-from ottla.host.kraft.broker_node import BrokerNode
-from ottla.host.kraft.controller_node import ControllerNode
-from ottla.host.kraft.controller_shutdown import others_shut_down
-from ottla.host.kraft.voter_links import VoterLinks
-from ottla.host.node_dirs import NodeDirs, open_node_dirs
+from ottla.host.broker_node import BrokerNode
+from ottla.host.kraft.node_mode import KRaftMode
+from ottla.host.node_dirs import NodeDirs
+from ottla.host.node_mode import NodeMode
 from ottla.host.node_ports import NodeListeners, NodePorts
 from ottla.host.remote_storage import storage_uri
 from ottla.host.steps import Steps
-from ottla.host.storage import read_bootstrap
 from ottla.metadata.features import SUPPORTED
-from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.wire.frames import RequestHeader
-
-if TYPE_CHECKING:
-    from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
-    from ottla.host.zookeeper.roles import ZooKeeperRoles
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +49,7 @@ SLOW_HANDLER_NS = 100_000_000
 
 
 class NodeCore:
-    """A node's roles. See `ottla.broker.api.base.NodeFacts`, `ottla.host.node_metrics.NodeParts`.
+    """A node's roles. See `ottla.broker.api.base.NodeFacts`.
 
     `on_failure` is called with the reason why the node must stop.
     """
@@ -89,10 +81,9 @@ class NodeCore:
             endpoints, timers=ports.timers, turns=self.turns, zookeeper=in_zookeeper
         )
         self._node_dirs: NodeDirs | None = None
-        self._roles: ZooKeeperRoles | None = None
-        self._controller: ControllerNode | None = None
-        self._peers: VoterLinks | None = None
-        self._broker: BrokerNode | None = None
+        self.mode = _mode_of(config, ports, self.turns, on_failure)
+        self.broker: BrokerNode | None = None
+        """None before its listeners are bound, and on a controller."""
 
     def _call_by_timer(self, turn: Callable[[], None]) -> None:
         self.ports.timers.at(self.ports.clock.monotonic_ms(), turn)
@@ -102,12 +93,7 @@ class NodeCore:
     @property
     def image(self) -> ClusterImage:
         """Return the newest committed metadata of this node."""
-        broker = self.broker
-        if broker is not None:
-            return broker.image
-        if self._controller is not None:
-            return self._controller.runtime.committed_image
-        return EMPTY
+        return self.mode.image if self.broker is None else self.broker.image
 
     def advertised(self, listener: Listener, *, to_ottla: bool = False) -> Mapping[int, range]:
         """Return the versions that ApiVersions answers on a listener."""
@@ -134,27 +120,12 @@ class NodeCore:
         answer.complete(_unframed(outcome))
         return answer
 
-    # -- NodeParts -----------------------------------------------------------------------------
+    # -- metrics -------------------------------------------------------------------------------
 
     @property
     def apis(self) -> Mapping[int, ApiMetrics]:
         """Return what was counted of requests, by API key."""
         return self._dispatcher.metrics
-
-    @property
-    def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
-        """Return the broker role; None before it is made."""
-        return self._broker if self._roles is None else self._roles.broker
-
-    @property
-    def controller(self) -> ControllerNode | None:
-        """Return the controller role of KRaft mode; None before it is made."""
-        return self._controller
-
-    @property
-    def zookeeper(self) -> "ZooKeeperRoles | None":
-        """Return the roles of ZooKeeper mode; None before the log directories are open."""
-        return self._roles
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -188,28 +159,16 @@ class NodeCore:
         """Return the context of a request that came over a connection."""
         clock = self.ports.clock
         now = (clock.now_ms(), clock.monotonic_ms())
-        if self._roles is not None:
-            broker = self._roles.broker
-            own_broker = None if broker is None else broker.broker
-            return Context(
-                header,
-                connection,
-                *now,
-                self,
-                own_broker,
-                self._roles.controller,
-                authorizer=self.authorizer,
-            )
-        on_controller = connection.listener is Listener.CONTROLLER
-        controller = self._controller if on_controller else None
+        controller, quorum = self.mode.controller_on(connection.listener)
+        node = None if connection.listener is Listener.CONTROLLER else self.broker
         return Context(
             header,
             connection,
             *now,
             self,
-            None if on_controller or self._broker is None else self._broker.broker,
+            None if node is None else node.broker,
             controller,
-            None if controller is None else controller.log.quorum,
+            quorum,
             authorizer=self.authorizer,
         )
 
@@ -224,14 +183,14 @@ class NodeCore:
         because some may be the first to the new registration and are not sent again; once the
         epoch is known, the broker epoch in the request tells them apart.
         """
-        roles = self._roles
-        if roles is None or roles.serving.done:
+        mode = None if self.broker is None else self.broker.mode
+        if mode is None or mode.serving.done:
             return None
         if key in CONTROLLER_REQUESTS:
-            return None if roles.registered.done else roles.registered
+            return None if mode.registered.done else mode.registered
         endpoint = self._dispatcher.endpoints.get(key)
         waits = endpoint is not None and endpoint.api.is_for_clients and key != API_VERSIONS
-        return roles.serving if waits else None
+        return mode.serving if waits else None
 
     def _handle_later(
         self,
@@ -277,114 +236,62 @@ class NodeCore:
 
     def open(self) -> None:
         """Lock and check the log directories, open the metadata log. Blocks. Raises: StartError."""
-        ports = self.ports
         storage_uri(self.config)
-        if self.config.zookeeper_connect is not None:
-            from ottla.host.zookeeper.node_dirs import open_zookeeper_node_dirs
-            from ottla.host.zookeeper.roles import ZooKeeperRoles
-
-            self._node_dirs = node_dirs = open_zookeeper_node_dirs(self.config, ports)
-            self._roles = ZooKeeperRoles(self.config, ports, node_dirs, on_failure=self._on_failure)
-            return
-        self._node_dirs = open_node_dirs(
-            ports.disk,
-            self.config,
-            clock=ports.clock,
-            dice=ports.dice,
-            timers=ports.timers,
-            workers=ports.workers,
-            boot_id=ports.boot_id,
-        )
+        self._node_dirs = self.mode.open_dirs()
         self.cluster_id = self._node_dirs.cluster_id
 
     def start_roles(self, listeners: NodeListeners) -> Steps[None]:
         """Start the roles; ends when the node serves. Raises: StartError, MetadataDamaged."""
-        assert self._node_dirs is not None
-        if self._roles is not None:
-            self.cluster_id = yield from self._roles.join()
-            yield from self._roles.start(self.cluster_id, listeners)
+        config, mode, node_dirs = self.config, self.mode, self._node_dirs
+        assert node_dirs is not None
+        yield from mode.join(listeners)
+        self.cluster_id = node_dirs.cluster_id
+        if not config.is_broker:
             return
-        if self.config.is_controller:
-            yield from self._start_controller(self._node_dirs, listeners)
-        if self.config.is_broker:
-            yield from self._start_broker(self._node_dirs, listeners)
-
-    def _start_controller(self, node_dirs: NodeDirs, listeners: NodeListeners) -> Steps[None]:
-        config, ports = self.config, self.ports
-        endpoints = yield listeners.bind(
-            config.controller_listeners, config.advertised_controller_listeners, Listener.CONTROLLER
-        )
-        voters = {voter.id: (voter.host, voter.port) for voter in config.quorum_voters}
-        if len(voters) > 1:
-            self._peers = VoterLinks(
-                ports.connect, voters, config, self.cluster_id, ports.clock, ports.timers
-            )
-        controller = ControllerNode(
-            config,
-            cluster_id=self.cluster_id,
-            listeners=endpoints,
-            storage=node_dirs.quorum,
-            bootstrap=read_bootstrap(ports.disk, config.metadata_log_dir),
-            clock=ports.clock,
-            dice=ports.dice,
-            timers=ports.timers,
-            workers=ports.workers,
-            connect=ports.connect,
-            on_failure=self._on_failure,
-            peers=None if self._peers is None else self._peers.peers,
-        )
-        self._controller = controller
-        controller.log.start()
-        yield listeners.accept()
-
-    def _start_broker(self, node_dirs: NodeDirs, listeners: NodeListeners) -> Steps[None]:
-        config = self.config
         endpoints = yield listeners.bind(
             config.broker_listeners, config.advertised_listeners, Listener.CLIENT
         )
-        self._broker = BrokerNode(
+        self.broker = BrokerNode(
             config,
-            cluster_id=self.cluster_id,
-            listeners=endpoints,
+            mode.make_broker(endpoints),
             node_dirs=node_dirs,
-            controller=self._controller,
             ports=self.ports,
-            turns=self.turns,
             on_failure=self._on_failure,
         )
-        yield from self._broker.load()
-        # Before the broker is unfenced a client would get metadata without brokers, which
-        # librdkafka caches for a minute.
-        yield from self._broker.serve()
+        yield from self.broker.load()
+        yield from mode.register(listeners)
+        yield from self.broker.serve()
         yield listeners.accept()
 
     def stop_roles(self, listeners: NodeListeners) -> Steps[None]:
         """Stop serving, flush everything; call `close` next.
 
         The broker's controlled shutdown comes before the controller of the same node resigns, and
-        that before files are closed, so that another voter takes over meanwhile.
+        that before files are closed, so that another one takes over meanwhile.
         """
-        if self._roles is not None:
-            yield from self._roles.stop(listeners)
-            return
-        if self._broker is not None:
-            yield from self._broker.controlled_shutdown()
-        if self._controller is not None:
-            runtime, ports = self._controller.runtime, self.ports
-            yield others_shut_down(
-                lambda: runtime.committed_image, self.node_id, ports.clock, ports.timers
-            )
-            self._controller.stop()
-        if self._peers is not None:
-            yield self._peers.close()
+        if self.broker is not None:
+            yield from self.broker.controlled_shutdown()
+        yield from self.mode.resign()
         yield listeners.close()
-        if self._broker is not None:
-            yield from self._broker.close()
+        if self.broker is not None:
+            yield from self.broker.close()
+        yield from self.mode.close()
 
     def close(self) -> None:
         """Close the metadata log and release the log directories."""
         if self._node_dirs is not None:
             self._node_dirs.close()
+
+
+def _mode_of(
+    config: NodeConfig, ports: NodePorts, turns: Turns, on_failure: Callable[[str], None]
+) -> NodeMode:
+    if config.zookeeper_connect is None:
+        return KRaftMode(config, ports, turns, on_failure=on_failure)
+    # Imported here: no other node needs it.
+    from ottla.host.zookeeper.node_mode import ZooKeeperMode
+
+    return ZooKeeperMode(config, ports, on_failure=on_failure)
 
 
 def _complete(answer: Pending[Chunks | None], chunks: Chunks | None) -> None:

@@ -24,11 +24,11 @@ import os
 import posixpath
 
 from ottla.base.ids import Uuid
-from ottla.base.ports import Clock, Dice, Disk, Workers
-from ottla.base.timers import Timers
+from ottla.base.ports import Disk
 from ottla.host.descriptors import descriptor_limit, plan
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from ottla.host.kraft.quorum_storage import FROM_BACKUP, QuorumStorage
+from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log import names
@@ -87,7 +87,11 @@ class NodeDirs:
 
         def config_of(topic: str) -> LogConfig:
             values = effective_topic_config(image, config, topic)
-            follow_tiering(values, has_remote_log=image.has_remote_log(topic))
+            follow_tiering(
+                values,
+                has_remote_log=image.has_remote_log(topic),
+                copies=image.copies_segments(topic),
+            )
             return LogConfig.of(values)
 
         check_remote_topics(image, config)
@@ -150,75 +154,55 @@ def verdict_on(image: ClusterImage, node_id: int, topic_id: Uuid, partition: int
     return Verdict.KEEP if node_id in state.replicas else Verdict.DELETE
 
 
-def make_log_dirs(
-    disk: Disk,
-    config: NodeConfig,
-    paths: list[str],
-    *,
-    clock: Clock,
-    dice: Dice,
-    timers: Timers,
-    workers: Workers,
+def lock_log_dirs(
+    config: NodeConfig, ports: NodePorts, paths: list[str], *, cluster_id: str | None
 ) -> LogDirs:
-    """Return a node's log directories, not locked or read yet."""
-    return LogDirs(
-        disk,
-        workers,
-        clock,
-        timers,
+    """Lock log directories, check that they are this node's. Blocks. Raises: StartError."""
+    log_dirs = LogDirs(
+        ports.disk,
+        ports.workers,
+        ports.clock,
+        ports.timers,
         paths,
-        dice=dice,
+        dice=ports.dice,
         open_files_max=plan(descriptor_limit()).log_files,
         recovery_threads=config["num.recovery.threads.per.data.dir"],
         delete_delay_ms=config["log.segment.delete.delay.ms"],
     )
+    try:
+        log_dirs.acquire(node_id=config.node_id, cluster_id=cluster_id)
+    except (DirectoryRefused, OSError) as error:
+        log_dirs.release()
+        raise _start_error(error, paths[0]) from None
+    return log_dirs
 
 
-def open_node_dirs(
-    disk: Disk,
-    config: NodeConfig,
-    *,
-    clock: Clock,
-    dice: Dice,
-    timers: Timers,
-    workers: Workers,
-    boot_id: str = "",
-) -> NodeDirs:
+def open_node_dirs(config: NodeConfig, ports: NodePorts) -> NodeDirs:
     """Lock and check the log directories, open the metadata log. Blocks. Raises: StartError."""
+    disk, boot_id = ports.disk, ports.boot_id
     paths = [os.path.abspath(path) for path in config.log_dirs]
     metadata_path = os.path.abspath(config.metadata_log_dir)
     cluster_id = _cluster_id(disk, metadata_path)
     clean = [_clean_epoch(disk, path) for path in paths]
     running = [_running_epoch(disk, path, boot_id) for path in paths]
     # A separate metadata log directory is locked and checked like a log directory, without logs.
-    log_dirs = make_log_dirs(
-        disk,
-        config,
-        paths if config.is_broker else [metadata_path],
-        clock=clock,
-        dice=dice,
-        timers=timers,
-        workers=workers,
-    )
+    locked = paths if config.is_broker else [metadata_path]
+    log_dirs = lock_log_dirs(config, ports, locked, cluster_id=cluster_id)
     try:
-        log_dirs.acquire(node_id=config.node_id, cluster_id=cluster_id)
         quorum = open_quorum_storage(
             disk,
             metadata_path,
-            clock=clock,
-            timers=timers,
-            workers=workers,
+            clock=ports.clock,
+            timers=ports.timers,
+            workers=ports.workers,
             segment_bytes=config["metadata.log.segment.bytes"],
             segment_ms=config["metadata.log.segment.ms"],
             remedy=_remedy(config),
         )
     except Exception as error:
         log_dirs.release()
-        if isinstance(error, DirectoryRefused):
-            raise StartError(str(error)) from None
         if isinstance(error, OSError):
-            where = error.filename or metadata_path
-            raise StartError(f"{where}: {error.strerror or error}") from None
+            raise _start_error(error, metadata_path) from None
         raise
     left = min(map(max, clean, running), default=-1)
     if boot_id and min(running, default=-1) < left:
@@ -230,6 +214,12 @@ def open_node_dirs(
         log_dirs=log_dirs,
         previous_epoch=left,
     )
+
+
+def _start_error(error: DirectoryRefused | OSError, path: str) -> StartError:
+    if isinstance(error, OSError):
+        return StartError(f"{error.filename or path}: {error.strerror or error}")
+    return StartError(str(error))
 
 
 def _remedy(config: NodeConfig) -> str:

@@ -6,64 +6,26 @@ The port is opened before the node's listeners, so that a long start can be watc
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
 
 from ottla.base.metrics import Family, Histogram
 from ottla.broker.metric_families import broker_families, request_families
-from ottla.broker.metrics import ApiMetrics
-from ottla.host.controller_channel_metrics import channel_families
-from ottla.host.kraft.broker_node import BrokerNode
-from ottla.host.kraft.controller_node import ControllerNode
 from ottla.host.loop_lag import LoopLag
 from ottla.host.metric_families import (
-    ControllerFamilies,
     broker_state_families,
     loop_families,
     metadata_error_families,
     process_families,
-    raft_families,
     server_families,
 )
 from ottla.host.net.metrics_server import MetricsServer
 from ottla.host.net.server import Server, describe_listen_error
+from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError
-from ottla.metadata.node_config import NodeConfig
-
-if TYPE_CHECKING:
-    from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
-    from ottla.host.zookeeper.metric_families import ZooKeeperFamilies
-    from ottla.host.zookeeper.roles import ZooKeeperRoles
 
 log = logging.getLogger(__name__)
 
 PORT = "metrics.port"
-
-
-class NodeParts(Protocol):
-    """The parts of a node that have metrics."""
-
-    config: NodeConfig
-
-    @property
-    def apis(self) -> Mapping[int, ApiMetrics]:
-        """Return what was counted of requests, by API key."""
-        ...
-
-    @property
-    def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
-        """Return the broker role; None before it is made."""
-        ...
-
-    @property
-    def controller(self) -> ControllerNode | None:
-        """Return the controller role of KRaft mode; None before it is made."""
-        ...
-
-    @property
-    def zookeeper(self) -> "ZooKeeperRoles | None":
-        """Return the roles of ZooKeeper mode; None before they are made."""
-        ...
 
 
 class NodeMetrics:
@@ -71,7 +33,7 @@ class NodeMetrics:
 
     def __init__(
         self,
-        node: NodeParts,
+        node: NodeCore,
         loop: asyncio.AbstractEventLoop,
         server: Server,
         syncs: Histogram,
@@ -82,8 +44,6 @@ class NodeMetrics:
         self._started_ms = time.time_ns() // 1_000_000
         self._lag = LoopLag(loop)
         self._http = MetricsServer(loop, self.families)
-        self._controller: ControllerFamilies | None = None
-        self._zookeeper: ZooKeeperFamilies | None = None
         self.port: int | None = None
 
     async def start(self) -> None:
@@ -118,25 +78,9 @@ class NodeMetrics:
         yield from request_families(
             list(node.apis.values()), {names[key]: errors for key, errors in by_key.items()}
         )
-        yield from self._controller_families(node)
+        yield from node.mode.families()
         if node.broker is not None:
-            yield from broker_state_families(node.broker.state)
-            yield from metadata_error_families(node.broker.metadata_errors)
+            yield from broker_state_families(node.broker.mode.state)
+            yield from metadata_error_families(node.broker.mode.metadata_errors)
         if broker is not None:
             yield from broker_families(broker)
-
-    def _controller_families(self, node: NodeParts) -> Iterator[Family]:
-        if node.zookeeper is not None:
-            if self._zookeeper is None:
-                from ottla.host.zookeeper.metric_families import ZooKeeperFamilies
-
-                self._zookeeper = ZooKeeperFamilies(node.zookeeper)
-            yield from self._zookeeper.collect()
-        elif node.controller is not None:
-            if self._controller is None:
-                self._controller = ControllerFamilies(node.controller.log, node.controller.runtime)
-            yield from raft_families(node.controller.log.raft)
-            yield from self._controller.collect(node.controller.timed_out_heartbeats)
-            yield from channel_families(node.controller.deletions.channels)
-        elif isinstance(node.broker, BrokerNode):
-            yield from raft_families(node.broker.raft)

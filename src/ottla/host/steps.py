@@ -6,11 +6,13 @@ callbacks without a loop, as a simulated node does; what it returns abandons the
 undo them either.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
 from ottla.base.pending import Pending
-from ottla.host.waiting import outcome_of
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
 
 T = TypeVar("T")
 
@@ -22,6 +24,36 @@ def wait(pending: Pending[T]) -> Steps[T]:
     """Return the value of `pending` once it is complete."""
     value: T = yield pending
     return value
+
+
+def within(limit_ms: int, pending: Pending[Any], clock: Clock, timers: Timers) -> Pending[bool]:
+    """Return whether a promise is kept within a time; the promise itself stays as it is."""
+    outcome: Pending[bool] = Pending()
+
+    def give_up() -> None:
+        outcome.complete(False)
+
+    def kept(_: Any) -> None:
+        timer.cancel()
+        outcome.complete(True)
+
+    timer = timers.at(clock.monotonic_ms() + limit_ms, give_up)
+    pending.then(kept)
+    return outcome
+
+
+async def outcome_of(pending: Pending[T]) -> T:
+    """Wait for a promise. Cancelling the wait leaves the promise as it is."""
+    if pending.done:
+        return pending.value
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def keep(value: T) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    pending.then(keep)
+    return await future
 
 
 async def drive_async(steps: Steps[T]) -> T:

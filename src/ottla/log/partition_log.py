@@ -46,6 +46,7 @@ from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest, remove_limits, write_limits
+from ottla.log.earlier_segments import EarlierSegment, EarlierSegments
 from ottla.log.epoch_cache import EpochCache, EpochEnd, EpochEntry
 from ottla.log.file_cache import FileCache, FileSlice, Handle
 from ottla.log.flushing import Flushed, FlushJob
@@ -215,6 +216,9 @@ class PartitionLog:
         self._had_remote_prefix = loaded.local_start_checkpointed
         self._installing = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
+        self.prepends = False
+        """Whether it has segments below the local log start that are to stay, or a local log start
+        that has moved back and is not checkpointed yet."""
         self._marker = MarkerFile.NONE
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None
@@ -1123,6 +1127,66 @@ class PartitionLog:
         self.is_log_start_stored = False
         return True
 
+    def earlier_segments(self) -> EarlierSegments | None:
+        """Return the writer of the records that are in remote storage only, from the log start on.
+
+        None = the local files have them: they are expired by the local retention, not deleted yet.
+        """
+        self.check_usable()
+        start, end = self.log_start_offset, self.segments.first.base_offset
+        if start >= end:
+            return None
+        return EarlierSegments(
+            self.ports.disk,
+            self.directory,
+            self.name,
+            self.config,
+            start=start,
+            end=end,
+            epochs=self.epochs.entries,
+        )
+
+    def prepend_segments(self, earlier: Sequence[EarlierSegment]) -> None:
+        """Take over what `earlier_segments` wrote, below the local log start. Nothing below it is
+        deleted from now on, until `lower_local_start`. Raises: ApiError, OSError.
+        """
+        self.check_usable()
+        disk = self.ports.disk
+        made: list[Segment] = []
+        for each in earlier:
+            segment = Segment(
+                self.ports.files,
+                self.directory,
+                each.base_offset,
+                size=each.size,
+                created_ms=self.ports.clock.now_ms(),
+                max_timestamp=each.max_timestamp,
+            )
+            for suffix in each.suffixes:
+                disk.rename(segment.path(suffix) + names.CLEANED, segment.path(suffix))
+            made.append(segment)
+        self.prepends = True
+        if made:
+            self.segments.put_first(made)
+            self.size_bytes += sum(segment.size for segment in made)
+
+    def lower_local_start(self, truncation_count: int) -> bool:
+        """Move the local log start back to the first segment, whose name is durable; return whether
+        that was possible. `truncation_count`: the log's when the segments were prepended.
+
+        `prepends` stays until `local_start_stored`: the checkpoint has to be written.
+        """
+        if self.failed or self.truncation_count != truncation_count:
+            self.prepends = False
+            return False
+        first = max(self.segments.first.base_offset, self.log_start_offset)
+        self.local_log_start_offset = min(self.local_log_start_offset, first)
+        return True
+
+    def local_start_stored(self) -> None:
+        """Note that the checkpoint has the local log start."""
+        self.prepends = False
+
     def local_segments(self) -> list[LocalSegment]:
         """Return the segments here, the active one last."""
         return [
@@ -1281,6 +1345,8 @@ class PartitionLog:
     def _expired_count(self, start: int) -> int:
         """Return how many segments are wholly below an offset; never the active one."""
         count = 0
+        if self.prepends:
+            return count
         while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= start:
             count += 1
         return count

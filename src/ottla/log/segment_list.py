@@ -49,6 +49,14 @@ class SegmentList:
         self._bases.append(segment.base_offset)
         self.active = segment
 
+    def put_first(self, segments: list[Segment]) -> None:
+        """Put sealed segments before the first one."""
+        bases = [segment.base_offset for segment in segments]
+        assert bases == sorted(set(bases))
+        assert bases[-1] < self._bases[0]
+        self._segments[:0] = segments
+        self._bases[:0] = bases
+
     def take_first(self, count: int) -> list[Segment]:
         """Remove and return the first `count` segments; at least one is left."""
         assert 0 <= count < len(self._segments)

@@ -77,6 +77,12 @@ class ClusterImage:
         tiering = None if topic_id is None else self.tiering.get(topic_id)
         return tiering is not None and tiering.has_remote_log
 
+    def copies_segments(self, topic_name: str) -> bool:
+        """Tell whether leaders copy a topic's segments to remote storage."""
+        topic_id = self.topics.id_of(topic_name)
+        tiering = None if topic_id is None else self.tiering.get(topic_id)
+        return tiering is not None and tiering.copies
+
     def to_records(self) -> Iterator[Record]:
         """Yield records that lead from `EMPTY` to this image.
 

@@ -7,7 +7,8 @@ transition into ENABLED and into DISABLING, so that of two states the newer one 
 Source: KIP-950, whose draft has the states and the epoch.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -59,7 +60,8 @@ class TopicTiering:
     Fields: `tiered_epoch`: from 1 up. `policy`: of the last disablement, NONE while ENABLED.
             `remote_floor_epoch`: remote segments of this tiered epoch and below are dead; 0 = none
             are. `purge_pending`: dead segments may still be in the object store. `restored`: of a
-            topic that was restored, by partition.
+            topic that was restored, in order of the partitions; a broker of ZooKeeper mode may have
+            only those that it was sent.
     """
 
     topic_id: Uuid
@@ -72,7 +74,9 @@ class TopicTiering:
 
     def restored_partition(self, partition: int) -> RestoredPartition | None:
         """Return where a restored partition began; None = it began here, at offset 0."""
-        return next((each for each in self.restored if each.partition == partition), None)
+        at = bisect_left(self.restored, partition, key=lambda each: each.partition)
+        found = self.restored[at : at + 1]
+        return found[0] if found and found[0].partition == partition else None
 
     @property
     def copies(self) -> bool:
@@ -82,12 +86,31 @@ class TopicTiering:
     @property
     def has_remote_log(self) -> bool:
         """Whether remote segments may be read: also those that a disablement has retained."""
-        return self.policy is not DisablePolicy.DELETE
+        return self.policy is not DisablePolicy.DELETE and not self.is_remote_empty
 
     @property
-    def age(self) -> tuple[int, int, bool]:
+    def is_remote_empty(self) -> bool:
+        """Whether it is known that no remote segment is left that could be read.
+
+        A floor of the present epoch: nothing can be above it before the next one begins.
+        """
+        return self.remote_floor_epoch >= self.tiered_epoch
+
+    @property
+    def age(self) -> tuple[int, int, int, bool]:
         """Return what grows with each change of a topic's state."""
-        return self.tiered_epoch, int(self.state), not self.purge_pending
+        return self.tiered_epoch, int(self.state), self.remote_floor_epoch, not self.purge_pending
+
+
+def purged(tiering: TopicTiering) -> TopicTiering:
+    """Return the state of a topic whose dead segments are all purged."""
+    return replace(tiering, purge_pending=False)
+
+
+def emptied(tiering: TopicTiering) -> TopicTiering:
+    """Return the state of a DISABLED topic without a remote segment: as if it never had one."""
+    assert tiering.state is TieringState.DISABLED
+    return replace(tiering, remote_floor_epoch=tiering.tiered_epoch)
 
 
 def tiering_of(record: TopicTieringRecord) -> TopicTiering:

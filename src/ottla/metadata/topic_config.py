@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.metadata.config_def import (
     COMPRESSION_TYPES,
@@ -63,6 +64,8 @@ REMOTE_STORAGE: Final = "remote.storage.enable"
 COPY_DISABLE: Final = "remote.log.copy.disable"
 DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
 DISABLE_POLICY: Final = "remote.log.disable.policy"
+RETAIN_POLICY: Final = "retain"
+DELETE_POLICY: Final = "delete"
 LOCAL_RETENTIONS: Final = (
     ("local.retention.bytes", "retention.bytes"),
     ("local.retention.ms", "retention.ms"),
@@ -256,20 +259,28 @@ DEFINITIONS: Final = ConfigDef.of(
         COPY_DISABLE,
         Type.BOOLEAN,
         False,
-        "Only false is taken: turning remote storage off is not supported yet.",
+        "Whether copies to remote storage stop while remote.storage.enable stays true; what is"
+        " there is read until it expires.",
     ),
     _K(
         DELETE_ON_DISABLE,
         Type.BOOLEAN,
         False,
-        "Only false is taken: turning remote storage off is not supported yet.",
+        "Kafka's name for remote.log.disable.policy=delete.",
+    ),
+    _K(
+        DISABLE_POLICY,
+        Type.STRING,
+        RETAIN_POLICY,
+        "What becomes of a topic's remote segments when remote.storage.enable becomes false: retain"
+        " has them read until they expire, delete deletes them. Ottla's own, after KIP-950.",
+        one_of(RETAIN_POLICY, DELETE_POLICY),
     ),
     _K(
         REMOTE_STORAGE,
         Type.BOOLEAN,
         False,
-        "Whether old segments are copied to remote storage and read from there; once true, it stays"
-        " so.",
+        "Whether old segments are copied to remote storage and read from there.",
     ),
     _K(
         "retention.bytes",
@@ -370,12 +381,11 @@ assert set(SYNONYMS) <= set(DEFINITIONS.keys)
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Return typed values; raise ApiError(INVALID_CONFIG) for the first name that is bad."""
+    """Return typed values. Raises: ApiError for the first name that is bad: INVALID_CONFIG;
+    INVALID_REQUEST for a policy that there is not, as KIP-950 says."""
     values: dict[str, Any] = {}
     for name in sorted(overrides):
         key = DEFINITIONS.keys.get(name)
-        if name == DISABLE_POLICY:
-            raise invalid_config(_not_to_be_disabled(name, overrides[name]))
         if key is None:
             near = DEFINITIONS.similar(name)
             hint = f" Did you mean {near}?" if near else ""
@@ -383,7 +393,8 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Any]:
         try:
             values[name] = parse_value(key, overrides[name])
         except ConfigError as error:
-            raise invalid_config(f"Invalid value for a topic config: {error}.") from None
+            code = Error.INVALID_REQUEST if name == DISABLE_POLICY else Error.INVALID_CONFIG
+            raise ApiError(code, f"Invalid value for a topic config: {error}.") from None
     return values
 
 
@@ -395,13 +406,10 @@ def validate_topic_configs(
     """Check a topic's whole set of overrides; return them typed.
 
     Rules between properties use the node's values for those not set, as in Kafka's controllers.
-    Raises: ApiError(INVALID_CONFIG) with the name at fault.
+    Raises: ApiError with the name at fault; see `parse_overrides`.
     """
     given = parse_overrides(overrides)
     values = {**_defaults(node_config, image), **given}
-    for name in (COPY_DISABLE, DELETE_ON_DISABLE):
-        if given.get(name):
-            raise invalid_config(_not_to_be_disabled(name, "true"))
     if values[REMOTE_STORAGE]:
         _check_remote_storage(values, node_config)
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
@@ -410,10 +418,6 @@ def validate_topic_configs(
             f" max.compaction.lag.ms ({values['max.compaction.lag.ms']})."
         )
     return given
-
-
-def _not_to_be_disabled(name: str, value: str) -> str:
-    return f"{name}={value} is not supported: turning remote storage off is not supported yet."
 
 
 def _check_remote_storage(values: Mapping[str, Any], node_config: "NodeConfig | None") -> None:
@@ -431,6 +435,8 @@ def _check_remote_storage(values: Mapping[str, Any], node_config: "NodeConfig | 
             f"cleanup.policy={','.join(values['cleanup.policy'])}: a topic with"
             f" {REMOTE_STORAGE}=true cannot be compacted."
         )
+    if values[COPY_DISABLE]:
+        return  # All expires by the total limits, and the local ones count when copies begin again.
     for local, total in LOCAL_RETENTIONS:
         kept, limit = values[local], values[total]
         if kept == INHERITED or limit <= UNLIMITED:
@@ -454,13 +460,15 @@ def effective_topic_config(
     return topic_values(image, node_config, image.configs.of(ResourceType.TOPIC, topic))
 
 
-def follow_tiering(values: dict[str, Any], *, has_remote_log: bool) -> None:
+def follow_tiering(values: dict[str, Any], *, has_remote_log: bool, copies: bool) -> None:
     """Change a topic's typed values to what its tiering state allows, whatever others wrote.
 
     The state counts: the configuration only asks for it. A tool can write a configuration that the
     controller would refuse, and a log must not be compacted while its segments are copied.
+    `copies`: whether leaders copy segments; the local retention counts only then.
     """
     values[REMOTE_STORAGE] = has_remote_log
+    values[COPY_DISABLE] = not copies
     if has_remote_log:
         values["cleanup.policy"] = ["delete"]
 

@@ -281,11 +281,14 @@ class Cluster:
         """
         return cluster_facts.partitions(self._answering(), topic)
 
-    def wait_in_sync(self, topic: str, timeout: float | None = None) -> None:
-        """Wait until each partition of a topic has a leader, and all its replicas are in sync."""
+    def wait_in_sync(self, topic: str | None = None, timeout: float | None = None) -> None:
+        """Wait until each partition has a leader, and all its replicas are in sync.
+
+        `topic`: only its partitions; None = of all topics, internal ones too. `timeout`: seconds.
+        """
         cluster_facts.until(
             lambda: cluster_facts.all_in_sync(self._answering(), topic),
-            f"all replicas of {topic} to be in sync",
+            f"all replicas of {topic or 'all topics'} to be in sync",
             self._timeout if timeout is None else timeout,
         )
 

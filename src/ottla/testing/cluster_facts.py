@@ -122,14 +122,15 @@ def cluster_id(nodes: Iterable[NodePlan]) -> str | None:
     return None
 
 
-def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFacts]:
-    """Return a topic's partitions in a broker's metadata, by partition; empty = no such topic.
+def topics(
+    nodes: Sequence[NodePlan], topic: str | None = None
+) -> dict[str, dict[int, PartitionFacts]]:
+    """Return the partitions of a topic, or of all, in a broker's metadata; by topic and partition.
 
-    Raises ClusterError where no broker answers.
+    A topic that does not exist has none. Raises ClusterError where no broker answers.
     """
-    request = MetadataRequest(
-        topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
-    )
+    asked = None if topic is None else (MetadataRequestTopic(name=topic),)
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     for node in nodes:
         if not node.is_broker:
             continue
@@ -139,22 +140,36 @@ def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFact
         ):
             response = broker.ask(request, MetadataResponse, timeout=ASK_SECONDS)
             return {
-                each.partition_index: PartitionFacts(
-                    leader=each.leader_id,
-                    leader_epoch=each.leader_epoch,
-                    replicas=each.replica_nodes,
-                    isr=each.isr_nodes,
-                )
-                for each in response.topics[0].partitions
+                str(found.name): {
+                    each.partition_index: PartitionFacts(
+                        leader=each.leader_id,
+                        leader_epoch=each.leader_epoch,
+                        replicas=each.replica_nodes,
+                        isr=each.isr_nodes,
+                    )
+                    for each in found.partitions
+                }
+                for found in response.topics
             }
-    raise ClusterError(f"no broker answered Metadata for {topic}")
+    raise ClusterError(f"no broker answered Metadata for {topic or 'all topics'}")
 
 
-def all_in_sync(nodes: Sequence[NodePlan], topic: str) -> bool | None:
-    """Return True where every partition has a leader and its full set in sync, else None."""
+def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFacts]:
+    """Return a topic's partitions in a broker's metadata, by partition; empty = no such topic.
+
+    Raises ClusterError where no broker answers.
+    """
+    return topics(nodes, topic)[topic]
+
+
+def all_in_sync(nodes: Sequence[NodePlan], topic: str | None = None) -> bool | None:
+    """Return True where every partition has a leader and its full set in sync, else None.
+
+    `topic`: None = all topics, internal ones too. A named topic must have partitions.
+    """
     try:
-        found = partitions(nodes, topic).values()
+        found = [each for found in topics(nodes, topic).values() for each in found.values()]
     except ClusterError:
         return None
     whole = all(each.leader >= 0 and set(each.isr) == set(each.replicas) for each in found)
-    return True if found and whole else None
+    return True if whole and (found or topic is None) else None

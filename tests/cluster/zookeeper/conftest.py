@@ -20,7 +20,7 @@ from ottla.base.zookeeper import (
     SessionState,
     ZkError,
 )
-from ottla.host.waiting import outcome_of
+from ottla.host.steps import outcome_of
 from ottla.host.zookeeper.kazoo.kazoo_session import open_kazoo_session
 
 T = TypeVar("T")

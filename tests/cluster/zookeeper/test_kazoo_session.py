@@ -22,7 +22,7 @@ from ottla.base.zookeeper import (
     ZkCode,
     ZnodeData,
 )
-from ottla.host.waiting import outcome_of
+from ottla.host.steps import outcome_of
 from ottla.host.zookeeper.kazoo.kazoo_session import open_kazoo_session
 from ottla.testing.zookeeper_server import ZooKeeperServer
 

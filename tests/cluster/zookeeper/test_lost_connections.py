@@ -24,8 +24,8 @@ from ottla.base.zookeeper import (
     SetData,
     ZkCode,
 )
+from ottla.host.steps import outcome_of
 from ottla.host.system_ports import LoopTimers, SystemClock
-from ottla.host.waiting import outcome_of
 from ottla.host.zookeeper.kazoo.kazoo_session import KazooSession, open_kazoo_session
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.testing.zookeeper_server import ZooKeeperServer

@@ -250,12 +250,12 @@ def test_what_cannot_be_configured_leaves_nothing(
 
 
 NOTE = (
-    "Note: remote.storage.enable takes effect once the controller has checked it;"
+    "Note: remote storage is turned on or off once the controller has checked this;"
     " 'ottla tier describe' shows the result.\n"
 )
 
 
-def test_remote_storage_is_requested_and_not_taken_back(tools: Tools) -> None:
+def test_remote_storage_is_requested_on_and_off(tools: Tools) -> None:
     words = ("--replica-assignment", "1", "--config", "remote.storage.enable=true")
     out = tools.done("topics", "--create", "--topic", "made", *words)
     assert out == f"Created topic made.\n{NOTE}"
@@ -267,16 +267,15 @@ def test_remote_storage_is_requested_and_not_taken_back(tools: Tools) -> None:
     assert out == "Completed Updating config for entity: topic 't'.\n"
     expected = {"remote.storage.enable": "TRUE", "local.retention.bytes": "1"}
     assert tools.json("/config/topics/t")["config"] == expected
-    for change in (
-        ("--add-config", "remote.storage.enable=false"),
-        ("--delete-config", "remote.storage.enable"),
-    ):
-        assert tools.refused(*alter, *change) == (
-            "ottla configs: remote.storage.enable can be turned off through a broker only:"
-            " use --bootstrap-server"
-        )
     assert "cannot be compacted" in tools.refused(*alter, "--add-config", "cleanup.policy=compact")
+    both = "remote.log.disable.policy=retain,remote.log.delete.on.disable=true"
+    assert "contradict each other" in tools.refused(*alter, "--add-config", both)
     assert tools.json("/config/topics/t")["config"] == expected
+    off = "remote.log.disable.policy=delete, remote.storage.enable=false"
+    out = tools.done(*alter, "--add-config", off)
+    assert out == f"Completed Updating config for entity: topic 't'.\n{NOTE}"
+    out = tools.done(*alter, "--delete-config", "remote.storage.enable")
+    assert out == "Completed Updating config for entity: topic 't'.\n"
 
 
 def test_a_broker_that_is_down_is_configured(tools: Tools) -> None:

@@ -130,6 +130,7 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     67: {(ACTION, WHOLE)},
     73: {(ACTION, WHOLE)},
     75: {(DESCRIBE, TOPIC)},
+    1001: {(ACTION, WHOLE)},
     1002: {(ACTION, WHOLE)},
     1003: {(DESCRIBE, WHOLE)},
     1004: {(ACTION, WHOLE)},

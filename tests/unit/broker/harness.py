@@ -414,6 +414,7 @@ HANDLERS = {
     60: "k60_describe_cluster",
     61: "k61_describe_producers",
     75: "k75_describe_topic_partitions",
+    1001: "k1001_disable_remote_topic",
     1002: "k1002_delete_replicas",
     29: "k29_describe_acls",
     30: "k30_create_acls",

@@ -109,8 +109,7 @@ def test_ottlas_own_keys_are_listed_to_ottlas_clients_only() -> None:
     for zookeeper in (False, True):
         others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
         own = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper, to_ottla=True)
-        kraft_only = set() if zookeeper else {1008}
-        assert set(own) - set(others) == {1003, 1005, 1006} | kraft_only
+        assert set(own) - set(others) == {1003, 1005, 1006, 1008}
         assert all(key < 1000 for key in others)
 
 

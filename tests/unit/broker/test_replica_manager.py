@@ -174,10 +174,12 @@ class TestHosting:
         harness.commit(enabled, config_record("t", "local_retention_ms", "7"))
         assert log.config.remote_storage
         assert (log.config.retention_ms, log.config.local_retention_ms) == (9, 7)
-        for state, policy, expected in ((2, 1, True), (3, 1, True), (2, 2, False)):
-            # Nothing else of the topic changes.
+        for state, policy in ((2, 1), (3, 1), (2, 2), (3, 2)):
+            # Nothing else of the topic changes. What is retained expires with the whole log.
             harness.commit(replace(enabled, state=state, tiered_epoch=2, policy=policy))
-            assert log.config.remote_storage == expected
+            assert not log.config.remote_storage
+            harness.commit(replace(enabled, tiered_epoch=3))
+            assert log.config.remote_storage
 
     def test_a_log_with_remote_storage_is_not_compacted(self, harness: BrokerHarness) -> None:
         """Its segments are copied. In ZooKeeper mode a tool can write any configuration."""
@@ -185,6 +187,9 @@ class TestHosting:
         log = harness.broker.replicas.partition("t", 0).leader_log()
         assert (log.config.compacts, log.config.deletes) == (True, False)
         harness.commit(TopicTieringRecord(topic_id=TOPIC_ID, state=1, tiered_epoch=1))
+        assert (log.config.compacts, log.config.deletes) == (False, True)
+        retained = TopicTieringRecord(topic_id=TOPIC_ID, state=3, tiered_epoch=2, policy=1)
+        harness.commit(retained)
         assert (log.config.compacts, log.config.deletes) == (False, True)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.controller import partition_states, replica_states
+from ottla.controller.tiering_states import BY_ACKNOWLEDGEMENT, BY_CONFIGURATION, Standing
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,10 +40,25 @@ def test_the_diagrams_hold_every_transition_and_no_other(
 ) -> None:
     page = (ROOT / "docs" / "state-machines.md").read_text(encoding="utf-8")
     diagrams = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", page, re.DOTALL)
-    assert len(diagrams) == 2
+    assert len(diagrams) == 3
     drawn = re.findall(r"^ {4}(\w+) --> (\w+)$", diagrams[number], re.MULTILINE)
     assert len(drawn) == len(diagrams[number].splitlines())
     legal = {(a.kafka_name, b.kafka_name) for b, sources in previous.items() for a in sources}
+    assert set(drawn) == legal
+    assert len(drawn) == len(legal)
+
+
+def test_the_diagram_of_remote_storage_holds_every_transition_and_no_other() -> None:
+    page = (ROOT / "docs" / "state-machines.md").read_text(encoding="utf-8")
+    diagram = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", page, re.DOTALL)[2]
+    drawn = re.findall(r"^ {4}(\w+) --> (\w+): (\w+)$", diagram, re.MULTILINE)
+    assert len(drawn) == len(diagram.splitlines())
+    legal = {
+        (source.value, target.value, asked.value)
+        for source, row in BY_CONFIGURATION.items()
+        for asked, target in row.items()
+        if isinstance(target, Standing) and target is not source
+    } | {(a.value, b.value, "acknowledged") for a, b in BY_ACKNOWLEDGEMENT.items()}
     assert set(drawn) == legal
     assert len(drawn) == len(legal)
 

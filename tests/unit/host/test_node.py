@@ -19,9 +19,9 @@ from ottla.host.net.channel import Channel
 from ottla.host.net.dialer import AsyncioDialer
 from ottla.host.node import Node, _run, socket_options
 from ottla.host.node_dirs import StartError
+from ottla.host.steps import outcome_of
 from ottla.host.storage import format_storage
 from ottla.host.system_ports import SystemClock, SystemDice
-from ottla.host.waiting import outcome_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.ports import free_ports
@@ -239,8 +239,9 @@ def test_a_forwarded_request_that_fails_does_not_affect_others(tmp_path: Path) -
         assert isinstance(failed, ApiError)
         assert failed.error is Error.NETWORK_EXCEPTION
         assert [(await outcome_of(each)).topics[0].error_code for each in waiting] == [0] * 5
-        assert node._broker is not None
-        assert node._broker._links.forwarder._sender.connected  # type: ignore[attr-defined]
+        assert node.broker is not None
+        forwarder: Any = node.broker.mode.forwarder
+        assert forwarder._sender.connected
         for channel in (mine, others):
             channel.close()
         await node.stop()

@@ -6,12 +6,14 @@ Method: a disk in memory with formatted log directories; images made from record
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ottla.base.ids import Uuid
 from ottla.host.node_dirs import NodeDirs, StartError, open_node_dirs
+from ottla.host.node_ports import NodePorts
 from ottla.host.steps import drive_async
 from ottla.host.storage import format_storage
 from ottla.log import names
@@ -61,13 +63,20 @@ def formatted(harness: Harness, **properties: str) -> NodeConfig:
 
 
 def opened(harness: Harness, config: NodeConfig) -> NodeDirs:
-    return open_node_dirs(
-        harness.disk,
-        config,
-        clock=harness.clock,
-        dice=Dice(2),
-        timers=harness.timers,
-        workers=harness.workers,
+    return open_node_dirs(config, ports_of(harness))
+
+
+def ports_of(harness: Harness, boot_id: str = "") -> NodePorts:
+    return cast(
+        NodePorts,
+        SimpleNamespace(
+            disk=harness.disk,
+            clock=harness.clock,
+            dice=Dice(2),
+            timers=harness.timers,
+            workers=harness.workers,
+            boot_id=boot_id,
+        ),
     )
 
 
@@ -355,15 +364,7 @@ def previous_epoch(harness: Harness, config: NodeConfig, boot_id: str) -> int:
 
 
 def after_the_last_process(harness: Harness, config: NodeConfig, boot_id: str) -> NodeDirs:
-    node_dirs = open_node_dirs(
-        harness.disk,
-        config,
-        clock=harness.clock,
-        dice=Dice(2),
-        timers=harness.timers,
-        workers=harness.workers,
-        boot_id=boot_id,
-    )
+    node_dirs = open_node_dirs(config, ports_of(harness, boot_id))
     node_dirs.close()
     return node_dirs
 

@@ -29,8 +29,9 @@ DECLARING = {
 ELSEWHERE = {
     "internal.segment.bytes": "topic_config.topic_values takes it for segment.bytes",
     "ottla.topic.ttl.ms": "topic_config.ttl_of returns it",
-    "remote.log.copy.disable": "topic_config refuses anything but false",
-    "remote.log.delete.on.disable": "topic_config refuses anything but false",
+    "remote.log.copy.disable": "tiering_config.tiering_config returns it",
+    "remote.log.delete.on.disable": "tiering_config.tiering_config returns it",
+    "remote.log.disable.policy": "tiering_config.tiering_config returns it",
     "remote.storage.enable": "topic_config.wants_remote_storage returns it",
 }
 """Properties of topics that their own module acts upon."""

@@ -62,7 +62,7 @@ KAFKA = {
     "unclean.leader.election.enable": "false",
 }
 """Kafka 4.0's topic properties and their defaults, as its broker describes them."""
-OWN = {"ottla.topic.ttl.ms": "-1"}
+OWN = {"ottla.topic.ttl.ms": "-1", "remote.log.disable.policy": "retain"}
 
 
 def test_properties_and_defaults_are_kafka_s() -> None:
@@ -145,9 +145,8 @@ def test_taken(name: str, value: str) -> None:
         ({"leader.replication.throttled.replicas": "0"}, "partition:broker pairs"),
         ({"leader.replication.throttled.replicas": "*,0:1"}, "partition:broker pairs"),
         ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled"),
-        ({"remote.log.disable.policy": "retain"}, "remote.log.disable.policy=retain is not supp"),
-        ({"remote.log.copy.disable": "true"}, "remote.log.copy.disable=true"),
-        ({"remote.log.delete.on.disable": "true"}, "remote.log.delete.on.disable=true"),
+        ({"remote.log.copy.disable": "yes"}, "remote.log.copy.disable=yes: expected"),
+        ({"remote.log.delete.on.disable": "1"}, "remote.log.delete.on.disable=1: expected"),
         (
             {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
             "min.compaction.lag.ms (2) is larger than max.compaction.lag.ms (1)",
@@ -159,6 +158,14 @@ def test_refused(overrides: dict[str, str], text: str) -> None:
         validate_topic_configs(overrides, node(), EMPTY)
     assert caught.value.error is Error.INVALID_CONFIG
     assert text in caught.value.message
+
+
+@pytest.mark.parametrize("policy", ["", "Retain", "delete,retain", "archive"])
+def test_an_unsupported_policy_is_an_invalid_request(policy: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_topic_configs({"remote.log.disable.policy": policy}, node(), EMPTY)
+    assert caught.value.error is Error.INVALID_REQUEST
+    assert "expected text out of retain, delete" in caught.value.message
 
 
 TIERED = {

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ottla.base.authorizer import ALLOW_ALL, CLUSTER, Access, Operation, Refused
+from ottla.base.authorizer import ALLOW_ALL, CLUSTER, Access, Operation
 from ottla.base.authorizer import ResourceType as AclResource
 from ottla.base.errors import ApiError
 from ottla.base.limits import ALTERATIONS_PER_STEP_MAX
@@ -26,13 +26,13 @@ ConfigAccess = Mapping[int, Access]
 
 def config_access(operation: Operation) -> ConfigAccess:
     """Return what an operation on each type of configuration resource needs."""
-    cluster = Access(operation, AclResource.CLUSTER, Refused.PART)
+    cluster = Access(operation, AclResource.CLUSTER)
     return {
-        ResourceType.TOPIC: Access(operation, AclResource.TOPIC, Refused.PART),
+        ResourceType.TOPIC: Access(operation, AclResource.TOPIC),
         ResourceType.BROKER: cluster,
         ResourceType.BROKER_LOGGER: cluster,
         ResourceType.CLIENT_METRICS: cluster,
-        ResourceType.GROUP: Access(operation, AclResource.GROUP, Refused.PART),
+        ResourceType.GROUP: Access(operation, AclResource.GROUP),
     }
 
 

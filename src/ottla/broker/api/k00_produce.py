@@ -18,7 +18,7 @@ import logging
 import struct
 from collections.abc import Iterator, Set
 
-from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.limits import PRODUCE_ELEMENTS_MAX
@@ -41,8 +41,8 @@ from ottla.wire.messages import produce as wire
 
 logger = logging.getLogger(__name__)
 
-WRITE_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC, Refused.PART)
-WRITE_TRANSACTIONAL_ID = Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, Refused.REQUEST)
+WRITE_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC)
+WRITE_TRANSACTIONAL_ID = Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 
 API = Api(
     key=0,

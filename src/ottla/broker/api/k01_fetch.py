@@ -14,7 +14,7 @@ Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-
 Not done:  quotas.
 """
 
-from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
@@ -28,10 +28,10 @@ from ottla.broker.ports import Listener
 from ottla.records.compression import Codec
 from ottla.wire.messages import fetch as wire
 
-READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
-REPLICATE = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, Refused.PART)
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC)
+REPLICATE = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 """Of followers: they get the error of topics."""
-REPLICATE_METADATA = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, Refused.REQUEST)
+REPLICATE_METADATA = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 """On a controller."""
 
 API = Api(

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
@@ -33,7 +33,7 @@ from ottla.wire.messages import list_offsets as wire
 if TYPE_CHECKING:
     from ottla.log.timestamp_search import TimestampMatch
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(key=2, versions=range(1, 12), access=(DESCRIBE_TOPIC,))
 
@@ -135,6 +135,8 @@ def _partition(
     try:
         partition = ctx.broker.replicas.partition(topic, partition_id)
         log = partition.leader_log(epoch)
+        if timestamp == EARLIEST:
+            _check_log_start(ctx, partition)
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
             return _response(ctx, partition_id, Error.NONE, _find(partition, log, timestamp, asker))
     except ApiError as refusal:
@@ -162,6 +164,16 @@ def _partition(
     if remote is None:
         return lambda: begin().map(looked_up)
     return lambda: first_found(remote, begin).map(looked_up)
+
+
+def _check_log_start(ctx: Context, partition: Partition) -> None:
+    """Raise ApiError while a new leader's log start may be of a time before remote segments were
+    given up: a consumer that began there would be out of range."""
+    remote = ctx.broker.remote
+    if remote is not None and not remote.manager.knows_log_start(
+        partition.topic_id, partition.partition_id
+    ):
+        raise ApiError(Error.OFFSET_NOT_AVAILABLE)
 
 
 def _remote_lookup(

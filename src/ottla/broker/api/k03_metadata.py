@@ -17,7 +17,7 @@ Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v
 Not done:  nothing.
 """
 
-from ottla.base.authorizer import CLUSTER, Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import CLUSTER, Access, Operation, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.turns import Steps
@@ -33,10 +33,10 @@ from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import metadata as wire
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
-CREATE_CLUSTER = Access(Operation.CREATE, ResourceType.CLUSTER, Refused.PART, alternative=True)
-CREATE_TOPIC = Access(Operation.CREATE, ResourceType.TOPIC, Refused.PART, alternative=True)
-DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER, Refused.LEFT_OUT)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+CREATE_CLUSTER = Access(Operation.CREATE, ResourceType.CLUSTER)
+CREATE_TOPIC = Access(Operation.CREATE, ResourceType.TOPIC)
+DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER)
 """Without it the response says that no operation is authorized."""
 
 API = Api(

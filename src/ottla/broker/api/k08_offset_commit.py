@@ -11,7 +11,7 @@ Not done:  member epochs of the consumer protocol (KIP-848).
 
 from collections.abc import Iterator, Sequence
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.turns import Steps, at_once
@@ -21,8 +21,8 @@ from ottla.coordinator.values import Commit, OffsetToCommit
 from ottla.metadata.topics import TopicImage
 from ottla.wire.messages import offset_commit as wire
 
-READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
-READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP)
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC)
 
 API = Api(key=8, versions=range(2, 11), access=(READ_GROUP, READ_TOPIC))
 

@@ -14,7 +14,7 @@ Not done:  v0 (ZooKeeper); member epochs of the consumer protocol (KIP-848) are 
 from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
-from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending, completed, gather
@@ -24,8 +24,8 @@ from ottla.coordinator.offsets import fetch
 from ottla.coordinator.values import FetchedOffset, PartitionKey
 from ottla.wire.messages import offset_fetch as wire
 
-DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.PART)
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(
     key=9,

@@ -25,9 +25,10 @@ from typing import Final
 
 from ottla.base.authorizer import Operation
 from ottla.base.errors import Error
-from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
+from ottla.broker.api.order_epochs import check_order_epochs
 from ottla.broker.core import Broker
 from ottla.broker.logs.deletion_failures import Failure
 from ottla.broker.ports import CloseConnection, Message
@@ -53,7 +54,9 @@ def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
     broker = ctx.broker
     if ctx.connection.listener_name != broker.config.inter_broker_listener_name:
         raise CloseConnection("DeleteReplicas is served between nodes only")
-    error = _fence(broker, request)
+    error = check_order_epochs(
+        broker, controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch
+    )
     if error is not Error.NONE:
         return wire.DeleteReplicasResponse(error_code=error)
     topic_ids = tuple(dict.fromkeys(topic.topic_id for topic in request.topics))
@@ -116,18 +119,6 @@ def _log_failures(broker: Broker, removed: Removed) -> None:
     broker.deletion_failures.log_new(
         failed, gone=removed.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
     )
-
-
-def _fence(broker: Broker, request: wire.DeleteReplicasRequest) -> Error:
-    # Only an older epoch is refused: the controller may know a newer one before this broker does
-    # (KAFKA-9839).
-    if NO_EPOCH != request.broker_epoch < broker.epoch:
-        return Error.STALE_BROKER_EPOCH
-    known = max(broker.controller_epoch, broker.image.position[1])
-    if request.controller_epoch < known:
-        return Error.STALE_CONTROLLER_EPOCH
-    broker.controller_epoch = request.controller_epoch
-    return Error.NONE
 
 
 def _is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:

@@ -7,7 +7,7 @@ Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  nothing.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET
 from ottla.base.turns import Steps
@@ -16,7 +16,7 @@ from ottla.broker.partition import Partition
 from ottla.tiered.lineage import Lineage, visible_segments
 from ottla.wire.messages import describe_remote_log as wire
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(key=1006, versions=range(1), is_public=False, access=(DESCRIBE_TOPIC,))
 
@@ -114,6 +114,9 @@ def _row(ctx: Context, partition: Partition, include_segments: bool) -> wire.Rem
         lag_segments=-1 if status is None else status.copy_lag_segments,
         last_error=None if status is None else status.last_error,
         segments=segments,
+        deleting_segments=(
+            status.deleting_segments if status is not None and status.is_ready else -1
+        ),
     )
 
 

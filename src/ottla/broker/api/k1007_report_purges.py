@@ -1,10 +1,12 @@
-"""ReportPurges (key 1007): a broker reports how far it has purged deleted topics' objects.
+"""ReportPurges (key 1007): a broker reports how far it has purged dead remote segments.
 
-Behaviour: the report is kept; where it completes a topic, the deletion ledger's remote part becomes
-           PURGED, and the response comes when that is committed. A topic without a pending purge is
-           UNKNOWN_TOPIC_ID. A process that is not registered now is refused: STALE_BROKER_EPOCH.
+Behaviour: the report is kept; where it completes a deleted topic, the deletion ledger's remote part
+           becomes PURGED; where it completes an existing one, the purge of its tiering state is not
+           pending any more, or its remote tier is known to be empty. The response comes when that
+           is committed. A topic of which nothing is awaited is UNKNOWN_TOPIC_ID. A process that is
+           not registered now is refused: STALE_BROKER_EPOCH.
 Versions:  v0. Ottla's own; between nodes only.
-Not done:  floors below that of a deleted topic are answered, and not used yet.
+Not done:  nothing.
 """
 
 from ottla.base.authorizer import Operation

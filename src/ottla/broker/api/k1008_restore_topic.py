@@ -6,7 +6,6 @@ Behaviour: all partitions in one step. The response comes when it is committed; 
            has the id. REQUEST_TIMED_OUT where the controller's response was lost: the topic may
            have been created.
 Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
-Not done:  ZooKeeper mode.
 """
 
 import logging
@@ -14,7 +13,7 @@ import logging
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import uuid_text
-from ottla.broker.api.base import NOWHERE, Answer, Api, Context, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.restore import RestoredTopic, restore_topic
 from ottla.metadata.tiering import RestoredPartition
@@ -27,7 +26,6 @@ API = Api(
     versions=range(1),
     is_public=False,
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
-    zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     at_most_once=True,
     cluster_operation=Operation.ALTER,

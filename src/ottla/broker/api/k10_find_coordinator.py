@@ -13,7 +13,7 @@ Not done:  transactions. A transactional id gets CLUSTER_AUTHORIZATION_FAILED, w
 
 from enum import IntEnum
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.base.turns import Steps
@@ -21,8 +21,8 @@ from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.nodes import Node, leader_of, node_of
 from ottla.wire.messages import find_coordinator as wire
 
-DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.PART)
-DESCRIBE_TRANSACTIONAL_ID = Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, Refused.PART)
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_TRANSACTIONAL_ID = Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
 
 API = Api(
     key=10,

@@ -9,7 +9,7 @@ Versions:  v1 rebalance timeout (v0: the session's); v4 MEMBER_ID_REQUIRED; v5 g
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.limits import JOIN_PROTOCOLS_MAX
 from ottla.broker.api.base import Answer, Api, Context
@@ -17,7 +17,7 @@ from ottla.coordinator.joining import join
 from ottla.coordinator.values import Join, JoinResponse
 from ottla.wire.messages import join_group as wire
 
-READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP)
 
 API = Api(key=11, versions=range(10), access=(READ_GROUP,))
 

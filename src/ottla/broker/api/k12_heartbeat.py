@@ -6,13 +6,13 @@ Versions:  v3 group instance ids (KIP-345); v4 flexible.
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.leaving import heartbeat
 from ottla.wire.messages import heartbeat as wire
 
-READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP)
 
 API = Api(key=12, versions=range(5), access=(READ_GROUP,))
 

@@ -8,14 +8,14 @@ Not done:  groups of the consumer protocol (KIP-848).
 
 from collections.abc import Sequence
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.leaving import leave
 from ottla.coordinator.values import LeavingMember
 from ottla.wire.messages import leave_group as wire
 
-READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP)
 
 API = Api(key=13, versions=range(6), access=(READ_GROUP,))
 

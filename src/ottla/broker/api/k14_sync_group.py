@@ -6,14 +6,14 @@ Versions:  v3 group instance ids (KIP-345); v4 flexible; v5 the protocol's type 
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.syncing import sync
 from ottla.coordinator.values import Sync, SyncResponse
 from ottla.wire.messages import sync_group as wire
 
-READ_GROUP = Access(Operation.READ, ResourceType.GROUP, Refused.REQUEST)
+READ_GROUP = Access(Operation.READ, ResourceType.GROUP)
 
 API = Api(key=14, versions=range(6), access=(READ_GROUP,))
 

@@ -6,7 +6,7 @@ Versions:  v3 authorized operations (KIP-430); v4 group instance ids; v5 flexibl
 Not done:  nothing.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, Resource, ResourceType
+from ottla.base.authorizer import Access, Operation, Resource, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import OPERATIONS_NOT_REQUESTED, Answer, Api, Context, InSteps
@@ -15,7 +15,7 @@ from ottla.coordinator.groups import describe
 from ottla.coordinator.values import GroupView, MemberView
 from ottla.wire.messages import describe_groups as wire
 
-DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.PART)
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP)
 
 API = Api(key=15, versions=range(7), large_answers=True, access=(DESCRIBE_GROUP,))
 

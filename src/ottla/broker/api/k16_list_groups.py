@@ -8,16 +8,14 @@ Not done:  nothing; all groups here are of the type "classic".
 
 from collections.abc import Set
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.groups import CLASSIC, list_groups
 from ottla.wire.messages import list_groups as wire
 
-DESCRIBE_CLUSTER = Access(
-    Operation.DESCRIBE, ResourceType.CLUSTER, Refused.LEFT_OUT, alternative=True
-)
-DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP, Refused.LEFT_OUT, alternative=True)
+DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER)
+DESCRIBE_GROUP = Access(Operation.DESCRIBE, ResourceType.GROUP)
 
 API = Api(key=16, versions=range(6), access=(DESCRIBE_CLUSTER, DESCRIBE_GROUP))
 

@@ -14,7 +14,7 @@ Not done:  mutation quotas (KIP-599); policy classes.
 from collections import Counter
 from collections.abc import Sequence, Set
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import METADATA_TOPIC
 from ottla.base.pending import Pending
@@ -26,9 +26,9 @@ from ottla.controller.topics import CreatedTopic, NewTopic, create_topics, parts
 from ottla.metadata.config_describe import Entry
 from ottla.wire.messages import create_topics as wire
 
-CREATE_CLUSTER = Access(Operation.CREATE, ResourceType.CLUSTER, Refused.PART, alternative=True)
-CREATE_TOPIC = Access(Operation.CREATE, ResourceType.TOPIC, Refused.PART, alternative=True)
-DESCRIBE_CONFIGS = Access(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, Refused.LEFT_OUT)
+CREATE_CLUSTER = Access(Operation.CREATE, ResourceType.CLUSTER)
+CREATE_TOPIC = Access(Operation.CREATE, ResourceType.TOPIC)
+DESCRIBE_CONFIGS = Access(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
 
 API = Api(
     key=19,

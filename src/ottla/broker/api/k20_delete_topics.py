@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from ottla.base.authorizer import ALLOW_ALL, Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import ALLOW_ALL, Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
@@ -43,9 +43,9 @@ from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_topics as wire
 
-DELETE_CLUSTER = Access(Operation.DELETE, ResourceType.CLUSTER, Refused.PART, alternative=True)
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
-DELETE_TOPIC = Access(Operation.DELETE, ResourceType.TOPIC, Refused.PART, alternative=True)
+DELETE_CLUSTER = Access(Operation.DELETE, ResourceType.CLUSTER)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+DELETE_TOPIC = Access(Operation.DELETE, ResourceType.TOPIC)
 
 API = Api(
     key=20,

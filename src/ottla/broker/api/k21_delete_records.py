@@ -9,7 +9,7 @@ Versions:  v0 to v2 are alike; v2 flexible.
 
 from dataclasses import dataclass
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_OFFSET
 from ottla.base.pending import Pending
@@ -18,7 +18,7 @@ from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.partition import Partition
 from ottla.wire.messages import delete_records as wire
 
-DELETE_TOPIC = Access(Operation.DELETE, ResourceType.TOPIC, Refused.PART)
+DELETE_TOPIC = Access(Operation.DELETE, ResourceType.TOPIC)
 
 API = Api(key=21, versions=range(3), access=(DELETE_TOPIC,))
 

@@ -10,17 +10,15 @@ Not done:  v6 (two-phase commit, KIP-939), which is unstable in Kafka; transacti
            they retry or misreport the others until a timeout.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import Error
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.produce.producer_ids import Granted
 from ottla.wire.messages import init_producer_id as wire
 
-WRITE_TRANSACTIONAL_ID = Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, Refused.REQUEST)
-IDEMPOTENT_WRITE = Access(
-    Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, Refused.REQUEST, alternative=True
-)
-WRITE_ANY_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC, Refused.REQUEST, alternative=True)
+WRITE_TRANSACTIONAL_ID = Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+IDEMPOTENT_WRITE = Access(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+WRITE_ANY_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC)
 
 API = Api(
     key=22,

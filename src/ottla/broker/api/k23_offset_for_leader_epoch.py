@@ -7,16 +7,14 @@ Versions:  v2 current leader epoch (KIP-320), the first for consumers; v3 replic
 
 from collections.abc import Set
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.wire.messages import offset_for_leader_epoch as wire
 
-CLUSTER_ACTION = Access(
-    Operation.CLUSTER_ACTION, ResourceType.CLUSTER, Refused.PART, alternative=True
-)
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART, alternative=True)
+CLUSTER_ACTION = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(key=23, versions=range(2, 5), access=(CLUSTER_ACTION, DESCRIBE_TOPIC))
 

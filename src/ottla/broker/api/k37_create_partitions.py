@@ -8,14 +8,14 @@ Not done:  mutation quotas (KIP-599).
 from collections import Counter
 from collections.abc import Sequence
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
 from ottla.wire.messages import create_partitions as wire
 
-ALTER_TOPIC = Access(Operation.ALTER, ResourceType.TOPIC, Refused.PART)
+ALTER_TOPIC = Access(Operation.ALTER, ResourceType.TOPIC)
 
 API = Api(
     key=37,

@@ -6,14 +6,14 @@ Versions:  v2 flexible.
 Not done:  nothing.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed, gather
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.groups import delete_group
 from ottla.wire.messages import delete_groups as wire
 
-DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP, Refused.PART)
+DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP)
 
 API = Api(key=42, versions=range(3), access=(DELETE_GROUP,))
 

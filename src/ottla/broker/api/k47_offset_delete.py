@@ -9,7 +9,7 @@ Not done:  nothing.
 
 from collections.abc import Set
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Answer, Api, Context
@@ -17,8 +17,8 @@ from ottla.coordinator.offsets import delete_offsets
 from ottla.coordinator.values import PartitionKey
 from ottla.wire.messages import offset_delete as wire
 
-DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP, Refused.REQUEST)
-READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP)
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC)
 
 API = Api(key=47, versions=range(1), access=(DELETE_GROUP, READ_TOPIC))
 

@@ -6,7 +6,7 @@ Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker 
 Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
 """
 
-from ottla.base.authorizer import CLUSTER, Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import CLUSTER, Access, Operation, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
 from ottla.broker.api.base import (
@@ -20,9 +20,9 @@ from ottla.broker.ports import Listener
 from ottla.metadata.brokers import BrokerImage
 from ottla.wire.messages import describe_cluster as wire
 
-DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER, Refused.LEFT_OUT)
+DESCRIBE_CLUSTER = Access(Operation.DESCRIBE, ResourceType.CLUSTER)
 """Without it the response says that no operation is authorized."""
-ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER, Refused.REQUEST)
+ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER)
 """On a controller."""
 
 API = Api(

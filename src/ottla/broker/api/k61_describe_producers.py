@@ -6,14 +6,14 @@ Behaviour: followers answer, too, from what they have replicated: kafka-transact
 Versions:  v0.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages import describe_producers as wire
 
-READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC, Refused.PART)
+READ_TOPIC = Access(Operation.READ, ResourceType.TOPIC)
 
 API = Api(key=61, versions=range(1), large_answers=True, access=(READ_TOPIC,))
 

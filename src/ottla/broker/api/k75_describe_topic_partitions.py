@@ -8,7 +8,7 @@ Behaviour: topics in order of their names; no topics = all. A page holds at most
 Versions:  v0.
 """
 
-from ottla.base.authorizer import Access, Operation, Refused, ResourceType
+from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.broker.api.base import Answer, Api, Context
@@ -18,7 +18,7 @@ from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import describe_topic_partitions as wire
 
-DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC, Refused.PART)
+DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 API = Api(key=75, versions=range(1), access=(DESCRIBE_TOPIC,))
 

@@ -85,13 +85,14 @@ def begin_restored(log: "PartitionLog", restored: "RestoredPartition | None") ->
     )
     if not is_new and not has_lost_prefix:
         return False
-    log.truncate_fully_and_start_at(
-        restored.end_offset,
-        RemotePrefix(
+    prefix = None
+    # Where all remote segments had expired, there is none that would have to become durable.
+    if restored.log_start_offset < restored.end_offset:
+        prefix = RemotePrefix(
             log_start_offset=restored.log_start_offset,
             epochs=tuple(EpochEntry(*each) for each in restored.epochs),
-        ),
-    )
+        )
+    log.truncate_fully_and_start_at(restored.end_offset, prefix)
     return True
 
 

@@ -15,6 +15,7 @@ from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.broker.remote.store_calls import StoreCalls
 
 if TYPE_CHECKING:
+    from ottla.broker.remote.tasks.local_backfill import LeaderRecords
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.tiering import RestoredPartition
     from ottla.tiered.remote_log import RemoteLog
@@ -45,7 +46,7 @@ class SegmentMetadataLog(Protocol):
         ...
 
     def replayed(self, topic_id: Uuid, partition: int) -> "RemoteLog | None":
-        """Return the same, also of a partition that is still being restored."""
+        """Return the same, also of a partition that is not settled (`metadata.settled`)."""
         ...
 
 
@@ -87,6 +88,7 @@ class RemoteEnvironment:
             `publish_log_start(log, offset)`: completes once this log start, or a higher one, is
             durable here and every live replica has it; readers anywhere see nothing below it then.
             `restored(topic_id, partition)`: where a restored partition began, None = it was not.
+            `leader_records`: for followers whose local log begins too late, None = they wait.
     """
 
     node_id: int
@@ -99,6 +101,7 @@ class RemoteEnvironment:
     topic_facts: Callable[[Uuid], TopicFacts]
     publish_log_start: "Callable[[PartitionLog, int], Pending[ApiError | None]]"
     restored: "Callable[[Uuid, int], RestoredPartition | None]" = _not_restored
+    leader_records: "LeaderRecords | None" = None
     config: RemoteLogManagerConfig = field(default_factory=RemoteLogManagerConfig)
     metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
     copier_slots: Slots = field(init=False)

@@ -1,9 +1,13 @@
 """Copies to the remote tier, and deletions there, of the partitions that this broker leads.
 
 A partition's leader runs two tasks: `copy_task.py` and `expiration_task.py`. They begin with its
-leader epoch, or with another tiering state of the topic, and end with it: what they were waiting
-for is cancelled, and has no effect any more when it comes after all. A follower keeps account of
-what is copied, so that it may delete its local files.
+term, that is with its leader epoch or with another tiered epoch of the topic, and end with it: what
+they were waiting for is cancelled, and has no effect any more when it comes after all. A follower
+keeps account of what is copied, so that it may delete its local files.
+
+Where the topic's remote segments were given up the log starts with its local files from then on:
+a leader moves the log start at once, in the turn in which it gets the tiering state, so that it
+never returns an earliest offset which nobody can read. Followers get it with their fetches.
 
 Work begins with its event, which the owner of the logs reports here: a sealed segment, an advanced
 offset, a moved log start. `remote.log.manager.task.interval.ms` is the fallback.
@@ -17,16 +21,21 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending
-from ottla.broker.remote.dialogue import Dialogue, Task, wait
+from ottla.broker.remote.dialogue import Dialogue, Task
 from ottla.broker.remote.environment import RemoteEnvironment
+from ottla.broker.remote.remote_metrics import TieringCounts
 from ottla.broker.remote.status import RemoteStatus, status_of
 from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
+from ottla.broker.remote.tasks.floor_reports import FloorPurge
+from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
+from ottla.broker.remote.tasks.local_backfill import LocalBackfill
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.broker.remote.tasks.restore_task import RestoreTask
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
+from ottla.tiered.segment_metadata import NO_FLOOR
 from ottla.tiered.visible_segments import VisibleSegments
 
 if TYPE_CHECKING:
@@ -58,29 +67,45 @@ class _Leader:
         self.leader_epoch = leader_epoch
         self.term = LeaderTerm(environment, log, leader_epoch, tiering)
         self._manifests = ManifestWriter(self.term)
-        self.copy = CopyTask(self.term, self._manifests, self._copy_failed)
+        self.copy = CopyTask(self.term, self._manifests, self._expire)
         self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
-        self._restore: RestoreTask | None = None
-        self._tasks = [self._task(self.copy.run()), self._task(self.expiration.run())]
+        self._restored: Pending[None] = Pending()
+        self.opening = LeaderOpening(self.term, self._restored)
+        self._tasks = [
+            self._task(self.copy.run()),
+            self._task(self.expiration.run()),
+            self._task(self.opening.run()),
+        ]
         self._was_ready = self.term.remote() is not None
         self._is_over = False
 
     def start(self) -> None:
         """Begin: with what is left of the partition's restore, if it was restored."""
-        restored = self._environment.restored(self.log.topic_id, self.log.partition)
+        log = self.log
+        # What was copied may be dead by now: it is found out again before anything is deleted here.
+        log.reset_remote()
+        if not self.tiering.has_remote_log and not log.failed:
+            _give_up_remote_prefix(log)
+        restored = self._environment.restored(log.topic_id, log.partition)
+        self._restored.then(lambda _: self._start_tasks())
         if restored is None:
-            self._start_tasks()
+            self._restored.complete(None)
             return
-        self._restore = RestoreTask(self.term, restored)
-        task = self._task(self._restore.run())
-        self._restore.done.then(lambda _: self._start_tasks())
+        restore = RestoreTask(self.term, restored)
+        task = self._task(restore.run())
+        restore.done.then(self._restored.complete)
         self._tasks.append(task)
         task.start()
 
     def _start_tasks(self) -> None:
         if not self._is_over:
-            for each in self._tasks[:2]:
+            for each in self._tasks[:3]:
                 each.start()
+
+    def retier(self, tiering: "TopicTiering") -> None:
+        """Take another state of the same term: the last broker has acknowledged, or the purge is
+        over."""
+        self.tiering = self.term.tiering = tiering
 
     def stop(self) -> None:
         """End: cancel every operation."""
@@ -91,6 +116,8 @@ class _Leader:
 
     def metadata_changed(self) -> None:
         """Wake the tasks where the metadata became ready; end a copy that is fenced off."""
+        if not self.opening.done.done:
+            self.opening.wakeup.notify()
         remote = self.term.remote()
         if remote is None:
             self._was_ready = False
@@ -113,32 +140,44 @@ class _Leader:
         self._tasks[0] = self._task(self.copy.run())
         self._tasks[0].start()
 
+    def purge_up_to(self, floor: int) -> FloorPurge:
+        """Return how far the purge of the segments of a floor and below is.
+
+        With the present tiered epoch as the floor these are all segments, whatever expires them.
+        """
+        remote = self.term.remote()
+        if remote is None or not self.opening.done.done:
+            return FloorPurge(last_error=self.term.last_error)
+        segments = remote.deleting() if floor <= remote.floor else remote.segments()
+        left = [each for each in segments if each.tiered_epoch <= floor]
+        is_over = floor <= remote.floor or not self.log.has_remote_prefix
+        return FloorPurge(
+            is_purged=not left and is_over and not self._manifests.is_stale(remote),
+            segments_left=len(left),
+            bytes_left=sum(each.size_bytes for each in left),
+            last_error=self.term.last_error,
+        )
+
+    @property
+    def is_disabling(self) -> bool:
+        """Whether the fence that ends the copies is not replayed yet."""
+        return not self.tiering.copies and not self.opening.done.done
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether segments that were given up are left."""
+        tiering = self.tiering
+        return tiering.purge_pending and not self.purge_up_to(tiering.remote_floor_epoch).is_purged
+
     def wake(self) -> None:
         """Have both tasks look for work."""
         self.copy.wakeup.notify()
         self.expiration.wakeup.notify()
 
-    def fenced(self) -> Pending[None]:
-        """Return the promise of this term's fence: no earlier copy can be finished after it."""
-        done: Pending[None] = Pending()
-
-        def fence() -> Dialogue[None]:
-            if self._restore is not None:
-                # A fence would say that the restore is done.
-                yield from wait(self._restore.done)
-            if not self.term.has_fenced:
-                yield from self.term.append_fence()
-            done.complete(None)
-
-        task = self._task(fence())
-        self._tasks.append(task)
-        task.start()
-        return done
-
     def _task(self, dialogue: Dialogue[None]) -> Task:
         return Task(dialogue, self._environment.timers, self._environment.clock)
 
-    def _copy_failed(self) -> None:
+    def _expire(self) -> None:
         self.expiration.wakeup.notify()
 
     def _objects_deleted(self) -> None:
@@ -155,16 +194,60 @@ class _Follower:
         self.log = log
         self.tiering = tiering
         self.leader_epoch = NO_EPOCH
+        self._backfill: Task | None = None
+
+    def retier(self, tiering: "TopicTiering") -> None:
+        """Take another tiering state. What was copied before it may be dead."""
+        if not _is_same_term(self.tiering, tiering):
+            self.log.reset_remote()
+        self.tiering = tiering
+        self.metadata_changed()
 
     def metadata_changed(self) -> None:
         """Note how far the log is copied."""
         remote = self._environment.metadata.remote_log(self.log.topic_id, self.log.partition)
         if remote is not None and not self.log.failed:
             lineage = Lineage(self.log.epochs.entries, self.log.log_end_offset)
+            if not self.tiering.copies:
+                self.log.reset_remote()  # What is retained expires, and no more is copied.
             self.log.remote_copied_to(copied_offset(remote, lineage))
+        self._fill_local_log()
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether records of the leader are being copied, before the first local one."""
+        return self._backfill is not None and not self._backfill.is_over
+
+    def _fill_local_log(self) -> None:
+        """Begin to copy the records that are neither in remote storage nor here."""
+        environment = self._environment
+        records = environment.leader_records
+        if self.is_filling or records is None or not self._lacks_records():
+            return
+        backfill = LocalBackfill(environment, records, self.log, self._lacks_records)
+        self._backfill = Task(backfill.run(), environment.timers, environment.clock)
+        self._backfill.start()
+
+    def _lacks_records(self) -> bool:
+        """Tell whether records between the log start and the local log start are on the leader
+        alone: the remote segments that had them were given up."""
+        log, tiering = self.log, self.tiering
+        if log.failed or not log.has_remote_prefix:
+            return False
+        if not tiering.has_remote_log:
+            return True
+        if tiering.remote_floor_epoch == NO_FLOOR:
+            return False
+        remote = self._environment.metadata.remote_log(log.topic_id, log.partition)
+        if remote is None:
+            return False
+        lineage = Lineage(log.epochs.entries, log.log_end_offset)
+        return copied_offset(remote, lineage) < log.local_log_start_offset - 1
 
     def stop(self) -> None:
         """End."""
+        if self._backfill is not None:
+            self._backfill.cancel()
 
 
 class RemoteLogManager:
@@ -188,8 +271,9 @@ class RemoteLogManager:
             isinstance(known, _Leader)
             and known.log is log
             and known.leader_epoch == leader_epoch
-            and known.tiering == tiering
+            and _is_same_term(known.tiering, tiering)
         ):
+            known.retier(tiering)
             return
         self.stop(*key)
         leader = _Leader(self._environment, log, leader_epoch, tiering)
@@ -199,7 +283,13 @@ class RemoteLogManager:
     def become_follower(self, log: "PartitionLog", *, tiering: "TopicTiering") -> None:
         """End a leader's tasks; keep account of what is copied from now on."""
         key = log.topic_id, log.partition
+        known = self._partitions.get(key)
+        if isinstance(known, _Follower) and known.log is log:
+            known.retier(tiering)
+            return
         self.stop(*key)
+        if known is not None and not _is_same_term(known.tiering, tiering):
+            log.reset_remote()
         follower = _Follower(self._environment, log, tiering)
         self._partitions[key] = follower
         follower.metadata_changed()
@@ -224,15 +314,32 @@ class RemoteLogManager:
             if isinstance(known, _Leader):
                 self.become_leader(known.log, leader_epoch=known.leader_epoch, tiering=tiering)
             else:
-                known.tiering = tiering
+                known.retier(tiering)
 
-    def fence(self, topic_id: Uuid, partition: int) -> Pending[None] | None:
-        """Append the fence of the current tiering state; None = this broker does not lead.
+    def opened(self, topic_id: Uuid, partition: int) -> Pending[None] | None:
+        """Return the promise that this broker, as the leader, follows the tiering state it has: no
+        copy of an earlier tiered epoch counts any more. None = it does not lead.
 
         The promise never completes once the term is over.
         """
         known = self._partitions.get((topic_id, partition))
-        return known.fenced() if isinstance(known, _Leader) else None
+        return known.opening.done if isinstance(known, _Leader) else None
+
+    def knows_log_start(self, topic_id: Uuid, partition: int) -> bool:
+        """Tell whether a led partition's log start can be read, in either tier.
+
+        Where remote segments were given up while this broker was away its log start may still be
+        that of the time before, until the remote log is replayed.
+        """
+        known = self._partitions.get((topic_id, partition))
+        if not isinstance(known, _Leader) or not known.log.has_remote_prefix:
+            return True
+        return known.tiering.remote_floor_epoch == NO_FLOOR or known.term.has_begun
+
+    def purge_of(self, topic_id: Uuid, partition: int, floor: int) -> FloorPurge | None:
+        """Return how far the purge of a floor is; None = this broker does not lead."""
+        known = self._partitions.get((topic_id, partition))
+        return known.purge_up_to(floor) if isinstance(known, _Leader) else None
 
     # -- events --------------------------------------------------------------------------------
 
@@ -283,6 +390,17 @@ class RemoteLogManager:
                         known.metadata_changed()
                 yield STEP_PAUSE_MS
 
+    def tiering_counts(self) -> TieringCounts:
+        """Return how many partitions are not done yet with a change of their tiering state."""
+        disabling = purging = filling = 0
+        for known in self._partitions.values():
+            if isinstance(known, _Leader):
+                disabling += known.is_disabling
+                purging += known.is_purging
+            else:
+                filling += known.is_filling
+        return TieringCounts(disabling=disabling, purging=purging, filling=filling)
+
     # -- descriptions --------------------------------------------------------------------------
 
     def status(self, topic_id: Uuid, partition: int) -> RemoteStatus | None:
@@ -303,4 +421,24 @@ class RemoteLogManager:
             leader_epoch=known.leader_epoch,
             copy_lag=lag,
             last_error=None if term is None else term.last_error,
+        )
+
+
+def _is_same_term(before: "TopicTiering", after: "TopicTiering") -> bool:
+    """Tell whether a leader's tasks go on through a change of the tiering state."""
+    return (before.tiered_epoch, before.remote_floor_epoch, before.restored) == (
+        after.tiered_epoch,
+        after.remote_floor_epoch,
+        after.restored,
+    )
+
+
+def _give_up_remote_prefix(log: "PartitionLog") -> None:
+    """Have a log start with its local files."""
+    before = log.log_start_offset
+    if log.advance_log_start(log.local_log_start_offset):
+        logger.info(
+            "%s: advancing the log start from %d to %d, the local log start: the remote segments"
+            " are given up",
+            *(log.name, before, log.log_start_offset),
         )

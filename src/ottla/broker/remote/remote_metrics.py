@@ -118,6 +118,20 @@ class RemoteMetrics:
         return [found[key] for key in sorted(found)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieringCounts:
+    """The partitions here that are not done with a change of their topic's tiering state.
+
+    Fields: `disabling`: led, and the fence that ends copies is not replayed. `purging`: led, and
+            segments that were given up are left. `filling`: followed, and earlier records are being
+            copied from the leader.
+    """
+
+    disabling: int = 0
+    purging: int = 0
+    filling: int = 0
+
+
 TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[RemoteTopicMetrics], int]], ...]] = (
     ("remote_copy_bytes", "Bytes of copied segments.", lambda each: each.copied_bytes),
     ("remote_copy_requests", "Copies of segments, begun.", lambda each: each.copy_requests),
@@ -218,6 +232,28 @@ def remote_families(metrics: RemoteMetrics) -> Iterator[Family]:
         "From the begin of a read of remote storage to its end.",
         metrics.read_time,
     )
+
+
+def tiering_families(counts: TieringCounts) -> Iterator[Family]:
+    """Yield what is left to do after changes of tiering states."""
+    for name, text, count in (
+        (
+            "disabling_partitions",
+            "Led partitions of topics whose copies have ended, without the fence that says so.",
+            counts.disabling,
+        ),
+        (
+            "disabled_purge_partitions",
+            "Led partitions with remote segments that were given up when tiering was disabled.",
+            counts.purging,
+        ),
+        (
+            "backfill_partitions",
+            "Followed partitions that copy records from before their local log start.",
+            counts.filling,
+        ),
+    ):
+        yield gauge(f"ottla_remote_{name}", text, [((), count)])
 
 
 def _samples(

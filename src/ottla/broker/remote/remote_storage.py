@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.backoff import Backoff
-from ottla.base.errors import Error
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectStore
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
+from ottla.broker.leader_requests import LeaderRequests
 from ottla.broker.partition import Partition
-from ottla.broker.ports import Forwarder, Peers
+from ottla.broker.ports import BACKFILL_LANE, Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.remote.aux_state_builder import AuxStateBuilder
 from ottla.broker.remote.environment import (
@@ -35,12 +36,15 @@ from ottla.broker.remote.environment import (
     RemoteLogManagerConfig,
     TopicFacts,
 )
+from ottla.broker.remote.metadata.leader_apis import FetchApi, Fetched, FetchFrom
 from ottla.broker.remote.metadata.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
 from ottla.broker.remote.metadata.metadata_topic_creation import MetadataTopicSettings
 from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
 from ottla.broker.remote.reads.remote_segments import RemoteLogs
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.store_calls import StoreCalls
+from ottla.broker.remote.tasks.floor_reports import FloorReports
+from ottla.broker.remote.tasks.local_backfill import LeaderRecords
 from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
 from ottla.broker.remote.tasks.purger import Purger, PurgerPorts
 from ottla.broker.replica_manager import ReplicaManager
@@ -53,6 +57,10 @@ if TYPE_CHECKING:
     from ottla.log.dirs.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.tiering import RestoredPartition, TopicTiering
+
+BACKFILL_WAIT_MS: Final = 50
+BACKFILL_PARTITION_BYTES_MAX: Final = 1024 * 1024
+BACKFILL_RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 ROLLED_PAUSES_MS: Final = (20, 200, 2_000)
 """After a segment was sealed, its records are soon committed; the copy task looks again then."""
@@ -99,6 +107,7 @@ class RemoteStorage:
         self._is_closed = False
         self.reads = ports.reads
         self.metadata = self._metadata_of_segments(ports)
+        self._backfills, records = _leader_records(ports)
         publisher = LogStartPublisher(ports.replicas, ports.log_dirs, ports.clock)
         self.environment = RemoteEnvironment(
             node_id=config.node_id,
@@ -111,11 +120,15 @@ class RemoteStorage:
             topic_facts=self._topic_facts,
             publish_log_start=publisher.publish,
             restored=self._restored,
+            leader_records=records,
             config=_manager_config(config),
             metrics=ports.reads.metrics,
         )
         self.manager = RemoteLogManager(self.environment)
         self.purger = self._purger(ports)
+        self.floor_reports = FloorReports(
+            self.environment, ports.forwarder, ports.broker_epoch, self.manager.purge_of
+        )
         self.aux_states = AuxStateBuilder(
             ports.reads.ranges,
             self.metadata.remote_log,
@@ -179,6 +192,7 @@ class RemoteStorage:
         """
         is_first = self._image is EMPTY
         image = self._image = delta.image
+        self._backfills.update(image)
         self.purger.note_pending(image, None if is_first else delta.changed_deletions)
         self.topics_completed()
         changed = delta.changed_tiering
@@ -202,6 +216,8 @@ class RemoteStorage:
             topic = image.topics.by_name(name)
             if topic is not None and topic.id in image.tiering:
                 self.manager.config_changed(topic.id)
+        partitioned = {*delta.created_topics, *delta.changed_topics, *delta.deleted_topics}
+        self.floor_reports.apply(image, None if is_first else changed | partitioned)
         if delta.changed_deletions:
             self.purger.apply(self._complete_image(), delta.changed_deletions)
 
@@ -242,7 +258,10 @@ class RemoteStorage:
             self.metadata.assign([key])
         if partition.is_leader:
             self._led.add(key)
+            start = log.log_start_offset
             self.manager.become_leader(log, leader_epoch=partition.leader_epoch, tiering=tiering)
+            if log.log_start_offset > start:
+                self._replicas.fetch_reader.hasten_follower_fetches(partition)
         else:
             self.manager.become_follower(log, tiering=tiering)
             if key in self._led:
@@ -294,7 +313,44 @@ class RemoteStorage:
         self.reads.close()
         self.manager.close()
         self.purger.close()
+        self.floor_reports.close()
+        self._backfills.close()
         return self.metadata.close()
+
+
+def _leader_records(
+    ports: RemoteStoragePorts,
+) -> tuple[LeaderRequests[FetchFrom, Fetched], LeaderRecords]:
+    """Return the reads of followers from their leaders, and the requests that do them."""
+    fetches = FetchApi(
+        ports.replicas,
+        ports.workers,
+        Pending(),
+        max_wait_ms=BACKFILL_WAIT_MS,
+        partition_bytes_max=BACKFILL_PARTITION_BYTES_MAX,
+        response_bytes_max=BACKFILL_RESPONSE_BYTES_MAX,
+    )
+    requests = LeaderRequests(
+        fetches,
+        node_id=ports.config.node_id,
+        peers=ports.peers,
+        lane=BACKFILL_LANE,
+        clock=ports.clock,
+        timers=ports.timers,
+        dice=ports.dice,
+        abandons=True,
+    )
+
+    def read(topic_id: Uuid, partition: int, offset: int) -> Pending[bytes | ApiError]:
+        answer = requests.ask((topic_id, partition), FetchFrom(offset))
+        return answer.map(lambda found: found if isinstance(found, ApiError) else found.records)
+
+    records = LeaderRecords(
+        read=read,
+        cancel=lambda topic_id, partition: requests.cancel((topic_id, partition)),
+        store_local_start=ports.log_dirs.checkpoint_log_start,
+    )
+    return requests, records
 
 
 def remote_reader(

@@ -5,7 +5,7 @@ the records that lead from the broker's image to the state in the request, so th
 behind the image works as in KRaft. For each partition the newest state wins: by leader epoch first,
 partition epoch (its znode's version) second. UpdateMetadata does not carry reassignments and the
 recovery state; those of the last LeaderAndIsr stay. A topic's tiering state is taken from both
-where it is newer than the known one.
+where it is newer than the known one; where restored partitions began is added.
 
 Unlike in Kafka, a LeaderAndIsr of the epoch that the broker already has is a repetition and no
 error. A topic name with another id is never taken for the old topic: while replicas of the old one
@@ -47,7 +47,13 @@ from ottla.metadata.records import (
     TopicTieringRecord,
     UnregisterBrokerRecord,
 )
-from ottla.metadata.tiering import tiering_of
+from ottla.metadata.tiering import (
+    DisablePolicy,
+    RestoredPartition,
+    TieringState,
+    TopicTiering,
+    tiering_record,
+)
 from ottla.metadata.topics import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
@@ -410,19 +416,48 @@ def _remember(memory: dict[K, V], key: K, value: V) -> None:
 def _changed_tiering(
     image: ClusterImage, topic_id: Uuid, received: TopicTieringState | None
 ) -> list[TopicTieringRecord]:
-    """Return the record of a topic's tiering state, where the received one is newer."""
+    """Return the record of a topic's tiering state, where the received one is newer or has more.
+
+    Where a restored partition began never changes, and a request has that of its own partitions
+    only: what is known of others stays.
+    """
     if received is None:
         return []
     known = image.tiering.get(topic_id)
-    record = TopicTieringRecord(
+    new = TopicTiering(
         topic_id=topic_id,
-        state=received.state,
+        state=TieringState(received.state),
         tiered_epoch=received.tiered_epoch,
-        policy=received.policy,
+        policy=DisablePolicy(received.policy),
         remote_floor_epoch=received.remote_floor_epoch,
         purge_pending=received.purge_pending,
     )
-    return [record] if known is None or known.age < tiering_of(record).age else []
+    if known is not None and known.age >= new.age:
+        new = known
+    restored = _with_restored(known, received)
+    if new is not known or restored != new.restored:
+        return [tiering_record(replace(new, restored=restored))]
+    return []
+
+
+def _with_restored(
+    known: TopicTiering | None, received: TopicTieringState
+) -> tuple[RestoredPartition, ...]:
+    before = () if known is None else known.restored
+    if not received.restored:
+        return before
+    found = {
+        each.partition_index: RestoredPartition(
+            partition=each.partition_index,
+            leader_epoch=each.leader_epoch,
+            log_start_offset=each.log_start_offset,
+            end_offset=each.end_offset,
+            epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in each.epochs),
+        )
+        for each in received.restored
+    }
+    found |= {each.partition: each for each in before}
+    return tuple(found[partition] for partition in sorted(found))
 
 
 def _changed_purges(image: ClusterImage, purges: Sequence[PendingPurge]) -> Iterator[Record]:

@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError
 from ottla.base.zookeeper import Create, Operation, SetData
 from ottla.cli.errors import CommandError
 from ottla.cli.zookeeper_client import Read, WriteConflict, ZooKeeperClient
-from ottla.cli.zookeeper_tiering import check_stays, note_remote_storage
+from ottla.cli.zookeeper_tiering import check_tiering, note_remote_storage
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
 from ottla.metadata.topic_config import check_may_go, validate_topic_configs
 from ottla.metadata.znodes import paths
@@ -57,9 +57,9 @@ def alter(
             try:
                 validate_topic_configs(values)
                 check_may_go(resource[1], values)
+                check_tiering(values)
             except ApiError as error:
                 raise CommandError(error.message or error.error.name) from None
-            check_stays(znode.values, values)
         path, data = paths.config(resource), encode_config(values, znode.extra)
         written: Operation = (
             Create(path, data) if read is None else SetData(path, data, read.version)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.base.ids import uuid_text
-from ottla.cli.tier.tier_text import size_text
+from ottla.cli.tier.tier_text import size_text, table
 from ottla.cli.topics.deletions_client import Selection, check_served, fetch
 from ottla.cli.topics.deletions_text import time_text
 from ottla.cli.topics.ledger_entry import LedgerEntry
@@ -41,11 +41,8 @@ def _is_pending(deletion: DeletionImage) -> bool:
 
 
 def table_lines(purges: Sequence[LedgerEntry]) -> Iterator[str]:
-    """Yield a line of titles and a line for each topic."""
-    rows = [TITLES, *map(_row, purges)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for cells in rows:
-        yield "  ".join(map(str.ljust, cells, widths)).rstrip()
+    """Return a line of titles and a line for each topic."""
+    return table([TITLES, *map(_row, purges)])
 
 
 def _row(purge: LedgerEntry) -> tuple[str, ...]:

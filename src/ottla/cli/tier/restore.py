@@ -16,14 +16,13 @@ from ottla.cli.options import (
 from ottla.cli.progress import print_stderr
 from ottla.cli.tier.store_session import StoreSession
 from ottla.cli.tier.stored_topics import StoredTopic, read_partition, stored_topics
+from ottla.cli.tier.tier_options import CLIENT_ID
 from ottla.cli.tier.tier_text import size_text, table
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError
 from ottla.tiered.restore_plan import PartitionPlan, RestorePlan, plan_restore
 from ottla.wire.messages import describe_remote_log as described
 from ottla.wire.messages import restore_topic as wire
-
-CLIENT_ID = "tier-tool"
 
 RESTORE_TIMEOUT_SECONDS = 120.0
 
@@ -180,8 +179,8 @@ def _count(number: int, noun: str) -> str:
 def _create(client: ClusterClient, plan: RestorePlan, replication_factor: int) -> None:
     if not client.serves(wire.RestoreTopicRequest):
         raise CommandError(
-            f"the brokers at {client.config.bootstrap} do not serve RestoreTopic: they run in "
-            "ZooKeeper mode, Kafka, or an older version of Ottla"
+            f"the brokers at {client.config.bootstrap} do not serve RestoreTopic: they run Kafka "
+            "or an older version of Ottla"
         )
     request = wire.RestoreTopicRequest(
         name=plan.topic,

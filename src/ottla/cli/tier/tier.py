@@ -1,9 +1,5 @@
 """`ottla tier`: where the tiers of partitions begin and end, and what deleted topics have left."""
 
-from typing import Annotated
-
-import typer
-
 from ottla.base.errors import Error
 from ottla.cli.errors import CommandError
 from ottla.cli.options import (
@@ -15,6 +11,7 @@ from ottla.cli.options import (
 )
 from ottla.cli.tier import purge_status
 from ottla.cli.tier.restore import restore
+from ottla.cli.tier.tier_options import CLIENT_ID, AsJson, TopicExpression
 from ottla.cli.tier.tier_text import TopicTiers, json_text, table_lines
 from ottla.cli.topics.topic_filter import choose
 from ottla.cli.typing_app import examples, new_app
@@ -24,8 +21,6 @@ from ottla.client.partitions import TopicPartition, by_topic
 from ottla.wire.messages import describe_remote_log as wire
 
 app = new_app()
-
-CLIENT_ID = "tier-tool"
 
 EPILOG = examples(
     "ottla tier describe --bootstrap-server localhost:9092",
@@ -43,13 +38,8 @@ def tier() -> None:
 @app.command("describe", epilog=EPILOG)
 def describe(
     bootstrap_server: BootstrapServer = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic", metavar="NAME", help="Only this topic, or those that match the expression."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    topic: TopicExpression = None,
+    as_json: AsJson = False,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
@@ -75,13 +65,8 @@ def describe(
 @app.command("purge-status", epilog=EPILOG)
 def purge_status_command(
     bootstrap_server: BootstrapServer = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic", metavar="NAME", help="Only this topic, or those that match the expression."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    topic: TopicExpression = None,
+    as_json: AsJson = False,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:

@@ -47,7 +47,7 @@ def table_lines(topics: Iterable[TopicTiers]) -> Iterator[str]:
     for number, each in enumerate(topics):
         if number:
             yield ""
-        yield _topic_line(each.topic)
+        yield _topic_line(each)
         rows = [TITLES, *(_row(leader, row) for _, (leader, row) in each.rows)]
         yield from table(rows)
 
@@ -59,14 +59,21 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(map(str.ljust, cells, widths)).rstrip()
 
 
-def _topic_line(topic: RemoteLogTopic) -> str:
+def _topic_line(tiers: TopicTiers) -> str:
+    topic = tiers.topic
     if not topic.state:
         return f"{topic.name} ({uuid_text(topic.topic_id)}): not tiered"
     line = (
         f"{topic.name} ({uuid_text(topic.topic_id)}): {state_text(topic)}, "
         f"tiered epoch {topic.tiered_epoch}"
     )
-    return line + (", purge pending" if topic.purge_pending else "")
+    return line + (f", purge pending{_left_text(tiers)}" if topic.purge_pending else "")
+
+
+def _left_text(tiers: TopicTiers) -> str:
+    """Return how much the purge has left, as far as leaders know it."""
+    known = [row.deleting_segments for _, (_, row) in tiers.rows if row.deleting_segments >= 0]
+    return f" ({sum(known)} remote segments left)" if known else ""
 
 
 def state_text(topic: RemoteLogTopic) -> str:
@@ -164,6 +171,7 @@ def _row_json(leader: int, row: RemoteLogPartition) -> dict[str, Any]:
         "remote_end": row.remote_end_offset if remote else None,
         "remote_bytes": row.remote_bytes if row.remote_bytes >= 0 else None,
         "remote_segments": row.remote_segments if row.remote_segments >= 0 else None,
+        "deleting_segments": row.deleting_segments if row.deleting_segments >= 0 else None,
         "local_start": row.local_start_offset,
         "local_end": row.log_end_offset,
         "local_bytes": row.local_bytes,

@@ -1,13 +1,19 @@
-"""The purges of deleted topics, as brokers report them to the controller.
+"""The purges of dead remote segments, as brokers report them to the controller.
 
-The objects of a deleted topic that was tiered are deleted by the leaders of the partitions of
-`__remote_log_metadata`, which know of them. They report each partition of the topic, first how much
-is left, at last that nothing is. Once all partitions of the ledger's entry are purged, its remote
-part becomes PURGED; the deletion manager may write the receipt then.
+Deleted topics. The objects of a deleted topic that was tiered are deleted by the leaders of the
+partitions of `__remote_log_metadata`, which know of them. They report each partition of the topic,
+first how much is left, at last that nothing is. Once all partitions of the ledger's entry are
+purged, its remote part becomes PURGED; the deletion manager may write the receipt then.
 
-The reports are soft state of one controller epoch. While the entry is PENDING they are repeated, so
+Topics whose tiered storage was disabled with delete. The same brokers purge the segments up to the
+topic's floor, and report that floor. Once all partitions are purged up to it, `purge_pending` of
+the tiering state is cleared, in any state: the purge goes on after the topic is enabled again. A
+topic that was disabled with retain has no remote segment left once all partitions are reported as
+purged up to the present tiered epoch: its floor is raised to that, which says so to all.
+
+The reports are soft state of one controller epoch. While a purge is pending they are repeated, so
 a new controller gets them all; a report that comes twice, late, or from a broker that no longer
-leads is as true as the first one: a purged partition has no object any more, ever.
+leads is as true as the first one: a partition that is purged up to a floor stays so.
 
 Source: KIP-950 leaves the end of a deletion open; Redpanda's lifecycle markers track it likewise.
 """
@@ -20,8 +26,17 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, Remote, header_record
-from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import Record
+from ottla.metadata.image import ClusterImage, TopicImage
+from ottla.metadata.records import Record, TopicTieringRecord
+from ottla.metadata.tiering import (
+    NO_FLOOR,
+    DisablePolicy,
+    TieringState,
+    TopicTiering,
+    emptied,
+    purged,
+    tiering_record,
+)
 
 WHOLE_TOPIC: Final = (1 << 31) - 1
 """The floor of a deleted topic: segments of all tiered epochs are dead."""
@@ -84,11 +99,20 @@ class _Topic:
 
 
 @dataclass(slots=True)
+class _Partition:
+    """The reports about a partition of an existing topic. `purged_floor`: purged up to it."""
+
+    last: PartitionPurge
+    purged_floor: int = NO_FLOOR
+
+
+@dataclass(slots=True)
 class PurgeReports:
     """The reports at the active controller; see the module."""
 
     _epoch: int = NO_EPOCH
     _topics: dict[Uuid, _Topic] = field(default_factory=dict)
+    _existing: dict[Uuid, dict[int, _Partition]] = field(default_factory=dict)
 
     def add(
         self,
@@ -99,10 +123,7 @@ class PurgeReports:
         controller_epoch: int,
     ) -> None:
         """Store what is reported of a purge that is pending. Another epoch clears all others."""
-        if controller_epoch != self._epoch:
-            self._epoch = controller_epoch
-            self._topics.clear()
-        self._forget_ended(image)
+        self._begin(image, controller_epoch)
         known = self._topics.get(deletion.topic_id)
         if known is None or known.asked_ms != deletion.asked_ms:
             known = self._topics[deletion.topic_id] = _Topic(deletion.asked_ms)
@@ -110,6 +131,58 @@ class PurgeReports:
             before = known.partitions.get(each.partition)
             if each.floor == WHOLE_TOPIC and not (before is not None and before.is_purged):
                 known.partitions[each.partition] = each
+
+    def add_existing(
+        self,
+        image: ClusterImage,
+        tiering: TopicTiering,
+        partitions: Sequence[PartitionPurge],
+        *,
+        controller_epoch: int,
+    ) -> None:
+        """Store what is reported of an existing topic whose purge is awaited."""
+        self._begin(image, controller_epoch)
+        known = self._existing.setdefault(tiering.topic_id, {})
+        for each in partitions:
+            if each.floor > tiering.tiered_epoch:
+                continue  # That of a deleted topic.
+            partition = known.setdefault(each.partition, _Partition(each))
+            partition.last = each
+            if each.is_purged:
+                partition.purged_floor = max(partition.purged_floor, each.floor)
+
+    def purged_floor(self, topic: TopicImage) -> int:
+        """Return the tiered epoch up to which all partitions of an existing topic are purged."""
+        known = self._existing.get(topic.id, {})
+        return min(
+            (known[each].purged_floor if each in known else NO_FLOOR for each in topic.partitions),
+            default=NO_FLOOR,
+        )
+
+    def progress_of_existing(self, topic: TopicImage, tiering: TopicTiering) -> PurgeProgress:
+        """Return how far the purge of an existing topic is, by the reports so far."""
+        floor, known = tiering.remote_floor_epoch, self._existing.get(topic.id, {})
+        left = [
+            each
+            for each in topic.partitions
+            if each not in known or known[each].purged_floor < floor
+        ]
+        reports = [known[each].last for each in sorted(left) if each in known]
+        return PurgeProgress(
+            partitions=len(topic.partitions),
+            partitions_left=len(left),
+            segments_left=_sum([each.segments_left for each in reports]),
+            bytes_left=_sum([each.bytes_left for each in reports]),
+            error=next((each.error for each in reports if each.error is not None), None),
+        )
+
+    def _begin(self, image: ClusterImage, controller_epoch: int) -> None:
+        """Forget what is of another epoch, and what has ended."""
+        if controller_epoch != self._epoch:
+            self._epoch = controller_epoch
+            self._topics.clear()
+            self._existing.clear()
+        self._forget_ended(image)
 
     def are_purged(self, deletion: DeletionImage) -> bool:
         """Tell whether all partitions of a deletion that has begun are purged."""
@@ -145,11 +218,45 @@ class PurgeReports:
             deletion = image.deletions.of(topic_id)
             if deletion is None or deletion.remote is not Remote.PENDING:
                 del self._topics[topic_id]
+        for topic_id in list(self._existing):
+            if awaited_floor(image, topic_id) is None:
+                del self._existing[topic_id]
 
 
 def _sum(values: Sequence[int]) -> int:
     known = [each for each in values if each != UNKNOWN]
     return sum(known) if known else UNKNOWN
+
+
+def awaited_floor(image: ClusterImage, topic_id: Uuid) -> int | None:
+    """Return up to which tiered epoch an existing topic's partitions are to be reported as purged.
+
+    None = nothing is awaited. A larger floor, up to the tiered epoch, may be reported as well.
+    """
+    tiering = image.tiering.get(topic_id)
+    if tiering is None:
+        return None
+    if tiering.purge_pending:
+        return tiering.remote_floor_epoch
+    is_retained = tiering.state is TieringState.DISABLED and tiering.policy is DisablePolicy.RETAIN
+    return tiering.tiered_epoch if is_retained and not tiering.is_remote_empty else None
+
+
+def _after_reports(
+    image: ClusterImage, reports: PurgeReports, tiering: TopicTiering
+) -> TopicTieringRecord | None:
+    """Return the state of an existing topic that follows from the reports, None = the present."""
+    topic = image.topics.by_id(tiering.topic_id)
+    assert topic is not None, "the tiering state of a topic that does not exist"
+    if image.deletions.is_queued(topic.id):
+        return None  # Its deletion purges all.
+    floor, after = reports.purged_floor(topic), tiering
+    if floor >= tiering.remote_floor_epoch:
+        after = purged(after)
+    is_retained = after.state is TieringState.DISABLED and after.policy is DisablePolicy.RETAIN
+    if is_retained and floor >= after.tiered_epoch:
+        after = emptied(after)
+    return None if after == tiering else tiering_record(after)
 
 
 def take_report(
@@ -169,7 +276,14 @@ def take_report(
     for topic_id, partitions in sorted(report.topics.items()):
         deletion = image.deletions.of(topic_id)
         if deletion is None or not deletion.is_purging:
-            results[topic_id] = Error.UNKNOWN_TOPIC_ID
+            if awaited_floor(image, topic_id) is None:
+                results[topic_id] = Error.UNKNOWN_TOPIC_ID
+                continue
+            results[topic_id] = Error.NONE
+            tiering = image.tiering[topic_id]
+            reports.add_existing(image, tiering, partitions, controller_epoch=image.position[1])
+            after = _after_reports(image, reports, tiering)
+            records += () if after is None else (after,)
             continue
         results[topic_id] = Error.NONE
         reports.add(image, deletion, partitions, controller_epoch=image.position[1])

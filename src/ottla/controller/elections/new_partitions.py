@@ -3,7 +3,8 @@
 Only where others may write assignments, which is ZooKeeper: a topic that a tool wrote, or one
 whose controller died between writing the assignment and the states. The live replicas of the
 assignment are in sync, and the first of them leads; without one, the
-partition stays in state NEW until a broker starts.
+partition stays in state NEW until a broker starts. A restored partition's first leader epoch is the
+one that its topic was restored with.
 Source: PartitionStateMachine.initializeLeaderAndIsrForPartitions, Kafka 3.9.
 """
 
@@ -46,11 +47,16 @@ def _online(
         if context.is_acceptable(replica, directory)
     )
     if live:
+        tiering = image.tiering.get(topic.id)
+        restored = None if tiering is None else tiering.restored_partition(partition_id)
+        leader_epoch = first_leader_epoch(image, topic.name)
         led = replace(
             partition,
             leader=live[0],
             isr=live,
-            leader_epoch=first_leader_epoch(image, topic.name),
+            leader_epoch=(
+                leader_epoch if restored is None else max(leader_epoch, restored.leader_epoch)
+            ),
             partition_epoch=0,
         )
         yield partition_record(topic.id, partition_id, led)

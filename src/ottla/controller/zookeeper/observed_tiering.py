@@ -14,7 +14,7 @@ from ottla.base.errors import ApiError
 from ottla.controller.context import DecisionContext
 from ottla.controller.mode_policy import ModePolicy
 from ottla.controller.step import Decision, Step
-from ottla.controller.tiering import tiering_change
+from ottla.controller.tiering import OBSERVED, tiering_change
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import TIERING, registered_level
@@ -31,6 +31,9 @@ def topics_to_check(delta: ClusterDelta, mode: ModePolicy) -> frozenset[str]:
         return topics_with_remote_storage(image)
     names = {topic.name for topic in delta.created_topics.values()}
     names |= {name for kind, name in delta.changed_configs if kind == ResourceType.TOPIC}
+    # What was refused while a topic was DISABLING may be possible now.
+    changed = map(image.topics.by_id, delta.changed_tiering)
+    names |= {topic.name for topic in changed if topic is not None}
     # Of a topic that waits for its deletion nothing is changed, and the deletion may be cancelled.
     restored = map(image.topics.by_id, delta.changed_deletions)
     names |= {topic.name for topic in restored if topic is not None}
@@ -86,7 +89,7 @@ def _state_to_add(
         return
     overrides = image.configs.of(ResourceType.TOPIC, name)
     validate_topic_configs(overrides, context.config, image)
-    record = tiering_change(image, context.mode, name, topic_id, overrides)
+    record = tiering_change(image, context, name, topic_id, OBSERVED, overrides)
     if record is not None:
         yield record
 

@@ -42,7 +42,8 @@ class BrokerRequest:
     `deleted`: the partitions that it asks the broker to delete, so that its response counts as a
     deletion only where one was requested (KAFKA-9946). `deleted_topics`: their topics' ids
     then, by name: the request has none, and the response may come when the topic is not being
-    deleted any more, or another one has the name.
+    deleted any more, or another one has the name. `order`: what its sender needs to understand the
+    response.
     """
 
     broker_id: int
@@ -52,6 +53,7 @@ class BrokerRequest:
     version: int
     deleted: frozenset[PartitionKey] = frozenset()
     deleted_topics: Mapping[str, Uuid] = field(default_factory=dict)
+    order: Any = None
 
 
 class RequestBatch:

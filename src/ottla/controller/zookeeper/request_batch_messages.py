@@ -6,7 +6,7 @@ Source: LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest, Kafka 3.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -17,12 +17,17 @@ from ottla.controller.keys import PartitionKey, ReplicaKey
 from ottla.controller.zookeeper import inter_broker_protocol as protocol
 from ottla.controller.zookeeper.controller_view import ControllerView
 from ottla.metadata.brokers import BrokerImage, Endpoint
+from ottla.metadata.tiering import TopicTiering
 from ottla.metadata.topics import RECOVERED, PartitionImage
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
 from ottla.wire.messages.pending_purges import PendingPurge
-from ottla.wire.messages.topic_tiering import TopicTieringState
+from ottla.wire.messages.topic_tiering import (
+    RestoredEpochState,
+    RestoredPartitionState,
+    TopicTieringState,
+)
 
 T = TypeVar("T")
 
@@ -58,8 +63,14 @@ class StopReplicaState:
     delete: bool
 
 
-def _tiering(context: ControllerView, topic: str) -> TopicTieringState | None:
-    """Return a topic's tiering state at the time of the request: only newer ones follow."""
+def _tiering(
+    context: ControllerView, topic: str, updates: Iterable[tuple[PartitionKey, object]]
+) -> TopicTieringState | None:
+    """Return a topic's tiering state at the time of the request: only newer ones follow.
+
+    `updates`: what the request has of the topic. Of a restored topic it also has where these
+    partitions began, and not where all did: a request about one of thousands stays small.
+    """
     tiering = context.image.tiering.get(context.topic_id(topic))
     if tiering is None:
         return None
@@ -69,6 +80,26 @@ def _tiering(context: ControllerView, topic: str) -> TopicTieringState | None:
         policy=tiering.policy,
         remote_floor_epoch=tiering.remote_floor_epoch,
         purge_pending=tiering.purge_pending,
+        restored=_restored(tiering, updates) if tiering.restored else (),
+    )
+
+
+def _restored(
+    tiering: TopicTiering, updates: Iterable[tuple[PartitionKey, object]]
+) -> tuple[RestoredPartitionState, ...]:
+    named = {key.partition for key, _ in updates}
+    return tuple(
+        RestoredPartitionState(
+            partition_index=each.partition,
+            leader_epoch=each.leader_epoch,
+            log_start_offset=each.log_start_offset,
+            end_offset=each.end_offset,
+            epochs=tuple(
+                RestoredEpochState(epoch=epoch, start_offset=start) for epoch, start in each.epochs
+            ),
+        )
+        for each in tiering.restored
+        if each.partition in named
     )
 
 
@@ -93,7 +124,7 @@ def leader_and_isr(
                 topic_name=topic,
                 topic_id=context.topic_id(topic),
                 partition_states=tuple(_lai_state(*each, version) for each in group),
-                tiering=_tiering(context, topic),
+                tiering=_tiering(context, topic, group),
             )
             for topic, group in (_by_topic(ordered) if version >= 2 else ())
         ),
@@ -169,7 +200,7 @@ def update_metadata(
                 topic_name=topic,
                 topic_id=context.topic_id(topic),
                 partition_states=tuple(_meta_state(context, *each, version) for each in group),
-                tiering=_tiering(context, topic),
+                tiering=_tiering(context, topic, group),
             )
             for topic, group in (_by_topic(ordered) if version >= 5 else ())
         ),

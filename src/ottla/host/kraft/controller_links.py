@@ -15,7 +15,7 @@ from ottla.broker.forwarding.controller_limits import default_limit_ms
 from ottla.broker.ports import Sender
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.kraft.quorum_peers import ControllerEndpoints
-from ottla.host.kraft.voter_channels import VoterChannels
+from ottla.host.kraft.voter_links import VoterChannels
 from ottla.host.node_ports import Connect
 from ottla.metadata.node_config import NodeConfig
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
-from ottla.base.ports import Clock, Dice, Workers
-from ottla.base.timers import Timer, Timers
+from ottla.base.timers import Timer
 from ottla.broker.ports import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
@@ -21,12 +20,13 @@ from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.disabling import DisablingDriver
 from ottla.host.kraft.deletion_channel import DeletionChannel
 from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_driver import Peers, QuorumLinks
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.kraft.quorum_storage import QuorumStorage
-from ottla.host.node_ports import Connect
+from ottla.host.node_ports import NodePorts
 from ottla.host.periodic_elections import PeriodicElections
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
@@ -50,7 +50,8 @@ fence every live broker when it continues."""
 class ControllerNode:
     """See `ottla.broker.api.base.ControllerPort`.
 
-    Fields: `log`: the metadata log, `runtime`: the decisions over it.
+    Fields: `log`: the metadata log, `runtime`: the decisions over it. `deletions`, `disabling`:
+            what brokers have to acknowledge.
     """
 
     def __init__(
@@ -61,24 +62,20 @@ class ControllerNode:
         listeners: Iterable[Endpoint],
         storage: QuorumStorage,
         bootstrap: tuple[Record, ...],
-        clock: Clock,
-        dice: Dice,
-        timers: Timers,
-        workers: Workers,
-        connect: Connect,
+        ports: NodePorts,
         on_failure: Callable[[str], None],
         peers: Peers | None = None,
     ) -> None:
         self.context = DecisionContext(
             config=config,
             cluster_id=cluster_id,
-            dice=dice,
+            dice=ports.dice,
             liveness=BrokerLiveness(config["broker.session.timeout.ms"]),
         )
         self.ready: Pending[None] = Pending()
         self.timed_out_heartbeats = 0
-        self._clock = clock
-        self._timers = timers
+        clock = self._clock = ports.clock
+        timers = self._timers = ports.timers
         self._timer: Timer | None = None
         self._elections = PeriodicElections(
             lambda: self.runtime, config, clock=clock, timers=timers
@@ -95,19 +92,23 @@ class ControllerNode:
             bootstrap=first_records(bootstrap, config),
             clock=clock,
             timers=timers,
-            workers=workers,
+            workers=ports.workers,
             on_elected=lambda epoch: self.runtime.begin(epoch).then(self._activated),
             on_resigned=self._resigned,
             on_failure=on_failure,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
-            links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
+            links=QuorumLinks(peers=peers, dice=ports.dice, timing=_timing(config)),
         )
         self.runtime = ControllerRuntime(self.log, clock=clock, on_effect=self._elections.on_effect)
         self.deletions = DeletionChannel(
-            self.runtime, config, connect=connect, clock=clock, timers=timers
+            self.runtime, config, connect=ports.connect, clock=clock, timers=timers
         )
+        self.disabling = DisablingDriver(
+            config, self.context.acknowledgements, connect=ports.connect, clock=clock, timers=timers
+        )
+        self.runtime.subscribe(self.disabling.changed)
 
     def _other_listeners(self) -> dict[int, Listeners]:
         """Return the listeners of the voters in this node's properties."""
@@ -148,6 +149,7 @@ class ControllerNode:
         """Resign and check no session any more."""
         self._stop_timers()
         self.deletions.end()
+        self.disabling.end()
         self.log.stop()
 
     def _activated(self, failure: ApiError | None) -> None:
@@ -166,6 +168,7 @@ class ControllerNode:
         self._check_sessions()
         self._elections.start()
         self.deletions.begin()
+        self.disabling.begin(self.runtime)
         self.ready.complete(None)
 
     def _resigned(self) -> None:
@@ -174,6 +177,7 @@ class ControllerNode:
         self._is_active = False
         self._stop_timers()
         self.deletions.end()
+        self.disabling.end()
 
     def _stop_timers(self) -> None:
         if self._timer is not None:

@@ -19,6 +19,7 @@ from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.controller.step import Decision
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
 from ottla.host.controller_runtime import DecisionMetrics
+from ottla.host.disabling import DisablingDriver
 from ottla.host.node_ports import NodePorts
 from ottla.host.zookeeper.controller_term import ControllerTerm, TermEnvironment
 from ottla.host.zookeeper.election import ControllerElection, SessionHolder, Term
@@ -78,8 +79,16 @@ class ZooKeeperController:
             timers=ports.timers,
             on_event=self._answered,
         )
+        self.disabling = DisablingDriver(
+            config,
+            self.context.acknowledgements,
+            connect=ports.connect,
+            clock=ports.clock,
+            timers=ports.timers,
+        )
         self._environment = TermEnvironment(
             context=self.context,
+            disabling=self.disabling,
             clock=ports.clock,
             timers=ports.timers,
             channels=self.channels,

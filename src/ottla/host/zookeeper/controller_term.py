@@ -3,8 +3,8 @@
 In the order of Kafka's failover: the image is loaded (watches first, topic ids written back);
 channels are opened and brokers get the live brokers; leaders are elected where there is none or a
 dead one, new partitions get their first leader, reassignments whose replicas are in sync end;
-brokers get the complete state; deletions continue; requests by znode are processed; then periodic
-elections begin. API requests are decided once the image is loaded.
+brokers get the complete state; deletions continue, and topics that are DISABLING; requests by znode
+are processed; then periodic elections begin. API requests are decided once the image is loaded.
 
 After that everything follows from changes of the image, whoever made them, in their order: a change
 is sent to brokers at once, then the deletions and the requests by znode process it, then the
@@ -48,6 +48,7 @@ from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
 from ottla.host.controller_runtime import ControllerRuntime, DecisionMetrics
 from ottla.host.deletions import DeletionDriver
+from ottla.host.disabling import DisablingDriver
 from ottla.host.periodic_elections import PeriodicElections
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
@@ -87,6 +88,7 @@ class TermEnvironment:
     clock: Clock
     timers: Timers
     channels: ControllerChannels
+    disabling: DisablingDriver
     metrics: DecisionMetrics
     on_controller_moved: Callable[[], None]
     on_failure: Callable[[str], None]
@@ -210,6 +212,7 @@ class ControllerTerm:
             marked=lambda: store.known.marked,
         )
         self._deletions.start(runtime.image)
+        self._environment.disabling.begin(runtime)
         self._serve_requests(runtime, store, self._deletions)
         self._elections.start()
 
@@ -264,6 +267,7 @@ class ControllerTerm:
             self._store.close()
         if self._deletions is not None:
             self._deletions.stop()
+        self._environment.disabling.end()
         if self._markers is not None:
             self._markers.stop()
         self._sender.close()
@@ -278,6 +282,7 @@ class ControllerTerm:
         self._sender.send_changes(delta)
         if self._deletions is not None:
             self._deletions.changed(delta)
+        self._environment.disabling.changed(delta)
         if self._requests is not None:
             self._requests.changed(delta)
         if self._markers is not None:

@@ -39,7 +39,7 @@ IDLE, TAKING_OVER = 0, 1
 
 
 class Roles(Protocol):
-    """What is needed of `ottla.host.zookeeper.roles.ZooKeeperRoles`."""
+    """What is needed of `ottla.host.zookeeper.node_mode.ZooKeeperMode`."""
 
     keeper: SessionKeeper
     controller: ZooKeeperController | None

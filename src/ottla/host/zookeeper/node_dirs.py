@@ -17,10 +17,10 @@ from typing import Final
 
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
-from ottla.host.node_dirs import NodeDirs, StartError, make_log_dirs
+from ottla.host.node_dirs import NodeDirs, StartError, lock_log_dirs
 from ottla.host.node_ports import NodePorts
 from ottla.host.storage import StorageError, read_meta_properties
-from ottla.log.dirs.log_dirs import DirectoryRefused, LogDirs
+from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.names import META_PROPERTIES
 from ottla.metadata.node_config import NodeConfig
@@ -98,22 +98,8 @@ class ZooKeeperNodeDirs(NodeDirs):
 
 def open_zookeeper_node_dirs(config: NodeConfig, ports: NodePorts) -> ZooKeeperNodeDirs:
     """Lock and check the log directories. Blocks. Raises: StartError."""
-    log_dirs = make_log_dirs(
-        ports.disk,
-        config,
-        [os.path.abspath(path) for path in config.log_dirs],
-        clock=ports.clock,
-        dice=ports.dice,
-        timers=ports.timers,
-        workers=ports.workers,
-    )
-    try:
-        log_dirs.acquire(node_id=config.node_id, cluster_id=None)
-    except DirectoryRefused as error:
-        raise StartError(str(error)) from None
-    except OSError as error:
-        where = error.filename or config.log_dirs[0]
-        raise StartError(f"{where}: {error.strerror or error}") from None
+    paths = [os.path.abspath(path) for path in config.log_dirs]
+    log_dirs = lock_log_dirs(config, ports, paths, cluster_id=None)
     return ZooKeeperNodeDirs(ports, config, log_dirs)
 
 

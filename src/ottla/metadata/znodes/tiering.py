@@ -1,22 +1,35 @@
 """`/brokers/topics/T/tieredstorage`: a topic's tiering state.
 
-`state` holds all of it as JSON. `tiered_epoch` has the epoch alone, as decimal text: what the
-state says counts, and the controller writes the other one again where it differs.
+`state` holds all of it as JSON, also where the partitions of a restored topic began.
+`tiered_epoch` has the epoch alone, as decimal text: what the state says counts, and the controller
+writes the other one again where it differs.
 Source: KIP-950, whose draft names both nodes.
 """
 
-from typing import Final
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
 
 from ottla.base.ids import Uuid
 from ottla.metadata.tiering import (
     FIRST_EPOCH,
     NO_FLOOR,
     DisablePolicy,
+    RestoredPartition,
     TieringState,
     TopicTiering,
 )
 from ottla.metadata.znodes import paths
-from ottla.metadata.znodes.fields import NO_EXTRA, Extra, Fields, decimal, parse, shown, written
+from ottla.metadata.znodes.fields import (
+    NO_EXTRA,
+    Extra,
+    Fields,
+    decimal,
+    integers,
+    parse,
+    shown,
+    written,
+)
 
 VERSION: Final = 1
 
@@ -42,6 +55,7 @@ def decode_tiering(topic: str, topic_id: Uuid, data: bytes) -> tuple[TopicTierin
         policy=_POLICIES[policy],
         remote_floor_epoch=_epoch(fields, "remote_floor_epoch", NO_FLOOR),
         purge_pending=fields.flag("purge_pending"),
+        restored=_restored(fields) if fields.has("restored") else (),
     )
     return tiering, fields.rest()
 
@@ -53,9 +67,41 @@ def _epoch(fields: Fields, name: str, lowest: int) -> int:
     return epoch
 
 
+def _restored(fields: Fields) -> tuple[RestoredPartition, ...]:
+    """Return where partitions began, in order. Raises: ZnodeError."""
+    found = tuple(_restored_partition(fields, each) for each in fields.items("restored"))
+    if any(later.partition <= each.partition for each, later in pairwise(found)):
+        raise fields.fail("restored is out of order: expected each partition once, in order")
+    return found
+
+
+def _restored_partition(fields: Fields, value: object) -> RestoredPartition:
+    if not isinstance(value, dict):
+        raise fields.fail(f"restored has {shown(value)}: expected an object for each partition")
+    each = Fields(fields.path, value)
+    partition = RestoredPartition(
+        partition=each.number("partition"),
+        leader_epoch=_epoch(each, "leader_epoch", 0),
+        log_start_offset=each.number("log_start_offset"),
+        end_offset=each.number("end_offset"),
+        epochs=tuple(_pairs(each)),
+    )
+    if partition.partition < 0 or not 0 <= partition.log_start_offset <= partition.end_offset:
+        raise fields.fail(f"restored has {shown(value)}: expected a range of offsets")
+    return partition
+
+
+def _pairs(fields: Fields) -> Iterator[tuple[int, int]]:
+    """Yield the leader epochs of a partition, with their start offsets. Raises: ZnodeError."""
+    for each in fields.items("epochs"):
+        pair = integers(fields.path, each, "an entry of epochs")
+        if len(pair) != 2:
+            raise fields.fail(f"epochs has {shown(each)}: expected a leader epoch and an offset")
+        yield pair[0], pair[1]
+
+
 def encode_tiering(tiering: TopicTiering, extra: Extra = NO_EXTRA) -> bytes:
     """Return the data of the state's znode."""
-    assert not tiering.restored, "no topic is restored in ZooKeeper mode"
     values: dict[str, object] = {
         "version": VERSION,
         "state": tiering.state.name,
@@ -64,7 +110,19 @@ def encode_tiering(tiering: TopicTiering, extra: Extra = NO_EXTRA) -> bytes:
         "remote_floor_epoch": tiering.remote_floor_epoch,
         "purge_pending": tiering.purge_pending,
     }
+    if tiering.restored:
+        values["restored"] = [_restored_json(each) for each in tiering.restored]
     return written(values, extra)
+
+
+def _restored_json(partition: RestoredPartition) -> dict[str, Any]:
+    return {
+        "partition": partition.partition,
+        "leader_epoch": partition.leader_epoch,
+        "log_start_offset": partition.log_start_offset,
+        "end_offset": partition.end_offset,
+        "epochs": partition.epochs,
+    }
 
 
 def decode_tiered_epoch(topic: str, data: bytes) -> int:

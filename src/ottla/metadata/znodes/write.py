@@ -8,7 +8,7 @@ leader, until the next multi. A change of a partition and of its assignment is n
 topic's removal deletes its partitions' states first, its own znode last, and with that its marker
 and the receipt. The ledger's rows of its replicas are written before that: a topic is never removed
 while the ledger still waits for replicas that have confirmed. A topic's tiering state is in the
-multi of its configuration.
+multi of its configuration, and a new topic's in the multi that creates it.
 
 Every change of a partition writes its state at the version that is the partition epoch before it:
 version and epoch stay equal, and a write by others is detected.

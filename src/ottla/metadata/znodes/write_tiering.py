@@ -22,7 +22,7 @@ REMOVAL = Need(3, 0)
 """What the removal of a topic's state takes, but for the paths."""
 
 _STATE_BYTES_MAX = 200
-"""Of the state and the epoch, without fields that Ottla does not know."""
+"""Of the state and the epoch, without restored partitions and fields that Ottla does not know."""
 
 
 class TieringWriter:
@@ -33,8 +33,12 @@ class TieringWriter:
         self._before = before
         self._configs = configs
         self._names: dict[Uuid, str] = {}
+        self._restored_bytes: dict[str, int] = {}
+        """By topic, of the state with its restored partitions."""
         self._together: dict[str, list[ConfigRecord]] = {}
         """By topic whose state and configuration change in the step: the latter's records."""
+        self._tiered: frozenset[str] = frozenset()
+        """The topics whose state changes in the step."""
         self._pending: dict[Uuid, TopicTiering] = {}
         multis.on_flush.append(self._write_pending)
 
@@ -42,14 +46,32 @@ class TieringWriter:
         """Register what is to be written together."""
         listed = list(records)
         self._names = {each.topic_id: each.name for each in listed if isinstance(each, TopicRecord)}
-        tiered = {
-            self._name(each.topic_id) for each in listed if isinstance(each, TopicTieringRecord)
-        }
+        states = [tiering_of(each) for each in listed if isinstance(each, TopicTieringRecord)]
+        tiered = {self._name(each.topic_id) for each in states}
+        for state in states:
+            self._measure(state)
+        self._tiered = frozenset(tiered)
         for each in listed if tiered else ():
             if not isinstance(each, ConfigRecord) or each.resource_type != ResourceType.TOPIC:
                 continue
             if each.resource_name in tiered:
                 self._together.setdefault(each.resource_name, []).append(each)
+
+    def _measure(self, tiering: TopicTiering) -> None:
+        if tiering.restored:
+            name = self._name(tiering.topic_id)
+            size = len(encode_tiering(tiering))
+            self._restored_bytes[name] = max(size, self._restored_bytes.get(name, 0))
+
+    def need_with_topic(self, name: str) -> Need:
+        """Return what a new topic's state takes, with its configuration; 0 where it has none.
+
+        They are in the multi that creates the topic. Where the controller dies after it, the topic
+        is whole: a restored one begins where its remote segments end, and never at offset 0.
+        """
+        if name not in self._tiered:
+            return Need(0, 0)
+        return self._need_of_both(name, self._together.get(name, []))
 
     def make_room_for_both(self, record: ConfigRecord | TopicTieringRecord) -> None:
         """Begin another multi where this one has no room for a topic's state and configuration.
@@ -79,6 +101,7 @@ class TieringWriter:
         tiering = self._before.tiering.get(topic_id)
         if tiering is not None:
             name = self._name(topic_id)
+            self._measure(tiering)
             self._multis.make_room(paths.tiering(name), lambda: self._need(name))
             self._plan(tiering)
 
@@ -107,7 +130,8 @@ class TieringWriter:
         """Return the most that a state takes, with the check of its topic."""
         known = self._known(name) or KnownTiering()
         extra = 0 if known.state is None else len(repr(known.state.extra)) * 2
-        return Need(4, 4 * len(paths.tiered_epoch(name)) + _STATE_BYTES_MAX + extra)
+        state_bytes = _STATE_BYTES_MAX + self._restored_bytes.get(name, 0)
+        return Need(4, 4 * len(paths.tiered_epoch(name)) + state_bytes + extra)
 
     def _name(self, topic_id: Uuid) -> str:
         topic = self._before.topics.by_id(topic_id)

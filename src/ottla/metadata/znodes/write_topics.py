@@ -91,12 +91,14 @@ class TopicWriter:
         self._partitions[topic_id] = {}
         data = self._topic_data(topic_id)
         resource = _resource(name)
-        self._begin_whole(topic_id, len(data))
         config = self._configs.need_of(resource)
-        self._multis.make_room(
-            paths.topic(name),
-            lambda: Need(1 + config.operations, 100 + len(name) + len(data) + config.data_bytes),
+        state = self._tiering.need_with_topic(name)
+        needed = Need(
+            1 + config.operations + state.operations,
+            100 + len(name) + len(data) + config.data_bytes + state.data_bytes,
         )
+        self._begin_whole(topic_id, Need(state.operations, needed.data_bytes))
+        self._multis.make_room(paths.topic(name), lambda: needed)
         self._configs.begin(resource)
         self._multis.add(Create(paths.topic(name), data))
         self._created.add(topic_id)
@@ -108,7 +110,7 @@ class TopicWriter:
         topic_id, partition_id = record.topic_id, record.partition_id
         after, path = partition_of(record), paths.topic(self._name(topic_id))
         if self._find(topic_id, partition_id) is None and topic_id not in self._extended:
-            self._begin_whole(topic_id, len(self._topic_data(topic_id)))
+            self._begin_whole(topic_id, Need(0, len(self._topic_data(topic_id))))
             self._multis.make_room(path, lambda: self._assignment_need(topic_id))
             self._assign(topic_id)
             self._extended[topic_id] = None
@@ -206,14 +208,16 @@ class TopicWriter:
 
     # -- room ----------------------------------------------------------------------------------
 
-    def _begin_whole(self, topic_id: Uuid, data_bytes: int) -> None:
+    def _begin_whole(self, topic_id: Uuid, begin: Need) -> None:
         """Begin another multi for the rest of a topic's records, if they fit into one."""
         new_partitions = self._new_partitions.get(topic_id, {})
         name = self._name(topic_id)
         states = sum(
             _state_need(name, each.replicas).data_bytes for each in new_partitions.values()
         )
-        need = Need(5 + 2 * len(new_partitions), data_bytes + states + 4_000)
+        need = Need(
+            5 + begin.operations + 2 * len(new_partitions), begin.data_bytes + states + 4_000
+        )
         if not self._multis.has_room(need) and self._multis.would_fit(need):
             self._multis.flush()
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from ottla.broker.core import Broker
 from ottla.host.controller_channel import ControllerChannels
+from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.node_core import NodeCore
+from ottla.host.zookeeper.node_mode import ZooKeeperMode
 from ottla.testing.history.nodes import LeftOver
 from ottla.testing.sim import Sim
 from ottla.testing.sim.net import MS
@@ -49,7 +51,7 @@ def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
     yield "timers", len(core.ports.timers), most
     if node.broker is not None:
         caches = [node.broker.log_dirs.ports.files]
-        if core.zookeeper is None and core._node_dirs is not None:
+        if isinstance(core.mode, KRaftMode) and core._node_dirs is not None:
             metadata: Any = core._node_dirs.quorum.log  # A segmented log with a cache of its own.
             caches.append(metadata._log.ports.files)
         yield "open files", node.disk.open_files, sum(map(len, caches)) + FILES_BESIDE_LOGS
@@ -93,7 +95,8 @@ def _of_requests(sim: Sim, node: SimNode) -> Iterator[tuple[str, int, int]]:
 
 def _channels(core: NodeCore) -> ControllerChannels | None:
     """Return the controller's channels to brokers; None where this node has none."""
-    if core.zookeeper is not None:
-        controller = core.zookeeper.controller
-        return None if controller is None else controller.channels
-    return None if core.controller is None else core.controller.deletions.channels
+    mode = core.mode
+    if isinstance(mode, KRaftMode):
+        return None if mode.controller is None else mode.controller.deletions.channels
+    assert isinstance(mode, ZooKeeperMode)
+    return None if mode.controller is None else mode.controller.channels

@@ -8,14 +8,11 @@ draws are of a stream of their own, so that the other directed faults of a seed 
 """
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from ottla.log.names import RECOVERY_POINTS
 from ottla.testing.sim.directed_faults import BACK_MS, DirectedFaults, Part
 from ottla.testing.sim.net import MS
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.ports import SimulatedNode
 
 SLOW_MS = 6_000
 """How long a slow flush takes; at a random moment of it the files are synced."""
@@ -34,7 +31,7 @@ class CheckpointFaults(Part):
         self._slow: tuple[int, int, str] | None = None
         """The node and incarnation of the slow flush, and the log directory."""
 
-    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+    def disk_used(self, node: SimulatedNode, operation: str, path: str) -> None:
         """Let a flush be slow, or cut the power soon after the checkpoint that is written now."""
         if operation == "open" and path.endswith(".log"):
             if self._may_begin(node) and not node.disk.exists(path):
@@ -47,13 +44,13 @@ class CheckpointFaults(Part):
                 delay_us = self._random.choice((0, 1, 5)) * MS
                 self._faults.later(delay_us, lambda: self._strike(node, incarnation))
 
-    def _may_begin(self, node: "SimNode") -> bool:
+    def _may_begin(self, node: SimulatedNode) -> bool:
         now_us = self._faults.sim.scheduler.now_us
         if now_us < self._quiet_until_us or self._random.random() >= self._chance:
             return False
         return self._faults.may_lose_power(node)
 
-    def _begin(self, node: "SimNode", path: str) -> None:
+    def _begin(self, node: SimulatedNode, path: str) -> None:
         scheduler, random = self._faults.sim.scheduler, self._random
         self._quiet_until_us = scheduler.now_us + random.randrange(*QUIET_MS) * MS
         log_dir = path.rpartition("/")[0].rpartition("/")[0]
@@ -66,7 +63,7 @@ class CheckpointFaults(Part):
 
         scheduler.after(SLOW_MS * MS, over)
 
-    def _strike(self, node: "SimNode", incarnation: int) -> None:
+    def _strike(self, node: SimulatedNode, incarnation: int) -> None:
         faults = self._faults
         if not node.alive or node.paused or node.incarnation != incarnation:
             return

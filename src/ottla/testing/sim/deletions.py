@@ -6,7 +6,7 @@ cluster's metadata and the node's own image assigned the replica to the node.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.ids import uuid_text
 from ottla.host.node_core import NodeCore
@@ -23,13 +23,10 @@ from ottla.testing.sim.observations import (
     TopicSet,
 )
 from ottla.testing.sim.partition_dir_watch import PartitionDirWatch, Replica
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.node import SimNode
-    from ottla.testing.sim.sim import Sim
+from ottla.testing.sim.ports import SimulatedCluster, SimulatedNode
 
 
-def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
+def follow_deletions(sim: SimulatedCluster, delta: ClusterDelta) -> None:
     """Emit the observations of what a metadata change did to topics and their deletions."""
     now_ms, offset = sim.now_ms, delta.image.position[0]
     for topic_id in delta.deleted_topics:
@@ -49,7 +46,7 @@ def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
                 sim.notify(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
 
 
-def _left(node: "SimNode", replica: Replica) -> tuple[str, ...]:
+def _left(node: SimulatedNode, replica: Replica) -> tuple[str, ...]:
     """Return what a node has of a replica: directories, and a hosted partition without one."""
     served = () if node.broker is None else node.broker.replicas.hosted()
     is_served = any((each.topic_id, each.partition_id) == replica for each in served)
@@ -76,34 +73,6 @@ def _marks(before: DeletionImage | None, after: DeletionImage | None) -> Iterato
     for state in (DeletionState.INELIGIBLE, DeletionState.ABANDONED):
         if after.count(state) > (0 if before is None else before.count(state)):
             yield f"deletion-{state.name.lower()}"
-
-
-def partition_dir_watch(sim: "Sim", node: "SimNode") -> PartitionDirWatch:
-    """Return the watch of a node's partition directories; it emits observations."""
-
-    def came(replica: Replica, path: str) -> None:
-        sim.notify(PartitionDirSeen(sim.now_ms, node.id, *replica, path))
-
-    def went(replica: Replica, was_own: bool) -> None:
-        state = _living(sim.image, replica)
-        in_sync = state is not None and node.id in state.isr
-        assigned = state is not None and node.id in state.replicas
-        sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
-
-    def is_own(replica: Replica) -> bool:
-        state = _living(node.known.image, replica)
-        return state is not None and node.id in state.replicas
-
-    return PartitionDirWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
-
-
-def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:
-    """Return the state of a replica's partition; None = deleted, or being deleted."""
-    topic_id, number = replica
-    topic = image.topics.by_id(topic_id)
-    if topic is None or image.deletions.is_being_deleted(topic_id):
-        return None
-    return topic.partitions.get(number)
 
 
 class KnownMetadata:
@@ -138,7 +107,37 @@ class KnownMetadata:
         node_dirs.load_logs = watched
 
 
-def deletions_left(sim: "Sim") -> list[str]:
+def partition_dir_watch(
+    sim: SimulatedCluster, node: SimulatedNode, known: KnownMetadata
+) -> PartitionDirWatch:
+    """Return the watch of a node's partition directories; it emits observations."""
+
+    def came(replica: Replica, path: str) -> None:
+        sim.notify(PartitionDirSeen(sim.now_ms, node.id, *replica, path))
+
+    def went(replica: Replica, was_own: bool) -> None:
+        state = _living(sim.image, replica)
+        in_sync = state is not None and node.id in state.isr
+        assigned = state is not None and node.id in state.replicas
+        sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
+
+    def is_own(replica: Replica) -> bool:
+        state = _living(known.image, replica)
+        return state is not None and node.id in state.replicas
+
+    return PartitionDirWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
+
+
+def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:
+    """Return the state of a replica's partition; None = deleted, or being deleted."""
+    topic_id, number = replica
+    topic = image.topics.by_id(topic_id)
+    if topic is None or image.deletions.is_being_deleted(topic_id):
+        return None
+    return topic.partitions.get(number)
+
+
+def deletions_left(sim: SimulatedCluster) -> list[str]:
     """Return the deletions that are not finished, or have a premature receipt, in words."""
     found = []
     for each in sim.image.deletions:
@@ -157,7 +156,7 @@ def deletions_left(sim: "Sim") -> list[str]:
     return found
 
 
-def is_purging(sim: "Sim") -> bool:
+def is_purging(sim: SimulatedCluster) -> bool:
     """Tell whether nothing but objects in the store is left of all deleted topics.
 
     A purge waits some minutes for writes that may still be executed.
@@ -166,7 +165,7 @@ def is_purging(sim: "Sim") -> bool:
     return bool(left) and all(each.is_purging and each.replicas_are_over for each in left)
 
 
-def partition_dirs_left(sim: "Sim") -> list[str]:
+def partition_dirs_left(sim: SimulatedCluster) -> list[str]:
     """Return the directories, renamed or not, of topics whose deletion has a receipt.
 
     Those of brokers that the receipt lists as abandoned may stay.

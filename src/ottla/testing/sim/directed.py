@@ -1,7 +1,6 @@
 """Draws the directed faults of a history, and their rates."""
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from ottla.testing.sim.checkpoint_faults import CheckpointFaults
 from ottla.testing.sim.directed_faults import NO_RATES, DirectedFaults, DirectedRates
@@ -9,9 +8,7 @@ from ottla.testing.sim.directed_quorum import QuorumCommits, SplitVotes
 from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.late_requests import LateRequests
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.sim import Sim
+from ottla.testing.sim.ports import SimulatedCluster
 
 SLOW_FLUSH_CHANCES = (0.0, 0.05, 0.3)
 
@@ -41,7 +38,7 @@ def directed_tuning(random: Random, faults: Faults, *, zookeeper: bool = False) 
     return {name: str(value) for name, value in drawn.items()}
 
 
-def directed_faults(sim: "Sim", random: Random) -> DirectedFaults:
+def directed_faults(sim: SimulatedCluster, random: Random) -> DirectedFaults:
     """Return the directed faults of a history, with rates that its seed draws, if it has any."""
     rates = DirectedRates().mix(random) if sim.faults.directed else NO_RATES
     faults = DirectedFaults(sim, random, rates)

@@ -15,13 +15,14 @@ Faults other than the crash of one node are in `directed_scripts`, `directed_quo
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.log.names import CLEANED, RUNNING, SWAP
 from ottla.metadata.brokers import BrokerImage
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 from ottla.raft.snapshots import PART_SUFFIX
+from ottla.testing.sim.fault_injector import FaultInjector
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import (
     Acknowledged,
@@ -33,11 +34,7 @@ from ottla.testing.sim.observations import (
     PartitionSet,
     QuorumLed,
 )
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.faults import FaultInjector
-    from ottla.testing.sim.node import SimNode
-    from ottla.testing.sim.sim import Sim
+from ottla.testing.sim.ports import SimulatedCluster, SimulatedNode
 
 WITHIN_MS = (5, 60, 500, 3_000)
 """The upper bound of a crash's delay is one of these: short delays are as frequent as long ones."""
@@ -119,7 +116,7 @@ class Part:
     def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Called with each frame that arrives, before it is read; see `Network.frame_arrived`."""
 
-    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+    def disk_used(self, node: SimulatedNode, operation: str, path: str) -> None:
         """Called before each disk operation of a node."""
 
 
@@ -129,7 +126,7 @@ class DirectedFaults:
     Fields: `rates`: what this seed drew. `takes_power`: brokers may lose their power at all.
     """
 
-    def __init__(self, sim: "Sim", random: Random, rates: DirectedRates) -> None:
+    def __init__(self, sim: SimulatedCluster, random: Random, rates: DirectedRates) -> None:
         self.sim = sim
         self.random = random
         self.rates = rates
@@ -166,7 +163,7 @@ class DirectedFaults:
         """Return the chance that a worker's job is split now."""
         return 0.0 if self.is_over else self.rates.split
 
-    def begin(self, fault_injector: "FaultInjector") -> None:
+    def begin(self, fault_injector: FaultInjector) -> None:
         """Inject faults from now on, within the bound that `fault_injector` keeps."""
         self.fault_injector = fault_injector
         self._watching = {
@@ -266,7 +263,7 @@ class DirectedFaults:
                 self._brokers[broker_id] = broker
                 self._after("registration", broker_id, self.rates.registration)
 
-    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+    def disk_used(self, node: SimulatedNode, operation: str, path: str) -> None:
         """Called before each disk operation of a node; see `MemoryDisk.on_operation`."""
         rates = self.rates
         if self.is_over:
@@ -293,7 +290,7 @@ class DirectedFaults:
             elif path.endswith(RUNNING):
                 self._after("directory", node.id, rates.directory)
 
-    def _rolled(self, node: "SimNode", directory: str) -> None:
+    def _rolled(self, node: SimulatedNode, directory: str) -> None:
         """Soon after a truncation, an old checkpoint may cover offsets of the new segment."""
         truncated_us = self._truncated.get((node.id, directory), -TRUNCATED_MS * MS)
         if self.sim.scheduler.now_us - truncated_us < TRUNCATED_MS * MS:
@@ -301,7 +298,7 @@ class DirectedFaults:
         else:
             self._after("roll", node.id, self.rates.roll)
 
-    def _vote(self, node: "SimNode") -> None:
+    def _vote(self, node: SimulatedNode) -> None:
         """Perhaps crash a voter as it stores its vote, and restart it during another candidacy.
 
         The candidate that it voted for, or the new leader, is cut off from the other voters
@@ -356,7 +353,7 @@ class DirectedFaults:
         return True
 
     def _strike(
-        self, kind: str, node: "SimNode", incarnation: int, *, within_operations: int = 0
+        self, kind: str, node: SimulatedNode, incarnation: int, *, within_operations: int = 0
     ) -> None:
         if not node.alive or node.paused or node.incarnation != incarnation:
             return
@@ -364,7 +361,7 @@ class DirectedFaults:
         self.crash(node, within_operations=within_operations)
 
     def crash(
-        self, node: "SimNode", *, within_operations: int = 0, back_ms: int | None = None
+        self, node: SimulatedNode, *, within_operations: int = 0, back_ms: int | None = None
     ) -> None:
         """Crash a node, at once or within so many disk operations, and restart it."""
         random, fault_injector = self.random, self.fault_injector
@@ -383,7 +380,7 @@ class DirectedFaults:
             node.crash(lose_unflushed=loses)
             back()
 
-    def may_lose_power(self, node: "SimNode") -> bool:
+    def may_lose_power(self, node: SimulatedNode) -> bool:
         """Tell whether the durability guarantee allows it."""
         assert self.fault_injector is not None
         return self.takes_power and self.fault_injector.may_lose_power(node)
@@ -406,7 +403,7 @@ class DirectedFaults:
         delay_us = self.random.choice((0, 300, 2_000))
         self.later(delay_us, lambda: self._power_off(controllers))
 
-    def _power_off(self, controllers: "list[SimNode]") -> None:
+    def _power_off(self, controllers: list[SimulatedNode]) -> None:
         random = self.random
         self.sim.mark("directed-quorum-power")
         for node in controllers:

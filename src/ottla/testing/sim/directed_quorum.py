@@ -10,15 +10,12 @@
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import MetadataCommitted, Observation
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.ports import SimulatedNode
 
 VOTERS = 3
 STORY_MS = 6_000
@@ -40,10 +37,10 @@ class _QuorumPart(Part):
     def __init__(self, faults: DirectedFaults) -> None:
         self._faults = faults
 
-    def _voters(self) -> "list[SimNode]":
+    def _voters(self) -> list[SimulatedNode]:
         return [each for each in self._faults.sim.nodes.values() if each.is_controller]
 
-    def _well_voters(self) -> "list[SimNode]":
+    def _well_voters(self) -> list[SimulatedNode]:
         """Return the voters, the active controller first; empty = the script cannot run now."""
         voters = self._voters()
         if len(voters) != VOTERS or any(not each.alive or each.paused for each in voters):
@@ -87,7 +84,7 @@ class SplitVotes(_QuorumPart):
         voter.crash(lose_unflushed=False)
         faults.later(faults.random.randrange(5, 300) * MS, voter.restart)
 
-    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+    def disk_used(self, node: SimulatedNode, operation: str, path: str) -> None:
         """Crash the voter as it stores its vote, or after its response."""
         faults = self._faults
         if node.id != self._voter or operation not in STORED or QUORUM_STATE not in path:
@@ -122,7 +119,7 @@ class QuorumCommits(_QuorumPart):
     def __init__(self, faults: DirectedFaults) -> None:
         super().__init__(faults)
         self._is_due = False
-        self._behind: SimNode | None = None
+        self._behind: SimulatedNode | None = None
         """The voter that lacks the last records."""
         self._reach_behind: Callable[[], None] = lambda: None
 
@@ -161,7 +158,7 @@ class QuorumCommits(_QuorumPart):
         incarnation, delay_us = leader.incarnation, faults.random.choice(COMMIT_DELAYS_US)
         faults.later(delay_us, lambda: self._strike(leader, incarnation))
 
-    def _strike(self, leader: "SimNode", incarnation: int) -> None:
+    def _strike(self, leader: SimulatedNode, incarnation: int) -> None:
         faults = self._faults
         fault_injector, random, voters = faults.fault_injector, faults.random, self._well_voters()
         if (

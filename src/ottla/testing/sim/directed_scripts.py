@@ -9,18 +9,15 @@
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.metadata.image import PartitionImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
 from ottla.testing.sim.net import MS, RedeliveredRequest
+from ottla.testing.sim.ports import SimulatedNode
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.node import SimNode
 
 ALTER_PARTITION = 56
 LEADERSHIPS = (2, 3, 4)
@@ -95,7 +92,7 @@ class ShortLeaderships(Part):
 
         faults.later(alone_us, die)
 
-    def _take_down(self, leader: "SimNode") -> None:
+    def _take_down(self, leader: SimulatedNode) -> None:
         faults = self._faults
         random = faults.random
         back_ms = random.randrange(5, random.choice(BACK_MS))
@@ -191,7 +188,7 @@ class AlterPartitionFaults(Part):
         if random.random() < 0.6:
             faults.later(faults.moment_us(), die)
 
-    def _crash_for_a_while(self, node: "SimNode") -> None:
+    def _crash_for_a_while(self, node: SimulatedNode) -> None:
         """Crash a node for long enough that another one is elected."""
         faults = self._faults
         if node.alive and not node.is_controller:

@@ -8,7 +8,7 @@ what was synced (the power failed).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending, completed
@@ -16,6 +16,7 @@ from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.ports import Listener
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.node_core import NodeCore
 from ottla.host.node_dirs import StartError
@@ -25,11 +26,12 @@ from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
 from ottla.testing.sim.deletions import KnownMetadata, partition_dir_watch
-from ottla.testing.sim.directed_faults import FOLLOWED
+from ottla.testing.sim.directed_faults import FOLLOWED, DirectedFaults
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, SimListener
 from ottla.testing.sim.observations import Acknowledged, DiskRefused, NodeChanged, Watch
+from ottla.testing.sim.ports import SimulatedCluster
 from ottla.testing.sim.scheduler import (
     Call,
     DiskPace,
@@ -43,9 +45,6 @@ from ottla.testing.sim.scheduler import (
 from ottla.testing.sim.split_jobs import SplitJobs
 from ottla.testing.sim.transport import links_from
 from ottla.wire.registry import PRODUCE
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.sim import Sim
 
 CLUSTER_ID = "c2ltdWxhdGVkIGNsdXN0ZQ"
 SUPERVISOR_MS = 2_000
@@ -74,8 +73,15 @@ class PendingCrash:
 class SimNode:
     """One node of a simulated cluster. `incarnation` counts its processes from 1."""
 
-    def __init__(self, sim: "Sim", properties: Mapping[str, str], random: Random) -> None:
+    def __init__(
+        self,
+        sim: SimulatedCluster,
+        properties: Mapping[str, str],
+        random: Random,
+        directed: DirectedFaults,
+    ) -> None:
         self._sim = sim
+        self._directed = directed
         self._random = random
         self.config = NodeConfig.parse(dict(properties))
         self.id: int = self.config.node_id
@@ -97,8 +103,8 @@ class SimNode:
         )
         self.disk = SimDisk(now_ms=self.clock.now_ms)
         self.disk.on_operation = self._disk_used
-        self.partition_dirs = partition_dir_watch(sim, self)
         self.known = KnownMetadata()
+        self.partition_dirs = partition_dir_watch(sim, self, self.known)
         self._process: Process | None = None
         self._listeners: list[SimListener] = []
         self._stopping = False
@@ -141,8 +147,10 @@ class SimNode:
     @property
     def runtime(self) -> ControllerRuntime | None:
         """Return the controller of this incarnation."""
-        core = self.core
-        return None if core is None or core.controller is None else core.controller.runtime
+        mode = None if self.core is None else self.core.mode
+        if not isinstance(mode, KRaftMode) or mode.controller is None:
+            return None
+        return mode.controller.runtime
 
     @property
     def leads(self) -> bool:
@@ -178,7 +186,7 @@ class SimNode:
             sim.scheduler,
             process,
             Random(f"{sim.seed}/split {self.id} {self.incarnation}"),
-            lambda: sim.directed.split,
+            lambda: self._directed.split,
             self.pace,
         )
         workers = SimWorkers(
@@ -399,7 +407,7 @@ class SimNode:
                 self.disk_written(self, operation, path)
         pace, process = self.pace, self._process
         if operation in FOLLOWED and process is not None and process.alive:
-            self._sim.directed.disk_used(self, operation, path)
+            self._directed.disk_used(self, operation, path)
         if writes and self._pending_crash is not None and process is not None:
             self._pending_crash.operations -= 1
             if self._pending_crash.operations <= 0:

@@ -41,9 +41,12 @@ MS: Final = 1000
 """Microseconds."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ObjectStoreFaults:
-    """Rates of faults, and how late listings are. See the module."""
+    """Rates of faults, and how late listings are. See the module.
+
+    A model's own may be changed at any time; those that others have are values.
+    """
 
     slow: float = 0.0
     refused: float = 0.0

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
+from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.kraft.quorum_replay import read_log
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.node_core import NodeCore
@@ -276,6 +277,7 @@ class Watch:
         mark: Callable[[str], None],
     ) -> None:
         self._core = core
+        self._kraft = core.mode if isinstance(core.mode, KRaftMode) else None
         self._node = core.node_id
         self._incarnation = incarnation
         self._now_ms = now_ms
@@ -304,7 +306,7 @@ class Watch:
     def look(self) -> None:
         """Emit observations of what has changed."""
         core = self._core
-        controller = core.controller
+        controller = None if self._kraft is None else self._kraft.controller
         if controller is not None:
             if not self._subscribed:
                 self._subscribed = True

@@ -27,7 +27,8 @@ from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.deletions import follow_deletions
 from ottla.testing.sim.directed import directed_faults, directed_tuning
-from ottla.testing.sim.faults import FaultInjector, Faults
+from ottla.testing.sim.fault_injector import FaultInjector
+from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
 from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
@@ -119,7 +120,8 @@ class Sim:
         self.directed.takes_power = self._may_lose_power
         self.nodes: dict[int, SimNode] = {}
         for properties in self.properties:
-            node = SimNode(self, properties, self._stream(f"node {properties['node.id']}"))
+            random = self._stream(f"node {properties['node.id']}")
+            node = SimNode(self, properties, random, self.directed)
             self.nodes[node.id] = node
         first = next(node for node in self.nodes.values() if node.is_broker)
         self.min_insync_replicas: int = first.config["min.insync.replicas"]

@@ -15,21 +15,14 @@ OUTAGES_MS = (1_000, 5_000, 20_000, 40_000)
 """The longest time of an outage; of these one is drawn for each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFaults:
-    """Rates of faults.
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
+class StoreFaults(ObjectStoreFaults):
+    """The faults of a history; a value, which is not changed.
 
-    Fields: those of `ObjectStoreFaults`, and `outages`: times a minute that the whole store refuses
+    Fields: those of the store's model, and `outages`: times a minute that the whole store refuses
             everything for a while. `swarm`: the seed draws which of these there are.
     """
 
-    slow: float = 0.0
-    refused: float = 0.0
-    hanging: float = 0.0
-    lost_answers: float = 0.0
-    lies: float = 0.0
-    partial_deletes: float = 0.0
-    list_lag_ms: int = 0
     outages: float = 0.0
     swarm: bool = False
 
@@ -83,15 +76,7 @@ class StoreFaultInjector:
         given = self.faults
         if given == StoreFaults.NONE:
             return  # A story may have faults of its own.
-        self._model.faults = ObjectStoreFaults(
-            slow=given.slow,
-            refused=given.refused,
-            hanging=given.hanging,
-            lost_answers=given.lost_answers,
-            lies=given.lies,
-            partial_deletes=given.partial_deletes,
-            list_lag_ms=given.list_lag_ms,
-        )
+        self._model.faults = replace(given)
         if given.outages:
             self._next_outage()
 

@@ -10,7 +10,6 @@ read the new version would pass the check alone; KAFKA-6082.)
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from random import Random
-from typing import TYPE_CHECKING
 
 from ottla.base.zookeeper import Check, Create, OpenSession, SetData, ZnodeData
 from ottla.metadata.delta import delta_between, replay
@@ -22,13 +21,11 @@ from ottla.metadata.znodes.topic import decode_topic
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import QuorumLed, UnfencedWrite
+from ottla.testing.sim.ports import SimulatedCluster
 from ottla.testing.sim.scheduler import Process
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
 from ottla.testing.sim.zookeeper_session import session_opener
 from ottla.testing.sim.zookeeper_tree import Tree
-
-if TYPE_CHECKING:
-    from ottla.testing.sim.sim import Sim
 
 MINUTE_US = 60_000 * MS
 
@@ -66,7 +63,9 @@ class SimZooKeeper:
     """The ensemble of one simulated cluster. `controller_id`: the broker that wrote the current
     `/controller_epoch`; -1 = none yet."""
 
-    def __init__(self, sim: "Sim", chance: Callable[[str], Random], *, faults: bool) -> None:
+    def __init__(
+        self, sim: SimulatedCluster, chance: Callable[[str], Random], *, faults: bool
+    ) -> None:
         self._sim = sim
         self.model = ZooKeeperModel(
             sim.scheduler, chance("zookeeper"), trace=sim.note, mark=sim.mark

@@ -74,6 +74,8 @@ class RemoteLogPartition:
     """Of the last copy or deletion that failed; None = the last one succeeded."""
     segments: tuple[RemoteLogSegment, ...] = field(array(RemoteLogSegment), default=())
     """By start offset; only if asked for."""
+    deleting_segments: int = field(INT32, versions="0+", tag=0, default=-1, ignorable=True)
+    """Segments whose objects are being deleted, or whose copy is being undone; -1 = not known."""
 
 
 @struct_of

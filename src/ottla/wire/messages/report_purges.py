@@ -1,7 +1,7 @@
 """ReportPurges (key 1007): which remote segments a broker has purged, and what is left of others.
 
-Ottla's own, from brokers to the controller: the objects of deleted topics. The floor says up to
-which tiered epoch a partition is purged; that of a deleted topic is the largest int32.
+Ottla's own, from brokers to the controller. The floor says up to which tiered epoch a partition is
+purged, or to be purged; that of a deleted topic is the largest int32.
 """
 
 from ottla.base.ids import Uuid

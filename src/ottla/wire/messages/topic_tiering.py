@@ -3,9 +3,26 @@
 It is a tagged field of the topic in LeaderAndIsr and UpdateMetadata; Kafka's brokers skip it.
 """
 
-from ottla.wire.schema import BOOL, INT8, INT32, field, struct_of
+from ottla.wire.schema import BOOL, INT8, INT32, INT64, array, field, struct_of
 
 TAG = 10001
+
+
+@struct_of
+class RestoredEpochState:
+    epoch: int = field(INT32)
+    start_offset: int = field(INT64)
+
+
+@struct_of
+class RestoredPartitionState:
+    """See `metadata.tiering.RestoredPartition`."""
+
+    partition_index: int = field(INT32)
+    leader_epoch: int = field(INT32)
+    log_start_offset: int = field(INT64)
+    end_offset: int = field(INT64)
+    epochs: tuple[RestoredEpochState, ...] = field(array(RestoredEpochState))
 
 
 @struct_of
@@ -16,3 +33,7 @@ class TopicTieringState:
     remote_floor_epoch: int = field(INT32)
     """Remote segments of this tiered epoch and below are dead; 0 = none."""
     purge_pending: bool = field(BOOL)
+    restored: tuple[RestoredPartitionState, ...] = field(
+        array(RestoredPartitionState), tag=0, default=()
+    )
+    """Of a topic that was restored: where the partitions began that the request has."""

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.broker.api.k1008_restore_topic import API
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.wire.messages import restore_topic as wire
@@ -55,7 +54,3 @@ def test_the_topic_is_created_once() -> None:
     again = controller.ask(REQUEST, 0)
     assert again.error_code == Error.TOPIC_ALREADY_EXISTS
     assert "'t' exists" in again.error_message
-
-
-def test_it_is_not_served_in_zookeeper_mode() -> None:
-    assert not API.zookeeper

@@ -14,7 +14,7 @@ sent, right after it, or when its result comes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -27,9 +27,9 @@ from ottla.broker.remote.environment import (
     RemoteLogManagerConfig,
     TopicFacts,
 )
+from ottla.broker.remote.metadata.settled import is_settled
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.store_calls import StoreCalls
-from ottla.broker.remote.tasks.restore_task import is_being_restored
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache
 from ottla.log.opening import open_log
@@ -212,10 +212,10 @@ class SteppedStore:
 class SteppedMetadata:
     """Segment metadata whose appends are steps."""
 
-    def __init__(self, reader: MetadataReader, steps: Steps, bench: "Bench") -> None:
+    def __init__(self, reader: MetadataReader, steps: Steps, broker: "BenchBroker") -> None:
         self._reader = reader
         self._steps = steps
-        self._bench = bench
+        self._broker = broker
 
     def append(self, record: MetadataRecord) -> Pending[ApiError | None]:
         self._steps.step("before append")
@@ -232,7 +232,11 @@ class SteppedMetadata:
 
     def remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
         found = self._reader.remote_log(topic_id, partition)
-        return None if found is None or is_being_restored(found, self._bench.restored) else found
+        restored = self._broker.bench.restored
+        tiering = self._broker.tiering
+        if restored is not None and tiering is not None:
+            tiering = replace(tiering, restored=(restored,))
+        return found if found is not None and is_settled(found, tiering, partition) else None
 
     def replayed(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
         return self._reader.remote_log(topic_id, partition)
@@ -262,6 +266,8 @@ class BenchBroker:
         self.disk.sync_dir("/")
         self.log: PartitionLog = self.open_log(0, config)
         self.incarnation = 0
+        self.tiering: TopicTiering | None = None
+        """As of the broker's metadata image."""
         self.life = self.start()
 
     def open_log(self, partition: int, config: LogConfig) -> PartitionLog:
@@ -297,7 +303,7 @@ class BenchBroker:
         life_published: list[int] = []
         environment = RemoteEnvironment(
             node_id=self.node_id,
-            metadata=SteppedMetadata(reader, steps, bench),
+            metadata=SteppedMetadata(reader, steps, self),
             calls=StoreCalls(SteppedStore(store, steps), self.clock, dice),
             clock=self.clock,
             timers=SimTimers(bench.scheduler, self.clock, process),
@@ -336,6 +342,7 @@ class BenchBroker:
     def lead(self, epoch: int, tiering: TopicTiering = ENABLED, partition: int = 0) -> None:
         """Become the leader."""
         assert partition == 0
+        self.tiering = tiering
         if epoch > self.log.latest_epoch:
             self.log.assign_epoch(epoch)
         self.do(
@@ -344,7 +351,15 @@ class BenchBroker:
 
     def follow(self, tiering: TopicTiering = ENABLED) -> None:
         """Become a follower."""
+        self.tiering = tiering
         self.do(lambda: self.life.manager.become_follower(self.log, tiering=tiering))
+
+    def retier(self, tiering: TopicTiering) -> None:
+        """Receive another tiering state of the topic."""
+        self.tiering = tiering
+        config = replace(self.log.config, remote_storage=tiering.copies)
+        self.do(lambda: self.log.reconfigure(config))
+        self.do(lambda: self.life.manager.tiering_changed(tiering))
 
     def produce(
         self, records: int = RECORDS_PER_SEGMENT, *, epoch: int = 0, size: int = 50, **fields: Any

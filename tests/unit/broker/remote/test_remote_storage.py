@@ -97,11 +97,28 @@ def test_a_tiering_state_without_reads_ends_them(harness: TieredHarness) -> None
     assert [part.error_code for part in fetch.value] == [Error.REPLICA_NOT_AVAILABLE] * 2
     assert lookup.value == [(Error.REPLICA_NOT_AVAILABLE, -1)]
     assert_nothing_is_left(harness)
-    # None begins, until the topic is enabled again; out of range is what is below the log start.
-    assert begin(harness, 0).value[0].error_code == Error.REPLICA_NOT_AVAILABLE
-    assert list_offsets(harness, START_MS).value == [(Error.REPLICA_NOT_AVAILABLE, -1)]
+    # Nothing below the local log is the partition's any more.
     log = harness.broker.replicas.partition("t", 0).log
     assert log is not None
+    assert log.log_start_offset == log.local_log_start_offset == 15
+    assert begin(harness, 14).value[0].error_code == Error.OFFSET_OUT_OF_RANGE
+    assert offsets_in(begin(harness, 15).value[0])[0] == 15
+    assert list_offsets(harness, START_MS).value == [(Error.NONE, 15)]
+    assert_nothing_is_left(harness)
+
+
+def test_a_follower_reads_nothing_remote_until_its_leader_s_log_start_comes(
+    harness: TieredHarness,
+) -> None:
+    harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2))
+    fetch = begin(harness, 0, max_wait_ms=5_000)
+    log = harness.broker.replicas.partition("t", 0).log
+    assert log is not None
+    log.delete_expired_segments(log.local_log_start_offset)
+    harness.commit(DISABLING)
+    assert fetch.value[0].error_code == Error.REPLICA_NOT_AVAILABLE
+    assert begin(harness, 0).value[0].error_code == Error.REPLICA_NOT_AVAILABLE
+    assert log.log_start_offset == 0
     log.delete_records(4)
     assert begin(harness, 3).value[0].error_code == Error.OFFSET_OUT_OF_RANGE
     assert_nothing_is_left(harness)

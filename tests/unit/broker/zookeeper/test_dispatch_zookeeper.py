@@ -22,8 +22,8 @@ HEARTBEAT = 12
 TABLE = load_apis()
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
-BETWEEN_NODES = {4, 5, 6, 7, 56, 58, 67, 1004, 1007}
-OF_A_QUORUM = {52, 53, 54, 55, 57, 59, 62, 63, 64, 73, 1002, 1008}
+BETWEEN_NODES = {4, 5, 6, 7, 56, 58, 67, 1001, 1004, 1007}
+OF_A_QUORUM = {52, 53, 54, 55, 57, 59, 62, 63, 64, 73, 1002}
 
 
 @dataclass

@@ -24,7 +24,13 @@ from ottla.controller.zookeeper.request_batch import EPOCH_DURING_DELETE, Broker
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.records import Record
-from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, tiering_record
+from ottla.metadata.tiering import (
+    DisablePolicy,
+    RestoredPartition,
+    TieringState,
+    TopicTiering,
+    tiering_record,
+)
 from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage, topic_records
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
@@ -43,6 +49,15 @@ UNTOLD: dict[str, Any] = {
     "leader_recovery_state": RECOVERED,
 }
 """Fields that UpdateMetadata does not have."""
+
+
+RESTORED = tuple(
+    RestoredPartition(
+        partition=each, leader_epoch=each, log_start_offset=0, end_offset=each, epochs=((each, 0),)
+    )
+    for each in range(3)
+)
+"""Where the first partitions of each tiered topic began."""
 
 
 @dataclass(slots=True)
@@ -150,10 +165,20 @@ class Broker:
             if self.id in partition.replicas and partition.directory(self.id) != DIRECTORY_LOST
         )
         assert as_sent(self.image, hosted) == as_sent(image, hosted)
-        named = {topic_id for _, topic_id, _ in as_sent(image, hosted)}
+        named = {(topic_id, number) for _, topic_id, number in as_sent(image, hosted)}
+        sent = {topic_id for topic_id, _ in named}
         assert self.image.tiering == Map(
-            {key: each for key, each in image.tiering.items() if key in named}
+            {
+                # Of the partitions it may know more: what it read when it started.
+                key: replace(each, restored=self.image.tiering[key].restored)
+                for key, each in image.tiering.items()
+                if key in sent
+            }
         )
+        for key, here in self.image.tiering.items():
+            all_of_it = image.tiering[key].restored
+            needed = {each for each in all_of_it if (key, each.partition) in named}
+            assert needed <= set(here.restored) <= set(all_of_it)
 
     def _check_deletion(self, topic: TopicImage) -> None:
         """No request to delete a replica of a deleted topic is refused."""
@@ -198,7 +223,7 @@ def next_tiering(
 ) -> TopicTiering:
     """Return the state that may follow."""
     if before is None:
-        return TopicTiering(topic_id=topic_id)
+        return TopicTiering(topic_id=topic_id, restored=RESTORED)
     if before.state is TieringState.ENABLED:
         deletes = policy is DisablePolicy.DELETE
         return replace(
@@ -312,7 +337,7 @@ def test_a_tiering_state_is_sent_where_nothing_else_changed(process: Any) -> Non
     check_all(history)
     [broker] = [each for each in history.processes.values() if each.id == 4]
     assert isinstance(broker, Broker)
-    assert broker.image.tiering == history.image.tiering
+    assert len(broker.image.tiering) == 1
     late = len(broker.updates)
     history.change_tiering(name="t", policy=DisablePolicy.RETAIN)
     for back in range(late + 1):
@@ -323,7 +348,7 @@ def test_a_tiering_state_is_sent_where_nothing_else_changed(process: Any) -> Non
 def test_a_broker_has_the_state_before_it_leads() -> None:
     """LeaderAndIsr alone is enough: it comes before UpdateMetadata."""
     topic = a_topic("v", led([1, 2]))
-    tiering = TopicTiering(topic_id=topic.id)
+    tiering = TopicTiering(topic_id=topic.id, restored=RESTORED[:1])
     records = [*topic_records(topic), tiering_record(tiering)]
     history = Hearing()
     history.begin(partition_id=0, unclean=False)

@@ -75,6 +75,36 @@ def test_json_has_null_for_what_there_is_not(run: Run, broker: FakeBroker) -> No
     assert (partition["local_start"], partition["lag_segments"]) == (400, 2)
 
 
+@pytest.mark.parametrize(
+    ("state", "policy", "pending", "expected"),
+    [
+        (2, 1, False, "DISABLING (retain), tiered epoch 2"),
+        (2, 2, True, "DISABLING (delete), tiered epoch 2, purge pending (5 remote segments left)"),
+        (3, 2, False, "DISABLED (delete), tiered epoch 2"),
+        (1, 0, True, "ENABLED, tiered epoch 2, purge pending (5 remote segments left)"),
+    ],
+)
+def test_a_disabled_topic_has_its_policy_and_its_purge(
+    run: Run, broker: FakeBroker, state: int, policy: int, pending: bool, expected: str
+) -> None:
+    rows = row(deleting_segments=5), row(partition=1), row(partition=2, deleting_segments=0)
+    found = wire.RemoteLogTopic(
+        name="t",
+        topic_id=ID,
+        state=state,
+        tiered_epoch=2,
+        policy=policy,
+        remote_floor_epoch=policy // 2,
+        purge_pending=pending,
+        partitions=rows,
+    )
+    head = ask(run, broker, found=found).out.splitlines()[0]
+    assert head == f"t ({uuid_text(ID)}): {expected}"
+    (described,) = json.loads(ask(run, broker, "--json", found=found).out)["topics"]
+    assert described["purge_pending"] is pending
+    assert [each["deleting_segments"] for each in described["partitions"]] == [5, None, 0]
+
+
 def test_a_partition_that_fails_has_its_reason(run: Run, broker: FakeBroker) -> None:
     failed = wire.RemoteLogPartition(
         partition=0, error_code=Error.NOT_LEADER_OR_FOLLOWER, error_message="moved"

@@ -5,6 +5,8 @@ Method: the controller role on a disk in memory; manual time. Brokers are their 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -54,17 +56,20 @@ def running(
         segment_ms=config["metadata.log.segment.ms"],
     )
     failures: list[str] = []
+    ports = SimpleNamespace(
+        clock=harness.clock,
+        dice=Dice(1),
+        timers=harness.timers,
+        workers=harness.workers,
+        connect=(brokers or FakeBrokers()).connect,
+    )
     controller = ControllerNode(
         config,
         cluster_id=CLUSTER_ID,
         listeners=(Endpoint("CONTROLLER", "localhost", 9093),),
         storage=storage,
         bootstrap=bootstrap_records(features),
-        clock=harness.clock,
-        dice=Dice(1),
-        timers=harness.timers,
-        workers=harness.workers,
-        connect=(brokers or FakeBrokers()).connect,
+        ports=cast(Any, ports),
         on_failure=failures.append,
     )
     controller.log.start()

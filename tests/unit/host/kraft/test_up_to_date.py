@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
-from ottla.host.kraft.broker_node import is_up_to_date
+from ottla.host.kraft.broker_mode import is_up_to_date
 from ottla.host.kraft.metadata_follower import MetadataFollower
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from tests.unit.host.harness import CLUSTER_ID

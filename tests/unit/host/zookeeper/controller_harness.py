@@ -12,6 +12,7 @@ from typing import Any
 from immutables import Map
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Delete, Session, ZkCode, ZkError
 from ottla.host.node_ports import NodePorts
@@ -25,6 +26,7 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import MARKER
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
 from ottla.testing.sim.scheduler import SimDice
+from ottla.wire.messages import disable_remote_topic as disable
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as update
@@ -94,8 +96,9 @@ class FakeLink:
 class Node:
     """One process of a broker.
 
-    Fields: `requests`: all requests, in order. `storage_errors`, `deletion_errors`: partitions that
-            it answers an error for. `controller_epoch`: the largest that it received.
+    Fields: `requests`: all requests, in order. `storage_errors`, `deletion_errors`,
+            `disabling_errors`: partitions that it answers an error for. `controller_epoch`: the
+            largest that it received.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Node:
         self.requests: list[Any] = []
         self.storage_errors: set[tuple[str, int]] = set()
         self.deletion_errors: dict[tuple[str, int], Error] = {}
+        self.disabling_errors: dict[tuple[str, int], Error] = {}
         self.failures: list[str] = []
         self._features = Map({OTTLA_VERSION: (1, sim.levels[broker_id])})
         self.controller = ZooKeeperController(
@@ -196,6 +200,9 @@ class Node:
             return lai.LeaderAndIsrResponse(error_code=error, topics=topics)
         if isinstance(request, update.UpdateMetadataRequest):
             return update.UpdateMetadataResponse(error_code=error)
+        if isinstance(request, disable.DisableRemoteTopicRequest):
+            topics = () if error else tuple(map(self._disabled, request.topics))
+            return disable.DisableRemoteTopicResponse(error_code=error, topics=topics)
         assert isinstance(request, stop.StopReplicaRequest)
         errors = () if error else tuple(self._stopped(request))
         return stop.StopReplicaResponse(error_code=error, partition_errors=errors)
@@ -212,6 +219,30 @@ class Node:
                 )
                 for each in requests.partition_states
             ),
+        )
+
+    def _disabled(
+        self, asked: disable.DisableRemoteTopicTopic
+    ) -> disable.DisableRemoteTopicTopicResult:
+        """Comply where this broker knows the tiered epoch, and as what it knows to be."""
+        name, epoch = self.tiered(asked.topic_id)
+        rows = []
+        for number in asked.partitions:
+            led = self.led(name, number)
+            error = self.disabling_errors.get((name, number), Error.NONE)
+            if error is Error.NONE and (led is None or epoch < asked.tiered_epoch):
+                error = Error.OPERATION_NOT_ATTEMPTED
+            is_leader = led is not None and led.leader == self.id
+            rows.append(
+                disable.DisableRemoteTopicPartitionResult(
+                    partition_index=number,
+                    error_code=error,
+                    role=disable.LEADER if is_leader else disable.FOLLOWER,
+                    leader_epoch=-1 if led is None else led.leader_epoch,
+                )
+            )
+        return disable.DisableRemoteTopicTopicResult(
+            topic_id=asked.topic_id, tiered_epoch=asked.tiered_epoch, partitions=tuple(rows)
         )
 
     def _stopped(self, request: stop.StopReplicaRequest) -> Any:
@@ -233,6 +264,17 @@ class Node:
     def knows(self, topic: str, number: int = 0) -> Any:
         """Return the last state by UpdateMetadata, or None."""
         return self._last(update.UpdateMetadataRequest, topic, number)
+
+    def tiered(self, topic_id: Uuid) -> tuple[str, int]:
+        """Return a topic's name and the last tiered epoch that this broker received."""
+        found = [
+            (states.topic_name, states.tiering.tiered_epoch)
+            for request in self.requests
+            if isinstance(request, lai.LeaderAndIsrRequest | update.UpdateMetadataRequest)
+            for states in request.topic_states
+            if states.topic_id == topic_id and states.tiering is not None
+        ]
+        return max(found, key=lambda each: each[1], default=("", 0))
 
     def stopped(self, topic: str, number: int = 0) -> Any:
         """Return the last StopReplica, or None."""

@@ -10,6 +10,7 @@ from ottla.base.zookeeper import Create, SetData
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.sim.zookeeper import Written
+from ottla.wire.messages import disable_remote_topic as disable
 from ottla.wire.messages import stop_replica as stop
 
 Partition = tuple[str, int]
@@ -36,7 +37,8 @@ class LeaderEpochs:
 
     def received(self, broker_id: int, request: Any) -> None:
         """Check a request to a broker; its epoch is the zxid of its registration."""
-        for topic in () if isinstance(request, stop.StopReplicaRequest) else request.topic_states:
+        leads_none = (stop.StopReplicaRequest, disable.DisableRemoteTopicRequest)
+        for topic in () if isinstance(request, leads_none) else request.topic_states:
             for state in topic.partition_states:
                 key = (topic.topic_name, state.partition_index)
                 begun = self._begun.get(key, {}).get(state.leader_epoch)

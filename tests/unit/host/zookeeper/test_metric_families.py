@@ -45,7 +45,7 @@ DELETIONS = (
 
 @dataclass
 class Roles:
-    """What `ZooKeeperRoles` lets metrics look at."""
+    """What `ZooKeeperMode` lets metrics look at."""
 
     keeper: SessionKeeper
     controller: ZooKeeperController | None

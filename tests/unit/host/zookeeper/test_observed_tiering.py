@@ -152,7 +152,7 @@ def test_a_state_is_kept_by_the_next_controller() -> None:
         ({ENABLE: "maybe"}, SYSTEM, "Invalid value"),
         ({ENABLE: "true", "cleanup.policy": "compact"}, SYSTEM, "cannot be compacted"),
         ({ENABLE: "true", "local.retention.ms": "-1"}, SYSTEM, "local.retention.ms must not be -1"),
-        ({ENABLE: "true", "remote.log.copy.disable": "true"}, SYSTEM, "remote.log.copy.disable"),
+        ({ENABLE: "true", "remote.log.copy.disable": "x"}, SYSTEM, "remote.log.copy.disable"),
         ({ENABLE: "true"}, {}, "Tiered Storage functionality is disabled in the broker"),
     ],
 )
@@ -180,10 +180,73 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records]
 
 
+def state_of(sim: ControllerHarness) -> tuple[str, int, str, bool] | None:
+    """Return the state, epoch, policy and pending purge that are stored."""
+    data = sim.data(paths.tiering_state("t"))
+    if data is None:
+        return None
+    fields = json.loads(data)
+    assert sim.data(paths.tiered_epoch("t")) == str(fields["tiered_epoch"]).encode()
+    return fields["state"], fields["tiered_epoch"], fields["policy"], fields["purge_pending"]
+
+
 @pytest.mark.parametrize(
-    "values", [{}, {ENABLE: "false"}, {ENABLE: "true", "cleanup.policy": "compact"}]
+    ("values", "expected"),
+    [
+        ({}, ("DISABLED", 2, "retain", False)),
+        ({ENABLE: "false"}, ("DISABLED", 2, "retain", False)),
+        ({ENABLE: "true", "remote.log.copy.disable": "true"}, ("DISABLED", 2, "retain", False)),
+        ({"remote.log.disable.policy": "delete"}, ("DISABLED", 2, "delete", True)),
+        (
+            {ENABLE: "false", "remote.log.delete.on.disable": "true"},
+            ("DISABLED", 2, "delete", True),
+        ),
+    ],
 )
-def test_an_enabled_topic_stays_so(
+def test_a_tool_turns_it_off_and_on_again(
+    values: dict[str, str], expected: tuple[str, int, str, bool]
+) -> None:
+    sim = started()
+    sim.create("t", (2, 3))
+    configure(sim, {ENABLE: "true"})
+    configure(sim, values)
+    sim.until(lambda: state_of(sim) == expected)
+    configure(sim, {ENABLE: "true"})
+    assert state_of(sim) == ("ENABLED", 3, "none", expected[3])
+
+
+def test_what_a_tool_writes_while_it_is_disabling_takes_effect_afterwards(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sim = started()
+    sim.create("t", (2, 3))
+    configure(sim, {ENABLE: "true"})
+    sim.nodes[3].disabling_errors["t", 0] = Error.OPERATION_NOT_ATTEMPTED
+    configure(sim, {ENABLE: "false"})
+    assert state_of(sim) == ("DISABLING", 2, "retain", False)
+    configure(sim, {ENABLE: "true"})
+    assert state_of(sim) == ("DISABLING", 2, "retain", False)
+    assert any("is being disabled" in each for each in logged(caplog))
+    # A request that does not touch it is not refused for what the tool wrote.
+    assert alter(sim, ("retention.ms", 0, "1000000")).error is Error.NONE
+    sim.nodes[3].disabling_errors.clear()
+    sim.until(lambda: state_of(sim) == ("ENABLED", 3, "none", False))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {ENABLE: "true", "cleanup.policy": "compact"},
+        {ENABLE: "false", "cleanup.policy": "compact"},
+        {ENABLE: "false", "remote.log.disable.policy": "archive"},
+        {
+            ENABLE: "false",
+            "remote.log.disable.policy": "retain",
+            "remote.log.delete.on.disable": "true",
+        },
+    ],
+)
+def test_a_topic_stays_as_it_is_where_a_request_would_be_refused(
     values: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     sim = started()

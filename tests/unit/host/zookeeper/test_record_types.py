@@ -47,6 +47,7 @@ from ottla.metadata.records import (
     decode_record,
     encode_record,
 )
+from ottla.metadata.records.tiering import RestoredEpochData, RestoredPartitionData
 from ottla.metadata.znodes.normalise import NOT_HELD, OBSERVED, normalised
 from ottla.metadata.znodes.write import writes_of
 from tests.metadata_port_checks import PortBench
@@ -151,6 +152,15 @@ EXAMPLES: Mapping[type[Any], Example] = {
             policy=2,
             remote_floor_epoch=1,
             purge_pending=True,
+            restored=(
+                RestoredPartitionData(
+                    partition=0,
+                    leader_epoch=4,
+                    log_start_offset=3,
+                    end_offset=9,
+                    epochs=(RestoredEpochData(epoch=2, start_offset=3),),
+                ),
+            ),
         ),
         (*TOPIC, ENABLED),
     ),

@@ -8,7 +8,7 @@ from random import Random
 
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.faults import FaultInjector
+from ottla.testing.sim.fault_injector import FaultInjector
 from ottla.testing.sim.layout import layout, tuning
 
 

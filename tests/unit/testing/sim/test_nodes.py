@@ -6,10 +6,10 @@ Method: clusters without drawn faults, to which each test does what its name say
 import json
 from typing import Any
 
-from ottla.host.kraft.broker_node import BrokerNode
+from ottla.host.kraft.broker_mode import KRaftBroker
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.faults import FaultInjector
+from ottla.testing.sim.fault_injector import FaultInjector
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.observations import (
     Acknowledged,
@@ -91,9 +91,10 @@ def test_a_killed_broker_registers_once_it_knows_of_its_last_registration() -> N
         other.restart()
     sim.run_until(lambda: node.broker is not None, limit_ms=60_000)
     assert node.core is not None
-    broker_node = node.core.broker
-    assert isinstance(broker_node, BrokerNode)
-    assert broker_node._lifecycle.config.previous_broker_epoch == registered
+    assert node.core.broker is not None
+    kraft = node.core.broker.mode
+    assert isinstance(kraft, KRaftBroker)
+    assert kraft.lifecycle.config.previous_broker_epoch == registered
 
 
 def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:

@@ -60,7 +60,7 @@ from ottla.broker.remote.metadata.metadata_topic_creation import (
     MetadataTopicSettings,
 )
 from ottla.broker.remote.metadata.reader_checkpoint import CheckpointFiles
-from ottla.broker.remote.tasks.restore_task import is_being_restored
+from ottla.broker.remote.metadata.settled import is_settled
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.tiering import TopicTiering
@@ -281,19 +281,18 @@ class RemoteLogMetadata:
 
     def remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
         """Return the remote segments of an assigned user partition; None while it is not ready, or
-        being restored.
+        not settled: being restored, or without the fence of the topic's floor.
 
         The object changes with each record, and is another one after everything was read again:
         it must not be kept.
         """
         found = self._reader.remote_log((topic_id, partition))
-        tiering = self._tiering.get(topic_id)
-        restored = None if tiering is None else tiering.restored_partition(partition)
-        return None if found is None or is_being_restored(found, restored) else found
+        is_known = found is not None and is_settled(found, self._tiering.get(topic_id), partition)
+        return found if is_known else None
 
     def replayed(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
-        """Return the same, also of a partition that is still being restored: of which only a part
-        of the segments may be known."""
+        """Return the same, also of a partition that is not settled: of which only a part of the
+        segments may be known, and dead ones may still seem readable."""
         return self._reader.remote_log((topic_id, partition))
 
     def is_ready(self, topic_id: Uuid, partition: int) -> bool:

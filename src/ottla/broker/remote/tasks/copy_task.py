@@ -66,19 +66,19 @@ class _Upload:
 class CopyTask:
     """See the module.
 
-    `failed_copy`: called when objects of a failed copy are to be deleted. `wake_offset`: the last
-    stable offset from which on there is something to copy; None = when a segment is rolled.
+    `expire`: called when objects of a failed copy are to be deleted, and when the log start is
+    known. `wake_offset`: the last stable offset from which on there is something to copy; None =
+    when a segment is rolled.
     """
 
     def __init__(
-        self, term: LeaderTerm, manifests: ManifestWriter, failed_copy: "Callable[[], object]"
+        self, term: LeaderTerm, manifests: ManifestWriter, expire: "Callable[[], object]"
     ) -> None:
         self._term = term
         self._environment = term.environment
         self._log = term.log
         self._manifests = manifests
-        self._failed_copy = failed_copy
-        self._has_begun = False
+        self._expire = expire
         self.wake_offset: int | None = None
         self.wakeup = Wakeup(self._environment.timers, self._environment.clock)
 
@@ -106,9 +106,10 @@ class CopyTask:
         remote = term.remote()
         if remote is None or term.is_fenced(remote):
             return Outcome.IDLE
-        if not self._has_begun and (yield from self._begin(remote)):
+        if not term.has_begun and (yield from self._begin(remote)):
             return Outcome.AGAIN
         if not term.may_copy:
+            self._log.reset_remote()  # What is retained expires, and no more is copied.
             self._log.remote_copied_to(copied_offset(remote, term.lineage()))
             self._note_lag([])
             return Outcome.IDLE
@@ -121,7 +122,7 @@ class CopyTask:
             return Outcome.AGAIN
         if unfinished:
             yield from term.change_states(unfinished, SegmentState.DELETE_STARTED)
-            self._failed_copy()
+            self._expire()
             return Outcome.AGAIN
         if term.undeleted_copies(remote) >= UNDELETED_COPIES_MAX:
             return Outcome.IDLE
@@ -155,7 +156,8 @@ class CopyTask:
             )
             log.advance_log_start(start)
         log.reset_remote()
-        self._has_begun = True
+        term.has_begun = True
+        self._expire()
         return False
 
     def _plan(self, remote: "RemoteLog") -> "list[LocalSegment]":
@@ -269,7 +271,7 @@ class CopyTask:
         term.failed("copy", _copy_text(segment), error, term.pause_ms(1))
         term.copy_failed(segment)
         yield from term.change_states([segment], SegmentState.DELETE_STARTED)
-        self._failed_copy()
+        self._expire()
         return Outcome.FAILED
 
     def _finish(self, segment: SegmentMetadata, took_ms: int) -> Dialogue[Outcome]:
@@ -312,7 +314,7 @@ class CopyTask:
             term.tiering.tiered_epoch,
             "a deletion" if fence is None else f"epochs {fence.leader_epoch}, {fence.tiered_epoch}",
         )
-        self._failed_copy()
+        self._expire()
         return Outcome.FAILED
 
     def _put_all(self, upload: "_Upload") -> Dialogue[StoreError | None]:

@@ -10,6 +10,10 @@ Those that retention has expired, those below the log start, and what failed cop
 5. Their objects, some at a time, at a bounded rate. What fails is tried again.
 6. DELETE_FINISHED, once nothing of a segment's copy can be written any more.
 
+Segments that a fence has given up, since tiered storage was disabled with delete, are purged in the
+same way: the fence has marked them, so they go on with step 2. That goes on in any tiering state,
+and so while new segments are copied again: these have a larger tiered epoch, and other objects.
+
 Whatever has begun is found in the metadata, and goes on after a failure or under the next leader.
 
 Source: RemoteLogManager.RLMExpirationTask; KIP-405, KAFKA-15352, KAFKA-17428.
@@ -20,6 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
+from ottla.base.ids import NO_OFFSET
 from ottla.base.object_store import NAMES_PER_DELETE_MAX, StoreError
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
@@ -27,7 +32,7 @@ from ottla.broker.remote.tasks.manifest_writer import ManifestWriter, Refused
 from ottla.tiered.copy_plan import copied_offset, local_only_bytes
 from ottla.tiered.expiration import Reason, plan_expiration
 from ottla.tiered.object_names import ObjectKind, object_names
-from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
+from ottla.tiered.segment_metadata import NO_FLOOR, SegmentMetadata, SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +61,8 @@ class ExpirationTask:
         self._log = term.log
         self._manifests = manifests
         self._deleted = deleted
+        self._published = NO_OFFSET
+        """The highest log start that this term has published."""
         self.wakeup = Wakeup(self._environment.timers, self._environment.clock)
 
     def run(self) -> Dialogue[None]:
@@ -107,6 +114,13 @@ class ExpirationTask:
             error = yield from self._begin(plan, begun)
             if error is not None:
                 return error
+        if _has_given_up(remote):
+            if not self._term.has_begun:
+                return None  # It is not known yet where the log starts.
+            if self._published < self._log.log_start_offset:
+                error = yield from self._publish_log_start()
+                if error is not None:
+                    return error
         refused = yield from self._manifests.update()
         return refused if refused is not None else (yield from self._delete_doomed())
 
@@ -145,7 +159,7 @@ class ExpirationTask:
         if plan.log_start_offset > log.log_start_offset:
             log.advance_log_start(plan.log_start_offset)
         if any(segment.state is SegmentState.COPY_FINISHED for segment, _ in begun):
-            error = yield from wait(self._environment.publish_log_start(log, log.log_start_offset))
+            error = yield from self._publish_log_start()
             if error is not None:
                 return error
         for segment, reason in begun:
@@ -163,6 +177,14 @@ class ExpirationTask:
             [segment for segment, _ in begun], SegmentState.DELETE_STARTED
         )
         return None
+
+    def _publish_log_start(self) -> Dialogue[ApiError | None]:
+        """Have all live replicas know the log start, durably here."""
+        start = self._log.log_start_offset
+        error = yield from wait(self._environment.publish_log_start(self._log, start))
+        if error is None:
+            self._published = start
+        return error
 
     def _delete_doomed(self) -> Dialogue[Failed | None]:
         """Delete the objects of all segments that are DELETE_STARTED."""
@@ -229,3 +251,9 @@ class ExpirationTask:
 
 def _has_unfinished(begun: Sequence[tuple[SegmentMetadata, Reason]]) -> bool:
     return any(segment.state is SegmentState.COPY_STARTED for segment, _ in begun)
+
+
+def _has_given_up(remote: "RemoteLog") -> bool:
+    return remote.floor > NO_FLOOR and any(
+        each.tiered_epoch <= remote.floor for each in remote.deleting()
+    )

@@ -57,9 +57,9 @@ def copy_ms_max(size_bytes: int) -> int:
 class LeaderTerm:
     """See the module.
 
-    Fields: `copying`: the segment that is being copied. `has_fenced`: this term's fence is
-            replayed. `last_error`: of the last failure, None after a success. `visible`: see
-            `VisibleSegments`.
+    Fields: `copying`: the segment that is being copied. `has_begun`: it is known where the log
+            starts, over both tiers. `has_fenced`: this term's fence is replayed. `last_error`: of
+            the last failure, None after a success. `visible`: see `VisibleSegments`.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class LeaderTerm:
         self.leader_epoch = leader_epoch
         self.tiering = tiering
         self.copying: Uuid | None = None
+        self.has_begun = False
         self.has_fenced = False
         self.last_error: str | None = None
         self.visible = VisibleSegments()

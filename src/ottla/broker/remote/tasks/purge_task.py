@@ -160,8 +160,9 @@ class PurgeTask:
         return remote is not None and remote.floor >= WHOLE_TOPIC and not remote.segments()
 
     def _remote(self) -> "RemoteLog | None":
+        # Whatever state the topic was in: its leader, which would settle it, may be gone.
         partition = self.partition
-        return self._environment.metadata.remote_log(partition.topic_id, partition.partition)
+        return self._environment.metadata.replayed(partition.topic_id, partition.partition)
 
     @property
     def _now_ms(self) -> int:

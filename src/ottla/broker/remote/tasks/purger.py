@@ -12,24 +12,22 @@ It begins and ends with its leadership, and with the entry in the ledger; the ne
 from the metadata. Two that purge at once, since one does not know yet that it no longer leads, do
 no harm.
 
-Reports are repeated for as long as the ledger's entry is pending: a new controller knows none. An
-answer that a topic is unknown stops them for a while only, since it may be of a controller that was
-deposed.
+Reports are repeated for as long as the ledger's entry is pending (`purge_reporter`).
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ottla.base.errors import ApiError, Error, error_of
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid, uuid_text
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.object_store import StoreError
 from ottla.base.timers import Timer
 from ottla.broker.remote.dialogue import Task
 from ottla.broker.remote.environment import RemoteEnvironment
+from ottla.broker.remote.tasks.purge_reporter import REPORT_SOON_MS, Key, PurgeReporter
 from ottla.broker.remote.tasks.purge_task import DeletedPartition, PurgeTask
 from ottla.controller.deletion.purge_reports import WHOLE_TOPIC
 from ottla.metadata.deletions import DeletionImage
@@ -42,17 +40,6 @@ if TYPE_CHECKING:
     from ottla.metadata.topics import TopicImage
 
 logger = logging.getLogger(__name__)
-
-REPORT_INTERVAL_MS: Final = 10_000
-REPORT_SOON_MS: Final = 200
-"""After a partition was purged: others follow."""
-UNKNOWN_PAUSE_MS: Final = 60_000
-"""For how long a topic is not reported that the controller does not know."""
-REPORT_PARTITIONS_MAX: Final = 2_000
-REPORT_TIMEOUT_MS: Final = 10_000
-
-Key = tuple[Uuid, int]
-"""Topic id and partition."""
 
 
 @dataclass(slots=True)
@@ -68,14 +55,12 @@ class _Purge:
 class _Topic:
     """A deleted topic, and the partitions of it that this broker purges: none, perhaps.
 
-    Fields: `partitions`: all of the entry. `report_from_ms`: when it may be reported, monotonic.
-            `failure`: the kind of the last failure that was logged.
+    Fields: `partitions`: all of the entry. `failure`: the kind of the last failure that was logged.
     """
 
     name: str
     partitions: frozenset[int] = frozenset()
     purges: dict[int, _Purge] = field(default_factory=dict)
-    report_from_ms: int = 0
     failure: str | None = None
 
 
@@ -104,11 +89,14 @@ class Purger:
         self._pending: set[Uuid] = set()
         self._to_start: dict[Key, None] = {}
         self._start_timer: Timer | None = None
-        self._report_timer: Timer | None = None
-        self._next_report: Key | None = None
-        """Where the next report begins; None = at the first partition."""
-        self._in_flight = self._is_closed = False
-        self._report_failure = Error.NONE
+        self._is_closed = False
+        self._reports = PurgeReporter(
+            environment,
+            ports.forwarder,
+            ports.broker_epoch,
+            rows=self._due_rows,
+            is_needed=lambda: any(known.purges for known in self._topics.values()),
+        )
 
     @property
     def is_needed(self) -> bool:
@@ -146,7 +134,7 @@ class Purger:
         for topic_id in sorted(changed):
             self._follow(topic_id, image.deletions.of(topic_id))
         self._arm_start()
-        self._arm_report(REPORT_INTERVAL_MS)
+        self._reports.arm()
 
     def _follow(self, topic_id: Uuid, deletion: DeletionImage | None) -> None:
         if deletion is None or not deletion.is_purging:
@@ -209,15 +197,16 @@ class Purger:
 
     def _stop_topic(self, topic_id: Uuid) -> None:
         known = self._topics.pop(topic_id, None)
+        self._reports.forget(topic_id)
         if known is not None:
             self._stop(topic_id, known, list(known.purges))
 
     def close(self) -> None:
         """Stop all tasks and reports."""
         self._is_closed = True
-        for timer in (self._start_timer, self._report_timer):
-            if timer is not None:
-                timer.cancel()
+        self._reports.close()
+        if self._start_timer is not None:
+            self._start_timer.cancel()
         for known in self._topics.values():
             for each in known.purges.values():
                 each.running.cancel()
@@ -272,80 +261,19 @@ class Purger:
                 *(known.name, uuid_text(topic_id), len(known.purges)),
             )
         known.failure = None
-        self._arm_report(REPORT_SOON_MS)
+        self._reports.arm(REPORT_SOON_MS)
 
     # -- reports -------------------------------------------------------------------------------
 
-    def _arm_report(self, after_ms: int) -> None:
-        """Report in that time, or earlier if that is planned."""
-        if self._in_flight or self._is_closed:
-            return
-        if not any(known.purges for known in self._topics.values()):
-            return
-        due_ms = self._environment.clock.monotonic_ms() + after_ms
-        timer = self._report_timer
-        if timer is None or timer.at_ms > due_ms:
-            if timer is not None:
-                timer.cancel()
-            self._report_timer = self._environment.timers.at(due_ms, self._report)
-
-    def _report(self) -> None:
-        self._report_timer = None
-        rows = list(islice(self._due_rows(), REPORT_PARTITIONS_MAX + 1))
-        self._next_report = None
-        if len(rows) > REPORT_PARTITIONS_MAX:
-            self._next_report = rows.pop()[0]
-        if not rows:
-            self._arm_report(REPORT_INTERVAL_MS)
-            return
-        topics: dict[Uuid, list[wire.PurgedPartition]] = {}
-        for (topic_id, number), task in rows:
-            topics.setdefault(topic_id, []).append(_reported(number, task))
-        request = wire.ReportPurgesRequest(
-            broker_id=self._environment.node_id,
-            broker_epoch=self._ports.broker_epoch(),
-            topics=tuple(
-                wire.PurgedTopic(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in topics.items()
-            ),
-        )
-        self._in_flight = True
-        answer = self._ports.forwarder.call(request, timeout_ms=REPORT_TIMEOUT_MS)
-        answer.then(self._report_answered)
-
-    def _due_rows(self) -> "Iterator[tuple[Key, PurgeTask]]":
+    def _due_rows(self, first: Key | None) -> "Iterator[tuple[Key, wire.PurgedPartition]]":
         """Yield the partitions to report, in order."""
-        first, now_ms = self._next_report, self._environment.clock.monotonic_ms()
         for topic_id in sorted(self._topics):
-            known = self._topics[topic_id]
-            if known.report_from_ms > now_ms or (first is not None and topic_id < first[0]):
+            if not self._reports.may_report(topic_id, first):
                 continue
+            known = self._topics[topic_id]
             for number in sorted(known.purges):
                 if first is None or (topic_id, number) >= first:
-                    yield (topic_id, number), known.purges[number].task
-
-    def _report_answered(self, response: object) -> None:
-        self._in_flight = False
-        if isinstance(response, ApiError):
-            failure = response.error
-        else:
-            assert isinstance(response, wire.ReportPurgesResponse)
-            failure = error_of(response.error_code)
-            self._note_unknown(response)
-        if failure not in (Error.NONE, self._report_failure):
-            logger.info(
-                "ReportPurges failed: %s; retrying in %d ms", failure.name, REPORT_INTERVAL_MS
-            )
-        self._report_failure = failure
-        is_more = self._next_report is not None and failure is Error.NONE
-        self._arm_report(REPORT_SOON_MS if is_more else REPORT_INTERVAL_MS)
-
-    def _note_unknown(self, response: wire.ReportPurgesResponse) -> None:
-        now_ms = self._environment.clock.monotonic_ms()
-        for each in response.topics:
-            known = self._topics.get(each.topic_id)
-            if known is not None and each.error_code == Error.UNKNOWN_TOPIC_ID:
-                known.report_from_ms = now_ms + UNKNOWN_PAUSE_MS
+                    yield (topic_id, number), _reported(number, known.purges[number].task)
 
 
 def _reported(partition: int, task: PurgeTask) -> wire.PurgedPartition:

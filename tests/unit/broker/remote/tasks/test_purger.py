@@ -11,13 +11,9 @@ from typing import Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.pending import Pending
+from ottla.broker.remote.tasks.purge_reporter import REPORT_INTERVAL_MS, UNKNOWN_PAUSE_MS
 from ottla.broker.remote.tasks.purge_task import QUIET_MS
-from ottla.broker.remote.tasks.purger import (
-    REPORT_INTERVAL_MS,
-    UNKNOWN_PAUSE_MS,
-    Purger,
-    PurgerPorts,
-)
+from ottla.broker.remote.tasks.purger import Purger, PurgerPorts
 from ottla.controller.deletion.purge_reports import (
     PartitionPurge,
     PurgeReport,

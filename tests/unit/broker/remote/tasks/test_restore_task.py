@@ -172,7 +172,7 @@ def test_a_leader_that_was_replaced_meanwhile_does_no_harm() -> None:
         bench.check(second, ALL)
 
 
-def test_a_fence_that_is_asked_for_waits_for_the_restore() -> None:
+def test_a_term_is_not_acknowledged_before_the_restore() -> None:
     bench = Bench()
     plan = lost_cluster(bench)
     bench.restored = restored_of(plan)
@@ -180,14 +180,14 @@ def test_a_fence_that_is_asked_for_waits_for_the_restore() -> None:
     bench.model.faults.is_down = True
     broker.lead(6, tiering_of(plan))
     bench.run(1)
-    fenced = broker.life.manager.fence(TOPIC_ID, 0)
-    assert fenced is not None
+    opened = broker.life.manager.opened(TOPIC_ID, 0)
+    assert opened is not None
     bench.run(60)
-    assert not fenced.done
+    assert not opened.done
     assert not bench.metadata.records()
     bench.model.faults.is_down = False
     bench.run(HOUR_S)
-    assert fenced.done
+    assert opened.done
     bench.check(broker, ALL)
 
 

@@ -1,4 +1,4 @@
-"""The roles of a node in ZooKeeper mode: a broker, and a controller that may be elected.
+"""What ZooKeeper mode provides to a node: a session, and a controller that may be elected.
 
 Order of a start: a session, the cluster id, the log directories; listeners are bound; the broker
 loads its logs; connections are accepted, and requests wait; the broker registers, and handles
@@ -11,28 +11,26 @@ Source: KafkaServer.{startup, shutdown}, Kafka 3.9.
 """
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from ottla.base.metrics import latency_ns
+from ottla.base.metrics import Family, latency_ns
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import ZkError
 from ottla.broker.ports import Listener
-from ottla.host.node_dirs import StartError
-from ottla.host.node_ports import NodePorts
-from ottla.host.steps import Steps
-from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
+from ottla.host.node_dirs import NodeDirs, StartError
+from ottla.host.node_ports import Endpoints, NodeListeners, NodePorts
+from ottla.host.steps import Steps, within
+from ottla.host.zookeeper.broker_mode import ZooKeeperBroker
 from ottla.host.zookeeper.controller_node import ZooKeeperController
 from ottla.host.zookeeper.measured_session import measured
-from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs
+from ottla.host.zookeeper.metric_families import ZooKeeperFamilies
+from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs, open_zookeeper_node_dirs
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.host.zookeeper.start_reading import cluster_id_of
+from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.znodes.fields import ZnodeError
-
-if TYPE_CHECKING:
-    from ottla.host.node_ports import NodeListeners
 
 log = logging.getLogger(__name__)
 
@@ -43,29 +41,21 @@ ZOOKEEPER_SHUTDOWN_MS_MIN = 300
 """How long each of them may take in any case."""
 
 
-class ZooKeeperRoles:
-    """One node's roles.
+class ZooKeeperMode:
+    """See `ottla.host.node_mode.NodeMode`. `request_latency`: of ZooKeeper.
 
-    Fields: `registered`: kept once the broker knows its epoch: controllers' requests are handled.
-            `serving`: kept once clients' requests are handled. `request_latency`: of ZooKeeper.
+    `controller`: None until the broker has loaded its logs.
     """
 
     def __init__(
-        self,
-        config: NodeConfig,
-        ports: NodePorts,
-        node_dirs: ZooKeeperNodeDirs,
-        *,
-        on_failure: Callable[[str], None],
+        self, config: NodeConfig, ports: NodePorts, *, on_failure: Callable[[str], None]
     ) -> None:
         assert ports.open_zookeeper is not None, "ZooKeeper mode needs a way to it"
         self._config = config
         self._ports = ports
-        self._node_dirs = node_dirs
         self._on_failure = on_failure
-        self.registered: Pending[None] = Pending()
-        self.serving: Pending[None] = Pending()
-        self.broker: ZooKeeperBrokerNode | None = None
+        self._node_dirs: ZooKeeperNodeDirs | None = None
+        self._broker: ZooKeeperBroker | None = None
         self.controller: ZooKeeperController | None = None
         self.request_latency = latency_ns()
         self._zookeeper_shutdown_ms = ZOOKEEPER_SHUTDOWN_MS
@@ -75,10 +65,21 @@ class ZooKeeperRoles:
             timers=ports.timers,
             connection_timeout_ms=config["zookeeper.connection.timeout.ms"],
         )
+        self._families = ZooKeeperFamilies(self)
 
-    def join(self) -> Steps[str]:
-        """Connect, format the log directories; return the cluster id. Raises: StartError."""
+    @property
+    def image(self) -> ClusterImage:
+        """Return no metadata: the broker has them."""
+        return EMPTY
+
+    def open_dirs(self) -> NodeDirs:
+        self._node_dirs = open_zookeeper_node_dirs(self._config, self._ports)
+        return self._node_dirs
+
+    def join(self, listeners: NodeListeners) -> Steps[None]:
+        """Connect, format the log directories. Raises: StartError."""
         config = self._config
+        assert self._node_dirs is not None
         connected = yield self.keeper.start()
         session = self.keeper.session
         if not connected or session is None:
@@ -93,70 +94,61 @@ class ZooKeeperRoles:
             raise StartError(f"zookeeper.connect={config.zookeeper_connect}: {error}") from None
         self._node_dirs.adopt(cluster_id)
         log.info("joined cluster %s at %s", cluster_id, config.zookeeper_connect)
-        return cluster_id
 
-    def start(self, cluster_id: str, listeners: "NodeListeners") -> Steps[None]:
-        """Start both roles; ends when clients are served. Raises: StartError."""
-        config = self._config
-        endpoints = yield listeners.bind(
-            config.broker_listeners, config.advertised_listeners, Listener.CLIENT
-        )
-        broker = ZooKeeperBrokerNode(
-            config,
-            cluster_id=cluster_id,
-            listeners=endpoints,
+    def make_broker(self, endpoints: Endpoints) -> ZooKeeperBroker:
+        assert self._node_dirs is not None
+        self._broker = ZooKeeperBroker(
+            self._config,
+            endpoints=endpoints,
             node_dirs=self._node_dirs,
             keeper=self.keeper,
             ports=self._ports,
-            on_failure=self._on_failure,
         )
-        self.broker = broker
-        controller = ZooKeeperController(
-            config,
-            cluster_id=cluster_id,
+        return self._broker
+
+    def register(self, listeners: NodeListeners) -> Steps[None]:
+        """Accept connections, register, and take part in elections. Raises: StartError."""
+        assert self._node_dirs is not None
+        assert self._broker is not None
+        controller = self.controller = ZooKeeperController(
+            self._config,
+            cluster_id=self._node_dirs.cluster_id,
             keeper=self.keeper,
             ports=self._ports,
             on_failure=self._on_failure,
         )
         controller.election.add_previous_sessions(self._node_dirs.previous_sessions)
-        yield from broker.load()
-        self.controller = controller
         yield listeners.accept()
-        yield from broker.register(controller.election)
-        self.registered.complete(None)
+        yield from self._broker.register(controller.election)
         controller.start()
-        yield from broker.serve()
-        self.serving.complete(None)
 
-    def stop(self, listeners: "NodeListeners") -> Steps[None]:
-        """Stop serving, flush everything, close the session.
+    def resign(self) -> Steps[None]:
+        """Unregister, then resign.
 
         ZooKeeper may be unreachable: it is not waited for long, and expires the session itself.
         """
-        if self.broker is not None:
-            yield from self.broker.controlled_shutdown()
+        if self._broker is not None:
             # Before another controller is elected, which would not know of the shutdown.
-            yield self._within_limit(self.broker.unregister())
+            yield from self._within_limit(self._broker.unregister())
         if self.controller is not None:
-            yield self._within_limit(self.controller.stop())
-        yield listeners.close()
-        if self.broker is not None:
-            yield from self.broker.close()
-        yield self._within_limit(self.keeper.close())
+            yield from self._within_limit(self.controller.stop())
 
-    def _within_limit(self, pending: Pending[None]) -> Pending[None]:
-        """Return a promise kept when `pending` is, or at the timeout."""
-        finished: Pending[None] = Pending()
-        began_ms = self._ports.clock.monotonic_ms()
+    def close(self) -> Steps[None]:
+        """Close the session."""
+        yield from self._within_limit(self.keeper.close())
 
-        def end(_: None = None) -> None:
-            if finished.done:
-                return
-            timer.cancel()
-            self._zookeeper_shutdown_ms -= self._ports.clock.monotonic_ms() - began_ms
-            finished.complete(None)
+    def controller_on(self, listener: Listener) -> tuple[ZooKeeperController | None, None]:
+        """Return the controller: requests to it come over the broker's listeners."""
+        return self.controller, None
 
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics of the session and the controller."""
+        return self._families.collect()
+
+    def _within_limit(self, pending: Pending[None]) -> Steps[None]:
+        """Wait for a promise, but no longer than is left of the time for all of them."""
+        clock = self._ports.clock
+        began_ms = clock.monotonic_ms()
         limit_ms = max(self._zookeeper_shutdown_ms, ZOOKEEPER_SHUTDOWN_MS_MIN)
-        timer = self._ports.timers.at(began_ms + limit_ms, end)
-        pending.then(end)
-        return finished
+        yield within(limit_ms, pending, clock, self._ports.timers)
+        self._zookeeper_shutdown_ms -= clock.monotonic_ms() - began_ms

@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
+from ottla.host.zookeeper.broker_mode import ZooKeeperBroker
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import controller_of
 from ottla.wire.messages import api_versions
@@ -46,11 +46,12 @@ class Cluster:
         assert self.parts.epoch == -1
 
     @property
-    def parts(self) -> ZooKeeperBrokerNode:
+    def parts(self) -> ZooKeeperBroker:
         core = self.node.core
         assert core is not None
-        assert isinstance(core.broker, ZooKeeperBrokerNode)
-        return core.broker
+        assert core.broker is not None
+        assert isinstance(core.broker.mode, ZooKeeperBroker)
+        return core.broker.mode
 
     def until(self, holds: Callable[[], bool]) -> None:
         self.sim.run_until(holds, limit_ms=30_000)
@@ -90,7 +91,7 @@ class Cluster:
         )
 
     def leads(self, topic: str = "t") -> bool:
-        broker = self.parts.broker
+        broker = self.node.broker
         assert broker is not None
         known = broker.image.topics.by_name(topic)
         return known is not None and known.partitions[0].leader == self.node.id

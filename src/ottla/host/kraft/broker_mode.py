@@ -1,19 +1,18 @@
-"""The broker role of a node: registration, start, controlled shutdown.
+"""What KRaft mode provides to a broker: the metadata log, and a registration with heartbeats.
 
 The metadata is replayed from the first moment on; it is applied to the broker once its logs are
 loaded, and then completely and in order.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.base.pending import Pending
+from ottla.base.pending import completed
 from ottla.base.turns import Turns
 from ottla.broker.core import Broker
-from ottla.host.broker_links import BrokerLinks
-from ottla.host.cleaner import Cleaner
+from ottla.broker.ports import Forwarder
 from ottla.host.kraft.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.kraft.controller_links import ControllerLinks
 from ottla.host.kraft.controller_node import ControllerNode
@@ -22,13 +21,11 @@ from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_dirs import NodeDirs, StartError
-from ottla.host.node_ports import NodePorts
-from ottla.host.remote_storage import opened_store, resize_pools
-from ottla.host.steps import Steps, wait
-from ottla.metadata.brokers import Endpoint
-from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.host.node_ports import Endpoints, NodePorts
+from ottla.host.steps import Steps, wait, within
+from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import SUPPORTED
-from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.raft.node import RaftNode
 
@@ -46,27 +43,30 @@ ELECTION_SLACK_MS = 1_000
 """How much longer than the election timeouts an election of the quorum may take."""
 
 
-class BrokerNode:
-    """One broker with its connections to the controller."""
+class KRaftBroker:
+    """See `ottla.host.node_mode.BrokerMode`."""
+
+    zk_metadata = None
 
     def __init__(
         self,
         config: NodeConfig,
         *,
-        cluster_id: str,
-        listeners: Iterable[Endpoint],
+        endpoints: Endpoints,
         node_dirs: NodeDirs,
         controller: ControllerNode | None,
         ports: NodePorts,
         turns: Turns,
         on_failure: Callable[[str], None],
     ) -> None:
+        self.on_change: Callable[[ClusterDelta], None] = lambda delta: None
+        self.registered = self.serving = completed(None)
         self._config = config
         self._on_failure = on_failure
         self._node_dirs = node_dirs
         self._ports = ports
-        self.broker: Broker | None = None
-        self._log_creation = LogCreation(turns, lambda: self.broker)
+        self._broker: Broker | None = None
+        self._log_creation = LogCreation(turns, lambda: self._broker)
         self._links = ControllerLinks(
             ports.connect,
             config,
@@ -74,11 +74,10 @@ class BrokerNode:
             ports.timers,
             caught_up=lambda offset: self._follower.caught_up_to(offset),
         )
-        self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._controller_changed: Callable[[], None] = lambda: None
-        self._follower = self._make_follower(cluster_id, controller, ports)
-        self._lifecycle = BrokerLifecycle(
-            self._lifecycle_config(cluster_id, Uuid(ports.dice.random_bytes(16)), listeners),
+        self._follower = self._make_follower(controller)
+        self.lifecycle = BrokerLifecycle(
+            self._lifecycle_config(Uuid(ports.dice.random_bytes(16)), endpoints),
             self._links.heartbeats,
             self._follower,
             clock=ports.clock,
@@ -86,33 +85,16 @@ class BrokerNode:
             on_epoch=self._epoch_changed,
             registration=lambda: self.image.brokers.get(config.node_id),
         )
-        self._controller_changed = self._lifecycle.controller_changed
-        self._cleaner = Cleaner(
-            ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
-        )
-        self._store = opened_store(config, ports)
-        self._make_broker: Callable[[], Broker] = lambda: Broker(
-            config=config,
-            cluster_id=cluster_id,
-            clock=ports.clock,
-            dice=ports.dice,
-            workers=ports.workers,
-            timers=ports.timers,
-            log_dirs=node_dirs.log_dirs,
-            forwarder=self._links.forwarder,
-            peers=self._peers,
-            store=self._store,
-        )
+        self._controller_changed = self.lifecycle.controller_changed
 
-    def _make_follower(
-        self, cluster_id: str, controller: ControllerNode | None, ports: NodePorts
-    ) -> LocalFollower | MetadataFollower:
+    def _make_follower(self, controller: ControllerNode | None) -> LocalFollower | MetadataFollower:
+        ports = self._ports
         if controller is not None:
             controller.log.on_leader(self._on_controller_change)
             return LocalFollower(
                 controller.runtime,
                 controller.log,
-                on_image=self._changed,
+                on_image=lambda delta: self.on_change(delta),
                 clock=ports.clock,
                 timers=ports.timers,
                 prepare=self._log_creation.prepare,
@@ -120,29 +102,27 @@ class BrokerNode:
         return MetadataFollower(
             self._links.sender_to,
             node_id=self._config.node_id,
-            cluster_id=cluster_id,
+            cluster_id=self._node_dirs.cluster_id,
             voters=tuple(voter.id for voter in self._config.quorum_voters),
             storage=self._node_dirs.quorum,
             clock=ports.clock,
             timers=ports.timers,
             workers=ports.workers,
-            on_image=self._changed,
+            on_image=lambda delta: self.on_change(delta),
             on_failure=self._on_failure,
             on_leader=self._on_controller_change,
             snapshot_limits=SnapshotLimits.of(self._config.values),
             prepare=self._log_creation.prepare,
         )
 
-    def _lifecycle_config(
-        self, cluster_id: str, incarnation_id: Uuid, listeners: Iterable[Endpoint]
-    ) -> LifecycleConfig:
+    def _lifecycle_config(self, incarnation_id: Uuid, endpoints: Endpoints) -> LifecycleConfig:
         config = self._config
         return LifecycleConfig(
             broker_id=config.node_id,
-            cluster_id=cluster_id,
+            cluster_id=self._node_dirs.cluster_id,
             incarnation_id=incarnation_id,
             listeners=tuple(
-                (each.name, each.host, each.port, each.security_protocol) for each in listeners
+                (each.name, each.host, each.port, each.security_protocol) for each in endpoints
             ),
             features=tuple((each.name, each.min_version, each.max_version) for each in SUPPORTED),
             rack=config.rack,
@@ -162,52 +142,46 @@ class BrokerNode:
 
     @property
     def image(self) -> ClusterImage:
-        """Return the newest committed metadata."""
         return self._follower.image
 
     @property
     def metadata_errors(self) -> MetadataErrors:
-        """Return how often metadata could not be applied, or loaded."""
         return self._follower.errors
 
     @property
     def state(self) -> BrokerState:
-        """Return the state of the broker."""
-        return self._lifecycle.state
+        return self.lifecycle.state
 
     @property
     def raft(self) -> RaftNode:
         """Return this node's member or observer of the metadata quorum."""
         return self._follower.raft
 
+    @property
+    def forwarder(self) -> Forwarder:
+        return self._links.forwarder
+
+    @property
+    def epoch(self) -> int:
+        return self.lifecycle.epoch
+
     # -- start ---------------------------------------------------------------------------------
 
-    def load(self) -> Steps[None]:
-        """Register, replay the metadata up to there, then load the logs. Raises StartError."""
+    def read_metadata(self) -> Steps[ClusterImage]:
+        """Register, replay the metadata up to there. Raises: StartError."""
         self._follower.start()
         yield from self._await_metadata()
-        self._lifecycle.start()
-        registered = yield from wait(self._lifecycle.milestones.registered)
+        self.lifecycle.start()
+        registered = yield from wait(self.lifecycle.milestones.registered)
         if isinstance(registered, ApiError):
             raise StartError(f"no registration with the controller: {registered.message}")
-        yield self._lifecycle.milestones.caught_up
-        image = self.image
-        yield from self._node_dirs.load_logs(image, self._config)
-        yield from self._check_logs()
-        broker = self._make_broker()
-        broker.replicas.on_log_dir_failed = self._on_log_dir_failure
-        broker.epoch = self._lifecycle.epoch
-        broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
-            "all log directories have failed"
-        )
-        broker.apply(delta_between(EMPTY, image))
-        if self.image is not image:
-            # Changes that were committed while the logs were loading.
-            broker.apply(delta_between(image, self.image))
-        self.broker = broker
-        if not self._node_dirs.log_dirs.online_dirs:
-            raise StartError("all log directories have failed")
-        self._on_log_dir_failure()
+        yield self.lifecycle.milestones.caught_up
+        return self.image
+
+    def broker_loaded(self, broker: Broker) -> None:
+        """Create logs in advance, and pass on new epochs, from now on."""
+        self._broker = broker
+        self.log_dir_failed()
 
     def _await_metadata(self) -> Steps[None]:
         """Wait until the image is up to date, where a previous broker epoch was stored.
@@ -221,29 +195,15 @@ class BrokerNode:
         if self._node_dirs.previous_broker_epoch < 0:
             return
         limit_ms = self._config["initial.broker.registration.timeout.ms"]
-        if not (yield self._up_to_date(limit_ms)):
+        raft, ports = self._follower.raft, self._ports
+        up_to_date = self._follower.until(lambda image: is_up_to_date(image, raft))
+        if not (yield within(limit_ms, up_to_date, ports.clock, ports.timers)):
             raise StartError(
                 "no controller has confirmed this broker's metadata within"
                 f" initial.broker.registration.timeout.ms={limit_ms}"
             )
 
-    def _up_to_date(self, limit_ms: int) -> Pending[bool]:
-        """Return whether the image became up to date within `limit_ms`."""
-        up_to_date: Pending[bool] = Pending()
-        raft, ports = self._follower.raft, self._ports
-
-        def end(_: None) -> None:
-            timer.cancel()
-            up_to_date.complete(True)
-
-        def give_up() -> None:
-            up_to_date.complete(False)
-
-        timer = ports.timers.at(ports.clock.monotonic_ms() + limit_ms, give_up)
-        self._follower.until(lambda image: is_up_to_date(image, raft)).then(end)
-        return up_to_date
-
-    def _check_logs(self) -> Steps[None]:
+    def logs_loaded(self, image: ClusterImage) -> Steps[ClusterImage]:
         """Register as unclean, where recovery found less than was committed.
 
         The first registration claimed that nothing was lost: damage is found only when logs are
@@ -251,11 +211,11 @@ class BrokerNode:
         """
         lacking = self._node_dirs.log_dirs.below_high_watermark
         if not lacking:
-            return
-        if self._lifecycle.config.previous_broker_epoch < 0:
+            return image
+        if self.lifecycle.config.previous_broker_epoch < 0:
             # It is registered as unclean: nothing was lost since that registration.
-            self._epoch_changed(self._lifecycle.epoch)
-            return
+            self._epoch_changed(self.lifecycle.epoch)
+            return image
         log.warning(
             "%d logs end below their checkpointed high watermark, the first is %s; registering "
             "as after an unclean shutdown",
@@ -263,15 +223,13 @@ class BrokerNode:
             lacking[0],
         )
         incarnation_id = Uuid(self._ports.dice.random_bytes(16))
-        yield self._lifecycle.register_as_unclean(incarnation_id)
+        yield self.lifecycle.register_as_unclean(incarnation_id)
+        return image
 
     def serve(self) -> Steps[None]:
         """Ask to be unfenced; return once the broker is, and its image has it."""
-        assert self.broker is not None
-        self.broker.start_serving()
-        self._cleaner.start()
-        self._lifecycle.ready_to_unfence()
-        yield self._lifecycle.milestones.unfenced
+        self.lifecycle.ready_to_unfence()
+        yield self.lifecycle.milestones.unfenced
         node_id = self._config.node_id
         yield self._follower.until(lambda image: image.is_active(node_id))
 
@@ -280,49 +238,30 @@ class BrokerNode:
         if leader_id != NO_LEADER:
             self._controller_changed()
 
-    def _changed(self, delta: ClusterDelta) -> None:
-        if delta.changed_brokers:
-            self._peers.brokers_changed()
-        if delta.changed_configs:
-            resize_pools(self._store, self._config.dynamic(delta.image))
-        if self.broker is not None:
-            self.broker.apply(delta)
-
-    def _on_log_dir_failure(self) -> None:
+    def log_dir_failed(self) -> None:
         """Report failed log directories to the controller, so that no replica in them leads."""
-        registered = self._lifecycle.config.log_dirs
+        registered = self.lifecycle.config.log_dirs
         for directory in self._node_dirs.log_dirs.offline_dirs:
             if directory.directory_id in registered:
-                self._lifecycle.propagate_dir_failure(directory.directory_id)
+                self.lifecycle.propagate_dir_failure(directory.directory_id)
 
     def _epoch_changed(self, epoch: int) -> None:
         self._node_dirs.log_dirs.note_running(epoch, self._ports.boot_id)
-        if self.broker is not None:
-            self.broker.epoch = epoch
+        if self._broker is not None:
+            self._broker.epoch = epoch
 
     # -- stop ----------------------------------------------------------------------------------
 
     def controlled_shutdown(self) -> Steps[None]:
-        """Have the controller move leadership away and fence this broker.
+        """Have the controller move leadership away and fence this broker."""
+        yield self.lifecycle.begin_controlled_shutdown()
 
-        With controlled.shutdown.enable=false the broker stops as if the process had died.
-        """
-        if self._config["controlled.shutdown.enable"]:
-            yield self._lifecycle.begin_controlled_shutdown()
-
-    def close(self) -> Steps[None]:
-        """Flush and close the logs, close the connections to the controller."""
-        self._cleaner.close()
-        self._lifecycle.close()
+    def close(self) -> None:
+        """Follow the metadata no more, close the connections to the controller."""
+        self.lifecycle.close()
         self._follower.stop()
         self._log_creation.stop()
         self._links.close()
-        stopped = None if self.broker is None else self.broker.shutdown()
-        self._peers.close()
-        if stopped is not None:
-            yield stopped
-        if self._store is not None:
-            self._store.close()
 
 
 def is_up_to_date(image: ClusterImage, raft: RaftNode) -> bool:

@@ -22,6 +22,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.describe_deletions import DescribeDeletionsRequest
 from ottla.wire.messages.describe_idle_topics import DescribeIdleTopicsRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
+from ottla.wire.messages.describe_topic_tiering import DescribeTopicTieringRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.wire.messages.report_idle_topics import ReportIdleTopicsRequest
@@ -112,6 +113,7 @@ REQUESTS: dict[int, Any] = {
     ),
     1004: ReportIdleTopicsRequest(broker_id=1, broker_epoch=1, coordinators=(), topics=()),
     1005: DescribeIdleTopicsRequest(),
+    1009: DescribeTopicTieringRequest(),
     1007: ReportPurgesRequest(broker_id=1, broker_epoch=1, topics=()),
 }
 """By API key. The first one writes, so that what only reads waits behind a write."""

@@ -15,12 +15,13 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
-from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
+from ottla.host.controller.controller_runtime import ControllerRuntime
+from ottla.host.controller.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.net.refusals import Refusal
 from ottla.host.net.server import Server
+from ottla.host.tiering_metrics import tiering_gauges
 from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage, TopicsImage
@@ -195,6 +196,7 @@ class ControllerFamilies:
             counts=partitions,
         )
         yield from deletion_gauges(deletions)
+        yield from tiering_gauges(image)
         prefix = CONTROLLER
         yield gauge(f"{prefix}_fenced_broker_count", "Registered brokers that are fenced.", fenced)
         yield gauge(

@@ -143,6 +143,7 @@ APIS: Final[dict[int, ApiInfo]] = {
     1006: ApiInfo("DescribeRemoteLog", 0, 0, 0),
     1007: ApiInfo("ReportPurges", 0, 0, 0),
     1008: ApiInfo("RestoreTopic", 0, 0, 0),
+    1009: ApiInfo("DescribeTopicTiering", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

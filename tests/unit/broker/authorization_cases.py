@@ -36,6 +36,7 @@ from ottla.wire.messages import (
     describe_quorum,
     describe_remote_log,
     describe_topic_partitions,
+    describe_topic_tiering,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -138,6 +139,7 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     1006: {(DESCRIBE, TOPIC)},
     1007: {(ACTION, WHOLE)},
     1008: {(A, WHOLE)},
+    1009: {(DESCRIBE, WHOLE)},
 }
 """By API key, from Kafka 4; Ottla's own keys are above 1000."""
 
@@ -541,6 +543,10 @@ CASES = [
     ),
     Case(
         "DescribeIdleTopics", made(describe_idle_topics.DescribeIdleTopicsRequest), 0,
+        (cluster(DESCRIBE),), {"": C31},
+    ),
+    Case(
+        "DescribeTopicTiering", made(describe_topic_tiering.DescribeTopicTieringRequest), 0,
         (cluster(DESCRIBE),), {"": C31},
     ),
     Case(

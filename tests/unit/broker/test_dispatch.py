@@ -38,6 +38,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.describe_deletions import DescribeDeletionsRequest
 from ottla.wire.messages.describe_idle_topics import DescribeIdleTopicsRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
+from ottla.wire.messages.describe_topic_tiering import DescribeTopicTieringRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
@@ -109,7 +110,7 @@ def test_ottlas_own_keys_are_listed_to_ottlas_clients_only() -> None:
     for zookeeper in (False, True):
         others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
         own = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper, to_ottla=True)
-        assert set(own) - set(others) == {1003, 1005, 1006, 1008}
+        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009}
         assert all(key < 1000 for key in others)
 
 
@@ -282,6 +283,7 @@ FORWARDED = (
     UnregisterBrokerRequest(broker_id=1),
     DescribeDeletionsRequest(topics=()),
     DescribeIdleTopicsRequest(),
+    DescribeTopicTieringRequest(),
     RestoreTopicRequest(name="t", topic_id=NO_UUID, tiered_epoch=1, configs=(), partitions=()),
 )
 """What clients ask controllers through brokers."""

@@ -13,6 +13,7 @@ from ottla.wire.messages import (
     describe_deletions,
     describe_idle_topics,
     describe_remote_log,
+    describe_topic_tiering,
     disable_remote_topic,
     report_idle_topics,
     report_purges,
@@ -118,6 +119,39 @@ MESSAGES: list[tuple[object, str]] = [
         ),
         "0000" "00" "02" "0274" + ID_HEX + "0000000000000001" + "ff" * 8 + "05"
         "02" "00000006" "00" "00",
+    ),
+    (
+        describe_topic_tiering.DescribeTopicTieringRequest(topics=None),
+        "00" "00",
+    ),
+    (
+        describe_topic_tiering.DescribeTopicTieringResponse(
+            error_code=0,
+            topics=(
+                describe_topic_tiering.DescribedTopicTiering(
+                    name="t",
+                    topic_id=ID,
+                    state=2,
+                    tiered_epoch=3,
+                    policy=2,
+                    remote_floor_epoch=1,
+                    purge_pending=True,
+                    missing=(
+                        describe_topic_tiering.MissingAcknowledgement(
+                            broker_id=4, is_leader=True, reason=2, error=55, partitions=(5,)
+                        ),
+                    ),
+                    purge_partitions=6,
+                    purge_partitions_left=7,
+                    purge_segments_left=8,
+                    purge_bytes_left=9,
+                    purge_error="e",
+                ),
+            ),
+        ),
+        "0000" "00" "02" "0274" + ID_HEX + "02" "00000003" "02" "00000001" "01"
+        "02" "00000004" "01" "02" "0037" "02" "00000005" "00"
+        "00000006" "00000007" "00000008" "0000000000000009" "0265" "00" "00",
     ),
     (
         disable_remote_topic.DisableRemoteTopicRequest(
@@ -289,7 +323,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {*range(1001, 1009)} == {key for key in APIS if key >= 93}
+    assert keys == {*range(1001, 1010)} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

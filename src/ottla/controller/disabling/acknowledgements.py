@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.deletion.deletion_policy import is_lost, is_reachable
+from ottla.controller.deletion.deletion_policy import is_lost
 from ottla.metadata.features import TIERING, registered_level
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
@@ -105,22 +105,23 @@ def missing(
     """Yield the acknowledgements that a topic's disablement needs and has not."""
     topic = image.topics.by_id(tiering.topic_id)
     assert topic is not None, "the tiering state of a topic that does not exist"
+    live = {each: broker.epoch for each, broker in image.brokers.items() if not broker.fenced}
+    older = {each for each in live if registered_level([image.brokers[each]]) < TIERING}
     for partition_id, partition in topic.in_order():
-        leader = partition.leader if is_reachable(image, partition.leader) else NO_LEADER
+        leader = partition.leader if partition.leader in live else NO_LEADER
         epoch = partition.leader_epoch
         if leader == NO_LEADER and tiering.policy is DisablePolicy.DELETE:
             yield Missing(partition=partition_id, leader_epoch=epoch, reason=Reason.NO_LEADER)
         for broker_id in partition.replicas:
-            if not is_reachable(image, broker_id) or is_lost(partition, broker_id):
+            if broker_id not in live or is_lost(partition, broker_id):
                 continue
-            broker = image.brokers[broker_id]
             is_leader = broker_id == leader
             key = partition_id, broker_id
-            if given.get(key) == Acknowledgement(broker.epoch, epoch, is_leader):
+            if given.get(key) == Acknowledgement(live[broker_id], epoch, is_leader):
                 continue
             error = Error.NONE if errors is None else errors.get(key, Error.NONE)
             reason = Reason.NOT_ANSWERED if error is Error.NONE else Reason.FAILED
-            if registered_level([broker]) < TIERING:
+            if broker_id in older:
                 reason = Reason.OLDER_VERSION
             yield Missing(
                 partition=partition_id,

@@ -15,6 +15,7 @@ broker answers the same for what it has done already.
 Source: KIP-950's draft, which refers to the way topics are deleted.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -130,6 +131,8 @@ class DisablingManager:
         self._orders: BrokerOrders[DisabledReplica] = BrokerOrders(
             in_progress=frozenset(Error) - {Error.NONE}
         )
+        self._awaited: Counter[Uuid] = Counter()
+        """By topic, how many requests have not ended: a large topic is checked after the last."""
         self._complete: RetryQueue[Uuid] = RetryQueue()
         self._taken: tuple[Uuid, ...] = ()
         self._is_deciding = False
@@ -185,7 +188,7 @@ class DisablingManager:
             # What was acknowledged is known; an acknowledgement that is not enough any more is
             # followed by another order.
             self._orders.recorded(event.broker_id, replica)
-        return {each.topic_id for each in event.results} & self._topics
+        return self._ended(event.results)
 
     def _judge(
         self, broker_id: int, broker_epoch: int, replica: DisabledReplica, result: Result
@@ -220,7 +223,16 @@ class DisablingManager:
 
     def _dropped(self, event: DisablingDropped, now_ms: int) -> Iterable[Uuid]:
         self._orders.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
-        return ()
+        return self._ended(event.replicas)
+
+    def _ended(self, replicas: Iterable[DisabledReplica]) -> set[Uuid]:
+        """Take that a request has ended; return its topics without another one."""
+        topic_ids = {each.topic_id for each in replicas}
+        self._awaited.subtract(topic_ids)
+        last = {each for each in topic_ids if self._awaited[each] <= 0}
+        for topic_id in last:
+            del self._awaited[topic_id]
+        return last & self._topics
 
     def _time_passed(self, event: TimePassed, now_ms: int) -> Iterable[Uuid]:
         """End backoffs that are over; at intervals check all."""
@@ -293,6 +305,8 @@ class DisablingManager:
             epoch = self._image.brokers[broker_id].epoch
             new = self._orders.begin(broker_id, epoch, replicas)
             orders += orders_of(self._image, broker_id, new)
+        for order in orders:
+            self._awaited.update({each.topic_id for each in order.replicas})
         return tuple(orders)
 
 

@@ -18,9 +18,9 @@ from typing import Protocol
 
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.base.zookeeper import SessionState
-from ottla.host.controller_channel_metrics import channel_families
-from ottla.host.controller_runtime import DecisionMetrics
-from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
+from ottla.host.controller.controller_channel_metrics import channel_families
+from ottla.host.controller.controller_runtime import DecisionMetrics
+from ottla.host.controller.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.metric_families import (
     CONTROLLER,
     LastCount,
@@ -29,6 +29,7 @@ from ottla.host.metric_families import (
     count_partitions,
     election_families,
 )
+from ottla.host.tiering_metrics import tiering_gauges
 from ottla.host.zookeeper.controller_node import ZooKeeperController
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.metadata.image import ClusterImage
@@ -66,6 +67,7 @@ class ZooKeeperFamilies:
             is_active=controller.is_elected, active_brokers=len(image.brokers), counts=partitions
         )
         yield from deletion_gauges(deletions)
+        yield from tiering_gauges(image)
         yield gauge(
             f"{CONTROLLER}_controller_state",
             "0 idle, 1 on a new controller until it has sent the brokers the complete state.",

@@ -30,10 +30,10 @@ from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tier_logs import TierLogs
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.answer_watch import AnswerWatch
-from ottla.testing.sim.deletions import deletions_left, is_purging, partition_dirs_left
-from ottla.testing.sim.log_watch import LogWatch
-from ottla.testing.sim.tier_watch import TierWatch
+from ottla.testing.sim.watch.answer_watch import AnswerWatch
+from ottla.testing.sim.watch.deletions import deletions_left, is_purging, partition_dirs_left
+from ottla.testing.sim.watch.log_watch import LogWatch
+from ottla.testing.sim.watch.tier_watch import TierWatch
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500

@@ -10,17 +10,17 @@ from typing import Any, Protocol
 
 from ottla.base.zookeeper import OpenSession
 from ottla.broker.core import Broker
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.faults import Faults
+from ottla.testing.sim.faults.faults import Faults
 from ottla.testing.sim.net import Network
 from ottla.testing.sim.object_store import ObjectStoreModel
-from ottla.testing.sim.observations import Observer
-from ottla.testing.sim.partition_dir_watch import PartitionDirWatch
 from ottla.testing.sim.scheduler import Call, DiskPace, Process, Scheduler, SimClock
+from ottla.testing.sim.watch.observations import Observer
+from ottla.testing.sim.watch.partition_dir_watch import PartitionDirWatch
 
 
 class SimulatedNode(Protocol):
@@ -55,7 +55,7 @@ class SimulatedNode(Protocol):
 
 
 class SimulatedEnsemble(Protocol):
-    """See `ottla.testing.sim.zookeeper_mode.SimZooKeeper`."""
+    """See `ottla.testing.sim.zookeeper.zookeeper_mode.SimZooKeeper`."""
 
     controller_id: int
 

@@ -197,6 +197,61 @@ def test_alter(run: Run, broker: FakeBroker) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("added", "expected"),
+    [
+        ("remote.storage.enable=false", [("remote.storage.enable", 0, "false")]),
+        (
+            "remote.log.disable.policy=retain, remote.storage.enable=false",
+            [("remote.log.disable.policy", 0, "retain"), ("remote.storage.enable", 0, "false")],
+        ),
+        (
+            "remote.log.disable.policy=delete, remote.storage.enable=false",
+            [("remote.log.disable.policy", 0, "delete"), ("remote.storage.enable", 0, "false")],
+        ),
+    ],
+)
+def test_kip_950s_examples(
+    run: Run, broker: FakeBroker, added: str, expected: list[tuple[str, int, str]]
+) -> None:
+    broker.answer(alter_wire.IncrementalAlterConfigsRequest, altered)
+    ran = configs(
+        run, broker, "--alter", "--entity-type", "topics", "--entity-name", "orders",
+        "--add-config", added,
+    )  # fmt: skip
+    assert ran == (0, "Completed updating config for topic orders.\n", "")
+    (request,) = broker.requests(alter_wire.IncrementalAlterConfigsRequest)
+    (resource,) = request.resources
+    assert resource.resource_name == "orders"
+    sent = [(each.name, each.config_operation, each.value) for each in resource.configs]
+    assert sent == expected
+
+
+def test_a_refusal_prints_the_reason_and_what_to_do(run: Run, broker: FakeBroker) -> None:
+    message = (
+        "Tiered storage of the topic orders is being disabled (…). Wait until 'ottla tier describe"
+        " --topic orders' shows DISABLED, then try again."
+    )
+
+    def refused(request: alter_wire.IncrementalAlterConfigsRequest) -> Any:
+        return alter_wire.IncrementalAlterConfigsResponse(
+            responses=(
+                alter_wire.AlterConfigsResourceResponse(
+                    error_code=1071, error_message=message, resource_type=2, resource_name="orders"
+                ),
+            )
+        )
+
+    broker.answer(alter_wire.IncrementalAlterConfigsRequest, refused)
+    ran = configs(
+        run, broker, "--alter", "--topic", "orders", "--add-config", "remote.storage.enable=true"
+    )
+    assert ran.code == 1
+    assert ran.err == (
+        f"ottla configs: topic orders: {message} (TIERED_STORAGE_DISABLEMENT_IN_PROGRESS)\n"
+    )
+
+
 def test_alter_of_the_default_of_brokers(run: Run, broker: FakeBroker) -> None:
     broker.answer(alter_wire.IncrementalAlterConfigsRequest, altered)
     ran = configs(run, broker, "--alter", "--broker-defaults", "--add-config", "log.retention.ms=5")

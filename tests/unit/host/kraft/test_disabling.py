@@ -15,7 +15,7 @@ from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling import disabling_manager
 from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.controller.step import Decision, Step
-from ottla.host.deletions import RETRY_AFTER_FAILURE_MS
+from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION, SUPPORTED, TIERING
@@ -92,7 +92,7 @@ class Cluster:
             self.controller.context.liveness.touch(broker_id, self.harness.clock.monotonic_ms())
         self.harness.workers.run()
 
-    def configure(self, **values: str) -> Error:
+    def configure(self, *, commits: bool = True, **values: str) -> Error:
         """Alter the topic's configuration, as the API does."""
         changes = tuple((key.replace("_", "."), 0, value) for key, value in values.items())
         answer: Any = self.controller.run(
@@ -104,21 +104,42 @@ class Cluster:
                 context=self.controller.context,
             )
         )
+        if not commits:
+            return Error.NONE
         self.harness.workers.run()
         error: Error = answer.value[0].error
         return error
+
+    def play(self, values: dict[str, str], *, commits: bool = True) -> None:
+        """Alter the configuration, or have both brokers acknowledge; perhaps without a commit."""
+        if not values:
+            for broker_id in (11, 12):
+                self.answer(broker_id, commits=commits or broker_id == 11)
+        else:
+            self.configure(commits=commits, **values)
+
+    @property
+    def facts(self) -> tuple[TieringState, int, int]:
+        """Return what is committed: the state, the tiered epoch and the floor."""
+        return self.state.state, self.state.tiered_epoch, self.state.remote_floor_epoch
 
     def disable(self, policy: str) -> None:
         values = {"remote_log_disable_policy": policy, "remote_storage_enable": "false"}
         assert self.configure(**values) is Error.NONE
 
     def answer(
-        self, broker_id: int, error: Error = Error.NONE, *, whole: Error = Error.NONE
+        self,
+        broker_id: int,
+        error: Error = Error.NONE,
+        *,
+        whole: Error = Error.NONE,
+        commits: bool = True,
     ) -> None:
         """Have a broker comply, or not, with all that it is asked now."""
         for order in self.brokers.out(broker_id):
             order.pending.complete(self._response(order, error, whole))
-        self.harness.workers.run()
+        if commits:
+            self.harness.workers.run()
 
     def _response(self, order: Order, error: Error, whole: Error) -> object:
         request: Any = order.request
@@ -264,6 +285,36 @@ def test_controller_failover_in_disabling() -> None:
     cluster.harness.workers.run()
     assert not cluster.brokers.out(11)
     assert cluster.is_disabled
+
+
+POLICY, ENABLE = "remote_log_disable_policy", "remote_storage_enable"
+STORY: list[tuple[dict[str, str], tuple[TieringState, int, int]]] = [
+    ({POLICY: "retain", ENABLE: "false"}, (TieringState.DISABLING, 2, 0)),
+    ({}, (TieringState.DISABLED, 2, 0)),
+    ({POLICY: "delete"}, (TieringState.DISABLING, 3, 2)),
+    ({}, (TieringState.DISABLED, 3, 2)),
+    ({ENABLE: "true"}, (TieringState.ENABLED, 4, 2)),
+    ({ENABLE: "false"}, (TieringState.DISABLING, 5, 4)),
+    ({}, (TieringState.DISABLED, 5, 4)),
+]
+"""What is altered, {} = brokers acknowledge; then state, tiered epoch and floor."""
+
+
+@pytest.mark.parametrize("number", range(len(STORY)))
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_the_controller_may_die_at_each_of_its_writes(number: int, is_committed: bool) -> None:
+    """Before the write is committed, and after it; a request without an answer is repeated."""
+    cluster = Cluster()
+    for step, (values, expected) in enumerate(STORY):
+        cluster.play(values, commits=step != number or is_committed)
+        if step == number:
+            cluster.controller.stop()
+            cluster.start()
+            if cluster.facts != expected:
+                cluster.play(values)
+        assert cluster.facts == expected
+        config = cluster.controller.runtime.committed_image.configs.of(2, "t")
+        assert (config["remote.storage.enable"] == "true") == (expected[0] is TieringState.ENABLED)
 
 
 def test_broker_dies_in_disabling_and_comes_back() -> None:

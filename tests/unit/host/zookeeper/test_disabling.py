@@ -15,7 +15,7 @@ from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling.acknowledgements import Reason
 from ottla.metadata.features import LEDGER
 from ottla.metadata.znodes import paths
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.zookeeper.zookeeper import Written
 from ottla.wire.messages import disable_remote_topic as disable
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as update
@@ -153,6 +153,20 @@ def test_a_deposed_controller_that_orders_is_rejected_by_its_epoch() -> None:
     sim.until(lambda: state_of(sim) == DISABLED["delete"])
     epochs = {each.controller_epoch for each in orders(sim.nodes[3])}
     assert len(epochs) == 2, "the new one asked again"
+
+
+@both_policies
+def test_hole_38_state_and_configuration_are_written_in_one_multi(policy: str) -> None:
+    """KIP-950 writes two znodes: a controller that dies in between would leave half of it."""
+    sim = tiered()
+    written: list[set[str]] = []
+    sim.model.observe(lambda done: written.append({each.path for each in done.operations}))
+    turn_off(sim, policy)
+    sim.until(lambda: state_of(sim) == DISABLED[policy])
+    assert alter(sim, (ENABLE, 0, "true")).error is Error.NONE
+    state, epoch, config = paths.tiering_state("t"), paths.tiered_epoch("t"), paths.config(TOPIC)
+    found = [each & {state, epoch, config} for each in written if state in each or config in each]
+    assert found == [{state, epoch, config}, {state, epoch}, {state, epoch, config}]
 
 
 # -- the controller dies at each of its writes -------------------------------------------------

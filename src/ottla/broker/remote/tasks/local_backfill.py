@@ -170,4 +170,5 @@ class LocalBackfill:
         result = yield from wait(done)
         if isinstance(result, BaseException):
             raise result
-        return result
+        found: T = result
+        return found

@@ -105,6 +105,7 @@ def _row(ctx: Context, partition: Partition) -> wire.RemoteLogPartition:
     status = None
     if remote is not None:
         status = remote.manager.status(partition.topic_id, partition.partition_id)
+    purge = None if status is None else status.purge
     return wire.RemoteLogPartition(
         partition=partition.partition_id,
         error_code=Error.NONE,
@@ -128,6 +129,9 @@ def _row(ctx: Context, partition: Partition) -> wire.RemoteLogPartition:
         deleting_segments=(
             status.deleting_segments if status is not None and status.is_ready else -1
         ),
+        purge_segments_left=-1 if purge is None else purge.segments,
+        purge_segments_deleted=-1 if purge is None else purge.segments_deleted,
+        purge_late_writes_ms=-1 if purge is None else purge.late_writes_ms,
     )
 
 

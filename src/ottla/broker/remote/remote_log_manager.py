@@ -415,14 +415,16 @@ class RemoteLogManager:
         lag = (0, 0)
         if term is not None:
             lag = term.gauges.copy_lag_bytes, term.gauges.copy_lag_segments
+        remote = self._environment.metadata.remote_log(topic_id, partition)
         return status_of(
             known.log,
-            self._environment.metadata.remote_log(topic_id, partition),
+            remote,
             known.tiering,
             visible=VisibleSegments() if term is None else term.visible,
             is_leader=term is not None,
             leader_epoch=known.leader_epoch,
             copy_lag=lag,
+            purge=None if term is None or remote is None else term.purge_left(remote),
             last_error=None if term is None else term.last_error,
         )
 

@@ -8,6 +8,7 @@ from ottla.tiered.lineage import Lineage
 from ottla.tiered.visible_segments import VisibleSegments
 
 if TYPE_CHECKING:
+    from ottla.broker.remote.tasks.leader_term import PurgeLeft
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.tiering import TieringState, TopicTiering
     from ottla.tiered.remote_log import RemoteLog
@@ -20,9 +21,10 @@ class RemoteStatus:
     Fields: `remote_start_offset`, `remote_end_offset`: of the readable segments of the log's
             lineage, the end is exclusive; -1 = there are none. `local_log_start_offset`,
             `log_end_offset`: of the local files. `remote_bytes`, `remote_segments`: of these
-            segments. `deleting_segments`: their objects are being deleted. `copy_lag_*`: sealed
-            segments that are not copied yet. `is_ready`: the segment metadata are replayed.
-            `last_error`: of the last failure that was not followed by a success.
+            segments. `deleting_segments`: their objects are being deleted. `purge`: of those, what
+            was given up; None = not known here. `copy_lag_*`: sealed segments that are not copied
+            yet. `is_ready`: the segment metadata are replayed. `last_error`: of the last failure
+            that was not followed by a success.
     """
 
     topic: str
@@ -43,6 +45,7 @@ class RemoteStatus:
     remote_bytes: int
     remote_segments: int
     deleting_segments: int
+    purge: "PurgeLeft | None"
     copy_lag_bytes: int
     copy_lag_segments: int
     last_error: str | None
@@ -57,6 +60,7 @@ def status_of(
     is_leader: bool,
     leader_epoch: int,
     copy_lag: tuple[int, int],
+    purge: "PurgeLeft | None",
     last_error: str | None,
 ) -> RemoteStatus:
     """Return the status now.
@@ -86,6 +90,7 @@ def status_of(
         remote_bytes=visible.size_bytes if segments else 0,
         remote_segments=len(segments),
         deleting_segments=0 if remote is None else len(remote.deleting()),
+        purge=purge,
         copy_lag_bytes=copy_lag[0],
         copy_lag_segments=copy_lag[1],
         last_error=last_error,

@@ -1,5 +1,7 @@
 """`ottla tier`: where the tiers of partitions begin and end, and what deleted topics have left."""
 
+from dataclasses import replace
+
 from ottla.base.errors import Error
 from ottla.cli.errors import CommandError
 from ottla.cli.options import (
@@ -9,9 +11,18 @@ from ottla.cli.options import (
     Timeout,
     connect,
 )
-from ottla.cli.tier import purge_status
+from ottla.cli.progress import print_stderr
+from ottla.cli.tier import purge_status, tier_waits
 from ottla.cli.tier.restore import restore
-from ottla.cli.tier.tier_options import CLIENT_ID, AsJson, TopicExpression
+from ottla.cli.tier.tier_options import (
+    CLIENT_ID,
+    WAIT_SECONDS,
+    AsJson,
+    TopicExpression,
+    Wait,
+    WaitPurged,
+    WaitTimeout,
+)
 from ottla.cli.tier.tier_text import TopicTiers, json_text, table_lines
 from ottla.cli.topics.topic_filter import choose
 from ottla.cli.typing_app import examples, new_app
@@ -19,12 +30,18 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, check
 from ottla.client.partitions import TopicPartition, by_topic
 from ottla.wire.messages import describe_remote_log as wire
+from ottla.wire.messages.describe_topic_tiering import (
+    DescribedTopicTiering,
+    DescribeTopicTieringRequest,
+)
+from ottla.wire.messages.metadata import MetadataResponseTopic
 
 app = new_app()
 
 EPILOG = examples(
     "ottla tier describe --bootstrap-server localhost:9092",
     "ottla tier describe --topic orders --json",
+    "ottla tier describe --topic orders --wait --timeout 60",
     "ottla tier purge-status --bootstrap-server localhost:9092",
     "ottla tier restore --remote-storage s3://bucket/prefix --topic orders --plan",
 )
@@ -40,19 +57,29 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     topic: TopicExpression = None,
     as_json: AsJson = False,
+    wait: Wait = False,
+    wait_purged: WaitPurged = False,
     command_config: CommandConfig = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+    timeout: WaitTimeout = None,
 ) -> None:
-    """Show each partition's tiers: offsets, sizes, lag and the last error.
+    """Show topics' tiering states, what they wait for, and each partition's tiers.
 
-    Without --topic: of all topics that have, or had, remote.storage.enable=true.
+    Without --topic: all topics that have, or had, remote.storage.enable=true.
     """
+    waits = wait or wait_purged
+    if timeout is None:
+        timeout = WAIT_SECONDS if waits else DEFAULT_TIMEOUT_SECONDS
     with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
         if not client.serves(wire.DescribeRemoteLogRequest):
             raise CommandError(
                 f"the brokers at {client.config.bootstrap} do not serve DescribeRemoteLog: "
                 "they run Kafka or an older version of Ottla"
             )
+        if waits:
+            names = None if topic is None else list(_chosen(client, topic))
+            config = client.config
+            tier_waits.wait(client, names, timeout, purged=wait_purged)
+            client.config = config
         found = _describe(client, topic)
     if as_json:
         print(json_text(found))
@@ -87,17 +114,23 @@ def purge_status_command(
 app.command("restore", epilog=EPILOG)(restore)
 
 
-def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]:
+def _chosen(client: ClusterClient, expression: str | None) -> dict[str, MetadataResponseTopic]:
+    """Return the topics to describe, by name."""
     every = {each.name or "": each for each in client.topics()}
-    names = list(every)
-    if expression is not None:
-        names = choose(names, expression, exclude_internal=False)
-        if not names:
-            raise CommandError(f"no topic matches {expression!r}: expected one that exists")
+    if expression is None:
+        return every
+    names = choose(list(every), expression, exclude_internal=False)
+    if not names:
+        raise CommandError(f"no topic matches {expression!r}: expected one that exists")
+    return {name: every[name] for name in names}
+
+
+def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]:
+    chosen = _chosen(client, expression)
     leaders: dict[int, list[TopicPartition]] = {}
     rows: dict[str, dict[int, tuple[int, wire.RemoteLogPartition]]] = {}
-    for name in names:
-        for each in every[name].partitions:
+    for name, described in chosen.items():
+        for each in described.partitions:
             if each.leader_id < 0:
                 rows.setdefault(name, {})[each.partition_index] = (
                     -1,
@@ -114,11 +147,44 @@ def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]
                 topics[found.name] = found
             for row in found.partitions:
                 rows.setdefault(found.name, {})[row.partition] = (leader, row)
+    known = _controller_states(client, [each for each in topics if topics[each].state])
     return [
-        TopicTiers(topics[name], sorted(rows[name].items()))
+        _with_state(topics[name], sorted(rows[name].items()), known.get(name))
         for name in sorted(topics)
         if topics[name].state or expression is not None
     ]
+
+
+def _controller_states(client: ClusterClient, names: list[str]) -> dict[str, DescribedTopicTiering]:
+    """Return what the controller says of topics; nothing where it does not answer."""
+    if not names or not client.serves(DescribeTopicTieringRequest):
+        return {}
+    try:
+        return tier_waits.states(client, names)
+    except ClientError as error:
+        print_stderr(f"who has not acknowledged a state is not known: {error}")
+        return {}
+
+
+def _with_state(
+    topic: wire.RemoteLogTopic,
+    rows: list[tuple[int, tuple[int, wire.RemoteLogPartition]]],
+    known: DescribedTopicTiering | None,
+) -> TopicTiers:
+    """Return a topic with the controller's state, unless its leader knows a newer one."""
+    if known is None or not known.state or known.topic_id != topic.topic_id:
+        return TopicTiers(topic, rows)
+    if known.tiered_epoch < topic.tiered_epoch:
+        return TopicTiers(topic, rows)  # A deposed controller answered.
+    state = replace(
+        topic,
+        state=known.state,
+        tiered_epoch=known.tiered_epoch,
+        policy=known.policy,
+        remote_floor_epoch=known.remote_floor_epoch,
+        purge_pending=known.purge_pending,
+    )
+    return TopicTiers(state, rows, known)
 
 
 def _ask(

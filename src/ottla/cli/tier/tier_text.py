@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.ids import uuid_text
+from ottla.cli.tier.tier_waits import missing_lines, purge_text
 from ottla.metadata.tiering import DisablePolicy, TieringState
 from ottla.wire.messages.describe_remote_log import RemoteLogPartition, RemoteLogTopic
+from ottla.wire.messages.describe_topic_tiering import DescribedTopicTiering
 
 TITLES = (
     "PARTITION",
@@ -36,18 +38,24 @@ UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 @dataclass(frozen=True, slots=True)
 class TopicTiers:
-    """A topic, and of each partition its number, its leader (-1 = none) and its tiers."""
+    """A topic, and of each partition its number, its leader (-1 = none) and its tiers.
+
+    `controller`: what the controller says of the topic; None = it has not answered.
+    """
 
     topic: RemoteLogTopic
     rows: Sequence[tuple[int, tuple[int, RemoteLogPartition]]]
+    controller: DescribedTopicTiering | None = None
 
 
 def table_lines(topics: Iterable[TopicTiers]) -> Iterator[str]:
-    """Yield for each topic its state, a line of titles and a line for each partition."""
+    """Yield for each topic its state, what it waits for, titles, and a line for each partition."""
     for number, each in enumerate(topics):
         if number:
             yield ""
         yield _topic_line(each)
+        if each.controller is not None:
+            yield from (f"  waiting for {line}" for line in missing_lines(each.controller))
         rows = [TITLES, *(_row(leader, row) for _, (leader, row) in each.rows)]
         yield from table(rows)
 
@@ -67,13 +75,9 @@ def _topic_line(tiers: TopicTiers) -> str:
         f"{topic.name} ({uuid_text(topic.topic_id)}): {state_text(topic)}, "
         f"tiered epoch {topic.tiered_epoch}"
     )
-    return line + (f", purge pending{_left_text(tiers)}" if topic.purge_pending else "")
-
-
-def _left_text(tiers: TopicTiers) -> str:
-    """Return how much the purge has left, as far as leaders know it."""
-    known = [row.deleting_segments for _, (_, row) in tiers.rows if row.deleting_segments >= 0]
-    return f" ({sum(known)} remote segments left)" if known else ""
+    if topic.purge_pending:
+        line += f", purge pending{purge_text(row for _, (_, row) in tiers.rows)}"
+    return line
 
 
 def state_text(topic: RemoteLogTopic) -> str:
@@ -151,8 +155,21 @@ def _topic_json(tiers: TopicTiers) -> dict[str, Any]:
         "policy": DisablePolicy(topic.policy).name.lower() if topic.policy else None,
         "remote_floor_epoch": topic.remote_floor_epoch if topic.state else None,
         "purge_pending": topic.purge_pending,
+        "missing": None if tiers.controller is None else _missing_json(tiers.controller),
         "partitions": [_row_json(leader, row) for _, (leader, row) in tiers.rows],
     }
+
+
+def _missing_json(topic: DescribedTopicTiering) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": each.broker_id if each.broker_id >= 0 else None,
+            "is_leader": each.is_leader,
+            "partitions": list(each.partitions),
+            "why": line,
+        }
+        for each, line in zip(topic.missing, missing_lines(topic), strict=True)
+    ]
 
 
 def _row_json(leader: int, row: RemoteLogPartition) -> dict[str, Any]:
@@ -172,6 +189,9 @@ def _row_json(leader: int, row: RemoteLogPartition) -> dict[str, Any]:
         "remote_bytes": row.remote_bytes if row.remote_bytes >= 0 else None,
         "remote_segments": row.remote_segments if row.remote_segments >= 0 else None,
         "deleting_segments": row.deleting_segments if row.deleting_segments >= 0 else None,
+        "purge_segments_left": _known(row.purge_segments_left),
+        "purge_segments_deleted": _known(row.purge_segments_deleted),
+        "purge_late_writes_ms": _known(row.purge_late_writes_ms),
         "local_start": row.local_start_offset,
         "local_end": row.log_end_offset,
         "local_bytes": row.local_bytes,
@@ -181,3 +201,7 @@ def _row_json(leader: int, row: RemoteLogPartition) -> dict[str, Any]:
         "lag_segments": row.lag_segments if row.lag_segments >= 0 else None,
         "last_error": row.last_error,
     }
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else count

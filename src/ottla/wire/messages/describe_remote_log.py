@@ -76,6 +76,13 @@ class RemoteLogPartition:
     """By start offset; only if asked for."""
     deleting_segments: int = field(INT32, versions="0+", tag=0, default=-1, ignorable=True)
     """Segments whose objects are being deleted, or whose copy is being undone; -1 = not known."""
+    purge_segments_left: int = field(INT32, versions="0+", tag=1, default=-1, ignorable=True)
+    """Of those, the ones that tiered storage was disabled for with delete, and whose objects are
+    not deleted yet; -1 = not known."""
+    purge_segments_deleted: int = field(INT32, versions="0+", tag=2, default=-1, ignorable=True)
+    """The same whose objects are deleted, while a late write may still bring one back."""
+    purge_late_writes_ms: int = field(INT32, versions="0+", tag=3, default=-1, ignorable=True)
+    """How much longer that may be; then they are deleted once more, and forgotten."""
 
 
 @struct_of

@@ -16,6 +16,7 @@ and its objects are deleted once more then.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
@@ -52,6 +53,19 @@ APPENDS_MAX: Final = 100
 def copy_ms_max(size_bytes: int) -> int:
     """Return how long a copy may take in all; then it has failed."""
     return COPY_OVERHEAD_MS + 2 * transfer_ms_max(size_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeLeft:
+    """What is left of the segments that were given up when tiered storage was disabled.
+
+    Fields: `segments`: their objects are not deleted yet. `segments_deleted`: their objects are,
+            but for a late write. `late_writes_ms`: until no late write is possible any more.
+    """
+
+    segments: int
+    segments_deleted: int
+    late_writes_ms: int
 
 
 class LeaderTerm:
@@ -157,6 +171,18 @@ class LeaderTerm:
             known += copy_ms_max(segment.size_bytes)
             self._quiet_ms[segment.segment_id] = known
         return known
+
+    def purge_left(self, remote: "RemoteLog") -> PurgeLeft:
+        """Return how much of what the fences' floor has given up is left."""
+        doomed = [each for each in remote.deleting() if each.tiered_epoch <= remote.floor]
+        deleted = [each for each in doomed if each.segment_id in self._deleted]
+        until_ms = max(map(self.quiet_ms, deleted), default=0)
+        now_ms = self.environment.clock.monotonic_ms()
+        return PurgeLeft(
+            segments=len(doomed) - len(deleted),
+            segments_deleted=len(deleted),
+            late_writes_ms=max(0, until_ms - now_ms),
+        )
 
     def expires(self, segment: SegmentMetadata) -> None:
         """Note that a readable segment is to be deleted: its copy ended some time ago."""

@@ -14,6 +14,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.remote.environment import LeaderRecords
 from ottla.broker.remote.remote_metrics import TieringCounts
+from ottla.broker.remote.store_calls import LATE_WRITE_MS
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.manifest import follow
 from ottla.tiered.manifest_codec import decode_manifest
@@ -338,6 +339,32 @@ def test_rule_9_the_purge_ends_by_itself() -> None:
     assert is_purged(broker, 1)
     assert counts() == TieringCounts()
     bench.check(broker, [])
+
+
+def test_what_is_left_of_a_purge_is_known_apart_from_other_deletions() -> None:
+    bench = Bench()
+    broker = tiered(bench)
+
+    def left() -> tuple[int, int, bool]:
+        status = broker.life.manager.status(TOPIC_ID, 0)
+        assert status is not None
+        assert status.purge is not None
+        assert status.purge.late_writes_ms <= LATE_WRITE_MS
+        return status.purge.segments, status.purge.segments_deleted, status.purge.late_writes_ms > 0
+
+    assert left() == (0, 0, False)
+    bench.model.faults.is_down = True
+    broker.retier(delete())
+    bench.run(10)
+    count = len(bench.segments())
+    assert count
+    assert left() == (count, 0, False)
+    bench.model.faults.is_down = False
+    bench.run(31)
+    assert not bench.segment_objects()
+    assert left() == (0, count, True)
+    bench.run(HOUR_S)
+    assert left() == (0, 0, False)
 
 
 def test_rule_9_the_manifest_s_floor_comes_before_the_first_object_goes() -> None:

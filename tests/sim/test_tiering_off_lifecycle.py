@@ -1,0 +1,146 @@
+"""What a topic goes through besides: tiered storage is off, and the topic changes all the same.
+
+Method: as `test_tiering_off`, whose cluster this is.
+"""
+
+from itertools import cycle
+
+import pytest
+
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.deletions import Remote
+from ottla.metadata.tiering import DisablePolicy, TieringState
+from ottla.wire.messages import alter_partition_reassignments as move_wire
+from ottla.wire.messages import incremental_alter_configs as alter_wire
+from tests.sim import test_tiered_deletions as deletions
+from tests.sim.test_tiering_off import BROKERS, RECORDS, Cluster, made
+
+pytestmark = pytest.mark.timeout(900)
+
+ROUNDS = 10
+POLICIES = [DisablePolicy.RETAIN, DisablePolicy.DELETE]
+
+
+def configure(cluster: Cluster, name: str, value: str) -> None:
+    """Set a configuration that leaves the tiering state as it is."""
+    resource = alter_wire.AlterConfigsResource(
+        resource_type=ResourceType.TOPIC,
+        resource_name="t",
+        configs=(alter_wire.AlterableConfig(name=name, config_operation=0, value=value),),
+    )
+    request = alter_wire.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    answer = cluster.ask(cluster.any_broker(), request, 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def placed(cluster: Cluster, *brokers: int) -> None:
+    """Move the partition to these brokers."""
+    request = move_wire.AlterPartitionReassignmentsRequest(
+        timeout_ms=5_000,
+        topics=(
+            move_wire.ReassignableTopic(
+                name="t",
+                partitions=(
+                    move_wire.ReassignablePartition(partition_index=0, replicas=brokers),
+                ),
+            ),
+        ),
+    )
+    answer = cluster.ask(cluster.any_broker(), request, 0)
+    assert answer.responses[0].partitions[0].error_code == 0, answer
+
+    def is_moved() -> bool:
+        topic = cluster.sim.image.topics.by_name("t")
+        assert topic is not None
+        partition = topic.partitions[0]
+        return partition.replicas == brokers and set(partition.isr) == set(brokers)
+
+    cluster.until(is_moved)
+
+
+@deletions.MODES
+def test_rule_29_a_new_replica_begins_behind_what_is_retained(zookeeper: bool) -> None:
+    cluster = made(6, zookeeper=zookeeper)
+    cluster.disable(DisablePolicy.RETAIN)
+    cluster.acknowledged()
+    placed(cluster, 2, 4, 3)
+    log_start, local_start = cluster.starts(2)
+    assert log_start == 0 < local_start  # It has not copied what is remote.
+    placed(cluster, 2)
+    assert cluster.leader == 2
+    assert cluster.read_all() == 0
+
+
+@deletions.MODES
+def test_rule_16_a_topic_is_deleted_while_it_is_disabling_and_its_name_is_used_again(
+    zookeeper: bool,
+) -> None:
+    cluster = made(7, zookeeper=zookeeper)
+    old = cluster.topic_id
+    cluster.sim.object_store.faults.is_down = True
+    cluster.disable(DisablePolicy.DELETE)
+    assert cluster.tiering.state is TieringState.DISABLING
+    before = cluster.objects(old)
+    assert before
+    cluster.delete()
+    assert cluster.entry(old).remote is Remote.PENDING
+    cluster.values.clear()
+    cluster.topic_id = cluster.create()
+    assert (cluster.tiering.state, cluster.tiering.tiered_epoch) == (TieringState.ENABLED, 1)
+    cluster.sim.run(2_000)  # Until its leader has heard of it.
+    cluster.write()
+    assert cluster.objects(old) == before
+    cluster.sim.object_store.faults.is_down = False
+    cluster.tiered()
+    cluster.until(lambda: cluster.entry(old).is_finished, 900_000)
+    assert cluster.objects(old) == []
+    assert cluster.read_all() == 0
+    cluster.sim.run(400_000)
+    cluster.check_store()
+
+
+@deletions.MODES
+def test_scenario_2_what_was_retained_has_expired_and_it_is_enabled_again(zookeeper: bool) -> None:
+    cluster = made(8, zookeeper=zookeeper)
+    cluster.disable(DisablePolicy.RETAIN)
+    cluster.acknowledged()
+    configure(cluster, "retention.bytes", "1500")
+    cluster.until(lambda: cluster.tiering.is_remote_empty, 900_000)
+    start, local_start = cluster.starts(cluster.leader)
+    assert 0 < start == local_start
+    assert cluster.read_all() == start
+    configure(cluster, "retention.bytes", "-1")
+    cluster.enable()
+    cluster.write()
+    cluster.tiered()
+    assert cluster.read_all() == start
+    cluster.sim.run(400_000)
+    cluster.check_store()
+    segments = cluster.remote().segments()
+    assert {each.tiered_epoch for each in segments} == {3}
+
+
+@deletions.MODES
+def test_ten_rounds_of_off_and_on_with_restarts(zookeeper: bool) -> None:
+    """Records are written in each state; another broker restarts in each round."""
+    cluster = made(9, zookeeper=zookeeper)
+    earliest = 0
+    for number, (policy, node) in enumerate(zip(cycle(POLICIES), cycle(BROKERS), strict=False)):
+        if number == ROUNDS:
+            break
+        cluster.disable(policy)
+        cluster.write(3)
+        cluster.restart(node)
+        cluster.acknowledged()
+        found = cluster.read_all()
+        assert found == earliest if policy is DisablePolicy.RETAIN else found > earliest
+        cluster.until(cluster.in_sync)
+        cluster.enable()
+        cluster.write(RECORDS // 2)
+        cluster.tiered()
+        earliest = found
+        assert cluster.read_all() == earliest
+    cluster.until(cluster.purged, 900_000)
+    cluster.sim.run(400_000)
+    cluster.check_store()
+    assert cluster.tiering.tiered_epoch == 1 + 2 * ROUNDS

@@ -1,4 +1,4 @@
-"""Every benchmark, one after the other: `make bench`. Takes twenty minutes on two cores.
+"""Every benchmark, one after the other: `make bench`. Takes half an hour on two cores.
 
 `deletion` takes most of that: it waits for receipts to go, which they do in whole minutes.
 """
@@ -21,6 +21,7 @@ BENCHES = (
     "deletion",
     "catch_up",
     "tiered",
+    "disable",
     "slow_store",
 )
 

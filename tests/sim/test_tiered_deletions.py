@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import Error, error_of
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid, uuid_text
 from ottla.metadata.deletions import DeletionImage, Remote
 from ottla.records.builder import encode_batch
@@ -89,8 +90,12 @@ class Cluster:
                 request = produce_wire.ProduceRequest(
                     acks=-1, timeout_ms=5_000, topic_data=(named,)
                 )
-                [answer] = self.ask(partition.leader, request, 9).responses
-                assert answer.partition_responses[0].error_code == 0
+                code = Error.UNKNOWN_TOPIC_OR_PARTITION
+                while code is Error.UNKNOWN_TOPIC_OR_PARTITION:  # A new topic, not known there yet.
+                    [answer] = self.ask(partition.leader, request, 9).responses
+                    code = error_of(answer.partition_responses[0].error_code)
+                    self.sim.run(10)
+                assert code is Error.NONE
         self.sim.run(1_000)
 
     def objects(self, topic_id: Uuid) -> list[str]:

@@ -140,13 +140,30 @@ class RemoteLog:
             if fence.floor < last.floor:
                 fence = replace(fence, floor=last.floor)
         self.fence = fence
-        # The floor is the only reason to look at all: a leader repeats its fence.
-        is_floor_new = last is None or fence.floor > last.floor
-        for segment in self._ordered.copy() if is_floor_new else self.unfinished():
-            is_unfinished = segment.state is SegmentState.COPY_STARTED and self._is_fenced(segment)
-            if is_unfinished or self._is_dead(segment):
+        for segment in self.unfinished():
+            if self._is_fenced(segment):
                 self._set(replace(segment, state=SegmentState.DELETE_STARTED))
+        # The floor is the only reason to look at all: a leader repeats its fence.
+        if last is None or fence.floor > last.floor:
+            self._give_up_dead()
         return True
+
+    def _give_up_dead(self) -> None:
+        """Mark the segments of the floor and below: thousands perhaps, in one turn of the loop.
+
+        Where they are is known here, and what stays readable is little: one by one it would take
+        several times as long.
+        """
+        was_readable = False
+        for slot, segment in enumerate(self._ordered):
+            if segment.state is SegmentState.DELETE_STARTED or not self._is_dead(segment):
+                continue
+            was_readable |= segment.state is SegmentState.COPY_FINISHED
+            dead = replace(segment, state=SegmentState.DELETE_STARTED)
+            self._note(dead, segment)
+            self._by_id[dead.segment_id] = self._ordered[slot] = dead
+        if was_readable:
+            self._readable = SegmentIndex(self.finished())
 
     def _add(self, segment: SegmentMetadata) -> None:
         if self._ordered and self._ordered[0].topic is not segment.topic:

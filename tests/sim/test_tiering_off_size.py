@@ -43,7 +43,11 @@ class Cluster:
         self.sim = self.off.sim
         placed = create_wire.CreatableReplicaAssignment(partition_index=0, broker_ids=(2, 3))
         topic = create_wire.CreatableTopic(
-            name="u", num_partitions=-1, replication_factor=-1, assignments=(placed,)
+            name="u",
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=(placed,),
+            configs=(),
         )
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
         assert self.off.ask(4, request, 5).topics[0].error_code == 0

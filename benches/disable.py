@@ -215,7 +215,7 @@ def main() -> None:
             ):  # fmt: skip
                 cluster.wait_ready(120)
                 run(cluster, count, policy, table)
-    Console().print(table)
+    Console(width=160).print(table)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step, refused
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.zookeeper.broker_changes import process_broker_change
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -150,7 +150,7 @@ def _standing(partition: PartitionImage) -> tuple[Any, ...]:
 
 
 class ControllerTerm:
-    """A controller on a bench: what it decides, and all that listeners heard."""
+    """A controller on a bench: what it decides, and all deltas that listeners got."""
 
     def __init__(
         self, bench: PortBench, number: int = 0, properties: dict[str, str] | None = None
@@ -240,7 +240,7 @@ class ControllerTerm:
         )
 
     def check(self) -> None:
-        """The image is what is stored, and listeners heard of each step that led to it."""
+        """The image is what is stored, and listeners got each step that led to it."""
         assert facts(self.bench.stored()) == facts(self.image)
         for before, after in zip(self.heard, self.heard[1:], strict=False):
             assert after.before is before.image
@@ -377,7 +377,7 @@ def check_committed_facts_are_stored_and_told(bench: PortBench) -> None:
 
 
 def check_the_raw_answer_of_an_append(bench: PortBench) -> None:
-    """An append tells its deltas; another epoch's is fenced, and nothing of it is written."""
+    """An append passes on its deltas; another epoch's is fenced, and nothing of it is written."""
     bench.set_brokers(BROKERS)
     step = Step((ProducerIdsRecord(broker_id=1, next_producer_id=1_000),))
     notified: list[ClusterDelta] = []

@@ -247,7 +247,7 @@ def check_a_broken_connection_is_no_end_of_the_session(bench: Bench) -> None:
 
 
 def check_a_write_without_an_answer_is_told_so(bench: Bench) -> None:
-    """Both outcomes are possible; it is told as unknown, and the next read shows which it was."""
+    """Both outcomes are possible: it is reported as unknown, and the next read shows which."""
     session, other = bench.open(), bench.open()
     write(bench, session, Create("/a", b"0"))
     log = Log()

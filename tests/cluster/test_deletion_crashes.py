@@ -22,7 +22,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.metadata.deletions import DeletionState
 from ottla.metadata.znodes import paths
-from ottla.testing.sim.deletion_steps import STEPS, Step
+from ottla.testing.sim.watch.deletion_steps import STEPS, Step
 
 from ..drawn import FAULT_ROUNDS, drawn
 from .clients import eventually

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.host.descriptors import NEEDED, plan
+from ottla.host.log_dirs.descriptors import NEEDED, plan
 from ottla.testing import Cluster, ClusterError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 

@@ -9,7 +9,7 @@ from ottla.base.zookeeper import Create, ZkCode, ZkError
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election
 from ottla.testing.scenarios import Dialogue, Story, TopicSpec
-from ottla.testing.sim.zookeeper_session import session_opener
+from ottla.testing.sim.zookeeper.zookeeper_session import session_opener
 
 TWO_COPIES = {"min.insync.replicas": "2"}
 STEADY = TopicSpec(name="steady", partitions=1, replication_factor=3, configs=TWO_COPIES)

@@ -11,7 +11,7 @@ from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
 from ottla.broker.zookeeper import zk_metadata
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
 from ottla.controller.deletion import deletion_policy
-from ottla.host import node_dirs
+from ottla.host.log_dirs import node_dirs
 from ottla.log.dirs.async_delete import AsyncDelete
 from ottla.log.dirs.dir_loading import Verdict
 from ottla.log.dirs.log_dirs import LogDirs

@@ -17,9 +17,9 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.api import k1002_delete_replicas
 from ottla.controller.zookeeper.request_batch import BrokerRequest
-from ottla.host import node_dirs
-from ottla.host.controller_channel import Answered, ChannelEvent, ControllerChannels
-from ottla.host.node_dirs import verdict_on
+from ottla.host.controller.controller_channel import Answered, ChannelEvent, ControllerChannels
+from ottla.host.log_dirs import node_dirs
+from ottla.host.log_dirs.node_dirs import verdict_on
 from ottla.log.dirs.dir_loading import Verdict, find_partition_dirs
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.dirs.replica_deletion import Removed

@@ -18,8 +18,8 @@ from ottla.broker.metrics import error_finder
 from ottla.broker.ports import Listener
 from ottla.host.forwarder import ANSWER_SLACK_MS
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.registry import response_type
 

@@ -7,7 +7,7 @@ replicas are equal. That the story finds something out is shown by taking a rule
 
 import pytest
 
-from ottla.host import node_dirs
+from ottla.host.log_dirs import node_dirs
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults

@@ -1,9 +1,9 @@
 """Whoever crashes after whatever step of a deletion: it ends, truly, and its name is used again.
 
 Method: a small cluster without other faults; a topic is deleted and made again, and one node
-crashes right after a step (`ottla.testing.sim.deletion_steps`): a broker with replicas, or the
-controller. It is away for longer than its session lasts. The checkers judge. Every step is played
-with both victims, and in KRaft two of the steps take their machines' power.
+crashes right after a step (`ottla.testing.sim.watch.deletion_steps`): a broker with replicas, or
+the controller. It is away for longer than its session lasts. The checkers judge. Every step is
+played with both victims, and in KRaft two of the steps take their machines' power.
 OTTLA_DELETION_STEPS=all plays every step both ways, and goes through every single write to a disk
 and to ZooKeeper, of which a few are played otherwise. At these, and over ZooKeeper, it is the
 process only that ends: where a step would take the power there, the process is back before its
@@ -21,7 +21,7 @@ from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS, DeletionMa
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
-from ottla.testing.sim.deletion_steps import STEPS, Crash, CrashPlan, Step, Victim
+from ottla.testing.sim.watch.deletion_steps import STEPS, Crash, CrashPlan, Step, Victim
 
 TWO_COPIES = {"min.insync.replicas": "2"}
 BESIDE = TopicSpec(name="beside", partitions=1, replication_factor=3, configs=TWO_COPIES)

@@ -14,7 +14,7 @@ from ottla.metadata.deletions import HaltReason
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults
-from ottla.testing.sim.observations import DeletionSet
+from ottla.testing.sim.watch.observations import DeletionSet
 
 from .deletion_story import STEADY, TWO_COPIES, elect_by_znode, topics_come_and_go
 

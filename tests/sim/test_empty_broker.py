@@ -15,7 +15,7 @@ from ottla.metadata.topics import PartitionImage
 from ottla.metadata.znodes import paths
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import alter_partition_reassignments as reassign_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import produce as produce_wire

@@ -14,7 +14,7 @@ from ottla.metadata.image import PartitionImage
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.node import SimNode
-from ottla.testing.sim.observations import PartitionSet
+from ottla.testing.sim.watch.observations import PartitionSet
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import produce as produce_wire

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.controller.deletion import delete_topics as deletion
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 

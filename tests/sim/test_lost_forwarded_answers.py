@@ -11,7 +11,7 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import create_partitions as growth_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire

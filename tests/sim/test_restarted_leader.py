@@ -16,8 +16,8 @@ from ottla.broker.partition import Partition
 from ottla.metadata.znodes import paths
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.watch.deletion_steps import controller_of
+from ottla.testing.sim.zookeeper.zookeeper import Written
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import produce as produce_wire

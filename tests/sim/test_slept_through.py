@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.base.ids import Uuid
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import alter_partition_reassignments as reassign_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire

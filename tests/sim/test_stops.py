@@ -10,8 +10,8 @@ import pytest
 
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.watch.deletion_steps import controller_of
 
 PROMISE_MS = 15_000
 SLOW_QUORUM = {

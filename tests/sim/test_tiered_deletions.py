@@ -14,7 +14,7 @@ from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid, uuid_text
 from ottla.metadata.deletions import DeletionImage, Remote
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 from ottla.wire.messages import produce as produce_wire

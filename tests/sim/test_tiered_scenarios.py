@@ -9,6 +9,7 @@ counted by segments.
 
 import pytest
 
+from ottla.metadata.tiering import TieringState
 from ottla.wire.messages import fetch as fetch_wire
 
 from .tiered_cluster import (
@@ -83,6 +84,74 @@ def test_an_existing_topic_is_enabled(zookeeper: bool) -> None:
         tiered(cluster, "t", 3, partition)
         assert cluster.copied("t", partition) == [0, 1, 2]
         assert cluster.read("t", 0, partition) == [0, 1, 2, 3]
+
+
+def switch(cluster: Cluster, topic: str, state: TieringState, **config: str) -> None:
+    """Turn tiered storage of a topic on or off, and wait until that is done."""
+    cluster.configure(topic, **config)
+    cluster.until(lambda: cluster.tiering(topic) == {state})
+
+
+@MODES
+def test_copies_are_disabled_and_enabled_and_the_remote_tier_is_emptied(zookeeper: bool) -> None:
+    """DisableRemoteLogOnTopicTest, with Kafka's names of the properties."""
+    cluster = Cluster(zookeeper=zookeeper)
+    config = TIERED | {"local.retention.bytes": "-2"}
+    cluster.create("t", [(1, 2), (2, 3)], config)
+    for partition in range(2):
+        cluster.produce("t", 3, partition)
+        cluster.until(lambda log=cluster.log("t", partition): log.highest_remote_offset == 1)  # type: ignore[misc]
+    switch(cluster, "t", TieringState.DISABLED, remote_log_copy_disable="true")
+    cluster.produce("t", 2)
+    cluster.sim.run(10_000)
+    assert cluster.copied("t") == [0, 1]
+    assert cluster.read("t", 0) == list(range(5))
+    switch(cluster, "t", TieringState.ENABLED, remote_log_copy_disable="false")
+    # Not only its objects: a copy that the disablement interrupts does not count.
+    cluster.until(lambda: cluster.log("t").highest_remote_offset == 3)
+    assert cluster.copied("t") == [0, 1, 2, 3]
+    switch(cluster, "t", TieringState.DISABLED, remote_log_copy_disable="true")
+    cluster.delete_records("t", 1)
+    cluster.until(lambda: cluster.copied("t") == [1, 2, 3], limit_ms=600_000)
+    cluster.configure("t", remote_log_delete_on_disable="true", remote_storage_enable="false")
+    cluster.until(lambda: not cluster.copied("t") + cluster.copied("t", 1), limit_ms=600_000)
+    before = cluster.events
+    for partition, (first, end) in enumerate(((1, 5), (0, 3))):
+        assert cluster.offset("t", EARLIEST, partition) == first
+        assert cluster.read("t", first, partition) == list(range(first, end))
+    assert cluster.fetched("t", before) == []
+    assert not cluster.sim.problems
+
+
+@MODES
+def test_tiered_storage_is_disabled_with_both_policies(zookeeper: bool) -> None:
+    """DisableRemoteLogOnTopicTest as KIP-950 had it at first: retain, on again, retain, delete."""
+    cluster = Cluster(zookeeper=zookeeper)
+    cluster.create("t", [(1, 2)], TIERED)
+    cluster.produce("t", 4)
+    tiered(cluster, "t", 3)
+    switch(cluster, "t", TieringState.DISABLED, remote_storage_enable="false")
+    cluster.produce("t", 2)
+    assert cluster.read("t", 0) == list(range(6))
+    assert cluster.copied("t") == [0, 1, 2]
+    switch(cluster, "t", TieringState.ENABLED, remote_storage_enable="true")
+    tiered(cluster, "t", 5)
+    assert cluster.copied("t") == list(range(5))
+    switch(cluster, "t", TieringState.DISABLED, remote_storage_enable="false")
+    sizes = sum(each.size_bytes for each in cluster.log("t").local_segments())
+    cluster.configure("t", retention_bytes=str(5 * sizes), local_retention_bytes="-2")
+    cluster.until(lambda: cluster.copied("t") == [1, 2, 3, 4], limit_ms=600_000)
+    assert cluster.read("t", 1) == list(range(1, 6))
+    switch(
+        cluster,
+        "t",
+        TieringState.DISABLED,
+        retention_bytes="-1",
+        remote_log_disable_policy="delete",
+    )
+    cluster.until(lambda: cluster.copied("t") == [], limit_ms=600_000)
+    assert cluster.offset("t", EARLIEST) == 5
+    assert cluster.read("t", 5) == [5]
 
 
 @pytest.mark.parametrize("limit", ["retention_bytes", "retention_ms"])

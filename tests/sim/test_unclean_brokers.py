@@ -16,7 +16,7 @@ from ottla.log import names
 from ottla.metadata.topics import PartitionImage
 from ottla.testing.sim import Sim
 from ottla.testing.sim.node import SimNode
-from ottla.testing.sim.observations import Acknowledged
+from ottla.testing.sim.watch.observations import Acknowledged
 from tests.drawn import drawn_seeds
 from tests.unit.testing.sim.requests import TOPIC, Writer
 

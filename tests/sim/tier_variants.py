@@ -1,9 +1,8 @@
 """Remote storage with one rule broken, or kept a little wrong.
 
 They are to be found by the standard mix of the simulator, played with the seeds that have remote
-storage, by a checker of promises: see `test_tier_variants`. Transactions do not run in the
-simulator: a reader that asks one segment only for aborted transactions is detected in
-`tests/unit/broker/remote/reads/test_reads.py`.
+storage, or by a story that is made for it: by a checker of promises, see `test_tier_stories` and
+`test_tier_variants`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,8 @@ from ottla.broker.fetch.delayed_fetch import FetchReader
 from ottla.broker.fetch.fetch_sessions import FetchPartition
 from ottla.broker.remote import remote_log_manager
 from ottla.broker.remote.dialogue import Dialogue
+from ottla.broker.remote.reads import reads
+from ottla.broker.remote.reads.remote_segments import slices
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX, StoreCalls
 from ottla.broker.remote.tasks import copy_task, expiration_task
 from ottla.broker.remote.tasks.copy_task import CopyTask
@@ -27,6 +28,7 @@ from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.log.partition_log import PartitionLog
+from ottla.log.transaction_index import select
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.expiration import ExpirationPlan
 from ottla.tiered.lineage import Lineage
@@ -228,22 +230,11 @@ def lists_what_is_being_copied() -> Iterator[None]:
     """A manifest lists COPY_STARTED segments, too."""
     plan = ManifestPlanner.plan
 
-    class Early:
-        """A remote log in which copies that have begun are finished."""
-
-        def __init__(self, remote: RemoteLog) -> None:
-            self.fence, self.floor = remote.fence, remote.floor
-            self._segments = remote.segments()
-
-        def segments(self) -> list[SegmentMetadata]:
-            finished = SegmentState.COPY_FINISHED
-            return [
-                replace(each, state=finished) if each.state in COPYING else each
-                for each in self._segments
-            ]
-
-    def early(self: ManifestPlanner, remote: Any, **named: Any) -> Manifest | None:
-        return plan(self, Early(remote), **named)  # type: ignore[arg-type]
+    def early(self: ManifestPlanner, remote: RemoteLog, **named: Any) -> Manifest | None:
+        seen = RemoteLog.from_image(remote.image())
+        for each in seen.unfinished():
+            seen._set(replace(each, state=SegmentState.COPY_FINISHED))
+        return plan(self, seen, **named)
 
     with replaced(ManifestPlanner, "plan", early):
         yield
@@ -286,10 +277,29 @@ def takes_the_closest_later_segment() -> Iterator[None]:
         )
         return found or next(later, None)
 
-    with (
-        replaced(RemoteLog, "segment_for", closest),
-        replaced(Lineage, "shared_end", lambda self, segment: segment.end_offset),
-    ):
+    with replaced(RemoteLog, "segment_for", closest):
+        yield
+
+
+@contextmanager
+def reads_beyond_the_lineage() -> Iterator[None]:
+    """A segment is read to its end, also where an unclean election has cut its records off."""
+    with replaced(Lineage, "shared_end", lambda self, segment: segment.end_offset):
+        yield
+
+
+@contextmanager
+def asks_one_segment_for_aborted_transactions() -> Iterator[None]:
+    """The list of aborted transactions is that of the segment that is read."""
+
+    def of_one(reader: Any, remote: Any, log: PartitionLog, start: int, end: int) -> Any:
+        lineage = Lineage(log.epochs.entries, log.log_end_offset)
+        first = next(slices(remote, lineage, start, end))
+        entries = yield from reader.aborted(first.segment)
+        found, _ = select(list(entries), start, end)
+        return tuple((entry.producer_id, entry.first_offset) for entry in found)
+
+    with replaced(reads, "aborted_transactions", of_one):
         yield
 
 
@@ -297,28 +307,62 @@ def takes_the_closest_later_segment() -> Iterator[None]:
 class TierVariant:
     """A broken rule.
 
-    Fields: `first`: how many of the seeds with remote storage it took when it was written; None =
-            the first two, or more, did not show it.
+    Fields: `story`: the one of `tier_stories` that shows it, with one of its first seeds; `by`: to
+            this checker. `first`: how many of the standard seeds with remote storage it took when
+            it was written; None = the first two, or more, did not show it.
     """
 
     breaks: Callable[[], AbstractContextManager[None]]
+    story: str
+    by: str
     first: int | None = None
 
 
 TIER_VARIANTS = (
-    TierVariant(breaks=begins_at_the_local_log_after_a_restart, first=1),
-    TierVariant(breaks=deletes_before_the_log_start_is_published, first=1),
-    TierVariant(breaks=deletes_before_the_log_start_moves),
-    TierVariant(breaks=expires_one_segment_too_many),
-    TierVariant(breaks=deletes_local_files_of_copies_that_have_begun, first=1),
-    TierVariant(breaks=remembers_the_highest_copied_offset),
-    TierVariant(breaks=accepts_copies_of_former_leaders),
-    TierVariant(breaks=trusts_the_store),
-    TierVariant(breaks=forgets_failed_copies_at_once),
-    TierVariant(breaks=copies_from_the_wrong_end, first=2),
-    TierVariant(breaks=overwrites_manifests, first=1),
-    TierVariant(breaks=deletes_objects_before_the_manifest, first=4),
-    TierVariant(breaks=lists_what_is_being_copied, first=1),
-    TierVariant(breaks=reads_the_next_local_record, first=1),
-    TierVariant(breaks=takes_the_closest_later_segment),
+    TierVariant(
+        breaks=begins_at_the_local_log_after_a_restart,
+        story="restarts",
+        by="log start moved",
+        first=1,
+    ),
+    TierVariant(
+        breaks=deletes_before_the_log_start_is_published,
+        story="retention",
+        by="offset unreadable",
+        first=1,
+    ),
+    TierVariant(
+        breaks=deletes_before_the_log_start_moves, story="retention", by="offset unreadable"
+    ),
+    TierVariant(breaks=expires_one_segment_too_many, story="retention", by="log start moved"),
+    TierVariant(
+        breaks=deletes_local_files_of_copies_that_have_begun,
+        story="outages",
+        by="local log start wrong",
+        first=1,
+    ),
+    TierVariant(
+        breaks=remembers_the_highest_copied_offset, story="unclean", by="local log start wrong"
+    ),
+    TierVariant(
+        breaks=accepts_copies_of_former_leaders, story="late_record", by="segment images differ"
+    ),
+    TierVariant(breaks=trusts_the_store, story="lies", by="remote object missing"),
+    TierVariant(breaks=forgets_failed_copies_at_once, story="late_put", by="orphan object"),
+    TierVariant(
+        breaks=copies_from_the_wrong_end, story="outages", by="local log start wrong", first=2
+    ),
+    TierVariant(breaks=overwrites_manifests, story="late_manifest", by="object replaced", first=1),
+    TierVariant(
+        breaks=deletes_objects_before_the_manifest, story="retention", by="manifest wrong", first=4
+    ),
+    TierVariant(breaks=lists_what_is_being_copied, story="retention", by="manifest wrong", first=1),
+    TierVariant(breaks=reads_the_next_local_record, story="restarts", by="read lost", first=1),
+    TierVariant(breaks=takes_the_closest_later_segment, story="stale_follower", by="read lost"),
+    TierVariant(breaks=reads_beyond_the_lineage, story="unclean", by="read lost"),
+    TierVariant(
+        breaks=asks_one_segment_for_aborted_transactions,
+        story="transactions",
+        by="uncommitted record read",
+    ),
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid, uuid_text
 from ottla.broker.partition import Partition
+from ottla.metadata.tiering import TieringState
 from ottla.records.batch import iter_headers
 from ottla.records.builder import encode_batch
 from ottla.records.record import iter_records
@@ -25,6 +26,7 @@ from ottla.tiered.object_names import ObjectKind, parse_object_name
 from ottla.wire.messages import alter_partition_reassignments as reassign_wire
 from ottla.wire.messages import create_partitions as partitions_wire
 from ottla.wire.messages import create_topics as create_wire
+from ottla.wire.messages import delete_records as delete_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import incremental_alter_configs as configs_wire
 from ottla.wire.messages import list_offsets as offsets_wire
@@ -126,6 +128,21 @@ class Cluster:
         )
         [answer] = self.ask(self.broker, request, 1).responses
         assert answer.error_code == 0, answer
+
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Delete what is below an offset."""
+        wanted = delete_wire.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        named = delete_wire.DeleteRecordsTopic(name=topic, partitions=(wanted,))
+        request = delete_wire.DeleteRecordsRequest(topics=(named,), timeout_ms=5_000)
+        answer = self.ask(self.leader(topic, partition).id, request, 2)
+        [part] = answer.topics[0].partitions
+        assert part.error_code == 0, part
+
+    def tiering(self, topic: str) -> set[TieringState | None]:
+        """Return the topic's tiering state as each broker knows it."""
+        images = [each.broker.image for each in self.sim.nodes.values() if each.broker is not None]
+        found = [image.tiering.get(self.topic_id(topic)) for image in images]
+        return {None if each is None else each.state for each in found}
 
     def expand(self, topic: str, *added: int) -> None:
         """Add a partition on each of these brokers."""

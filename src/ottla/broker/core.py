@@ -65,7 +65,9 @@ class ApplyError(Exception):
 class Broker:
     """One broker. `epoch` is set by its registration; -1 before.
 
-    `store`: the object store of tiered storage; None = the broker is without it.
+    `store`: the object store of tiered storage; None = the broker is without it. Fields:
+    `topic_deletion_purgatory`, `tiering_purgatory`: orders that wait for a topic's deletion, or for
+    its tiering state, in this broker's metadata.
     """
 
     controller_epoch = NO_EPOCH
@@ -122,9 +124,7 @@ class Broker:
             self.remote = self._remote_storage(store, reads, peers)
             self.fetchers.aux_states = self.remote.aux_states.build
         self.auto_create = AutoCreate(config, forwarder)
-        self.topic_deletion_purgatory = Purgatory(timers)
-        self.tiering_purgatory = Purgatory(timers)
-        """Orders that wait for a topic's tiering state in this broker's metadata."""
+        self.topic_deletion_purgatory, self.tiering_purgatory = Purgatory(timers), Purgatory(timers)
         self.deletion_failures = DeletionFailures()
         self.maintenance = Maintenance(
             config=config,

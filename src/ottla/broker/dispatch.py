@@ -376,7 +376,7 @@ class Dispatcher:
 
 
 def _throttle(ctx: Context, answer: Message) -> None:
-    """Have the connection muted for as long as the response tells its client (KIP-219)."""
+    """Have the connection muted for as long as the response says (KIP-219)."""
     throttle_ms = getattr(answer, "throttle_time_ms", 0)
     if throttle_ms > 0:
         ctx.connection.throttle_ms = throttle_ms

@@ -235,7 +235,7 @@ class Partition:
         """Keep the states of exactly the assigned replicas.
 
         Replicas that the controller has dropped from the ISR start with a new state: their log
-        directory may have failed, and only a fetch tells what they have now. The old state would
+        directory may have failed, and only a fetch shows what they have now. The old state would
         hold the high watermark back, or have them proposed again at another replica's fetch.
         """
         known = {node: each for node, each in self.followers.items() if node not in dropped}

@@ -7,7 +7,7 @@ change in the order in which it came, whoever made it.
 
 Back ends: memory (`ottla.testing.memory_store`), the KRaft log (`ottla.host.kraft.metadata_log`),
 and ZooKeeper (`ottla.host.zookeeper.store.store`). All are used by one runtime,
-`ottla.host.controller_runtime`.
+`ottla.host.controller.controller_runtime`.
 """
 
 from collections.abc import Callable

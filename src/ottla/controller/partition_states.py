@@ -52,9 +52,6 @@ _KAFKA_NAMES: Final = {
     _S.NON_EXISTENT: "NonExistentPartition",
 }
 
-INITIAL: Final = _S.NON_EXISTENT
-"""The state of an unknown partition."""
-
 assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(PartitionState)  # No state without its row.
 assert all(PREVIOUS.values())  # None that cannot be entered,
 assert set().union(*PREVIOUS.values()) == set(PartitionState)  # and none that cannot be left.

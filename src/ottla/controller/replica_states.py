@@ -64,9 +64,6 @@ _KAFKA_NAMES: Final = {
     _S.NON_EXISTENT: "NonExistentReplica",
 }
 
-INITIAL: Final = _S.NON_EXISTENT
-"""The state of an unknown replica."""
-
 assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(ReplicaState)  # No state without its row.
 assert all(PREVIOUS.values())  # None that cannot be entered,
 assert set().union(*PREVIOUS.values()) == set(ReplicaState)  # and none that cannot be left.

@@ -321,7 +321,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def refresh_subscription(self) -> None:
-        """Read anew which topics the members subscribe to, under the selected protocol."""
+        """Read again which topics the members subscribe to, under the selected protocol."""
         self.subscribed_topics = None
         if not self.is_consumer_group:
             return

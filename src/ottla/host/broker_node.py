@@ -10,8 +10,8 @@ from functools import partial
 
 from ottla.broker.core import Broker
 from ottla.host.broker_links import BrokerLinks
-from ottla.host.cleaner import Cleaner
-from ottla.host.node_dirs import NodeDirs, StartError
+from ottla.host.log_dirs.cleaner import Cleaner
+from ottla.host.log_dirs.node_dirs import NodeDirs, StartError
 from ottla.host.node_mode import BrokerMode
 from ottla.host.node_ports import NodePorts
 from ottla.host.remote_storage import opened_store, resize_pools

@@ -15,8 +15,8 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
-from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
+from ottla.host.controller.controller_runtime import ControllerRuntime
+from ottla.host.controller.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.net.refusals import Refusal

@@ -17,11 +17,12 @@ from typing import Any
 
 from ottla.base.zookeeper import OpenSession
 from ottla.broker.ports import Listener
-from ottla.host.cleaner import ProcessRunner
-from ottla.host.descriptors import check_limit, descriptor_limit, plan
-from ottla.host.disk import OsDisk
 from ottla.host.gc_pauses import limit_gc_pauses
 from ottla.host.kraft.quorum_storage import MetadataDamaged
+from ottla.host.log_dirs.cleaner import ProcessRunner
+from ottla.host.log_dirs.descriptors import check_limit, descriptor_limit, plan
+from ottla.host.log_dirs.disk import OsDisk
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.net.channel import Channel
 from ottla.host.net.dialer import AsyncioDialer
 from ottla.host.net.refusals import LOG_SECONDS
@@ -33,7 +34,6 @@ from ottla.host.net.server import (
     reachable,
 )
 from ottla.host.node_core import NodeCore
-from ottla.host.node_dirs import StartError
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import Endpoints, NodePorts
 from ottla.host.remote_storage import open_remote_store

@@ -29,7 +29,7 @@ from ottla.broker.metrics import ApiMetrics
 from ottla.broker.ports import CloseConnection, Connection, Listener
 from ottla.host.broker_node import BrokerNode
 from ottla.host.kraft.node_mode import KRaftMode
-from ottla.host.node_dirs import NodeDirs
+from ottla.host.log_dirs.node_dirs import NodeDirs
 from ottla.host.node_mode import NodeMode
 from ottla.host.node_ports import NodeListeners, NodePorts
 from ottla.host.remote_storage import storage_uri

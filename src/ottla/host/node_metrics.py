@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ottla.base.metrics import Family, Histogram
 from ottla.broker.metric_families import broker_families, request_families
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.loop_lag import LoopLag
 from ottla.host.metric_families import (
     broker_state_families,
@@ -21,7 +22,6 @@ from ottla.host.metric_families import (
 from ottla.host.net.metrics_server import MetricsServer
 from ottla.host.net.server import Server, describe_listen_error
 from ottla.host.node_core import NodeCore
-from ottla.host.node_dirs import StartError
 
 log = logging.getLogger(__name__)
 

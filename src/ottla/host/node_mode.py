@@ -14,8 +14,8 @@ from ottla.broker.api.base import QuorumPort
 from ottla.broker.core import Broker
 from ottla.broker.ports import ControllerPort, Forwarder, Listener
 from ottla.host.kraft.broker_lifecycle import BrokerState
+from ottla.host.log_dirs.node_dirs import NodeDirs
 from ottla.host.metadata_publication import MetadataErrors
-from ottla.host.node_dirs import NodeDirs
 from ottla.host.node_ports import Endpoints, NodeListeners
 from ottla.host.steps import Steps
 from ottla.metadata.delta import ClusterDelta

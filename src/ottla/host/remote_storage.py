@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.object_store import Pool
 from ottla.base.ports import Clock
-from ottla.host.node_dirs import StartError
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.node_ports import NodePorts, OpenedStore
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.remote_definitions import EVENT_DIR, STORAGE_URI, SYSTEM_ENABLE

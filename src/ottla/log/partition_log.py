@@ -159,7 +159,8 @@ class PartitionLog:
             appended before the next one; `is_log_start_stored`: the log start checkpoint has a
             value of this log, where its remote prefix may begin (kept only while it has one);
             `limits`: upper bounds for the log's checkpoint entries, until the checkpoints are
-            written again.
+            written again; `prepends`: segments below the local log start are to stay, or it has
+            moved back to them and is not checkpointed yet.
     """
 
     def __init__(
@@ -214,11 +215,8 @@ class PartitionLog:
         self.unsynced_handles: list[Handle] = []
         self.is_log_start_stored = self.has_remote_prefix
         self._had_remote_prefix = loaded.local_start_checkpointed
-        self._installing = False
+        self._installing = self.prepends = False
         """Whether the log began with a remote prefix whose epochs are not durable yet."""
-        self.prepends = False
-        """Whether it has segments below the local log start that are to stay, or a local log start
-        that has moved back and is not checkpointed yet."""
         self._marker = MarkerFile.NONE
         self._prefix_waiting: list[Truncated] = []
         self.swap: SegmentSwap | None = None

@@ -157,11 +157,6 @@ class NodeConfig:
         return self.listener_set.controller
 
     @property
-    def controller_listener_names(self) -> tuple[str, ...]:
-        """Return the names under which controllers are reached, the preferred one first."""
-        return self.listener_set.controller_names
-
-    @property
     def inter_broker_listener_name(self) -> str:
         """Return the name of the listener that brokers use among themselves."""
         return self.listener_set.inter_broker_name

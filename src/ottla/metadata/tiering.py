@@ -8,13 +8,14 @@ Source: KIP-950, whose draft has the states and the epoch.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
 from ottla.base.ids import Uuid
 from ottla.metadata.records import TopicTieringRecord
-from ottla.metadata.records.tiering import RestoredEpochData, RestoredPartitionData
+from ottla.wire.messages.topic_tiering import RestoredEpochData, RestoredPartitionData
 
 
 class TieringState(IntEnum):
@@ -122,16 +123,7 @@ def tiering_of(record: TopicTieringRecord) -> TopicTiering:
         policy=DisablePolicy(record.policy),
         remote_floor_epoch=record.remote_floor_epoch,
         purge_pending=record.purge_pending,
-        restored=tuple(
-            RestoredPartition(
-                partition=each.partition,
-                leader_epoch=each.leader_epoch,
-                log_start_offset=each.log_start_offset,
-                end_offset=each.end_offset,
-                epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in each.epochs),
-            )
-            for each in record.restored
-        ),
+        restored=restored_of(record.restored),
     )
 
 
@@ -144,17 +136,35 @@ def tiering_record(tiering: TopicTiering) -> TopicTieringRecord:
         policy=int(tiering.policy),
         remote_floor_epoch=tiering.remote_floor_epoch,
         purge_pending=tiering.purge_pending,
-        restored=tuple(
-            RestoredPartitionData(
-                partition=each.partition,
-                leader_epoch=each.leader_epoch,
-                log_start_offset=each.log_start_offset,
-                end_offset=each.end_offset,
-                epochs=tuple(
-                    RestoredEpochData(epoch=epoch, start_offset=start)
-                    for epoch, start in each.epochs
-                ),
-            )
-            for each in tiering.restored
-        ),
+        restored=restored_data(tiering.restored),
+    )
+
+
+def restored_of(found: Iterable[RestoredPartitionData]) -> tuple[RestoredPartition, ...]:
+    """Return where partitions began, as records and requests have it."""
+    return tuple(
+        RestoredPartition(
+            partition=each.partition,
+            leader_epoch=each.leader_epoch,
+            log_start_offset=each.log_start_offset,
+            end_offset=each.end_offset,
+            epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in each.epochs),
+        )
+        for each in found
+    )
+
+
+def restored_data(partitions: Iterable[RestoredPartition]) -> tuple[RestoredPartitionData, ...]:
+    """Return what records and requests have of where partitions began."""
+    return tuple(
+        RestoredPartitionData(
+            partition=each.partition,
+            leader_epoch=each.leader_epoch,
+            log_start_offset=each.log_start_offset,
+            end_offset=each.end_offset,
+            epochs=tuple(
+                RestoredEpochData(epoch=epoch, start_offset=start) for epoch, start in each.epochs
+            ),
+        )
+        for each in partitions
     )

@@ -316,7 +316,7 @@ def _zstd_compress(data: Buffer, level: int | None) -> bytes:
 def _zstd_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
     view = memoryview(data)
     bound = _zstd_bound(view, limit)
-    # One byte beyond the limit tells "exactly the limit" from "more than that".
+    # One byte beyond the limit separates "exactly the limit" from "more than that".
     room = min(bound, limit + 1)
     target = bytearray(room) if room <= PIECE_BYTES else mmap.mmap(-1, room)
     try:

@@ -38,12 +38,6 @@ def encode_varint(value: int) -> bytes:
 _ONE_BYTE = tuple(bytes((byte,)) for byte in range(128))
 
 
-def varint_size(value: int) -> int:
-    """Return how many bytes the varint of `value` takes."""
-    rest = value << 1 ^ value >> _INT64_BITS - 1
-    return max(1, (rest.bit_length() + 6) // 7)
-
-
 def read_varint(data: Expanded, position: int) -> tuple[int, int]:
     """Return the int32 at `position` and where it ends.
 

@@ -4,8 +4,8 @@ An object is written to a temporary file beside its name, synced, and then renam
 it must not replace another); the directories are synced too. So an object is there whole or not at
 all, also after a power loss. Names of temporary files contain `#`, which no object's name has.
 
-Operations block, so each runs in a thread of its own; the pools of `ottla.stores.store` bound them.
-The threads are daemons: a mount that hangs does not keep the process from ending.
+Operations block, so each runs in a thread of its own (`daemon_threads`); the pools of
+`ottla.stores.store` bound them. A mount that hangs does not keep the process from ending.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import heapq
 import os
 import secrets
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
@@ -23,6 +22,7 @@ from typing import Final, TypeVar
 from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
 from ottla.base.ports import Buffer
 from ottla.stores.backend import OperationFailed, check_size
+from ottla.stores.daemon_threads import DaemonThreads
 
 T = TypeVar("T")
 
@@ -48,30 +48,59 @@ class FileBackend:
 
     def __init__(self, root: str) -> None:
         self._root: Final = root
+        self._threads: Final = DaemonThreads("store-file")
 
     async def put(self, name: str, source: Source) -> None:
         """Write or replace an object."""
-        await _in_thread(lambda: self._write(name, source, replace=True))
+        await self._in_thread(lambda: self._write(name, source, replace=True))
 
     async def put_if_absent(self, name: str, data: Buffer) -> None:
         """Write an object unless it exists."""
-        await _in_thread(lambda: self._write(name, data, replace=False))
+        await self._in_thread(lambda: self._write(name, data, replace=False))
 
     async def get_range(self, name: str, start: int, length: int) -> Buffer:
         """Read a range."""
-        return await _in_thread(lambda: self._read(name, start, length))
+        return await self._in_thread(lambda: self._read(name, start, length))
 
     async def head(self, name: str) -> ObjectInfo:
         """Return size and time."""
-        return await _in_thread(lambda: _info(name, os.stat(self._path(name))))
+        return await self._in_thread(lambda: _info(name, os.stat(self._path(name))))
 
     async def list_page(self, prefix: str, after: str, limit: int) -> Page:
         """List objects in the order of their names."""
-        return await _in_thread(lambda: self._list(prefix, after, limit))
+        return await self._in_thread(lambda: self._list(prefix, after, limit))
 
     async def delete_many(self, names: Sequence[str]) -> Mapping[str, StoreError]:
         """Delete objects, and directories that become empty."""
-        return await _in_thread(lambda: self._delete(names))
+        return await self._in_thread(lambda: self._delete(names))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Run `work` in a daemon thread; an OSError becomes an OperationFailed."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if ended.cancelled():
+                return
+            if error is not None:
+                ended.set_exception(error)
+            else:
+                ended.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result: T | None = None
+            failed: BaseException | None = None
+            try:
+                result = work()
+            except OSError as error:
+                failed = _failure(error)
+            except BaseException as error:
+                failed = error
+            with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits.
+                loop.call_soon_threadsafe(settle, result, failed)
+
+        self._threads.run(run)
+        return await ended
 
     # -- in threads ----------------------------------------------------------------------------
 
@@ -263,32 +292,3 @@ def _failure(error: OSError) -> OperationFailed:
     else:
         failure = Failure.UNAVAILABLE
     return OperationFailed(failure, f"{error.filename}: {error.strerror}")
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a daemon thread; an OSError becomes an OperationFailed."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if ended.cancelled():
-            return
-        if error is not None:
-            ended.set_exception(error)
-        else:
-            ended.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result: T | None = None
-        failed: BaseException | None = None
-        try:
-            result = work()
-        except OSError as error:
-            failed = _failure(error)
-        except BaseException as error:
-            failed = error
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits.
-            loop.call_soon_threadsafe(settle, result, failed)
-
-    threading.Thread(target=run, name="store-file", daemon=True).start()
-    return await ended

@@ -95,8 +95,8 @@ def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
 
     Raises ClusterError for directories of another cluster.
     """
-    from ottla.host.disk import OsDisk
-    from ottla.host.storage import StorageError, format_storage
+    from ottla.host.log_dirs.disk import OsDisk
+    from ottla.host.log_dirs.storage import StorageError, format_storage
     from ottla.host.system_ports import SystemClock, SystemDice
     from ottla.metadata.node_config import NodeConfig
 

@@ -11,10 +11,11 @@ Source: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs; KAFKA-15241, KAFKA-1
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
+from ottla.base.turns import Steps
 from ottla.tiered.segment_metadata import Epochs, SegmentMetadata, SegmentState, epoch_ranges
 
 
@@ -121,14 +122,32 @@ def visible_segments(segments: Iterable[SegmentMetadata], lineage: Lineage) -> l
     Both their start and their end offsets strictly ascend. Neighbours may overlap: each leader
     rolls its segments at offsets of its own.
     """
-    found = [
-        Visible(segment, end)
-        for segment in segments
-        if segment.state is SegmentState.COPY_FINISHED and (end := lineage.shared_end(segment)) >= 0
-    ]
-    found.sort(key=lambda each: (each.segment.start_offset, -each.end_offset))
     visible: list[Visible] = []
-    for each in found:
-        if not visible or each.end_offset > visible[-1].end_offset:
-            visible.append(each)
+    _add_visible(visible, sorted(segments, key=lambda each: each.start_offset), lineage)
     return visible
+
+
+def visible_in_steps(
+    segments: Sequence[SegmentMetadata], lineage: Lineage, step: int
+) -> Steps[list[Visible]]:
+    """Return the same of segments by start offset; so many are examined in each step."""
+    visible: list[Visible] = []
+    for begin in range(0, len(segments), step):
+        _add_visible(visible, segments[begin : begin + step], lineage)
+        yield
+    return visible
+
+
+def _add_visible(
+    visible: list[Visible], segments: Iterable[SegmentMetadata], lineage: Lineage
+) -> None:
+    """Add the visible ones of segments by start offset, all of which follow those before."""
+    for segment in segments:
+        if segment.state is not SegmentState.COPY_FINISHED:
+            continue
+        end = lineage.shared_end(segment)
+        if end < 0 or (visible and end <= visible[-1].end_offset):
+            continue
+        if visible and visible[-1].segment.start_offset == segment.start_offset:
+            visible.pop()  # This one covers it.
+        visible.append(Visible(segment, end))

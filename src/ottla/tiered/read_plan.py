@@ -83,7 +83,7 @@ def plan_reads(
 def transaction_indexes(
     source: SegmentSource, lineage: Lineage, offset: int
 ) -> Iterator[SegmentMetadata]:
-    """Yield the segments whose transaction indexes tell of aborted records from an offset on.
+    """Yield the segments whose transaction indexes have aborted records from an offset on.
 
     Abort markers, and so the entries, may be in later segments than the records. The caller stops
     at an entry that makes its search complete (`log.transaction_index.select`), and goes on with

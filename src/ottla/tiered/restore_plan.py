@@ -2,7 +2,7 @@
 
 A restored topic keeps its name and its topic id, because the names of its objects contain both.
 Each partition gets the records of its visible remote segments, at their offsets: its log begins
-anew behind the last one. Its leader epochs go on above all that its manifests name, and so does the
+behind the last one. Its leader epochs go on above all that its manifests name, and so does the
 topic's tiered epoch, so that no late writer of the old cluster counts.
 
 What would leave a hole in a partition's offsets is refused, never skipped.

@@ -15,7 +15,7 @@ from ottla.tiered.segment_metadata import Epochs, SegmentMetadata, SegmentState
 
 
 class VisibleSegments:
-    """See the module. Equal to what is computed anew after each `update`.
+    """See the module. Equal to what is computed from all segments after each `update`.
 
     Fields: `segments`: as `visible_segments` returns them. `size_bytes`: theirs in all.
             `others`: the readable segments that are not among them.

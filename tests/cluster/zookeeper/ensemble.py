@@ -129,7 +129,7 @@ class Ensemble:
             gate.hold_answers()
 
     def deafen(self, broker: int) -> None:
-        """Let a broker write to ZooKeeper, and hear nothing from there."""
+        """Let a broker write to ZooKeeper, and get nothing from there."""
         for gate in self.gates(broker):
             gate.hold_answers()
 
@@ -145,7 +145,7 @@ class Ensemble:
         self.servers.wait_ready()
 
     def expire(self, broker: int) -> int:
-        """End a broker's session, as if ZooKeeper had not heard of it for long; return its id."""
+        """End a broker's session, as if its heartbeats had not come for long; return its id."""
         session = self.session(broker)
         stolen = KazooClient(self.servers.connect, client_id=self._identity(broker, session))
         stolen.start()
@@ -164,7 +164,7 @@ class Ensemble:
         raise AssertionError(f"no gate of broker {broker} has seen its session 0x{session:x}")
 
     def depose(self) -> None:
-        """End the controller's office as operators do, by deleting `/controller`."""
+        """End the controller's term as operators do, by deleting `/controller`."""
         self.client.delete("/controller")
 
     # -- what there is ---------------------------------------------------------------------------

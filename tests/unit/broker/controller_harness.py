@@ -1,7 +1,7 @@
 """A controller for handlers' tests: it decides at once on an image in memory.
 
 `Controller.ask` sends a request through the codec in the version given, and brings the response
-back the same way. `refusal` stands for a controller that lost its office.
+back the same way. `refusal` stands for a controller that is no longer active.
 """
 
 import importlib

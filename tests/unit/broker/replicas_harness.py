@@ -1,7 +1,7 @@
 """Several whole brokers in one process: they replicate over a network of messages in memory.
 
 What is real: brokers, logs on disks in memory, codecs, handlers, and the controller's deciders.
-What is not: time, which moves when told to; the network, whose messages take a millisecond and
+What is not: time, which the test moves; the network, whose messages take a millisecond and
 are lost where a link is cut; the metadata quorum, of which only what was committed is left.
 
 `check` holds after every step: whatever lies below anybody's high watermark is the same on all

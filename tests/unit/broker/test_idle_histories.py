@@ -432,7 +432,7 @@ def test_restarts_in_turn_do_not_keep_a_topic_for_ever() -> None:
 def test_a_use_that_only_a_replica_saw_that_came_and_went_counts(
     away: tuple[int, ...], early: bool
 ) -> None:
-    """Its broker dies with it. `away`: who is cleanly stopped while the replica goes, and hears of
+    """Its broker dies with it. `away`: who is cleanly stopped while the replica goes, and learns of
     its coming only where it must; `early`: they stop before it is used, else after."""
     cluster = Cluster()
     cluster.move((2, 3))

@@ -4,13 +4,13 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.controller.step import Decision, Step
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.kraft.metadata_follower import MetadataFollower
 from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_driver import QuorumLinks
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
-from ottla.host.storage import bootstrap_records
+from ottla.host.log_dirs.storage import bootstrap_records
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.image import ClusterImage

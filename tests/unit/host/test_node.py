@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.host.disk import OsDisk
+from ottla.host.log_dirs.disk import OsDisk
+from ottla.host.log_dirs.node_dirs import StartError
+from ottla.host.log_dirs.storage import format_storage
 from ottla.host.net.channel import Channel
 from ottla.host.net.dialer import AsyncioDialer
 from ottla.host.node import Node, _run, socket_options
-from ottla.host.node_dirs import StartError
 from ottla.host.steps import outcome_of
-from ottla.host.storage import format_storage
 from ottla.host.system_ports import SystemClock, SystemDice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.node_config import NodeConfig

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.node import Node
-from ottla.host.node_dirs import StartError
 from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.exposition import Scrape, documented

@@ -6,7 +6,7 @@ Method: properties in a table; a node that cannot use its URI opens nothing.
 import pytest
 
 from ottla.base.object_store import Pool
-from ottla.host.node_dirs import StartError
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.remote_storage import pool_sizes, storage_uri
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay

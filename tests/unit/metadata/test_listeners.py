@@ -23,7 +23,7 @@ def test_a_combined_node() -> None:
     assert config.advertised_listeners == (CLIENT,)
     assert config.advertised_controller_listeners == (QUORUM,)
     assert config.inter_broker_listener_name == "PLAINTEXT"
-    assert config.controller_listener_names == ("CONTROLLER",)
+    assert config.listener_set.controller_names == ("CONTROLLER",)
 
 
 def test_a_controller_alone() -> None:
@@ -36,7 +36,7 @@ def test_a_broker_alone_knows_the_controllers_listener_by_name_only() -> None:
     config = node(base=BROKER)
     assert config.controller_listeners == ()
     assert config.advertised_controller_listeners == ()
-    assert config.controller_listener_names == ("CONTROLLER",)
+    assert config.listener_set.controller_names == ("CONTROLLER",)
 
 
 def test_advertised_addresses_differ_from_bound_ones() -> None:

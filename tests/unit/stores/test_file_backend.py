@@ -146,10 +146,11 @@ asyncio.run(write())
 """
 
 
-@pytest.mark.parametrize("seconds", [0.01, 0.05, 0.12])
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.05, 0.12])
 def test_a_killed_writer_leaves_whole_objects(tool: Tool, tmp_path: Path, seconds: float) -> None:
-    root = str(tmp_path / "store")
-    command = [sys.executable, "-c", WRITER, root]
+    root = tmp_path / "store"
+    root.mkdir()  # Else it may be killed before there is a store.
+    command = [sys.executable, "-c", WRITER, str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -1,7 +1,7 @@
 """The disk in memory: what a crash leaves, and how faults strike.
 
 Method: small sequences on one disk; that it otherwise behaves as a real one is checked in
-`tests/unit/host/test_disk.py`.
+`tests/unit/host/log_dirs/test_disk.py`.
 """
 
 import errno

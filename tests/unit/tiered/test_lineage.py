@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.tiered.lineage import Lineage, visible_segments
+from ottla.base.turns import at_once
+from ottla.tiered.lineage import Lineage, visible_in_steps, visible_segments
 from ottla.tiered.segment_metadata import Epochs
 from tests.unit.tiered.support import DELETING, FINISHED, STARTED, segment, segment_id
 
@@ -128,3 +129,34 @@ def test_visible_segments() -> None:
         (segment_id(4), 29),
         (segment_id(8), 99),
     ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.booleans()), max_size=12),
+    st.integers(1, 4),
+)
+def test_visible_segments_are_the_same_in_steps(
+    ranges: list[tuple[int, int, bool]], step: int
+) -> None:
+    lineage = Lineage([(0, 0)], 20)
+    segments = [
+        segment(
+            number, start, start + more, epochs=((0, start),), state=FINISHED if ok else DELETING
+        )
+        for number, (start, more, ok) in enumerate(ranges)
+    ]
+    found = visible_segments(segments, lineage)
+    ordered = sorted(segments, key=lambda each: each.start_offset)
+    assert at_once(visible_in_steps(ordered, lineage, step)) == found
+    ends = [each.end_offset for each in found]
+    starts = [each.segment.start_offset for each in found]
+    assert starts == sorted(set(starts))
+    assert ends == sorted(set(ends))
+    # Whatever is readable is within one of them; none is within another.
+    for each in segments:
+        if each.state is FINISHED:
+            assert any(
+                seen.segment.start_offset <= each.start_offset
+                and each.end_offset <= seen.end_offset
+                for seen in found
+            )

@@ -2,10 +2,13 @@
 
 Behaviour: per partition the bounds of both tiers, sizes, the lag of copies and the last failure;
            the segments that can be read, if asked for. A topic that was never tiered has state 0
-           and its local log. Not the leader: NOT_LEADER_OR_FOLLOWER.
+           and its local log. Not the leader: NOT_LEADER_OR_FOLLOWER. Each partition is described as
+           it is in one turn of the loop; its segments are listed over several.
 Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  nothing.
 """
+
+from dataclasses import replace
 
 from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
@@ -13,12 +16,21 @@ from ottla.base.ids import NO_OFFSET
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.partition import Partition
-from ottla.tiered.lineage import Lineage, visible_segments
+from ottla.tiered.lineage import Lineage, Visible, visible_in_steps
 from ottla.wire.messages import describe_remote_log as wire
 
 DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
-API = Api(key=1006, versions=range(1), is_public=False, access=(DESCRIBE_TOPIC,))
+API = Api(
+    key=1006,
+    versions=range(1),
+    is_public=False,
+    large_answers=True,
+    access=(DESCRIBE_TOPIC,),
+)
+
+SEGMENTS_PER_STEP = 500
+"""Segments that are listed before the loop may turn to other requests, about a millisecond."""
 
 
 @InSteps
@@ -33,7 +45,7 @@ def handle(ctx: Context, request: wire.DescribeRemoteLogRequest) -> Steps[Answer
             if name in refused:
                 rows.append(_refusal(each, ApiError(DESCRIBE_TOPIC.error)))
             else:
-                rows.append(_describe(ctx, name, each, request.include_segments))
+                rows.append((yield from _describe(ctx, name, each, request.include_segments)))
             yield
         topics.append(_topic(ctx, name, tuple(rows), is_refused=name in refused))
     return wire.DescribeRemoteLogResponse(error_code=Error.NONE, topics=tuple(topics))
@@ -77,22 +89,22 @@ def _topic(
 
 def _describe(
     ctx: Context, name: str, partition_id: int, include_segments: bool
-) -> wire.RemoteLogPartition:
+) -> Steps[wire.RemoteLogPartition]:
     try:
         partition = ctx.broker.replicas.partition(name, partition_id)
-        return _row(ctx, partition, include_segments)
+        row = _row(ctx, partition)
+        if not include_segments or ctx.broker.remote is None:
+            return row
+        return replace(row, segments=(yield from _segments(ctx, partition)))
     except ApiError as refusal:
         return _refusal(partition_id, refusal)
 
 
-def _row(ctx: Context, partition: Partition, include_segments: bool) -> wire.RemoteLogPartition:
+def _row(ctx: Context, partition: Partition) -> wire.RemoteLogPartition:
     log, remote = partition.leader_log(), ctx.broker.remote
     status = None
-    segments: tuple[wire.RemoteLogSegment, ...] = ()
     if remote is not None:
         status = remote.manager.status(partition.topic_id, partition.partition_id)
-        if include_segments:
-            segments = _segments(ctx, partition)
     return wire.RemoteLogPartition(
         partition=partition.partition_id,
         error_code=Error.NONE,
@@ -113,31 +125,37 @@ def _row(ctx: Context, partition: Partition, include_segments: bool) -> wire.Rem
         lag_bytes=-1 if status is None else status.copy_lag_bytes,
         lag_segments=-1 if status is None else status.copy_lag_segments,
         last_error=None if status is None else status.last_error,
-        segments=segments,
         deleting_segments=(
             status.deleting_segments if status is not None and status.is_ready else -1
         ),
     )
 
 
-def _segments(ctx: Context, partition: Partition) -> tuple[wire.RemoteLogSegment, ...]:
+def _segments(ctx: Context, partition: Partition) -> Steps[tuple[wire.RemoteLogSegment, ...]]:
+    """Return the segments of this moment: what changes in later steps is left out."""
     log, remote = partition.leader_log(), ctx.broker.remote
     assert remote is not None
     known = remote.metadata.remote_log(partition.topic_id, partition.partition_id)
     if known is None:
         raise ApiError(Error.REPLICA_NOT_AVAILABLE, "The segment metadata are being read.")
     lineage = Lineage(log.epochs.entries, log.log_end_offset)
-    return tuple(
-        wire.RemoteLogSegment(
-            segment_id=each.segment.segment_id,
-            start_offset=each.segment.start_offset,
-            end_offset=each.end_offset,
-            leader_epoch=each.segment.leader_epoch,
-            tiered_epoch=each.segment.tiered_epoch,
-            max_timestamp_ms=each.segment.max_timestamp_ms,
-            size_bytes=each.segment.size_bytes,
-        )
-        for each in visible_segments(known.segments(), lineage)
+    visible = yield from visible_in_steps(known.segments(), lineage, SEGMENTS_PER_STEP)
+    rows: list[wire.RemoteLogSegment] = []
+    for begin in range(0, len(visible), SEGMENTS_PER_STEP):
+        rows += map(_segment, visible[begin : begin + SEGMENTS_PER_STEP])
+        yield
+    return tuple(rows)
+
+
+def _segment(each: Visible) -> wire.RemoteLogSegment:
+    return wire.RemoteLogSegment(
+        segment_id=each.segment.segment_id,
+        start_offset=each.segment.start_offset,
+        end_offset=each.end_offset,
+        leader_epoch=each.segment.leader_epoch,
+        tiered_epoch=each.segment.tiered_epoch,
+        max_timestamp_ms=each.segment.max_timestamp_ms,
+        size_bytes=each.segment.size_bytes,
     )
 
 

@@ -15,7 +15,6 @@ from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.broker.remote.store_calls import StoreCalls
 
 if TYPE_CHECKING:
-    from ottla.broker.remote.tasks.local_backfill import LeaderRecords
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.tiering import RestoredPartition
     from ottla.tiered.remote_log import RemoteLog
@@ -76,6 +75,21 @@ class TopicFacts(NamedTuple):
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRecords:
+    """What a follower's backfill (`tasks.local_backfill`) needs of its broker.
+
+    Fields: `read(topic_id, partition, offset)` returns the promise of the leader's committed
+            records from an offset on, as consumers get them; a partition has one read at a time.
+            `cancel(topic_id, partition)`: drop it. `store_local_start(log)`: returns the promise
+            that the checkpoint of the log's directory has its starts.
+    """
+
+    read: Callable[[Uuid, int, int], Pending[bytes | ApiError]]
+    cancel: Callable[[Uuid, int], object]
+    store_local_start: "Callable[[PartitionLog], Pending[OSError | None]]"
+
+
 def _not_restored(_topic_id: Uuid, _partition: int) -> None:
     return None
 
@@ -101,7 +115,7 @@ class RemoteEnvironment:
     topic_facts: Callable[[Uuid], TopicFacts]
     publish_log_start: "Callable[[PartitionLog, int], Pending[ApiError | None]]"
     restored: "Callable[[Uuid, int], RestoredPartition | None]" = _not_restored
-    leader_records: "LeaderRecords | None" = None
+    leader_records: LeaderRecords | None = None
     config: RemoteLogManagerConfig = field(default_factory=RemoteLogManagerConfig)
     metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
     copier_slots: Slots = field(init=False)

@@ -93,9 +93,12 @@ class _Leader:
             return
         restore = RestoreTask(self.term, restored)
         task = self._task(restore.run())
-        restore.done.then(self._restored.complete)
+        restore.done.then(self._is_restored)
         self._tasks.append(task)
         task.start()
+
+    def _is_restored(self, _: None) -> None:
+        self._restored.complete(None)
 
     def _start_tasks(self) -> None:
         if not self._is_over:

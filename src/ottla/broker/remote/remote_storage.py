@@ -32,6 +32,7 @@ from ottla.broker.ports import BACKFILL_LANE, Forwarder, Peers
 from ottla.broker.produce.producer_ids import ProducerIds
 from ottla.broker.remote.aux_state_builder import AuxStateBuilder
 from ottla.broker.remote.environment import (
+    LeaderRecords,
     RemoteEnvironment,
     RemoteLogManagerConfig,
     TopicFacts,
@@ -44,7 +45,6 @@ from ottla.broker.remote.reads.remote_segments import RemoteLogs
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.store_calls import StoreCalls
 from ottla.broker.remote.tasks.floor_reports import FloorReports
-from ottla.broker.remote.tasks.local_backfill import LeaderRecords
 from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
 from ottla.broker.remote.tasks.purger import Purger, PurgerPorts
 from ottla.broker.replica_manager import ReplicaManager

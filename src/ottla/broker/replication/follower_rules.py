@@ -73,7 +73,7 @@ def is_in_remote_prefix(log: PartitionLog, offset: int) -> bool:
 
 
 def is_wanted_for(log: PartitionLog, state: AuxState, cut: int | None) -> bool:
-    """Return whether a log is to begin anew as `state` says.
+    """Return whether a log is to be emptied and begun as `state` says.
 
     `cut`: where the log is to be truncated, within its remote prefix; None = its next records are
     in the leader's remote storage only, unless the leader's local log starts earlier by now.

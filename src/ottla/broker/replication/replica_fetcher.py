@@ -9,7 +9,7 @@ created, a leader was elected) would wait for its end, and so would produce requ
 acks=all. They are fetched without a session over a second connection (a sessionless fetch), until
 the session's fetch has returned and can include them.
 
-Records that the leader has in remote storage only are not fetched: the log begins anew behind them,
+Records that the leader has in remote storage only are not fetched: the log is begun behind them,
 with the state that the object store has (`remote_log_port`). So does a log that must be truncated
 to an offset within its remote prefix. The partition is paused until the log is durable.
 
@@ -635,7 +635,7 @@ class ReplicaFetcher:
         *,
         cut: int | None = None,
     ) -> None:
-        """Begin the log anew behind the records that are in remote storage only.
+        """Empty the log and begin it behind the records that are in remote storage only.
 
         `cut`: where it is to be truncated, within its remote prefix. The partition is paused
         meanwhile.

@@ -52,6 +52,7 @@ from ottla.metadata.tiering import (
     RestoredPartition,
     TieringState,
     TopicTiering,
+    restored_of,
     tiering_record,
 )
 from ottla.metadata.topics import (
@@ -446,16 +447,7 @@ def _with_restored(
     before = () if known is None else known.restored
     if not received.restored:
         return before
-    found = {
-        each.partition_index: RestoredPartition(
-            partition=each.partition_index,
-            leader_epoch=each.leader_epoch,
-            log_start_offset=each.log_start_offset,
-            end_offset=each.end_offset,
-            epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in each.epochs),
-        )
-        for each in received.restored
-    }
+    found = {each.partition: each for each in restored_of(received.restored)}
     found |= {each.partition: each for each in before}
     return tuple(found[partition] for partition in sorted(found))
 

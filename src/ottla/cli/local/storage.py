@@ -11,7 +11,7 @@ from ottla.cli.options import parse_number
 from ottla.cli.typing_app import examples, new_app
 
 if TYPE_CHECKING:
-    from ottla.host.storage import FormatResult, StorageInfo
+    from ottla.host.log_dirs.storage import FormatResult, StorageInfo
     from ottla.metadata.node_config import NodeConfig
 
 app = new_app()
@@ -42,7 +42,7 @@ def storage() -> None:
 def random_uuid_command() -> None:
     """Print a random UUID for a cluster id."""
     from ottla.base.ids import uuid_text
-    from ottla.host.storage import random_uuid
+    from ottla.host.log_dirs.storage import random_uuid
     from ottla.host.system_ports import SystemDice
 
     print(uuid_text(random_uuid(SystemDice())))
@@ -102,8 +102,8 @@ def format_command(
 @app.command("info", epilog=EPILOG)
 def info_command(config: ConfigFile) -> int:
     """Show the contents of a node's log directories; exit code 1 if there are problems."""
-    from ottla.host.disk import OsDisk
-    from ottla.host.storage import storage_info
+    from ottla.host.log_dirs.disk import OsDisk
+    from ottla.host.log_dirs.storage import storage_info
 
     node = _read_config(config)
     found = storage_info(OsDisk(), *_log_dirs(node))
@@ -133,8 +133,8 @@ def format_node(
     features: Mapping[str, int] | None = None,
 ) -> "FormatResult":
     """Format a node's log directories. Raises: CommandError."""
-    from ottla.host.disk import OsDisk
-    from ottla.host.storage import StorageError, format_storage
+    from ottla.host.log_dirs.disk import OsDisk
+    from ottla.host.log_dirs.storage import StorageError, format_storage
     from ottla.host.system_ports import SystemClock, SystemDice
 
     log_dirs, metadata_log_dir = _log_dirs(node)

@@ -43,7 +43,7 @@ def check_brokers(live: Iterable[int], wanted: Iterable[int]) -> None:
 
 
 def propose(brokers: list[Candidate], current: Assignment) -> Assignment:
-    """Assign a topic's partitions anew, with the replication factor of its first one."""
+    """Assign the partitions of a topic again, with the replication factor of its first one."""
     (topic, _), replicas = min(current.items())
     try:
         placed = place(

@@ -17,17 +17,13 @@ from ottla.controller.keys import PartitionKey, ReplicaKey
 from ottla.controller.zookeeper import inter_broker_protocol as protocol
 from ottla.controller.zookeeper.controller_view import ControllerView
 from ottla.metadata.brokers import BrokerImage, Endpoint
-from ottla.metadata.tiering import TopicTiering
+from ottla.metadata.tiering import RestoredPartition, TopicTiering, restored_data
 from ottla.metadata.topics import RECOVERED, PartitionImage
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
 from ottla.wire.messages.pending_purges import PendingPurge
-from ottla.wire.messages.topic_tiering import (
-    RestoredEpochState,
-    RestoredPartitionState,
-    TopicTieringState,
-)
+from ottla.wire.messages.topic_tiering import TopicTieringState
 
 T = TypeVar("T")
 
@@ -80,27 +76,15 @@ def _tiering(
         policy=tiering.policy,
         remote_floor_epoch=tiering.remote_floor_epoch,
         purge_pending=tiering.purge_pending,
-        restored=_restored(tiering, updates) if tiering.restored else (),
+        restored=restored_data(_restored(tiering, updates)),
     )
 
 
 def _restored(
     tiering: TopicTiering, updates: Iterable[tuple[PartitionKey, object]]
-) -> tuple[RestoredPartitionState, ...]:
-    named = {key.partition for key, _ in updates}
-    return tuple(
-        RestoredPartitionState(
-            partition_index=each.partition,
-            leader_epoch=each.leader_epoch,
-            log_start_offset=each.log_start_offset,
-            end_offset=each.end_offset,
-            epochs=tuple(
-                RestoredEpochState(epoch=epoch, start_offset=start) for epoch, start in each.epochs
-            ),
-        )
-        for each in tiering.restored
-        if each.partition in named
-    )
+) -> Iterator[RestoredPartition]:
+    named = {key.partition for key, _ in updates} if tiering.restored else ()
+    return (each for each in tiering.restored if each.partition in named)
 
 
 # -- LeaderAndIsr ------------------------------------------------------------------------------

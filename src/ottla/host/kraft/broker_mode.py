@@ -19,8 +19,8 @@ from ottla.host.kraft.controller_node import ControllerNode
 from ottla.host.kraft.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.log_creation import LogCreation
+from ottla.host.log_dirs.node_dirs import NodeDirs, StartError
 from ottla.host.metadata_publication import MetadataErrors
-from ottla.host.node_dirs import NodeDirs, StartError
 from ottla.host.node_ports import Endpoints, NodePorts
 from ottla.host.steps import Steps, wait, within
 from ottla.metadata.delta import ClusterDelta

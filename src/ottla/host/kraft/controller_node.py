@@ -19,15 +19,15 @@ from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
-from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.disabling import DisablingDriver
+from ottla.host.controller.controller_runtime import ControllerRuntime
+from ottla.host.controller.disabling import DisablingDriver
+from ottla.host.controller.periodic_elections import PeriodicElections
 from ottla.host.kraft.deletion_channel import DeletionChannel
 from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_driver import Peers, QuorumLinks
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.node_ports import NodePorts
-from ottla.host.periodic_elections import PeriodicElections
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig

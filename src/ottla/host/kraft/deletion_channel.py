@@ -2,8 +2,8 @@
 
 A topic is deleted for clients with the record that removes it, and brokers delete their replicas
 when they replay it. The deletion ledger still has them as STARTED: the controller sends each broker
-DeleteReplicas, by topic id, and takes its response as the confirmation. See `ottla.host.deletions`
-for the driver and `ottla.controller.deletion.deletion_policy` for the decisions.
+DeleteReplicas, by topic id, and takes its response as the confirmation. The driver is
+`ottla.host.controller.deletions`, `ottla.controller.deletion.deletion_policy` decides.
 
 In order: a term begins once its first record is committed, so that the image is complete; channels
 are opened to all brokers that are not fenced; the ledger is processed. A committed change first
@@ -33,14 +33,14 @@ from ottla.controller.deletion.deletion_orders import (
 from ottla.controller.deletion.deletion_policy import is_reachable
 from ottla.controller.zookeeper.broker_responses import error_of
 from ottla.controller.zookeeper.request_batch import BrokerRequest
-from ottla.host.controller_channel import (
+from ottla.host.controller.controller_channel import (
     ChannelEvent,
     ControllerChannels,
     Dropped,
     endpoint_between_brokers,
     links_of_image,
 )
-from ottla.host.deletions import DecisionRunner, DeletionDriver
+from ottla.host.controller.deletions import DecisionRunner, DeletionDriver
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ledger_enabled
@@ -55,7 +55,7 @@ The metadata will have the new epoch, too."""
 
 
 class ControllerRuntimePort(DecisionRunner, Protocol):
-    """What is needed of `ottla.host.controller_runtime.ControllerRuntime`."""
+    """What is needed of `ottla.host.controller.controller_runtime.ControllerRuntime`."""
 
     epoch: int
 

@@ -39,7 +39,7 @@ from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
 if TYPE_CHECKING:
-    from ottla.host.controller_runtime import ControllerRuntime
+    from ottla.host.controller.controller_runtime import ControllerRuntime
     from ottla.host.kraft.metadata_log import MetadataLog
 
 log = logging.getLogger(__name__)

@@ -9,16 +9,16 @@ from ottla.base.metrics import Family
 from ottla.base.turns import Turns
 from ottla.broker.api.base import QuorumPort
 from ottla.broker.ports import Listener
-from ottla.host.controller_channel_metrics import channel_families
+from ottla.host.controller.controller_channel_metrics import channel_families
 from ottla.host.kraft.broker_mode import KRaftBroker
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.host.kraft.controller_shutdown import others_shut_down
 from ottla.host.kraft.voter_links import VoterLinks
+from ottla.host.log_dirs.node_dirs import NodeDirs, open_node_dirs
+from ottla.host.log_dirs.storage import read_bootstrap
 from ottla.host.metric_families import ControllerFamilies, raft_families
-from ottla.host.node_dirs import NodeDirs, open_node_dirs
 from ottla.host.node_ports import Endpoints, NodeListeners, NodePorts
 from ottla.host.steps import Steps
-from ottla.host.storage import read_bootstrap
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 

@@ -14,7 +14,6 @@ from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timers
-from ottla.host.descriptors import METADATA_FILES
 from ottla.host.kraft.quorum_recovery_point import RecoveryPoint, RecoveryPointDamaged
 from ottla.host.kraft.quorum_storage import (
     FROM_BACKUP,
@@ -23,6 +22,7 @@ from ottla.host.kraft.quorum_storage import (
     MetadataDamaged,
     QuorumStorage,
 )
+from ottla.host.log_dirs.descriptors import METADATA_FILES
 from ottla.log import names
 from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_cache import FileCache

@@ -25,7 +25,7 @@ from ottla.base.pending import Pending
 from ottla.base.turns import Turns
 from ottla.broker.dispatch import LongOutcome
 from ottla.broker.ports import CloseConnection, Connection
-from ottla.host.descriptors import SocketBudget
+from ottla.host.log_dirs.descriptors import SocketBudget
 from ottla.host.net.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.net.outgoing import Outgoing, release
 from ottla.host.net.refusals import Refusal, Refusals

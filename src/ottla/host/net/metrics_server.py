@@ -23,7 +23,7 @@ from ottla.base.limits import (
     METRICS_RESPONSE_SECONDS_MAX,
 )
 from ottla.base.metrics import CONTENT_TYPE, Family, render
-from ottla.host.descriptors import ACCEPTS_PER_TURN_MIN
+from ottla.host.log_dirs.descriptors import ACCEPTS_PER_TURN_MIN
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ottla.base import limits
 from ottla.base.turns import Turns
 from ottla.broker.ports import Connection, Listener
-from ottla.host.descriptors import ACCEPTS_PER_TURN_MAX, SocketBudget
+from ottla.host.log_dirs.descriptors import ACCEPTS_PER_TURN_MAX, SocketBudget
 from ottla.host.net.connection import NO_ROOM, FrameBudget, Handler, ServerConnection
 from ottla.host.net.frame_buffers import FrameBuffers
 from ottla.host.net.refusals import Refusal, Refusals

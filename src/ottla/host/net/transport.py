@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ottla.base.ports import Buffer
 from ottla.base.principal import ANONYMOUS, Principal
-from ottla.host.descriptors import SocketBudget
+from ottla.host.log_dirs.descriptors import SocketBudget
 
 Address = tuple[str, int]
 

@@ -34,7 +34,7 @@ from ottla.controller.reassignment import (
     target_of,
 )
 from ottla.controller.step import Decision, Step
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.store.store_requests import StoreHooks
 from ottla.host.zookeeper.store.store_writing import Written
 from ottla.metadata.delta import ClusterDelta

@@ -23,8 +23,8 @@ from ottla.broker.zookeeper.zk_replica_drops import (
     unconfirmed_at_start,
 )
 from ottla.host.kraft.broker_lifecycle import BrokerState
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.metadata_publication import MetadataErrors
-from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, Endpoints, NodePorts
 from ottla.host.steps import Steps, drive, within
 from ottla.host.zookeeper.config_follower import ConfigFollower

@@ -23,7 +23,7 @@ from ottla.controller.zookeeper.controller_view import ControllerView
 from ottla.controller.zookeeper.inter_broker_protocol import parse_level
 from ottla.controller.zookeeper.previous_broker_epochs import PreviousEpochs, previous_epochs_after
 from ottla.controller.zookeeper.request_batch import RequestBatch
-from ottla.host.controller_channel import ControllerChannels
+from ottla.host.controller.controller_channel import ControllerChannels
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig

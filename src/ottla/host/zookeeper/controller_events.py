@@ -17,7 +17,7 @@ from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersD
 from ottla.controller.deletion.deletion_orders import stop_replica_results, stopped_replicas
 from ottla.controller.keys import PartitionKey
 from ottla.controller.zookeeper.broker_responses import error_of, failed_replicas
-from ottla.host.controller_channel import ChannelEvent, Dropped
+from ottla.host.controller.controller_channel import ChannelEvent, Dropped
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrResponse

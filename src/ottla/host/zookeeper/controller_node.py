@@ -17,9 +17,13 @@ from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.controller.step import Decision
-from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
-from ottla.host.controller_runtime import DecisionMetrics
-from ottla.host.disabling import DisablingDriver
+from ottla.host.controller.controller_channel import (
+    ChannelEvent,
+    ControllerChannels,
+    links_of_image,
+)
+from ottla.host.controller.controller_runtime import DecisionMetrics
+from ottla.host.controller.disabling import DisablingDriver
 from ottla.host.node_ports import NodePorts
 from ottla.host.zookeeper.controller_term import ControllerTerm, TermEnvironment
 from ottla.host.zookeeper.election import ControllerElection, SessionHolder, Term

@@ -45,11 +45,11 @@ from ottla.controller.zookeeper.observed_tiering import (
 )
 from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
 from ottla.controller.zookeeper.previous_broker_epochs import previous_epochs_at_start
-from ottla.host.controller_channel import ChannelEvent, ControllerChannels
-from ottla.host.controller_runtime import ControllerRuntime, DecisionMetrics
-from ottla.host.deletions import DeletionDriver
-from ottla.host.disabling import DisablingDriver
-from ottla.host.periodic_elections import PeriodicElections
+from ottla.host.controller.controller_channel import ChannelEvent, ControllerChannels
+from ottla.host.controller.controller_runtime import ControllerRuntime, DecisionMetrics
+from ottla.host.controller.deletions import DeletionDriver
+from ottla.host.controller.disabling import DisablingDriver
+from ottla.host.controller.periodic_elections import PeriodicElections
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
 from ottla.host.zookeeper.controller_events import (

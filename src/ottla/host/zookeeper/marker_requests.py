@@ -31,7 +31,7 @@ from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion.delete_topics import mark_topics
 from ottla.controller.retry_queue import RetryQueue
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.steps import Steps, drive, wait
 from ottla.host.zookeeper.store.store_reading import read_each, reading
 from ottla.host.zookeeper.store.store_writing import (

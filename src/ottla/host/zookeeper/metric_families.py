@@ -18,9 +18,9 @@ from typing import Protocol
 
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.base.zookeeper import SessionState
-from ottla.host.controller_channel_metrics import channel_families
-from ottla.host.controller_runtime import DecisionMetrics
-from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
+from ottla.host.controller.controller_channel_metrics import channel_families
+from ottla.host.controller.controller_runtime import DecisionMetrics
+from ottla.host.controller.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.metric_families import (
     CONTROLLER,
     LastCount,

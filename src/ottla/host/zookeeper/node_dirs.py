@@ -17,9 +17,9 @@ from typing import Final
 
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
-from ottla.host.node_dirs import NodeDirs, StartError, lock_log_dirs
+from ottla.host.log_dirs.node_dirs import NodeDirs, StartError, lock_log_dirs
+from ottla.host.log_dirs.storage import StorageError, read_meta_properties
 from ottla.host.node_ports import NodePorts
-from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.names import META_PROPERTIES

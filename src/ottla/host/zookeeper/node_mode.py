@@ -17,7 +17,7 @@ from ottla.base.metrics import Family, latency_ns
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import ZkError
 from ottla.broker.ports import Listener
-from ottla.host.node_dirs import NodeDirs, StartError
+from ottla.host.log_dirs.node_dirs import NodeDirs, StartError
 from ottla.host.node_ports import Endpoints, NodeListeners, NodePorts
 from ottla.host.steps import Steps, within
 from ottla.host.zookeeper.broker_mode import ZooKeeperBroker

@@ -13,8 +13,8 @@ from dataclasses import replace
 from ottla.base.ids import Uuid, uuid_text
 from ottla.base.ports import Dice
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError, ZnodeData
+from ottla.host.log_dirs.storage import random_uuid
 from ottla.host.steps import Steps, wait
-from ottla.host.storage import random_uuid
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.store.store_gathering import Wanted, read_once
 from ottla.host.zookeeper.store.store_reading import reading_or_none

@@ -4,24 +4,8 @@ Written only from a level of the feature `ottla.version` on. Who reads it: `meta
 """
 
 from ottla.base.ids import Uuid
-from ottla.wire.schema import BOOL, INT8, INT32, INT64, UUID, array, field, record, struct_of
-
-
-@struct_of
-class RestoredEpochData:
-    epoch: int = field(INT32)
-    start_offset: int = field(INT64)
-
-
-@struct_of
-class RestoredPartitionData:
-    """See `metadata.tiering.RestoredPartition`."""
-
-    partition: int = field(INT32)
-    leader_epoch: int = field(INT32)
-    log_start_offset: int = field(INT64)
-    end_offset: int = field(INT64)
-    epochs: tuple[RestoredEpochData, ...] = field(array(RestoredEpochData))
+from ottla.wire.messages.topic_tiering import RestoredPartitionData
+from ottla.wire.schema import BOOL, INT8, INT32, UUID, array, field, record
 
 
 @record(type=5003, versions="0")

@@ -6,7 +6,7 @@ what this one may lack: a high watermark that it returned to clients, or records
 power.
 
 Each state has the broker epochs that the controller which wrote it had read. The order of the
-writes alone does not tell, because a write may be under way while a broker registers:
+writes alone does not show it, because a write may be under way while a broker registers:
 
 1. Broker 2 leads in epoch 11. It proposes to expand the ISR; the controller sends the new state
    to ZooKeeper, and dies. The write is slow.

@@ -91,7 +91,7 @@ def decode(
             `chunk_bytes`: about how many bytes of records make one RecordBatch.
             `limit`: bytes that one batch's records may take, decompressed.
     Order:  offsets ascend as in the log. Control batches never show; every batch that is
-            decoded has its checksum verified, unless told not to. Yielded arrays do not refer
+            decoded has its checksum verified, unless that is off. Yielded arrays do not refer
             to `buffer`.
     Raises: CorruptBatch, UnsupportedMagic; ValueError for unknown columns. A timestamp that
             microseconds cannot express is an InvalidRecord, so ask for "ms" to read it.
@@ -118,7 +118,7 @@ def _select(
     verify_crc: bool,
     limit: int,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches that have records to show, their checksums verified if so wished."""
+    """Yield the batches that have records to show, their checksums verified if `verify_crc`."""
     for position, header in iter_headers(buffer, allow_partial=allow_partial):
         if header.base_offset >= hi:
             return

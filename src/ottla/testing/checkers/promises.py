@@ -6,9 +6,10 @@ has a newer one.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import chain
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.testing.history.history import History, LogSeen, PartitionSeen, Write
 from ottla.testing.history.topics import KEEPS_ALL, Outcome, Promise, TopicPartition
 
@@ -21,6 +22,7 @@ class Promises:
     def __init__(self, history: History) -> None:
         self._history = history
         self._unclean = unclean_elections(history)
+        self._last_unclean_epochs: dict[TopicPartition, int] | None = None
         self._keys: dict[bytes, bytes] | None = None
         self._tombstones: defaultdict[bytes, list[int]] = defaultdict(list)
         self._newest: dict[tuple[int, TopicPartition], dict[bytes, int]] = {}
@@ -29,25 +31,39 @@ class Promises:
         """Return what a topic promises."""
         return self._history.promises.get(topic_id, KEEPS_ALL)
 
-    def stands(self, partition: TopicPartition, since_ms: int) -> bool:
+    def stands(self, partition: TopicPartition, since_ms: int, *, epoch: int = NO_EPOCH) -> bool:
         """Tell whether a record that existed at `since_ms` must exist in the end.
+
+        `epoch`: of the leader that had it, -1 = not known. What the last leader of an unclean
+        election had, or a leader after it, must stay.
 
         A loss of power may come between a response and its arrival.
         """
         history, promise = self._history, self.of(partition[0])
         if promise.unclean and partition in self._unclean:
-            return False
+            if self._last_unclean_epochs is None:
+                self._last_unclean_epochs = last_unclean_epochs(history)
+            if epoch < self._last_unclean_epochs[partition]:
+                return False
         if promise.weak and (history.disks_failed or max(history.losses, default=-1) >= since_ms):
             return False
         return partition[0] not in history.deleted
 
     def stood(self, partition: TopicPartition, at_ms: int) -> bool:
         """Tell whether no acknowledged record could have been lost until then."""
-        history, promise = self._history, self.of(partition[0])
+        promise = self.of(partition[0])
         if promise.unclean and self._unclean.get(partition, NEVER_MS) <= at_ms:
             return False
+        return self.kept_own(partition, at_ms)
+
+    def kept_own(self, partition: TopicPartition, at_ms: int) -> bool:
+        """Tell whether no replica could have lost records of its own log until then.
+
+        An unclean election truncates logs, but each of them remains whole.
+        """
+        history = self._history
         lost = history.disks_failed or min(history.losses, default=NEVER_MS) <= at_ms
-        return not (promise.weak and lost)
+        return not (self.of(partition[0]).weak and lost)
 
     def keeps(self, log: LogSeen, offset: int, value: bytes) -> bool:
         """Tell whether a log has a record, or need not have it."""
@@ -114,6 +130,17 @@ class Promises:
 def unclean_elections(history: History) -> dict[TopicPartition, int]:
     """Return when each partition was first led by a replica that may lack committed records."""
     found: dict[TopicPartition, int] = {}
+    for state in _elected_uncleanly(history):
+        found.setdefault(state.partition, state.at_ms)
+    return found
+
+
+def last_unclean_epochs(history: History) -> dict[TopicPartition, int]:
+    """Return the leader epoch that each partition's last such election began."""
+    return {each.partition: each.leader_epoch for each in _elected_uncleanly(history)}
+
+
+def _elected_uncleanly(history: History) -> Iterator[PartitionSeen]:
     last: dict[TopicPartition, PartitionSeen] = {}
     for state in history.partitions:
         before = last.get(state.partition)
@@ -121,5 +148,4 @@ def unclean_elections(history: History) -> dict[TopicPartition, int]:
         if before is None or state.leader < 0 or state.leader == before.leader:
             continue
         if state.leader not in chain(before.isr, before.elr):
-            found.setdefault(state.partition, state.at_ms)
-    return found
+            yield state

@@ -95,7 +95,7 @@ def reads_lost(history: History) -> list[Witness]:
             read.at_ms,
         )
         for read in history.reads
-        if promises.stands(read.partition, read.at_ms - ANSWER_MS)
+        if promises.stands(read.partition, read.at_ms - ANSWER_MS, epoch=read.epoch)
         for log in logs[read.partition]
         if not promises.keeps(log, read.offset, read.value)
     ]

@@ -12,7 +12,8 @@
 - segment images differ: a broker takes other segments for the remote ones than the metadata says.
 - special offsets wrong: the answers of one leader to ListOffsets contradict each other.
 
-An unclean election may take records that were copied.
+An unclean election may take records that were copied; what the logs have after it must be in the
+tiers as well.
 """
 
 from collections.abc import Iterator
@@ -57,11 +58,11 @@ def offsets_unreadable(history: History) -> list[Witness]:
         for each in history.tiers.events
         if isinstance(each, Unreadable)
         if each.partition[0] not in history.deleted
-        if promises.stood(each.partition, each.at_ms)
+        if promises.kept_own(each.partition, each.at_ms)
     ]
     for replica in history.tiers.replicas:
         gap = _gap(replica, _segments(history, replica.partition))
-        if gap is not None and promises.stood(replica.partition, history.ended_ms):
+        if gap is not None and promises.kept_own(replica.partition, history.ended_ms):
             text = (
                 f"node {replica.node} has {name_of(replica.partition)} from {replica.start}, "
                 f"locally from {replica.local_start}; {gap[0]} to {gap[1]} are nowhere"
@@ -106,7 +107,7 @@ def local_starts_wrong(history: History) -> list[Witness]:
         )
         for each in history.tiers.events
         if isinstance(each, LocalStartMoved)
-        if promises.stood(each.partition, each.at_ms)
+        if promises.kept_own(each.partition, each.at_ms)
     ]
 
 

@@ -20,6 +20,7 @@ from ottla.testing.checkers import metadata as checkers_metadata
 from ottla.testing.checkers import nodes as checkers_nodes
 from ottla.testing.checkers import records as checkers
 from ottla.testing.checkers import tiers as checkers_tiers
+from ottla.testing.checkers import transactions as checkers_transactions
 from ottla.testing.checkers.records import Checker, Witness
 from ottla.testing.history.history import History
 
@@ -73,6 +74,8 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "local log start wrong": checkers_tiers.local_starts_wrong,
         "segment images differ": checkers_tiers.segment_images_that_differ,
         "special offsets wrong": checkers_tiers.special_offsets_wrong,
+        "uncommitted record read": checkers_transactions.uncommitted_records_read,
+        "committed record left out": checkers_transactions.committed_records_left_out,
         "assertion failed": checkers.assertions_that_failed,
         "no progress": checkers.no_progress,
     }

@@ -27,6 +27,7 @@ from ottla.testing.history.nodes import (
 )
 from ottla.testing.history.tiers import TierHistory
 from ottla.testing.history.topics import Outcome, Promise, TopicPartition, Trim
+from ottla.testing.history.transactions import TransactionHistory
 
 ACKS_ALL = -1
 
@@ -60,7 +61,8 @@ class Write(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A record that a consumer read."""
+    """A record that a consumer read. `epoch`: of the leader that answered; -1 = not known, or a
+    follower has answered."""
 
     client: str
     partition: TopicPartition
@@ -68,6 +70,7 @@ class Read(NamedTuple):
     value: bytes
     at_ms: int = 0
     node: int = -1
+    epoch: int = -1
 
 
 class Skipped(NamedTuple):
@@ -293,6 +296,7 @@ class History:
     trims: list[Trim] = field(default_factory=list)
     groups: GroupHistory = field(default_factory=GroupHistory)
     tiers: TierHistory = field(default_factory=TierHistory)
+    transactions: TransactionHistory = field(default_factory=TransactionHistory)
     healed_ms: int | None = None
     ended_ms: int = 0
 

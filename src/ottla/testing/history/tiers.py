@@ -1,8 +1,8 @@
 """The part of a `History` about remote storage; input of `checkers.tiers`.
 
 What `__remote_log_metadata` says is replayed apart from the product, record by record as they are
-committed (`ottla.testing.sim.tier_watch`). The store is the simulator's model, which keeps every
-object and knows when it was written, replaced and deleted.
+committed (`ottla.testing.sim.watch.tier_watch`). The store is the simulator's model, which keeps
+every object and knows when it was written, replaced and deleted.
 """
 
 from dataclasses import dataclass, field

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.broker.core import Broker
-from ottla.host.controller_channel import ControllerChannels
+from ottla.host.controller.controller_channel import ControllerChannels
 from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.node_core import NodeCore
 from ottla.host.zookeeper.node_mode import ZooKeeperMode

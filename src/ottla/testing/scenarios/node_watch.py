@@ -29,8 +29,8 @@ from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.leftovers import left_over
 from ottla.testing.scenarios.settling import brokers_of
 from ottla.testing.sim import Sim
-from ottla.testing.sim import observations as seen
 from ottla.testing.sim.net import MS
+from ottla.testing.sim.watch import observations as seen
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest

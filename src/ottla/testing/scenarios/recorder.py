@@ -32,7 +32,7 @@ from ottla.testing.history.history import (
     TopicSeen,
 )
 from ottla.testing.history.topics import TopicPartition
-from ottla.testing.sim import observations as seen
+from ottla.testing.sim.watch import observations as seen
 
 IMAGES_KEPT = 256
 """Offsets whose images are kept: nodes that lag further behind are not compared."""

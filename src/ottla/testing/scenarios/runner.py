@@ -30,10 +30,11 @@ from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tier_logs import TierLogs
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.answer_watch import AnswerWatch
-from ottla.testing.sim.deletions import deletions_left, is_purging, partition_dirs_left
-from ottla.testing.sim.log_watch import LogWatch
-from ottla.testing.sim.tier_watch import TierWatch
+from ottla.testing.sim.watch.answer_watch import AnswerWatch
+from ottla.testing.sim.watch.deletions import deletions_left, is_purging, partition_dirs_left
+from ottla.testing.sim.watch.log_watch import LogWatch
+from ottla.testing.sim.watch.tier_watch import TierWatch
+from ottla.testing.sim_clients import Producer, TransactionWriter
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
@@ -79,7 +80,7 @@ def _play_seed(options: PlayOptions, seed: int) -> Report:
 
 def play(seed: int, options: PlayOptions) -> Report:
     """Play one seed."""
-    scenario = load_scenario(options.file) or draw_scenario(seed, zookeeper=options.zookeeper)
+    scenario = load_scenario(options.file) or draw_scenario(seed)
     if options.zookeeper:
         scenario = replace(scenario, zookeeper=True)
     if options.seconds is not None:
@@ -149,12 +150,16 @@ class Run:
         self._tiers = TierLogs(self.sim, tier_watch)
         self._answers = AnswerWatch(self.sim.net, self.history.requests_held.append)
         self.story = Story(self.sim, self.history)
-        self.story.run(scenario.story(self.story))
+        self._story_end = self.story.run(scenario.story(self.story))
         self.rough_ms = 0
 
     def rough(self) -> None:
         """Run the story under faults."""
-        self.sim.run(ms=round(self.scenario.seconds * 1000))
+        limit_ms = round(self.scenario.seconds * 1000)
+        if self.scenario.ends_with_story:
+            self._until(lambda: self._story_end.done, limit_ms)
+        else:
+            self.sim.run(ms=limit_ms)
         self.rough_ms = self.story.now_ms
 
     def calm(self) -> None:
@@ -166,9 +171,12 @@ class Run:
         limit_ms = round(self.scenario.settle_seconds * 1000)
         self._until(lambda: not self._missing(), limit_ms)
         story.admin.stop()
-        for producer in story.producers:
-            producer.stop()
-        self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
+        writers: list[Producer | TransactionWriter] = []
+        writers += story.producers
+        writers += story.transaction_writers
+        for writer in writers:
+            writer.stop()
+        self._until(lambda: all(each.is_done for each in writers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
         for reader in story.tier_readers:

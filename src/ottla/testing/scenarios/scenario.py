@@ -17,6 +17,7 @@ from ottla.testing.checkers.verdict import CHECKERS, Tolerance
 from ottla.testing.history.history import ACKS_ALL, History
 from ottla.testing.sim import Faults, StoreFaults
 from ottla.testing.sim.scheduler import SimDice
+from ottla.testing.sim.transaction_port import TransactionPort
 from ottla.testing.sim_clients import (
     Admin,
     Consumer,
@@ -26,6 +27,7 @@ from ottla.testing.sim_clients import (
     SimClient,
     TierReader,
     TopicSpec,
+    TransactionWriter,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class Story:
         self.consumers: list[Consumer] = []
         self.patient_clients: list[PatientClient] = []
         self.tier_readers: list[TierReader] = []
+        self.transaction_writers: list[TransactionWriter] = []
         self.groups: RunningGroups | None = None
         self.admin = Admin(self.client("admin"))
         self._expected: set[str] = set()
@@ -157,21 +160,40 @@ class Story:
         rack: str = "",
         interval_ms: int = 10_000,
         max_bytes: int = 1 << 20,
+        committed_only: bool = False,
         steady: bool = True,
     ) -> TierReader:
-        """Let a consumer read a topic from its earliest offset to its end, again and again."""
+        """Let a consumer read a topic from its earliest offset to its end, again and again.
+
+        `committed_only`: with `isolation.level=read_committed`.
+        """
         reader = TierReader(
             self.client(f"tier-reader-{len(self.tier_readers) + 1}"),
             topic.name,
             rack=rack,
             interval_ms=interval_ms,
             max_bytes=max_bytes,
+            committed_only=committed_only,
         )
         self.tier_readers.append(reader)
         reader.begin()
         if steady:
             self._expect("full reads of", topic)
         return reader
+
+    def write_transactions(self, topic: TopicSpec, *, interval_ms: int = 200) -> TransactionWriter:
+        """Let a producer write transactions to a topic until the end of the run."""
+        number = len(self.transaction_writers) + 1
+        writer = TransactionWriter(
+            self.client(f"transactions-{number}"),
+            topic.name,
+            append=TransactionPort(self.sim).append,
+            number=number,
+            interval_ms=interval_ms,
+        )
+        self.transaction_writers.append(writer)
+        writer.begin()
+        return writer
 
     def ask(self, *, interval_ms: int = 3_000) -> None:
         """Start a client that sends many kinds of requests with a very long timeout."""
@@ -219,7 +241,8 @@ class Scenario:
     Fields: `story`: the dialogue; it may end early or go on for ever. `zookeeper`: brokers over a
             model of ZooKeeper, instead of controllers of their own. `faults`: what goes wrong
             besides; of `Faults.ROUGH` the seed draws a mix. `store_faults`: the same of the object
-            store, which the nodes have if `config` says so. `seconds`: virtual time until healing.
+            store, which the nodes have if `config` says so. `seconds`: virtual time until healing;
+            `ends_with_story`: or until the end of the story, if that comes first.
             `settle_seconds`: how long healing may take. `acknowledged_min`: a run with fewer
             acknowledged writes proves nothing. `checkers`, `tolerated`: see `checkers_verdict`.
     """
@@ -234,6 +257,7 @@ class Scenario:
     store_faults: StoreFaults = StoreFaults.NONE
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     seconds: float = SECONDS
+    ends_with_story: bool = False
     settle_seconds: float = SETTLE_SECONDS
     acknowledged_min: int = 1
     checkers: tuple[str, ...] = tuple(CHECKERS)

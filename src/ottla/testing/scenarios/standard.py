@@ -8,7 +8,7 @@ from random import Random
 from ottla.testing.scenarios.groups import draw_groups
 from ottla.testing.scenarios.scenario import Scenario
 from ottla.testing.scenarios.storage import draw_storage
-from ottla.testing.scenarios.tiering import NO_TIERING, draw_tiering
+from ottla.testing.scenarios.tiering import draw_tiering
 from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults
 
@@ -22,15 +22,15 @@ SHAPES = ((3, 3, False), (3, 3, True), (3, 1, False), (4, 3, True))
 WEIGHTS = (3, 5, 1, 1)
 
 
-def draw_scenario(seed: int, *, zookeeper: bool = False) -> Scenario:
-    """Return what a seed plays. Over ZooKeeper there is no remote storage."""
+def draw_scenario(seed: int) -> Scenario:
+    """Return what a seed plays."""
     # A stream of its own: another story can be played with the same faults.
     dice = Random(f"scenario {seed}")
     brokers, controllers, combined = dice.choices(SHAPES, WEIGHTS)[0]
     is_faultless = seed % FAULTLESS_EVERY == 0
     groups = draw_groups(seed, faultless=is_faultless)
     storage = draw_storage(seed)
-    tiering = NO_TIERING if zookeeper else draw_tiering(seed, faultless=is_faultless)
+    tiering = draw_tiering(seed, faultless=is_faultless)
     workload = Workload(
         partitions=dice.randrange(2, 5),
         passing_partitions=dice.randrange(1, 3),

@@ -25,7 +25,7 @@ from ottla.testing.history.tiers import (
 from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.settling import brokers_of, log_of
 from ottla.testing.sim import Sim
-from ottla.testing.sim.tier_watch import TierWatch
+from ottla.testing.sim.watch.tier_watch import TierWatch
 from ottla.tiered.object_names import (
     ObjectKind,
     object_name,

@@ -24,6 +24,7 @@ ONE_IN = 12
 """One of so many seeds has remote storage: it takes twice the time of another one."""
 
 KINDS = ("kept", "kept", "trimmed", "trimmed", "late", "passing", "unclean")
+TRANSACTIONAL_KINDS = ("kept", "trimmed", "late")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ENABLE = {"remote.storage.enable": "true"}
 LATE_MS_MAX = 60_000
@@ -36,6 +37,7 @@ class TieredTopic:
 
     Fields: `acks`: of a second producer, None = there is none. `rack`: of the consumer that reads
             from the start, empty = it reads from leaders. `read_bytes`: what it fetches at once.
+            `transactional`: a producer writes transactions, and a read_committed consumer reads.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class TieredTopic:
     interval_ms: int
     rack: str = ""
     read_bytes: int = 1 << 20
+    transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,9 @@ class TieringWorkload:
                 )
             consumers[spec.name] = story.consume(spec, interval_ms=900, resets=True, steady=steady)
             story.read_tiers(spec, rack=topic.rack, max_bytes=topic.read_bytes, steady=steady)
+            if topic.transactional:
+                story.write_transactions(spec, interval_ms=2 * topic.interval_ms)
+                story.read_tiers(spec, rack=topic.rack, committed_only=True, steady=steady)
             if topic.kind == "late":
                 story.run(_enable_later(story, spec))
         yield from self._keep_changing(story, consumers)
@@ -127,13 +133,22 @@ def draw_tiering(seed: int, *, faultless: bool = False) -> TieringWorkload:
     random = Random(f"{seed}/tiering")
     with_racks = random.random() < 0.4
     kinds = [random.choice(KINDS) for _ in range(random.choice((1, 1, 2)))]
+    topics = tuple(
+        _draw_topic(random, kind, number, with_racks) for number, kind in enumerate(kinds, 1)
+    )
     return TieringWorkload(
-        topics=tuple(
-            _draw_topic(random, kind, number, with_racks) for number, kind in enumerate(kinds, 1)
-        ),
+        topics=_with_transactions(topics, Random(f"{seed}/tiered transactions")),
         change_ms=random.choice((3_000, 6_000)),
         config=_config(random, with_racks),
         faults=StoreFaults.NONE if faultless else StoreFaults.ROUGH,
+    )
+
+
+def _with_transactions(topics: tuple[TieredTopic, ...], random: Random) -> tuple[TieredTopic, ...]:
+    """Let some topics have transactions; not those that may lose a marker, or are deleted."""
+    return tuple(
+        replace(each, transactional=random.random() < 0.5 and each.kind in TRANSACTIONAL_KINDS)
+        for each in topics
     )
 
 

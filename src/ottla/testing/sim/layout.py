@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from random import Random
 
-from ottla.testing.sim.faults import Faults
+from ottla.testing.sim.faults.faults import Faults
 from ottla.testing.sim.net import client_host
 
 FIRST_CONTROLLER_ID = 101

@@ -78,6 +78,9 @@ class Network:
         self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
         """Called with a request that was not answered at once, its arrival time (microseconds), and
         whether it was answered."""
+        self.late_us: Callable[[int, int, bytes], int] | None = None
+        """Called with source, target and frame of each request that is sent; returns by how many
+        microseconds it, and what follows it on its connection, is delayed."""
         self._observers: list[Callable[[str, int, int, bytes], None]] = []
         self._on_frame = on_frame
         self._listeners: dict[Address, SimListener] = {}
@@ -267,6 +270,10 @@ class Pipe:
             net.scheduler.after(
                 late_us, lambda: RedeliveredRequest(net, self.listener, self.info, frame).deliver()
             )
+        if net.late_us is not None:
+            late_us = net.late_us(self.source, self.listener.place, frame)
+            if late_us:
+                self._to_server.hold(late_us)
         self._to_server.put(self.listener.process, lambda: self._arrived(frame))
 
     def hold_answers(self, delay_us: int) -> None:

@@ -15,22 +15,19 @@ from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.ports import Listener
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.kraft.quorum_storage import MetadataDamaged
+from ottla.host.log_dirs.node_dirs import StartError
+from ottla.host.log_dirs.storage import format_storage
 from ottla.host.node_core import NodeCore
-from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, Endpoints, NodePorts
 from ottla.host.steps import drive
-from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
-from ottla.testing.sim.deletions import KnownMetadata, partition_dir_watch
-from ottla.testing.sim.directed_faults import FOLLOWED, DirectedFaults
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.marks import ErrorMarks
+from ottla.testing.sim.faults.directed_faults import FOLLOWED, DirectedFaults
 from ottla.testing.sim.net import MS, SimListener
-from ottla.testing.sim.observations import Acknowledged, DiskRefused, NodeChanged, Watch
 from ottla.testing.sim.ports import SimulatedCluster
 from ottla.testing.sim.scheduler import (
     Call,
@@ -44,6 +41,9 @@ from ottla.testing.sim.scheduler import (
 )
 from ottla.testing.sim.split_jobs import SplitJobs
 from ottla.testing.sim.transport import links_from
+from ottla.testing.sim.watch.deletions import KnownMetadata, partition_dir_watch
+from ottla.testing.sim.watch.marks import ErrorMarks
+from ottla.testing.sim.watch.observations import Acknowledged, DiskRefused, NodeChanged, Watch
 from ottla.wire.registry import PRODUCE
 
 CLUSTER_ID = "c2ltdWxhdGVkIGNsdXN0ZQ"
@@ -377,6 +377,11 @@ class SimNode:
         if self._process is not None and self._process.paused:
             self._sim.scheduler.resume(self._process)
             self._notify("resumed")
+
+    def act(self, delay_us: int, call: Call) -> None:
+        """Call something later as an event of this process, unless it has ended by then."""
+        if self._process is not None:
+            self._sim.scheduler.after(delay_us, call, self._process)
 
     def mark_errors(self) -> None:
         """Mark the error codes in this incarnation's responses since the last call."""

@@ -10,17 +10,18 @@ from typing import Any, Protocol
 
 from ottla.base.zookeeper import OpenSession
 from ottla.broker.core import Broker
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.faults import Faults
+from ottla.testing.sim.faults.faults import Faults
 from ottla.testing.sim.net import Network
 from ottla.testing.sim.object_store import ObjectStoreModel
-from ottla.testing.sim.observations import Observer
-from ottla.testing.sim.partition_dir_watch import PartitionDirWatch
 from ottla.testing.sim.scheduler import Call, DiskPace, Process, Scheduler, SimClock
+from ottla.testing.sim.watch.observations import Observer
+from ottla.testing.sim.watch.partition_dir_watch import PartitionDirWatch
+from ottla.testing.sim.zookeeper.zookeeper import ZooKeeperModel
 
 
 class SimulatedNode(Protocol):
@@ -55,9 +56,10 @@ class SimulatedNode(Protocol):
 
 
 class SimulatedEnsemble(Protocol):
-    """See `ottla.testing.sim.zookeeper_mode.SimZooKeeper`."""
+    """See `ottla.testing.sim.zookeeper.zookeeper_mode.SimZooKeeper`."""
 
     controller_id: int
+    model: ZooKeeperModel
 
     def opener(self, node_id: int, process: Process, timeout_ms: int) -> OpenSession: ...
 
@@ -77,6 +79,8 @@ class SimulatedCluster(Protocol):
 
     @property
     def nodes(self) -> Mapping[int, SimulatedNode]: ...
+    @property
+    def properties(self) -> Sequence[Mapping[str, str]]: ...
     @property
     def zookeeper(self) -> SimulatedEnsemble | None: ...
     @property

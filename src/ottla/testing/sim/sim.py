@@ -25,25 +25,25 @@ from ottla.base.pending import Pending
 from ottla.host.node_ports import Address
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
-from ottla.testing.sim.deletions import follow_deletions
-from ottla.testing.sim.directed import directed_faults, directed_tuning
-from ottla.testing.sim.fault_injector import FaultInjector
-from ottla.testing.sim.faults import Faults
+from ottla.testing.sim.faults.directed import directed_faults, directed_tuning
+from ottla.testing.sim.faults.fault_injector import FaultInjector
+from ottla.testing.sim.faults.faults import Faults
+from ottla.testing.sim.faults.store_faults import StoreFaultInjector, StoreFaults
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
-from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.object_store import ObjectStoreModel
-from ottla.testing.sim.observations import (
+from ottla.testing.sim.scheduler import Scheduler, SimClock, SimDice, SimTimers
+from ottla.testing.sim.transport import CheckedChannel, links_from
+from ottla.testing.sim.watch.deletions import follow_deletions
+from ottla.testing.sim.watch.marks import marks_of_change
+from ottla.testing.sim.watch.observations import (
     ImagePublished,
     Observer,
     PartitionSet,
     QuorumLed,
 )
-from ottla.testing.sim.scheduler import Scheduler, SimClock, SimDice, SimTimers
-from ottla.testing.sim.store_faults import StoreFaultInjector, StoreFaults
-from ottla.testing.sim.transport import CheckedChannel, links_from
-from ottla.testing.sim.zookeeper_mode import (
+from ottla.testing.sim.zookeeper.zookeeper_mode import (
     FLUSHED,
     SimZooKeeper,
     flushes_everything,

@@ -12,6 +12,7 @@ from ottla.testing.sim_clients.patient_client import PatientClient
 from ottla.testing.sim_clients.producer import Producer
 from ottla.testing.sim_clients.tier_reader import TierReader
 from ottla.testing.sim_clients.topic import TopicSpec
+from ottla.testing.sim_clients.transaction_writer import TransactionWriter
 
 __all__ = [
     "Admin",
@@ -23,5 +24,6 @@ __all__ = [
     "SimClient",
     "TierReader",
     "TopicSpec",
+    "TransactionWriter",
     "start",
 ]

@@ -12,13 +12,12 @@ from collections import defaultdict
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.broker.groups.group_journal import whole_batches
-from ottla.records.batch import iter_headers
-from ottla.records.record import iter_records
 from ottla.testing.history.history import Progress, Read, Skipped, Watermark
 from ottla.testing.history.identity import identity
 from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.fetched import take
 from ottla.wire.codec import records_view
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -156,16 +155,13 @@ class Consumer:
         )
         # The last batch may be cut off where the limit was reached.
         batches = whole_batches(records_view(data.records))
-        for record in iter_records(batches):
-            if record.offset < position:
-                continue  # A response has whole batches, also for an offset within one.
-            if record.offset > position:
-                history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
-            read = Read(name, key, record.offset, identity(record), now_ms, node)
-            history.reads.append(read)
-            position = record.offset + 1
-        for _, header in iter_headers(batches):  # Compaction may have left empty batches.
-            position = max(position, header.last_offset + 1)
+        found = take(batches, position)
+        history.skipped += [Skipped(name, key, *gap, now_ms) for gap in found.gaps]
+        history.reads += [
+            Read(name, key, record.offset, identity(record), now_ms, node)
+            for record in found.records
+        ]
+        position = found.next_offset
         behind = self.positions[key] < position < data.high_watermark
         self.positions[key] = position
         (self._behind.add if behind else self._behind.discard)(key)

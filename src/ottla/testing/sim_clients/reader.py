@@ -11,16 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_LEADER
+from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.broker.groups.group_journal import whole_batches
-from ottla.records.batch import iter_headers
-from ottla.records.record import iter_records
+from ottla.records.aborted import AbortedTransactions
 from ottla.testing.history.groups import FollowerRead
 from ottla.testing.history.history import Read, Skipped
 from ottla.testing.history.identity import identity
 from ottla.testing.history.topics import TopicPartition
+from ottla.testing.history.transactions import CommittedRead
 from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.fetched import take
 from ottla.wire.codec import records_view
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -33,6 +34,7 @@ from ottla.wire.messages.fetch import (
 FETCH_VERSION = 16
 REQUEST_TIMEOUT_MS = 2_500
 FETCH_BYTES_MAX = 1 << 20
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PREFERRED_MS = 15_000
 """How long a consumer fetches from a follower until it asks the leader (metadata.max.age)."""
 
@@ -44,7 +46,8 @@ class Reader:
             watermark that came with the last fetch. `epochs`: the leader epoch of the last record
             that was read. `first_timestamps`: of the first record of
             the last fetch that had one. `lost`: with `resets`, the partitions whose next offset is
-            out of range at the leader; they are not recorded as skipped.
+            out of range at the leader; they are not recorded as skipped. `committed_only`: it reads
+            with `isolation.level=read_committed`.
     """
 
     def __init__(
@@ -55,9 +58,11 @@ class Reader:
         max_wait_ms: int = 250,
         max_bytes: int = FETCH_BYTES_MAX,
         resets: bool = False,
+        committed_only: bool = False,
     ) -> None:
         self.client = client
         self.resets = resets
+        self.committed_only = committed_only
         self.lost: set[TopicPartition] = set()
         self.rack = rack
         self.max_wait_ms = max_wait_ms
@@ -75,6 +80,10 @@ class Reader:
         self.ends.pop(partition, None)
         self.epochs.pop(partition, None)
         self.first_timestamps.pop(partition, None)
+
+    def prefer(self, partition: TopicPartition, node: int, *, until_ms: int) -> None:
+        """Fetch from this follower, as its leader would have said."""
+        self._preferred[partition] = (node, until_ms)
 
     def forget(self) -> None:
         """Drop all positions and preferred read replicas."""
@@ -115,6 +124,7 @@ class Reader:
             max_bytes=self.max_bytes,
             topics=topics,
             rack_id=self.rack,
+            isolation_level=READ_COMMITTED if self.committed_only else READ_UNCOMMITTED,
         )
         response: FetchResponse | ApiError = yield self.client.send(
             node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
@@ -123,10 +133,16 @@ class Reader:
             for each in by_node:
                 self._preferred.pop(each, None)
             return False
+        sent = {
+            (topic.topic_id, each.partition): each.current_leader_epoch
+            for topic in topics
+            for each in topic.partitions
+        }
         fine = True
         for topic in response.responses:
             for data in topic.partitions:
-                fine &= self._take((topic.topic_id, data.partition_index), data, node)
+                key = (topic.topic_id, data.partition_index)
+                fine &= self._take(key, data, node, sent.get(key, NO_EPOCH))
         return fine
 
     def _fetch_partition(self, partition: TopicPartition) -> FetchPartition:
@@ -137,7 +153,7 @@ class Reader:
             partition_max_bytes=self.max_bytes,
         )
 
-    def _take(self, key: TopicPartition, data: PartitionData, node: int) -> bool:
+    def _take(self, key: TopicPartition, data: PartitionData, node: int, epoch: int) -> bool:
         client = self.client
         history, now_ms, name = client.history, client.now_ms, client.name
         if key not in self.positions:
@@ -159,18 +175,27 @@ class Reader:
         first = position
         # The last batch may be cut off where the limit was reached.
         batches = whole_batches(records_view(data.records))
-        for _, header in iter_headers(batches):
-            self.epochs[key] = header.partition_leader_epoch
-        for record in iter_records(batches):
-            if record.offset < position:
-                continue  # A response has whole batches, also for an offset within one.
-            if record.offset > position:
-                history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
-            if position == first:
-                self.first_timestamps[key] = record.timestamp
-            read = Read(name, key, record.offset, identity(record), now_ms, node)
-            history.reads.append(read)
-            position = record.offset + 1
+        aborted = None
+        if self.committed_only:
+            listed = data.aborted_transactions or ()
+            aborted = AbortedTransactions((each.producer_id, each.first_offset) for each in listed)
+        found = take(batches, position, aborted)
+        position = found.next_offset
+        if found.epoch >= 0:
+            self.epochs[key] = found.epoch
+        if found.records:
+            self.first_timestamps[key] = found.records[0].timestamp
+        by = NO_EPOCH if at_follower else epoch
+        history.skipped += [Skipped(name, key, *gap, now_ms) for gap in found.gaps]
+        history.reads += [
+            Read(name, key, record.offset, identity(record), now_ms, node, by)
+            for record in found.records
+        ]
+        if self.committed_only and position > first:
+            values = tuple((each.offset, identity(each)) for each in found.records)
+            history.transactions.reads.append(
+                CommittedRead(name, key, first, position, values, node, now_ms)
+            )
         self.positions[key] = position
         self.ends[key] = data.high_watermark
         if at_follower and position > first:

@@ -40,15 +40,27 @@ PAUSE_MS = 20
 
 
 class TierReader:
-    """One consumer of one topic. `interval_ms`: the mean pause after each reading."""
+    """One consumer of one topic.
+
+    `interval_ms`: the mean pause after each reading. `committed_only`: see `Reader`.
+    """
 
     def __init__(
-        self, client: SimClient, topic: str, *, rack: str, interval_ms: int, max_bytes: int
+        self,
+        client: SimClient,
+        topic: str,
+        *,
+        rack: str,
+        interval_ms: int,
+        max_bytes: int,
+        committed_only: bool = False,
     ) -> None:
         self.client = client
         self.topic = topic
         self.interval_ms = interval_ms
-        self._reader = Reader(client, rack=rack, max_bytes=max_bytes, resets=True)
+        self._reader = Reader(
+            client, rack=rack, max_bytes=max_bytes, resets=True, committed_only=committed_only
+        )
         self._stopped = False
         client.follow(topic)
 

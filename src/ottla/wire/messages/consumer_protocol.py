@@ -1,4 +1,4 @@
-"""What consumers of classic groups tell one another inside JoinGroup and SyncGroup. Source:
+"""What consumers of classic groups send one another inside JoinGroup and SyncGroup. Source:
 ConsumerProtocol{Subscription,Assignment}.json.
 """
 

@@ -1,7 +1,7 @@
 """DisableRemoteTopic (key 1001): the controller has a broker stop tiering topics.
 
 Ottla's own, spoken between its nodes only; the draft of KIP-950 names it without a schema that
-could be used. The tiered epoch tells which of several changes a command belongs to, so a late
+could be used. The tiered epoch says which of several changes a command belongs to, so a late
 or repeated one is known as such; a leader's answer counts for its leader epoch only.
 """
 

@@ -1,6 +1,7 @@
 """A topic's tiering state in the controller's requests of ZooKeeper mode. Ottla's own.
 
-It is a tagged field of the topic in LeaderAndIsr and UpdateMetadata; Kafka's brokers skip it.
+It is a tagged field of the topic in LeaderAndIsr and UpdateMetadata; Kafka's brokers skip it. The
+metadata record has where restored partitions began in the same structures.
 """
 
 from ottla.wire.schema import BOOL, INT8, INT32, INT64, array, field, struct_of
@@ -9,20 +10,20 @@ TAG = 10001
 
 
 @struct_of
-class RestoredEpochState:
+class RestoredEpochData:
     epoch: int = field(INT32)
     start_offset: int = field(INT64)
 
 
 @struct_of
-class RestoredPartitionState:
+class RestoredPartitionData:
     """See `metadata.tiering.RestoredPartition`."""
 
-    partition_index: int = field(INT32)
+    partition: int = field(INT32)
     leader_epoch: int = field(INT32)
     log_start_offset: int = field(INT64)
     end_offset: int = field(INT64)
-    epochs: tuple[RestoredEpochState, ...] = field(array(RestoredEpochState))
+    epochs: tuple[RestoredEpochData, ...] = field(array(RestoredEpochData))
 
 
 @struct_of
@@ -33,7 +34,7 @@ class TopicTieringState:
     remote_floor_epoch: int = field(INT32)
     """Remote segments of this tiered epoch and below are dead; 0 = none."""
     purge_pending: bool = field(BOOL)
-    restored: tuple[RestoredPartitionState, ...] = field(
-        array(RestoredPartitionState), tag=0, default=()
+    restored: tuple[RestoredPartitionData, ...] = field(
+        array(RestoredPartitionData), tag=0, default=()
     )
     """Of a topic that was restored: where the partitions began that the request has."""

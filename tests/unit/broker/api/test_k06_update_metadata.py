@@ -103,7 +103,7 @@ def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> N
     assert "t" not in made.image.topics
     assert made.groups.calls[2:] == [("topics_deleted", {TOPIC_ID: "t"})]
     made.update_metadata(elsewhere(1))
-    assert "t" not in made.image.topics, "what the ledger knows to go is told of by no late copy"
+    assert "t" not in made.image.topics, "a late request brings back no topic that is in the ledger"
 
 
 def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once() -> None:

@@ -17,10 +17,11 @@ from ottla.base.pending import Pending
 from ottla.broker.api.k1001_disable_remote_topic import WAIT_MS
 from ottla.broker.dispatch import advertised, load_apis
 from ottla.broker.ports import CloseConnection, Listener
+from ottla.broker.remote.metadata.settled import is_settled
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord
 from ottla.metadata.records.tiering import TopicTieringRecord
-from ottla.metadata.tiering import DisablePolicy, TieringState
+from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import (
     Fence,
@@ -30,8 +31,9 @@ from ottla.tiered.segment_metadata import (
     SegmentUpdate,
 )
 from ottla.wire.messages import disable_remote_topic as wire
-from tests.unit.broker.harness import TOPIC_ID, BrokerHarness
+from tests.unit.broker.harness import TOPIC_ID, BrokerHarness, config_record
 from tests.unit.broker.remote.harness import TieredHarness
+from tests.unit.broker.remote.reads.test_fetch import list_offsets
 
 PROPERTIES = {
     "remote.log.storage.system.enable": "true",
@@ -56,7 +58,8 @@ DELETE = TopicTieringRecord(
 class Metadata:
     """The segment metadata. `answers`: what is appended is replayed at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, tiering: Callable[[Uuid], TopicTiering | None]) -> None:
+        self.tiering = tiering
         self.records: list[MetadataRecord] = []
         self.waiting: list[tuple[MetadataRecord, Pending[ApiError | None]]] = []
         self.answers = True
@@ -98,7 +101,9 @@ class Metadata:
     def replayed(self, topic_id: Uuid, partition: int) -> RemoteLog:
         return self.logs.setdefault((topic_id, partition), RemoteLog())
 
-    remote_log = replayed
+    def remote_log(self, topic_id: Uuid, partition: int) -> RemoteLog | None:
+        found = self.replayed(topic_id, partition)
+        return found if is_settled(found, self.tiering(topic_id), partition) else None
 
 
 class SilentStore:
@@ -114,12 +119,12 @@ class Disabled(TieredHarness):
     def __init__(self) -> None:
         super().__init__(properties=PROPERTIES)
         self.broker.epoch = BROKER_EPOCH
-        self.metadata = Metadata()
+        self.metadata = Metadata(lambda topic_id: self.broker.image.tiering.get(topic_id))
         remote = self.broker.remote
         assert remote is not None
         remote.environment.metadata = self.metadata
         remote.environment.calls._store = SilentStore()  # type: ignore[assignment]
-        remote.metadata.remote_log = self.metadata.replayed  # type: ignore[method-assign]
+        remote.metadata.remote_log = self.metadata.remote_log  # type: ignore[method-assign]
         for index in range(2):
             self.write(index)
             self.tier(index)
@@ -217,6 +222,48 @@ def test_rule_7_a_follower_waits_for_its_leader_s_log_start(made: Disabled) -> N
     log.prepends = True  # The records before its local log are here, but not durable yet.
     assert made.codes(1) == [IN_PROGRESS]
     assert made.fences == [(0, 0, 2, 1)]
+
+
+def test_rule_5_a_configuration_alone_deletes_nothing(made: Disabled) -> None:
+    made.commit(
+        config_record("t", "remote_storage_enable", "false"),
+        config_record("t", "remote_log_disable_policy", "delete"),
+    )
+    log = made.broker.replicas.partition("t", 0).leader_log()
+    assert log.log_start_offset == 0
+    assert log.config.remote_storage
+    assert made.fences == []
+
+
+def test_rule_35_produce_and_delete_records_go_on(made: Disabled) -> None:
+    made.metadata.answers = False
+    made.commit(DELETE)
+    log = made.broker.replicas.partition("t", 0).leader_log()
+    assert log.log_start_offset == 15
+    end = log.log_end_offset
+    made.write(0, 3)
+    assert log.log_end_offset == end + 3
+    assert log.delete_records(10) == 15  # It may only be raised.
+    assert log.delete_records(17) == 17
+    made.metadata.answer()
+    assert made.codes(0) == [Error.NONE]
+
+
+def test_earliest_is_not_available_before_it_can_be_read(made: Disabled) -> None:
+    """A leader that was away while tiered storage was turned off, and on again."""
+    made.metadata.answers = False
+    again = TopicTieringRecord(
+        topic_id=TOPIC_ID, state=TieringState.ENABLED, tiered_epoch=3, remote_floor_epoch=1
+    )
+    log = made.broker.replicas.partition("t", 0).leader_log()
+    made.commit(again)
+    assert log.log_start_offset == 0
+    assert list_offsets(made, -2).value == [(Error.OFFSET_NOT_AVAILABLE, -1)]
+    assert list_offsets(made, -1).value == [(Error.NONE, 20)]
+    made.metadata.answers = True
+    made.metadata.answer()
+    made.clock.advance(100)
+    assert list_offsets(made, -2).value == [(Error.NONE, 15)]
 
 
 def test_rule_10_an_order_that_comes_before_the_metadata(made: Disabled) -> None:

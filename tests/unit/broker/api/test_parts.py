@@ -1,7 +1,7 @@
 """What is decided in parts is answered as one request, whether decisions come at once or later.
 
 Method: hypothesis draws names, the size of parts, which decisions wait for their commit, and which
-one fails; a controller that does as it is told.
+one fails; a controller whose answers the test gives.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Where a fetcher's log diverges is found in a few steps, and never reported for a prefix.
 
 Method: hypothesis makes up a leader's history and a follower that left it somewhere; the follower
-cuts as it is told, over and over, as a real one does. What a
+truncates as the leader says, over and over, as a real one does. What a
 read found is sent or released.
 """
 

@@ -1,7 +1,7 @@
 """Over ZooKeeper a coordinator serves once it has the full metadata.
 
 A group is looked for once it is known how many partitions keep groups, and served once the broker
-has heard of all topics.
+has the metadata of all topics.
 
 Method: a broker hears of the partitions that it leads first, by LeaderAndIsr, and then by
 UpdateMetadata of all, as it does where the topic is made, where the broker starts and where a

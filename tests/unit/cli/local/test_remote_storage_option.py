@@ -1,4 +1,4 @@
-"""`ottla up --remote-storage URI` makes the directory of a folder store: nodes require it."""
+"""`ottla up --remote-storage URI` makes the directory of a `file://` store: nodes require it."""
 
 from pathlib import Path
 

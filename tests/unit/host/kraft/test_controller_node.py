@@ -16,7 +16,7 @@ from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.kraft.controller_node import RECHECK_MS, ControllerNode
 from ottla.host.kraft.quorum_log import open_quorum_storage
-from ottla.host.storage import bootstrap_records
+from ottla.host.log_dirs.storage import bootstrap_records
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage

@@ -245,7 +245,7 @@ def test_a_disk_that_fails_shows_in_the_ledger_and_is_tried_again() -> None:
 
 
 def test_a_disk_that_fails_in_two_terms_is_tried_again_without_a_record() -> None:
-    """The new controller says of itself that it rules, and nothing of what it is told again."""
+    """The new controller logs its election, and not the failure that is reported again."""
     cluster = Cluster()
     cluster.delete()
     cluster.harness.workers.run()

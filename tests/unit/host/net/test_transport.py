@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.base.principal import ANONYMOUS, Principal
 from ottla.broker.dispatch import Outcome
 from ottla.broker.ports import Connection
-from ottla.host.descriptors import SocketBudget
+from ottla.host.log_dirs.descriptors import SocketBudget
 from ottla.host.net.transport import MakeTransport, PlainTransport
 from tests.unit.host.scripted import (
     ECHO,

@@ -9,7 +9,7 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Delete, Operation, Session, SessionState, SetData, ZkError
 from ottla.controller.metadata_port import Appended
 from ottla.controller.step import Decision, Step
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.steps import drive
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.session_keeper import SessionKeeper
@@ -23,8 +23,8 @@ from ottla.metadata.znodes.controller import decode_controller_epoch, encode_con
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 from ottla.testing.sim.scheduler import Process, Scheduler, SimClock, SimTimers
-from ottla.testing.sim.zookeeper import ZooKeeperModel
-from ottla.testing.sim.zookeeper_session import session_opener
+from ottla.testing.sim.zookeeper.zookeeper import ZooKeeperModel
+from ottla.testing.sim.zookeeper.zookeeper_session import session_opener
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.base.zookeeper import Create, SetData
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.partition_state import decode_state
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.zookeeper.zookeeper import Written
 from ottla.wire.messages import disable_remote_topic as disable
 from ottla.wire.messages import stop_replica as stop
 

@@ -13,7 +13,7 @@ from ottla.base.zookeeper import Delete, Operation, SetData
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.store.store_writing import Done
 from ottla.metadata.znodes import paths

@@ -12,7 +12,7 @@ from ottla.controller.deletion.deletion_orders import DeletionOrder, OrderedTopi
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.zookeeper.controller_view import ControllerView
 from ottla.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
-from ottla.host.controller_channel import Answered, Dropped
+from ottla.host.controller.controller_channel import Answered, Dropped
 from ottla.host.zookeeper.controller_events import event_of
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records

@@ -22,7 +22,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 from ottla.metadata.znodes.partition_state import decode_state
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.zookeeper.zookeeper import Written
 
 from .controller_harness import ControllerHarness, Node
 

@@ -15,7 +15,7 @@ from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling.acknowledgements import Reason
 from ottla.metadata.features import LEDGER
 from ottla.metadata.znodes import paths
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.zookeeper.zookeeper import Written
 from ottla.wire.messages import disable_remote_topic as disable
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as update

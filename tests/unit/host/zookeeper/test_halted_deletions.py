@@ -21,7 +21,7 @@ from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassignment
 from ottla.metadata.znodes.partition_state import decode_state
-from ottla.testing.sim.zookeeper import Written
+from ottla.testing.sim.zookeeper.zookeeper import Written
 
 from .controller_harness import ControllerHarness
 
@@ -131,7 +131,7 @@ def test_a_preferred_election_of_another_topic_halts_nothing() -> None:
 
 
 def test_both_are_requested_in_one_write() -> None:
-    """Whichever the controller hears of first: no replica is ordered away before the election is
+    """Whichever the controller sees first: no replica is ordered away before the election is
     over."""
     orders = set()
     for seed in range(8):

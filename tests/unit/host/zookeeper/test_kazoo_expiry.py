@@ -19,7 +19,7 @@ EXPIRED, GOES_ON = SessionState.EXPIRED, SessionState.CONNECTED
     ("answer", "state"),
     [
         # The write that begins each later connection, refused: the server that the session was
-        # moved to had not heard of its end. A broker stayed unregistered for ever.
+        # moved to did not know of its end. A broker stayed unregistered for ever.
         ([SessionExpiredError()], EXPIRED),
         ([RolledBackError(), SessionExpiredError()], EXPIRED),
         (SessionExpiredError(), EXPIRED),

@@ -15,7 +15,7 @@ from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
-from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.marker_requests import MarkerRequests
 from ottla.host.zookeeper.store.store_writing import Changed, Done, Written
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records

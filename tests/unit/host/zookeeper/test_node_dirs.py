@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.timers import Timers
-from ottla.host.node_dirs import StartError
+from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs, open_zookeeper_node_dirs
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.disk import MemoryDisk

@@ -14,7 +14,7 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.host.zookeeper.broker_mode import ZooKeeperBroker
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import api_versions
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop

@@ -47,9 +47,9 @@ from ottla.metadata.records import (
     decode_record,
     encode_record,
 )
-from ottla.metadata.records.tiering import RestoredEpochData, RestoredPartitionData
 from ottla.metadata.znodes.normalise import NOT_HELD, OBSERVED, normalised
 from ottla.metadata.znodes.write import writes_of
+from ottla.wire.messages.topic_tiering import RestoredEpochData, RestoredPartitionData
 from tests.metadata_port_checks import PortBench
 from tests.unit.broker.zookeeper.test_zk_metadata_histories import Broker
 

@@ -12,8 +12,8 @@ from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.base.pending import Pending
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
-from ottla.testing.sim.deletion_steps import controller_of
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.tiered.segment_metadata import SegmentState
 from ottla.wire.messages import create_topics as create
 from ottla.wire.messages import incremental_alter_configs as alter

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ottla.base.ids import Uuid
 from ottla.broker.zookeeper.zk_metadata import without_own_leadership
-from ottla.host.node_dirs import verdict_on
+from ottla.host.log_dirs.node_dirs import verdict_on
 from ottla.host.steps import drive
 from ottla.host.zookeeper.start_reading import (
     cluster_id_of,

@@ -18,7 +18,7 @@ from ottla.metadata.tiering import RestoredPartition, TopicTiering
 from ottla.metadata.znodes import multis, paths
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as update
-from ottla.wire.messages.topic_tiering import RestoredEpochState, RestoredPartitionState
+from ottla.wire.messages.topic_tiering import RestoredEpochData, RestoredPartitionData
 from tests.unit.controller.builders import CountingDice, context, uuid
 
 from .controller_harness import ControllerHarness, Node
@@ -82,14 +82,14 @@ def check(image: ClusterImage) -> None:
 def check_brokers(sim: ControllerHarness) -> None:
     """Check what live brokers were sent: each request has what its own partitions began with."""
     expected = {
-        each.partition: RestoredPartitionState(
-            partition_index=each.partition,
+        each.partition: RestoredPartitionData(
+            partition=each.partition,
             leader_epoch=each.leader_epoch,
             log_start_offset=10,
             end_offset=30,
             epochs=(
-                RestoredEpochState(epoch=1, start_offset=10),
-                RestoredEpochState(epoch=6, start_offset=20),
+                RestoredEpochData(epoch=1, start_offset=10),
+                RestoredEpochData(epoch=6, start_offset=20),
             ),
         )
         for each in TOPIC.partitions

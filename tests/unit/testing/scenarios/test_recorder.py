@@ -24,7 +24,7 @@ from ottla.testing.history.history import (
     TopicSeen,
 )
 from ottla.testing.scenarios.recorder import Recorder
-from ottla.testing.sim.observations import (
+from ottla.testing.sim.watch.observations import (
     Acknowledged,
     DeletionConfirmed,
     ImagePublished,

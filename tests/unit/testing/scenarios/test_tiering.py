@@ -6,7 +6,13 @@ Method: many draws; they are played in tests/sim.
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import parse_overrides
 from ottla.testing.scenarios.standard import draw_scenario
-from ottla.testing.scenarios.tiering import ENABLE, KINDS, NO_TIERING, draw_tiering
+from ottla.testing.scenarios.tiering import (
+    ENABLE,
+    KINDS,
+    NO_TIERING,
+    TRANSACTIONAL_KINDS,
+    draw_tiering,
+)
 from ottla.testing.sim import StoreFaults
 from ottla.testing.sim.layout import layout
 
@@ -18,6 +24,7 @@ TOPICS = [topic for each in DRAWN.values() for topic in each.topics]
 def test_some_seeds_have_remote_storage_and_topics_of_all_kinds() -> None:
     assert len(SEEDS) / 16 < len(DRAWN) < len(SEEDS) / 8
     assert {topic.kind for topic in TOPICS} == set(KINDS)
+    assert {each.kind for each in TOPICS if each.transactional} == set(TRANSACTIONAL_KINDS)
     assert {each.faults for each in DRAWN.values()} == {StoreFaults.ROUGH}
     seed = next(iter(DRAWN))
     assert draw_tiering(seed) == DRAWN[seed]
@@ -31,10 +38,3 @@ def test_nodes_take_the_configurations() -> None:
     for seed in DRAWN:
         for properties in layout(3, 1, combined=False, config=draw_scenario(seed).config):
             assert NodeConfig.parse(properties)["remote.log.storage.system.enable"]
-
-
-def test_zookeeper_clusters_have_no_remote_storage() -> None:
-    for seed in DRAWN:
-        scenario = draw_scenario(seed, zookeeper=True)
-        assert scenario.store_faults == StoreFaults.NONE
-        assert "remote.log.storage.system.enable" not in scenario.config

@@ -9,9 +9,9 @@ from typing import Any
 from ottla.host.kraft.broker_mode import KRaftBroker
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.fault_injector import FaultInjector
+from ottla.testing.sim.faults.fault_injector import FaultInjector
 from ottla.testing.sim.node import SimNode
-from ottla.testing.sim.observations import (
+from ottla.testing.sim.watch.observations import (
     Acknowledged,
     HighWatermarkMoved,
     NodeChanged,

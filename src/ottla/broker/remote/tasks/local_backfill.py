@@ -15,18 +15,16 @@ Not done: throttling.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.log.earlier_segments import EarlierSegment, EarlierSegments
 from ottla.records.errors import RecordsError
 
 if TYPE_CHECKING:
-    from ottla.broker.remote.environment import RemoteEnvironment
+    from ottla.broker.remote.environment import LeaderRecords, RemoteEnvironment
     from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -37,28 +35,13 @@ LEADER_PAUSE_MS: Final = 100
 """Until the leader's log start, or its next committed records, may have come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderRecords:
-    """What a backfill needs of its broker.
-
-    Fields: `read(topic_id, partition, offset)` returns the promise of the leader's committed
-            records from an offset on, as consumers get them; a partition has one read at a time.
-            `cancel(topic_id, partition)`: drop it. `store_local_start(log)`: returns the promise
-            that the checkpoint of the log's directory has its starts.
-    """
-
-    read: Callable[[Uuid, int, int], Pending[bytes | ApiError]]
-    cancel: Callable[[Uuid, int], object]
-    store_local_start: "Callable[[PartitionLog], Pending[OSError | None]]"
-
-
 class LocalBackfill:
     """See the module. `is_needed`: tells whether the follower lacks records now."""
 
     def __init__(
         self,
         environment: "RemoteEnvironment",
-        records: LeaderRecords,
+        records: "LeaderRecords",
         log: "PartitionLog",
         is_needed: Callable[[], bool],
     ) -> None:
@@ -161,7 +144,7 @@ class LocalBackfill:
 
     def _work(self, work: Callable[[], T]) -> Dialogue[T]:
         """Do blocking work in a worker. Raises what it raises."""
-        done: Pending[Any] = Pending()
+        done: Pending[T | BaseException] = Pending()
 
         def ended(result: "T | BaseException") -> None:
             done.complete(result)

@@ -18,7 +18,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.remote.dialogue import Task
-from ottla.broker.remote.tasks.local_backfill import LeaderRecords, LocalBackfill
+from ottla.broker.remote.environment import LeaderRecords
+from ottla.broker.remote.tasks.local_backfill import LocalBackfill
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers
 from tests.unit.broker.harness import FakeDice

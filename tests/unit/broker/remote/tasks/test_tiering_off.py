@@ -12,8 +12,8 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
+from ottla.broker.remote.environment import LeaderRecords
 from ottla.broker.remote.remote_metrics import TieringCounts
-from ottla.broker.remote.tasks.local_backfill import LeaderRecords
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.manifest import follow
 from ottla.tiered.manifest_codec import decode_manifest
@@ -278,6 +278,36 @@ def test_what_was_retained_is_reported_once_it_is_empty() -> None:
     bench.run(HOUR_S)
     assert bench.segments() == []
     assert is_purged(broker, 2)
+
+
+def test_what_is_known_to_be_empty_is_as_one_that_was_never_tiered() -> None:
+    """The controller has raised the floor to the tiered epoch; then the topic is enabled again."""
+    bench = Bench()
+    broker = tiered(bench)
+    broker.retier(retain())
+    bench.run(10)
+    broker.log.delete_records(40)
+    broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
+    bench.run(HOUR_S)
+    empty = replace(retain(state=TieringState.DISABLED), remote_floor_epoch=2)
+    broker.retier(empty)
+    bench.run(10)
+    assert is_open(broker)
+    assert not empty.has_remote_log
+    assert fences(bench)[-1] == (EPOCH, 2, TieringState.DISABLED, 2)
+    broker.produce(10)
+    broker.roll()
+    limit(broker, retention_bytes=1)
+    assert broker.log.expire_segments(broker.clock.now_ms()) != []
+    start = broker.log.log_start_offset
+    broker.produce(10)
+    broker.roll()
+    broker.retier(enabled(3, floor=2))
+    limit(broker, retention_bytes=-1)
+    bench.run(60)
+    assert bench.readable()[0][0] <= start
+    assert {each.tiered_epoch for each in bench.segments()} == {3}
+    bench.check(broker)
 
 
 # -- delete ----------------------------------------------------------------------------------------

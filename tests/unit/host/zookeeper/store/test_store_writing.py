@@ -32,7 +32,7 @@ from ottla.host.zookeeper.store.store_writing import (
     Writer,
 )
 from ottla.metadata.znodes.paths import CONTROLLER_EPOCH
-from ottla.testing.sim.zookeeper_tree import Author, Tree
+from ottla.testing.sim.zookeeper.zookeeper_tree import Author, Tree
 
 EPOCH_VERSION = 0
 

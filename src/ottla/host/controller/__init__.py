@@ -1,0 +1,6 @@
+"""The active controller's machinery, the same in both modes: decisions, periodic work, brokers.
+
+Knows the deciders of `controller` and its port of a metadata back end; `kraft` and `zookeeper`
+implement that. Start at `controller_runtime.py`; `controller_channel.py` sends requests to brokers,
+`deletions.py` drives topic deletions.
+"""

@@ -1,0 +1,239 @@
+"""The active controller has brokers acknowledge that topics' tiered storage is disabled.
+
+Both modes use this. `controller.disabling.disabling_manager` says what to order, what to decide and
+when to wake it; here orders are sent and decisions run.
+
+Orders have channels of their own: a broker may take up to a second to answer one, and LeaderAndIsr
+or DeleteReplicas must not wait behind it. A channel is opened with the first order to a broker, and
+closed when the broker is fenced, unregistered or registers again.
+
+In order: a term begins once its image is complete; all topics that are DISABLING are checked. A
+committed change first closes channels, then is processed. Nothing outlives the term.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.controller.deletion.deletion_events import (
+    Committed,
+    Elected,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
+)
+from ottla.controller.deletion.deletion_policy import is_reachable
+from ottla.controller.disabling.acknowledgements import Acknowledgements
+from ottla.controller.disabling.disabling_manager import (
+    DisablingAnswered,
+    DisablingDropped,
+    DisablingManager,
+    Event,
+    Work,
+    finish_disabling,
+)
+from ottla.controller.disabling.disabling_orders import DisablingOrder, request_of, results_of
+from ottla.controller.step import Decision
+from ottla.controller.zookeeper.broker_responses import error_of
+from ottla.host.controller.controller_channel import (
+    ChannelEvent,
+    ControllerChannels,
+    Dropped,
+    links_of_image,
+)
+from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS, DecisionRunner
+from ottla.host.node_ports import Connect
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+STALE: Final = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
+"""Errors to a controller, or of a broker, that has another epoch now."""
+
+
+class DisablingRuntime(DecisionRunner, Protocol):
+    """What is needed of `ottla.host.controller.controller_runtime.ControllerRuntime`."""
+
+    epoch: int
+
+    @property
+    def committed_image(self) -> ClusterImage:
+        """Return the image that listeners have got."""
+        ...
+
+
+class DisablingDriver:
+    """Disables topics over all terms of one controller node.
+
+    Fields: `channels`: to brokers, during a term.
+    Exceptions are logged and not raised.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        acknowledgements: Acknowledgements,
+        *,
+        connect: Connect,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._node_id = config.node_id
+        self._acknowledgements = acknowledgements
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._runtime: DisablingRuntime | None = None
+        self._manager = DisablingManager(acknowledgements)
+        self._image = EMPTY
+        self._is_failed = False
+        """After an exception, until all begins again: what was missed is not known."""
+        self.channels = ControllerChannels(
+            links_of_image(
+                connect,
+                lambda: self._image,
+                listener_name=config.inter_broker_listener_name,
+                client_id=f"controller-{config.node_id}",
+            ),
+            clock=clock,
+            timers=timers,
+            on_event=self._on_channel_event,
+        )
+
+    # -- terms ---------------------------------------------------------------------------------
+
+    def begin(self, runtime: DisablingRuntime) -> None:
+        """Begin a term: what is stored is in the runtime's committed image."""
+        self.end()
+        self._runtime = runtime
+        self._guard(self._start)
+
+    def end(self) -> None:
+        """End the term, if there is one: responses to orders in flight are ignored."""
+        self._runtime = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self.channels.resign()
+        self._acknowledgements.clear()
+
+    def changed(self, delta: ClusterDelta) -> None:
+        """Process a committed change."""
+        if self._runtime is not None:
+            self._guard(lambda: self._follow(delta))
+
+    # -- inside a term -------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        assert self._runtime is not None
+        self._is_failed = False
+        self._manager = DisablingManager(self._acknowledgements)
+        self._image = image = self._runtime.committed_image
+        self.channels.begin_epoch(self._runtime.epoch)
+        self._step(Elected(image))
+
+    def _follow(self, delta: ClusterDelta) -> None:
+        self._image = delta.image
+        for broker_id in sorted(delta.changed_brokers):
+            before, broker = (each.brokers.get(broker_id) for each in (delta.before, delta.image))
+            is_same = before is not None and broker is not None and before.epoch == broker.epoch
+            if not is_same or not is_reachable(delta.image, broker_id):
+                self.channels.remove_broker(broker_id)
+        self._step(Committed(delta))
+
+    def _guard(self, call: Callable[[], None]) -> None:
+        """Call; after an exception, which is a bug, begin again later with what is stored."""
+        try:
+            call()
+        except Exception:
+            log.exception("disabling tiered storage failed; retrying")
+            self._is_failed = True
+            retry_ms = self._clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
+            self._timer = self._timers.move(self._timer, retry_ms, self._restart)
+
+    def _restart(self) -> None:
+        if self._runtime is not None:
+            self.channels.resign()
+            self._guard(self._start)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        if self._runtime is None or self._is_failed:
+            return
+        ready = self._manager.step(event, now_ms=self._clock.monotonic_ms())
+        self._timer = self._timers.move(self._timer, ready.wake_at_ms, self._tick)
+        try:
+            self._send(ready.orders)
+        finally:  # Whatever failed: the manager waits for the end of this decision.
+            if ready.work is not None:
+                self._decide(self._runtime, ready.work)
+
+    def _tick(self) -> None:
+        self._guard(lambda: self._step(TimePassed(self._clock.now_ms())))
+
+    def _send(self, orders: Collection[DisablingOrder]) -> None:
+        for order in orders:
+            self.channels.add_broker(order.broker_id, order.broker_epoch)
+        self.channels.send([
+            request_of(
+                self._image,
+                order,
+                controller_id=self._node_id,
+                controller_epoch=self.channels.controller_epoch,
+            )
+            for order in orders
+        ])  # fmt: skip
+
+    def _on_channel_event(self, channel_event: ChannelEvent) -> None:
+        self._guard(lambda: self._step(event_of(channel_event)))
+
+    def _decide(self, runtime: DisablingRuntime, work: Work) -> None:
+        manager = self._manager
+
+        def decide(image: ClusterImage) -> Decision[tuple[Uuid, ...]]:
+            return finish_disabling(image, work)
+
+        def decided(reply: tuple[Uuid, ...] | ApiError) -> None:
+            if runtime is not self._runtime or manager is not self._manager:
+                return
+            if isinstance(reply, ApiError):
+                if reply.error is not Error.NOT_CONTROLLER:
+                    log.error("writing that tiered storage is disabled failed: %s", reply)
+                self._guard(lambda: self._step(WorkRefused()))
+                return
+            for topic_id in reply:
+                self._log_disabled(topic_id)
+            self._guard(lambda: self._step(WorkDecided()))
+
+        runtime.run(decide).then(decided)
+
+    def _log_disabled(self, topic_id: Uuid) -> None:
+        topic, tiering = self._image.topics.by_id(topic_id), self._image.tiering.get(topic_id)
+        if topic is not None and tiering is not None:
+            log.info(
+                "tiered storage of topic %s is DISABLED (%s), tiered epoch %d: all brokers have"
+                " acknowledged",
+                topic.name,
+                tiering.policy.name.lower(),
+                tiering.tiered_epoch,
+            )
+
+
+def event_of(event: ChannelEvent) -> DisablingAnswered | DisablingDropped:
+    """Return what the end of a request means for its replicas."""
+    sent = event.sent
+    order: DisablingOrder = sent.order
+    if isinstance(event, Dropped):
+        return DisablingDropped(sent.broker_id, sent.broker_epoch, order.replicas)
+    whole = error_of(event.response.error_code)
+    if whole in STALE:
+        log.info("broker %d rejected DisableRemoteTopic: %s", sent.broker_id, whole.name)
+        return DisablingDropped(sent.broker_id, sent.broker_epoch, order.replicas)
+    results = results_of(order, event.response)
+    return DisablingAnswered(sent.broker_id, sent.broker_epoch, results)

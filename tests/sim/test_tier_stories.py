@@ -1,0 +1,46 @@
+"""Short stories of remote storage break no promise, and show which checker finds a broken rule.
+
+Method: each story of `tier_stories` is played with the whole product, and each of `tier_variants`
+with a rule broken in the one story that is made for it. The checker of the promise that the rule
+keeps must find it with one of few seeds. One history takes one to five seconds of CPU.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.testing.scenarios.runner import play_scenario
+
+from ..drawn import SIM_VARIANTS, drawn
+from .tier_stories import OVER, STORIES, scenario
+from .tier_variants import TIER_VARIANTS, TierVariant
+
+SEEDS = (1, 2, 3)
+BROKEN_SETTLE_SECONDS = 5
+"""What is broken need not settle."""
+OF_THE_END = ("manifest wrong",)
+"""Checkers that may find something where a history ends before everything has settled."""
+
+PLAYED = drawn(TIER_VARIANTS, 6, SIM_VARIANTS)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_breaks_no_promise(name: str) -> None:
+    report = play_scenario(SEEDS[0], scenario(name))
+    assert report.is_kept, "\n".join(report.lines(full=True))
+    assert report.marks[OVER] == 1
+
+
+@pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
+def test_a_checker_finds_a_broken_rule(variant: TierVariant) -> None:
+    played = scenario(variant.story)
+    if variant.by not in OF_THE_END:
+        played = replace(played, settle_seconds=BROKEN_SETTLE_SECONDS)
+    for seed in SEEDS:
+        with variant.breaks():
+            report = play_scenario(seed, played)
+        checkers = [each.checker for each in report.judgement.violations]
+        if variant.by in checkers:
+            print(f"{variant.breaks.__name__}: {variant.story}, seed {seed}, by {checkers}")
+            return
+    raise AssertionError(f"no seed of {variant.story} shows it to the checker {variant.by!r}")

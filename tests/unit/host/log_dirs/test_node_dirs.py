@@ -1,0 +1,464 @@
+"""A node opens log directories that are its own and not locked, and deletes on evidence only.
+
+Method: a disk in memory with formatted log directories; images made from records.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.host.log_dirs.node_dirs import NodeDirs, StartError, open_node_dirs
+from ottla.host.log_dirs.storage import format_storage
+from ottla.host.node_ports import NodePorts
+from ottla.host.steps import drive_async
+from ottla.log import names
+from ottla.log.dirs.checkpoints import encode_clean_shutdown
+from ottla.log.dirs.partition_metadata import encode_partition_metadata
+from ottla.metadata.deletions import (
+    NOT_FINISHED,
+    DeletionRecord,
+    DeletionState,
+    ForgetDeletionRecord,
+    Policy,
+    ReplicaStatus,
+    replicas_record,
+)
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionRecord, TopicRecord, TopicTieringRecord
+
+from ..harness import CLUSTER_ID, Dice, Harness
+
+PROPERTIES = {
+    "process.roles": "broker",
+    "node.id": "3",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9093",
+    "log.dirs": "/a,/b",
+}
+KEPT, MOVED, UNKNOWN = (Uuid(bytes([value]) * 16) for value in (1, 2, 3))
+
+
+def formatted(harness: Harness, **properties: str) -> NodeConfig:
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    config = NodeConfig.parse(PROPERTIES | given)
+    format_storage(
+        harness.disk,
+        log_dirs=config.log_dirs,
+        metadata_log_dir=config.metadata_log_dir,
+        node_id=config.node_id,
+        cluster_id=CLUSTER_ID,
+        dice=Dice(1),
+        clock=harness.clock,
+        ignore_formatted=True,
+    )
+    return config
+
+
+def opened(harness: Harness, config: NodeConfig) -> NodeDirs:
+    return open_node_dirs(config, ports_of(harness))
+
+
+def ports_of(harness: Harness, boot_id: str = "") -> NodePorts:
+    return cast(
+        NodePorts,
+        SimpleNamespace(
+            disk=harness.disk,
+            clock=harness.clock,
+            dice=Dice(2),
+            timers=harness.timers,
+            workers=harness.workers,
+            boot_id=boot_id,
+        ),
+    )
+
+
+def test_log_directories_are_opened_once_and_again_after_close() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    assert node_dirs.cluster_id == CLUSTER_ID
+    assert len(node_dirs.directory_ids) == 2
+    assert node_dirs.previous_broker_epoch == -1
+    with pytest.raises(StartError, match=r"Failed to acquire lock on file \.lock in /a"):
+        opened(harness, config)
+    node_dirs.close()
+    opened(harness, config).close()
+
+
+def test_an_unformatted_log_directory_names_the_remedy() -> None:
+    harness = Harness()
+    config = NodeConfig.parse(PROPERTIES)
+    with pytest.raises(StartError, match="ottla storage format"):
+        opened(harness, config)
+
+
+def test_another_nodes_log_directory_is_refused_and_not_kept_locked() -> None:
+    harness = Harness()
+    formatted(harness)
+    other = NodeConfig.parse(PROPERTIES | {"node.id": "4"})
+    with pytest.raises(StartError, match="4"):
+        opened(harness, other)
+    opened(harness, NodeConfig.parse(PROPERTIES)).close()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "previous"), [((7, 7), 7), ((7, 5), 5), ((7, None), -1), ((None, None), -1)]
+)
+def test_the_last_clean_shutdown_counts_if_every_log_directory_has_its_epoch(
+    epochs: tuple[int | None, ...], previous: int
+) -> None:
+    harness = Harness()
+    config = formatted(harness)
+    for path, epoch in zip(config.log_dirs, epochs, strict=True):
+        if epoch is not None:
+            content = encode_clean_shutdown(epoch)
+            harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", content)
+    node_dirs = opened(harness, config)
+    assert node_dirs.previous_broker_epoch == previous
+    node_dirs.close()
+
+
+def test_a_metadata_log_that_cannot_be_opened_leaves_nothing_locked() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.write_atomic("/a/__cluster_metadata-0", b"a file where the directory should be")
+    with pytest.raises(StartError, match="/a/__cluster_metadata-0"):
+        opened(harness, config)
+    harness.disk.remove("/a/__cluster_metadata-0")
+    opened(harness, config).close()
+
+
+def test_a_controller_locks_its_metadata_log_directory_only() -> None:
+    harness = Harness()
+    config = formatted(
+        harness,
+        process_roles="controller",
+        node_id="1",
+        listeners="CONTROLLER://localhost:9093",
+        metadata_log_dir="/meta",
+    )
+    node_dirs = opened(harness, config)
+    assert [each.path for each in node_dirs.log_dirs.dirs] == ["/meta"]
+    node_dirs.close()
+
+
+def image_of(*topics: tuple[str, Uuid, tuple[int, ...]]) -> ClusterImage:
+    records: list[Any] = []
+    for name, topic_id, replicas in topics:
+        records.append(TopicRecord(name=name, topic_id=topic_id))
+        records.append(
+            PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=replicas,
+                leader=replicas[0],
+            )
+        )
+    return replay(EMPTY, records, offset=10, epoch=1).image
+
+
+def load(harness: Harness, node_dirs: NodeDirs, image: ClusterImage, config: NodeConfig) -> None:
+    """Load logs while the workers run whenever the loop is idle."""
+
+    async def loading() -> None:
+        task = asyncio.ensure_future(drive_async(node_dirs.load_logs(image, config)))
+        while not task.done():
+            await asyncio.sleep(0)
+            harness.workers.run()
+        task.result()
+
+    asyncio.run(loading())
+
+
+def put_partition(harness: Harness, path: str, topic_id: Uuid) -> None:
+    harness.disk.mkdir(path)
+    harness.disk.write_atomic(
+        f"{path}/{names.PARTITION_METADATA}", encode_partition_metadata(topic_id)
+    )
+
+
+def test_a_broker_without_remote_storage_does_not_start_beside_topics_that_have_it() -> None:
+    tiering = TopicTieringRecord(topic_id=MOVED, state=1, tiered_epoch=1)
+    image = image_of(("kept", KEPT, (3,)), ("moved", MOVED, (4,)))
+    tiered = replay(image, [tiering], offset=11, epoch=1).image
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    with pytest.raises(StartError) as caught:
+        load(harness, node_dirs, tiered, config)
+    assert str(caught.value) == (
+        "remote.log.storage.system.enable=false, and 1 topics have remote storage, the first is"
+        " moved: set remote.log.storage.system.enable=true and ottla.remote.storage.uri"
+    )
+    given_up = replace(tiering, state=3, tiered_epoch=2, policy=2)
+    load(harness, node_dirs, replay(image, [given_up], offset=11, epoch=1).image, config)
+    node_dirs.close()
+
+
+def test_a_loaded_log_has_the_topics_remote_storage() -> None:
+    harness = Harness()
+    config = formatted(
+        harness,
+        remote_log_storage_system_enable="true",
+        ottla_remote_storage_uri="file:///r",
+    )
+    put_partition(harness, "/a/kept-0", KEPT)
+    node_dirs = opened(harness, config)
+    tiering = TopicTieringRecord(topic_id=KEPT, state=1, tiered_epoch=1)
+    image = replay(image_of(("kept", KEPT, (3,))), [tiering], offset=11, epoch=1).image
+    load(harness, node_dirs, image, config)
+    [log] = node_dirs.log_dirs.logs()
+    assert log.config.remote_storage
+    node_dirs.close()
+
+
+def test_partition_directories_are_kept_deleted_or_renamed_by_the_image() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/kept-0", KEPT)
+    put_partition(harness, "/a/moved-0", MOVED)
+    put_partition(harness, "/b/unknown-0", UNKNOWN)
+    put_partition(harness, "/b/kept-1", KEPT)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, image_of(("kept", KEPT, (3,)), ("moved", MOVED, (4,))), config)
+    assert [log.name for log in node_dirs.log_dirs.logs()] == ["kept-0"]
+    found = {name for path in "ab" for name in harness.disk.listdir(f"/{path}") if "-" in name}
+    kinds: list[tuple[str, Callable[[str], bool]]] = [
+        ("kept-0", lambda name: name == "kept-0"),
+        ("unknown-0", lambda name: name.startswith("unknown-0.") and name.endswith("-stray")),
+        ("kept-1", lambda name: name == f"kept-1.{KEPT.hex()}-stray"),
+    ]
+    for topic, matches in kinds:
+        assert any(matches(name) for name in found), (topic, found)
+    assert "moved-0" not in found
+    assert "kept-1" not in found, "the topic has no such partition, by metadata that may be old"
+    node_dirs.close()
+
+
+def deleted_image(*, finished: bool, state: DeletionState) -> ClusterImage:
+    """Return an image whose ledger has MOVED, with a replica of this broker or of none."""
+    standing = ReplicaStatus(state)
+    records: list[Any] = [
+        DeletionRecord(
+            topic_id=MOVED,
+            name="gone",
+            policy=Policy.AT_ONCE,
+            asked_ms=1,
+            halted=0,
+            remote=0,
+            finished_ms=2 if finished else NOT_FINISHED,
+        ),
+        replicas_record(MOVED, 3, standing, (0,)),
+    ]
+    return replay(image_of(("kept", KEPT, (3,))), records, offset=11, epoch=1).image
+
+
+@pytest.mark.parametrize("state", list(DeletionState))
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_the_ledger_knows_is_deleted_wherever_and_whatever_it_lies_as(
+    finished: bool, state: DeletionState
+) -> None:
+    """Also after the broker was taken out of the cluster: the receipt is evidence, too.
+
+    A partition that the ledger does not list (it may have grown meanwhile) goes with its topic.
+    """
+    harness = Harness()
+    config = formatted(harness)
+    token = MOVED.hex()
+    put_partition(harness, "/a/gone-0", MOVED)
+    put_partition(harness, "/b/gone-7", MOVED)
+    put_partition(harness, f"/b/gone-1.{token}-stray", MOVED)
+    put_partition(harness, f"/b/gone-2.{token}-future", MOVED)
+    put_partition(harness, "/b/kept-0", KEPT)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, deleted_image(finished=finished, state=state), config)
+    found = {name for path in "ab" for name in harness.disk.listdir(f"/{path}") if "-" in name}
+    assert {name for name in found if name.startswith("gone")} == {
+        f"gone-{number}.{token}-delete" for number in (0, 1, 2, 7)
+    }
+    assert [log.name for log in node_dirs.log_dirs.logs()] == ["kept-0"]
+    node_dirs.close()
+
+
+def test_a_replica_that_came_back_after_its_receipt_expired_is_kept_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker that was unregistered and returns later than receipts are kept."""
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/gone-0", MOVED)
+    gone = replay(
+        deleted_image(finished=True, state=DeletionState.ABANDONED),
+        [ForgetDeletionRecord(topic_id=MOVED)],
+        offset=12,
+        epoch=1,
+    ).image
+    stray = f"gone-0.{MOVED.hex()}-stray"
+    for _ in range(2):
+        node_dirs = opened(harness, config)
+        load(harness, node_dirs, gone, config)
+        assert stray in harness.disk.listdir("/a")
+        assert stray in caplog.text
+        caplog.clear()
+        node_dirs.close()
+
+
+def test_a_possible_replica_on_a_disk_that_is_not_mounted_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.mkdir("/mnt")
+    harness.disk.link("/a/kept-0", "/mnt")
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, EMPTY, config)
+    assert (
+        "cannot read or move /a/kept-0 (The link leads to no log): it is left as it is"
+        in caplog.text
+    )
+    assert harness.disk.is_link("/a/kept-0")
+
+
+def test_a_stray_of_an_existing_topic_is_kept_where_its_replica_may_be() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    stray = f"kept-0.{KEPT.hex()}-stray"
+    put_partition(harness, f"/a/{stray}", KEPT)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, image_of(("kept", KEPT, (3,))), config)
+    assert stray in harness.disk.listdir("/a")
+    node_dirs.close()
+
+
+def test_a_topic_of_the_same_name_does_not_get_the_old_ones_records() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/again-0", UNKNOWN)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, image_of(("again", KEPT, (3,))), config)
+    assert list(node_dirs.log_dirs.logs()) == []
+    assert "again-0" not in harness.disk.listdir("/a")
+    node_dirs.close()
+
+
+def run_and_die(harness: Harness, config: NodeConfig, epoch: int, boot_id: str) -> NodeDirs:
+    """Have a broker registered with `epoch` in some boot of the machine; then it dies."""
+    node_dirs = opened(harness, config)
+    node_dirs.log_dirs.note_running(epoch, boot_id)
+    harness.workers.run()
+    harness.disk.kill()
+    return node_dirs
+
+
+def previous_epoch(harness: Harness, config: NodeConfig, boot_id: str) -> int:
+    return after_the_last_process(harness, config, boot_id).previous_broker_epoch
+
+
+def after_the_last_process(harness: Harness, config: NodeConfig, boot_id: str) -> NodeDirs:
+    node_dirs = open_node_dirs(config, ports_of(harness, boot_id))
+    node_dirs.close()
+    return node_dirs
+
+
+def test_a_process_that_died_has_lost_nothing_while_the_machine_is_up() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "monday")
+    assert previous_epoch(harness, config, "monday") == 41
+    assert previous_epoch(harness, config, "tuesday") == -1
+    assert previous_epoch(harness, config, "") == -1
+
+
+def test_a_machine_without_a_boot_id_trusts_no_previous_epoch() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "")
+    assert previous_epoch(harness, config, "") == -1
+
+
+def test_a_log_directory_that_failed_may_have_lost_something() -> None:
+    """After a failed sync the system may have dropped pages that were never written."""
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    node_dirs.log_dirs.note_running(41, "monday")
+    harness.workers.run()
+    log_dir = node_dirs.log_dirs.dirs[1]
+    harness.disk.fail("write_atomic", path="/b/recovery-point")
+    log_dir.checkpoint(names.RECOVERY_POINTS)
+    harness.workers.run()
+    assert log_dir.error is not None
+    harness.disk.kill()
+    assert previous_epoch(harness, config, "monday") == -1
+
+
+def test_a_clean_stop_counts_in_every_boot() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "monday")
+    for path in ("/a", "/b"):
+        harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
+    assert previous_epoch(harness, config, "tuesday") == 42
+
+
+def test_a_damaged_epoch_file_is_ignored() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "monday")
+    for damaged in (
+        b"",
+        b"[]",
+        b"{",
+        b'{"bootId":"monday"}',
+        b'{"bootId":"monday","brokerEpoch":"x"}',
+    ):
+        harness.disk.write_atomic(f"/a/{names.RUNNING}", damaged)
+        assert previous_epoch(harness, config, "monday") == -1
+
+
+def test_nothing_is_lost_since_the_epoch_of_this_boot_whatever_was_registered_later() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    assert after_the_last_process(harness, config, "monday").previous_broker_epoch == -1
+    run_and_die(harness, config, 41, "monday")
+    assert after_the_last_process(harness, config, "monday").previous_broker_epoch == 41
+    assert after_the_last_process(harness, config, "tuesday").previous_broker_epoch == -1
+
+
+def test_the_epoch_of_a_clean_shutdown_counts_from_the_next_start_on() -> None:
+    """That start may be registered and die before it notes anything itself."""
+    harness = Harness()
+    config = formatted(harness)
+    for path in ("/a", "/b"):
+        harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
+    first = after_the_last_process(harness, config, "monday")
+    assert first.previous_broker_epoch == 42
+    harness.disk.kill()
+    for path in ("/a", "/b"):
+        harness.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
+    second = after_the_last_process(harness, config, "monday")
+    assert second.previous_broker_epoch == 42
+    assert after_the_last_process(harness, config, "tuesday").previous_broker_epoch == -1
+
+
+def test_a_replica_whose_metadata_file_is_damaged_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.mkdir("/a/kept-0")
+    harness.disk.write_atomic(f"/a/kept-0/{names.PARTITION_METADATA}", b"garbage")
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, EMPTY, config)
+    [line] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "/a/kept-0/partition.metadata is damaged (expected the lines" in line.message
+    assert "the partition is offline on this broker" in line.message

@@ -11,7 +11,7 @@ import pytest
 from ottla.testing.history.topics import Promise
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import Run
-from ottla.testing.sim.tier_faults import TierFaults
+from ottla.testing.sim.faults.tier_faults import TierFaults
 
 TIERED = TopicSpec(
     name="tiered",

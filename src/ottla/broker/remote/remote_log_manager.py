@@ -280,6 +280,8 @@ class RemoteLogManager:
             return
         self.stop(*key)
         leader = _Leader(self._environment, log, leader_epoch, tiering)
+        if isinstance(known, _Leader) and known.log is log:
+            leader.term.inherit(known.term)
         self._partitions[key] = leader
         leader.start()
 

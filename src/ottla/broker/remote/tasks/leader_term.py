@@ -189,6 +189,15 @@ class LeaderTerm:
         if segment.segment_id not in self._quiet_ms:
             self.write_unknown(segment)
 
+    def inherit(self, before: "LeaderTerm") -> None:
+        """Take over what an earlier term of this process knows of segments that are deleted.
+
+        Not of copies: one that ended with its term may still be executed for its whole time.
+        """
+        known = {each: until_ms for each, until_ms in before._quiet_ms.items() if until_ms > 0}
+        self._quiet_ms |= known
+        self._deleted |= before._deleted & known.keys()
+
     def forget(self, segment: SegmentMetadata) -> None:
         """Drop what is noted of a segment that is gone."""
         self._undeleted.discard(segment.segment_id)

@@ -367,6 +367,18 @@ def test_what_is_left_of_a_purge_is_known_apart_from_other_deletions() -> None:
     assert left() == (0, 0, False)
 
 
+def test_a_purge_does_not_wait_longer_where_the_topic_is_enabled_again() -> None:
+    bench = Bench()
+    broker = tiered(bench)
+    broker.retier(delete())
+    bench.run(10)
+    assert not bench.segment_objects()
+    broker.retier(enabled(3, floor=1))
+    bench.run(LATE_WRITE_MS // 1000)
+    assert left_of(bench, 1) == []
+    assert is_purged(broker, 1)
+
+
 def test_rule_9_the_manifest_s_floor_comes_before_the_first_object_goes() -> None:
     bench = Bench()
     broker = tiered(bench)

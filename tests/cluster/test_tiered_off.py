@@ -98,7 +98,9 @@ def read_from(cluster: Cluster, topic: str, start: int) -> list[bytes]:
     return values
 
 
-def test_delete_gives_up_what_is_remote_and_it_begins_again(cluster: Cluster) -> None:
+def test_delete_gives_up_what_is_remote_and_it_begins_again_while_the_purge_runs(
+    cluster: Cluster,
+) -> None:
     topic = new_name("deleted")
     values = produced(cluster, topic)
     wait_tiered(cluster, topic)
@@ -109,10 +111,9 @@ def test_delete_gives_up_what_is_remote_and_it_begins_again(cluster: Cluster) ->
     local = earliest(cluster, topic, EARLIEST)
     assert local == earliest(cluster, topic, EARLIEST_LOCAL)
     assert read_from(cluster, topic, local) == values[local:]
-    eventually(
-        lambda: not described(cluster, topic).purge_pending, within=60, what="the end of the purge"
-    )
-    assert remote_segments(cluster, topic) == []
+    eventually(lambda: not remote_segments(cluster, topic), within=60, what="an empty store")
+    # It stays pending for minutes: a late write of the store could bring an object back.
+    assert described(cluster, topic).purge_pending
     assert alter(cluster, topic, ENABLE) == (0, "")
     wait_state(cluster, topic, TieringState.ENABLED, 3)
     values += produce(cluster, topic, range(RECORDS, RECORDS + 160))

@@ -68,15 +68,14 @@ class Stage:
         self.story = story
         self.sim = story.sim
         self.changes: list[RemoteSegmentChanged] = []
-        self.on_change: Callable[[RemoteSegmentChanged], None] | None = None
-        """Called at the moment of a change."""
+        self.slow_since: str | None = None
         self.sim.observe(self._observe)
 
     def _observe(self, observation: object) -> None:
         if isinstance(observation, RemoteSegmentChanged):
             self.changes.append(observation)
-            if self.on_change is not None:
-                self.on_change(observation)
+            if observation.state == self.slow_since:
+                self.faults(slow=1.0)
 
     # -- what is -------------------------------------------------------------------------------
 
@@ -106,10 +105,6 @@ class Stage:
         topic = self.sim.image.topics.by_name(TOPIC)
         return () if topic is None else topic.partitions[0].isr
 
-    @property
-    def controllers(self) -> list[int]:
-        return [each.id for each in self.sim.nodes.values() if not each.is_broker]
-
     def log_on(self, node: SimNode) -> PartitionLog:
         assert node.broker is not None
         log = log_of(node.broker, self.key)
@@ -131,6 +126,12 @@ class Stage:
         """Wait until so many more segments have a state."""
         wanted = self.count(state) + count
         yield from self.until(lambda: self.count(state) >= wanted)
+
+    def until_slow_since(self, state: str) -> Dialogue[None]:
+        """Wait until one more segment has a state; from that moment on the store is slow."""
+        self.slow_since = state
+        yield from self.until_more(state)
+        self.slow_since = None
 
     def until_led(self, *, but: SimNode | None = None) -> Dialogue[None]:
         """Wait until the topic has a leader, and another one than `but`."""
@@ -177,9 +178,18 @@ class Stage:
         for other in others:
             self.sim.net.cut |= {(one, other), (other, one)}
 
+    def cut_off(self, node: SimNode) -> None:
+        """Cut a broker off from the controllers, or from ZooKeeper."""
+        if self.sim.zookeeper is not None:
+            self.sim.zookeeper.model.cut(node.id)
+        else:
+            self.cut(node.id, *(each.id for each in self.sim.nodes.values() if not each.is_broker))
+
     def mend(self) -> None:
         """Heal all links."""
         self.sim.net.cut.clear()
+        if self.sim.zookeeper is not None:
+            self.sim.zookeeper.model.heal_all()
 
     def faults(self, **given: float) -> None:
         """Set the faults of the store; without any it is well."""
@@ -237,8 +247,7 @@ def outages(story: Story) -> Dialogue[None]:
     stage = Stage(story)
     yield from stage.begin(spec())
     for number in range(2):
-        stage.faults(slow=1.0)
-        yield from stage.until_more("COPY_STARTED")
+        yield from stage.until_slow_since("COPY_STARTED")
         stage.faults(is_down=True)
         yield 3_000
         if number:
@@ -288,8 +297,7 @@ def late_put(story: Story) -> Dialogue[None]:
     deleted the objects of that copy."""
     stage = Stage(story)
     yield from stage.begin(spec())
-    stage.faults(slow=1.0)
-    yield from stage.until_more("COPY_STARTED")
+    yield from stage.until_slow_since("COPY_STARTED")
     yield 30
     leader = stage.leader
     leader.crash(lose_unflushed=False)
@@ -303,17 +311,10 @@ def late_put(story: Story) -> Dialogue[None]:
 def late_manifest(story: Story) -> Dialogue[None]:
     """A leader dies while it writes a manifest, which arrives after the next leader's."""
     stage = Stage(story)
-
-    def hold_manifest(change: RemoteSegmentChanged) -> None:
-        if change.state == "COPY_FINISHED":
-            stage.faults(slow=1.0)
-
     yield from stage.begin(spec())
     for _ in range(2):
-        stage.on_change = hold_manifest
-        yield from stage.until_more("COPY_FINISHED")
+        yield from stage.until_slow_since("COPY_FINISHED")
         yield 50
-        stage.on_change = None
         leader = stage.leader
         leader.crash(lose_unflushed=False)
         stage.faults()
@@ -331,7 +332,7 @@ def late_record(story: Story) -> Dialogue[None]:
     yield from stage.begin(spec())
     yield from stage.lead_apart()
     former, net = stage.leader, stage.sim.net
-    stage.cut(former.id, *stage.controllers)
+    stage.cut_off(former)
 
     def late_us(source: int, target: int, frame: bytes) -> int:
         # A broker produces to nothing but the metadata topic.

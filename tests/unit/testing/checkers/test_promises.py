@@ -214,6 +214,14 @@ def test_an_unclean_election_may_take_records_where_the_topic_allows_it() -> Non
         assert len(checkers_metadata.partition_rules_broken(history)) == broken
 
 
+@pytest.mark.parametrize(("epoch", "lost"), [(-1, 0), (0, 0), (1, 1), (2, 1)])
+def test_what_a_leader_had_after_an_unclean_election_must_stay(epoch: int, lost: int) -> None:
+    elections = [state(1, 0, 10), state(2, 1, 300, isr=(2,))]
+    read = Read("c", PARTITION, 0, b"gone", at_ms=900, node=2, epoch=epoch)
+    history = history_of(UNCLEAN, reads=[read], logs=[log_of({})], partitions=elections)
+    assert len(checkers.reads_lost(history)) == lost
+
+
 def test_without_an_unclean_election_such_a_topic_keeps_all() -> None:
     clean = [state(1, 0, 10, isr=(1, 2)), state(2, 1, 300, isr=(2,))]
     history = history_of(UNCLEAN, writes=[WRITE], logs=[log_of({})], partitions=clean)

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import tiers as checkers
-from ottla.testing.history.history import Acknowledgement, History
+from ottla.testing.history.history import Acknowledgement, History, PartitionSeen
 from ottla.testing.history.log import BatchSeen, ReplicaLog, SegmentSeen
 from ottla.testing.history.tiers import (
     ImageUnlike,
@@ -103,7 +103,22 @@ def test_what_was_unreadable_for_a_moment_is_found() -> None:
     assert checkers.offsets_unreadable(seen) == []
 
 
-def test_an_unclean_election_excuses_what_is_unreadable_only_where_it_is_allowed() -> None:
+def test_an_unclean_election_leaves_no_hole_in_the_logs() -> None:
+    moved = LocalStartMoved(PARTITION, node=2, before=0, start=10, copied=5, at_ms=50)
+    seen = history(
+        events=[Unreadable(PARTITION, 2, 0, 10, "an object was deleted", 50), moved],
+        replicas=[REPLICA],
+        segments=[SEGMENT],
+    )
+    seen.ended_ms = 60
+    seen.promises[TOPIC] = Promise(unclean=True)
+    before = PartitionSeen(PARTITION, 1, (1, 2), (1,), 1, 0, 0, at_ms=10)
+    seen.partitions += [before, before._replace(isr=(2,), leader=2, leader_epoch=1, at_ms=20)]
+    assert len(checkers.offsets_unreadable(seen)) == 2
+    assert len(checkers.local_starts_wrong(seen)) == 1
+
+
+def test_a_loss_of_power_excuses_what_is_unreadable_only_where_it_is_allowed() -> None:
     seen = history(events=[Unreadable(PARTITION, 2, 0, 10, "an object was deleted", 50)])
     seen.promises[TOPIC] = Promise(weak=True)
     assert len(checkers.offsets_unreadable(seen)) == 1

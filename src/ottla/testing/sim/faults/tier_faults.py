@@ -117,10 +117,11 @@ class TierFaults(Part):
             links = {(node_id, each) for each in controllers}
             links |= {(each, node_id) for each in controllers}
             self._cut(links, cut_us)
-        self._faults.later(cut_us, lambda: self._in_time(node_id))
 
-    def _in_time(self, node_id: int) -> None:
-        self._late.pop(node_id, None)
+        def in_time_again() -> None:
+            self._late.pop(node_id, None)
+
+        self._faults.later(cut_us, in_time_again)
 
     def _put_to_sleep(self, state: "PartitionImage") -> None:
         random = self._random

@@ -134,7 +134,7 @@ class TierWatch:
             if log is None:
                 continue
             # Followers may lack what the leader alone has locally, until they have fetched it.
-            if self._floor(key) > NO_FLOOR and not self.leads(node_id, key):
+            if self._floor(node_id, key) > NO_FLOOR and not self.leads(node_id, key):
                 continue
             gap = self._gap(key, log, log.log_start_offset, log.local_log_start_offset)
             if gap is not None and not self._is_new(node_id, key, gap[0]):
@@ -184,7 +184,7 @@ class TierWatch:
         """Return why what is between `before` and the log start is not expired; None = it is, or
         it was given up, which nothing else is: neither live segments nor the local log."""
         start, config = log.log_start_offset, log.config
-        floor, given_up = self._floor(key), -1
+        floor, given_up = self._floor(node, key), -1
         now_ms = self.sim.nodes[node].clock.now_ms()
         lineage = Lineage(epochs, log.log_end_offset)
         readable = [each for each in self.ledgers[key].readable() if each.tiered_epoch > floor]
@@ -216,10 +216,15 @@ class TierWatch:
             self.given_up[key] = given_up
         return None if at >= start else f"no reason: {at} is not in remote storage"
 
-    def _floor(self, key: TopicPartition) -> int:
-        """Return the tiered epoch up to which segments are given up, by the cluster's metadata."""
-        tiering = self.sim.image.tiering.get(key[0])
-        return NO_FLOOR if tiering is None else tiering.remote_floor_epoch
+    def _floor(self, node_id: int, key: TopicPartition) -> int:
+        """Return the tiered epoch up to which segments are given up, by the committed metadata.
+
+        A broker may see a commit a moment before the controllers do.
+        """
+        broker = self.sim.nodes[node_id].broker
+        images = [self.sim.image] if broker is None else [self.sim.image, broker.image]
+        found = [each.tiering.get(key[0]) for each in images]
+        return max((each.remote_floor_epoch for each in found if each is not None), default=NO_FLOOR)
 
     # -- the metadata --------------------------------------------------------------------------
 

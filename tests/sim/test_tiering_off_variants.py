@@ -20,7 +20,9 @@ SEEDS = (1, 2, 3)
 BROKEN_SETTLE_SECONDS = 5
 """What is broken need not settle."""
 
-WHOLE = drawn([(name, zookeeper) for name in STORIES for zookeeper in (False, True)], 2, SIM_STORIES)
+WHOLE = drawn(
+    [(name, zookeeper) for name in STORIES for zookeeper in (False, True)], 2, SIM_STORIES
+)
 PLAYED = drawn(OFF_VARIANTS, 1, SIM_VARIANTS)
 
 

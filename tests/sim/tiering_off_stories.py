@@ -9,6 +9,7 @@ from ottla.metadata.tiering import TieringState, TopicTiering
 from ottla.testing.history.topics import KEEPS_ALL
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.tiering_off import DELETE, ON, POLICY, RETAIN
+from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.testing.sim_clients import Dialogue
 
 from .tier_stories import CONFIG, SEGMENT_BYTES, TOPIC, Stage, spec
@@ -102,7 +103,21 @@ def edited(story: Story) -> Dialogue[None]:
     stage.over()
 
 
-STORIES = {each.__name__: each for each in (retained, deleted, unfenced, edited)}
+def reelected(story: Story) -> Dialogue[None]:
+    """The controller dies after the topic is DISABLED; the next one begins with what is stored."""
+    stage = Switch(story)
+    yield from stage.begin(spec())
+    yield from stage.off(RETAIN)
+    controller = controller_of(stage.sim)
+    controller.crash(lose_unflushed=False)
+    yield 2_000
+    controller.restart()
+    yield 6_000
+    yield from stage.until_in_sync()
+    stage.over()
+
+
+STORIES = {each.__name__: each for each in (retained, deleted, unfenced, edited, reelected)}
 
 
 def scenario(name: str, *, zookeeper: bool = False) -> Scenario:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.broker.remote import remote_log_manager
 from ottla.broker.remote.dialogue import Dialogue
+from ottla.broker.remote.remote_log_manager import RemoteLogManager
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.controller.disabling import disabling_manager
@@ -59,8 +60,11 @@ def judges_by_the_current_epoch() -> Iterator[None]:
 
 @contextmanager
 def deletes_before_the_log_start_moves() -> Iterator[None]:
-    """The log starts where it did while its remote segments are given up."""
-    with replaced(remote_log_manager, "_give_up_remote_prefix", lambda log: None):
+    """The log starts where it did while its remote segments are given up, and says so."""
+    with (
+        replaced(remote_log_manager, "_give_up_remote_prefix", lambda log: None),
+        replaced(RemoteLogManager, "knows_log_start", lambda self, topic_id, partition: True),
+    ):
         yield
 
 
@@ -178,8 +182,8 @@ OFF_VARIANTS = (
     OffVariant(breaks=reads_the_policy_at_the_end, story="edited", by="tiering state wrong"),
     OffVariant(
         breaks=writes_the_state_without_its_znode,
-        story="retained",
-        by="images differ",
+        story="reelected",
+        by="disablement not finished",
         zookeeper=True,
     ),
 )

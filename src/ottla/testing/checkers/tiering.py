@@ -5,7 +5,8 @@
 - disabled too early: a topic is DISABLED without its partitions' fences, or, with delete, while an
   in-sync replica still counts on remote segments.
 - log start went back: a partition of a topic that was DISABLED with delete begins earlier again.
-- disablement not finished: all faults have ended, and a topic is DISABLING, or is not purged.
+- disablement not finished: all faults have ended, and a topic is DISABLING, or not what its
+  configuration says, or not purged.
 
 Records that a disablement with delete has removed may be gone, in all checkers; the log start must
 have moved for that reason (`checkers.log_events`).

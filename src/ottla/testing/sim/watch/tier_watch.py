@@ -41,7 +41,13 @@ from ottla.tiered.object_names import (
     parse_manifest_name,
     parse_object_name,
 )
-from ottla.tiered.segment_metadata import NO_FLOOR, Fence, SegmentMetadata, SegmentState, SegmentUpdate
+from ottla.tiered.segment_metadata import (
+    NO_FLOOR,
+    Fence,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+)
 
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
@@ -224,7 +230,9 @@ class TierWatch:
         broker = self.sim.nodes[node_id].broker
         images = [self.sim.image] if broker is None else [self.sim.image, broker.image]
         found = [each.tiering.get(key[0]) for each in images]
-        return max((each.remote_floor_epoch for each in found if each is not None), default=NO_FLOOR)
+        return max(
+            (each.remote_floor_epoch for each in found if each is not None), default=NO_FLOOR
+        )
 
     # -- the metadata --------------------------------------------------------------------------
 

@@ -8,11 +8,14 @@
 Nothing here changes the history: a seed has the same one without it.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.log.partition_log import PartitionLog
+from ottla.metadata.configs import ResourceType
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
+from ottla.metadata.topic_config import COPY_DISABLE, REMOTE_STORAGE
 from ottla.testing.history.tiers import DisabledEarly, StartWentBack, TierHistory, TieringSeen
 from ottla.testing.history.topics import TopicPartition
 from ottla.testing.sim.net import MS
@@ -119,7 +122,9 @@ class TieringWatch:
     def _old_log(self, node_id: int, key: TopicPartition) -> PartitionLog | None:
         """Return the log of a registered broker, which it has had for some time."""
         log = None if node_id == NO_LEADER else self._tiers.registered_log(node_id, key)
-        return log if log is not None and self._is_old(self._tiers.opened_ms(node_id, key)) else None
+        return (
+            log if log is not None and self._is_old(self._tiers.opened_ms(node_id, key)) else None
+        )
 
     # -- log starts ----------------------------------------------------------------------------
 
@@ -141,12 +146,22 @@ class TieringWatch:
     # -- for the end of a history --------------------------------------------------------------
 
     def disabling(self) -> list[str]:
-        """Return the topics that are DISABLING, in words."""
-        return [
-            f"{name} is DISABLING in tiered epoch {each.tiered_epoch}"
-            for name, each in self._states()
-            if each.state is TieringState.DISABLING
-        ]
+        """Return the topics that are DISABLING, or not what their configuration says, in words."""
+        found = []
+        for name, each in self._states():
+            config = self._config(name)
+            is_on = config.get(REMOTE_STORAGE) == "true" and config.get(COPY_DISABLE) != "true"
+            if each.state is TieringState.DISABLING:
+                found.append(f"{name} is DISABLING in tiered epoch {each.tiered_epoch}")
+            elif is_on is not each.copies:
+                found.append(f"{name} is {each.state.name}, and its configuration is {config}")
+        return found
+
+    def _config(self, name: str) -> Mapping[str, str]:
+        """Return a topic's configuration as a broker has it, who reads it in both modes."""
+        brokers = (node.broker for node in self._sim.nodes.values() if node.broker is not None)
+        image = next((each.image for each in brokers), self._sim.image)
+        return image.configs.of(ResourceType.TOPIC, name)
 
     def purging(self) -> list[str]:
         """Return the topics whose purge is pending, in words."""

@@ -34,12 +34,22 @@ class Load(Background):
 
     Fields: `acknowledged`: by partition, when each record was acknowledged (`time.monotonic`).
             `offsets`: by partition, where. `errors`: what a user would have been told of.
+            `batch_bytes`: of the largest batch, if more than one record is in it.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, value_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partitions: int,
+        value_bytes: int = 0,
+        *,
+        batch_bytes: int = 1_000_000,
+    ) -> None:
         self.partitions = partitions
         self.topic = topic
         self._value_bytes = value_bytes
+        self._batch_bytes = batch_bytes
         self._cluster = cluster
         super().__init__((self._write, self._read), patience=FLUSH_SECONDS + DRAIN_SECONDS)
         self._written = threading.Event()
@@ -110,6 +120,7 @@ class Load(Background):
             {
                 "bootstrap.servers": self._cluster.bootstrap,
                 "enable.idempotence": True,
+                "batch.size": self._batch_bytes,
                 "log_level": 0,
                 "error_cb": self._noticed,
             }

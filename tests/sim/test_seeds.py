@@ -34,6 +34,7 @@ ZOOKEEPER_REACHED = (
     "controller-elected",
     "deletion-finished",
     "isr-shrunk",
+    "tier-segment-copied",
     "zookeeper-connection-broken",
     "zookeeper-cut",
     "zookeeper-down",

@@ -15,6 +15,7 @@ from ottla.base.ids import Uuid
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.records.batch import iter_headers
+from ottla.records.builder import encode_batch
 from ottla.records.record import iter_records
 from ottla.tiered.object_names import parse_object_name
 from ottla.tiered.remote_log import RemoteLog
@@ -22,6 +23,7 @@ from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import incremental_alter_configs as alter_wire
 from ottla.wire.messages import list_offsets as offsets_wire
+from ottla.wire.messages import produce as produce_wire
 from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
 
@@ -69,7 +71,10 @@ class Cluster(deletions.Cluster):
 
     @property
     def tiering(self) -> TopicTiering:
-        return self.sim.image.tiering[self.topic_id]
+        """The newest state that a broker has."""
+        images = [each.broker.image for each in self.sim.nodes.values() if each.broker is not None]
+        found = [each.tiering[self.topic_id] for each in images if self.topic_id in each.tiering]
+        return max(found, key=lambda each: each.age)
 
     def alter(self, **configs: str) -> None:
         """Set configurations of the topic; names have _ for their dots."""
@@ -112,9 +117,9 @@ class Cluster(deletions.Cluster):
         return topic.partitions[0].leader
 
     def broker(self, node: int) -> Any:
-        core = self.sim.nodes[node].core
-        assert core is not None
-        return core.broker.broker
+        found = self.sim.nodes[node].broker
+        assert found is not None
+        return found
 
     def log(self, node: int) -> Any:
         return self.broker(node).replicas.partition("t", 0).log
@@ -124,15 +129,25 @@ class Cluster(deletions.Cluster):
         return log.log_start_offset, log.local_log_start_offset
 
     def write(self, count: int = RECORDS) -> None:
-        begin = len(self.values)
-        self.until(lambda: self.leader in BROKERS)
-        deletions.RECORDS, before = count, deletions.RECORDS
-        try:
-            self.produce()
-        finally:
-            deletions.RECORDS = before
-        for offset in range(begin, begin + count):
+        """Append records, each once, whoever leads."""
+        for offset in range(len(self.values), len(self.values) + count):
+            while not self.append():
+                self.sim.run(3_000)
+                if self.bound(-1) > offset:
+                    break  # It was appended, and the answer was lost.
             self.values[offset] = deletions.VALUE
+        self.sim.run(1_000)
+
+    def append(self) -> bool:
+        self.until(lambda: self.leader in BROKERS)
+        batch = encode_batch([(b"k", deletions.VALUE, (), self.sim.clock.now_ms())])
+        data = produce_wire.PartitionProduceData(index=0, records=batch)
+        topic = produce_wire.TopicProduceData(name="t", partition_data=(data,))
+        request = produce_wire.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=(topic,))
+        answer = self.ask(self.leader, request, 9)
+        if isinstance(answer, ApiError):
+            return False
+        return not answer.responses[0].partition_responses[0].error_code
 
     def tiered(self) -> None:
         """Wait until what is sealed is copied, and deleted locally by some replica."""

@@ -83,6 +83,8 @@ def test_the_docs_list_all_metrics() -> None:
         f"{CHANNELS}_request_queue_time_seconds",
         "ottla_controller_channel_retries_total",
         f"{CONTROLLER}_new_active_controllers_total",
+        "ottla_controller_topics_disabling_count",
+        "ottla_controller_topics_purge_pending_count",
         ELECTIONS,
         UNCLEAN,
     }

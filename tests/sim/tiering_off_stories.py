@@ -1,8 +1,8 @@
 """Short stories of a topic whose tiered storage is turned off and on, each around one moment.
 
 As `tier_stories`, which has the stage and the topic: a leader restarts while segments are retained,
-copying is turned on again right after a deletion, a leader dies before its fence is written. A story
-takes a few seconds.
+copying is turned on again right after a deletion, a leader dies before its fence is written. A
+story takes a few seconds.
 """
 
 from ottla.metadata.tiering import TieringState, TopicTiering
@@ -42,7 +42,7 @@ class Switch(Stage):
         yield from self.until_more("COPY_FINISHED", 4)
 
     def cut_off_the_metadata(self) -> None:
-        """Let no replica reach the leader of the metadata partition, so that no fence is written."""
+        """Let no replica reach the leader of the metadata: no fence is written."""
         self.cut(self.metadata_leader.id, *self.replicas)
 
 

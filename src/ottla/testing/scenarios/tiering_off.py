@@ -1,4 +1,4 @@
-"""Tiered storage of a seed's topics is turned off and on again, with both policies, under all faults.
+"""Tiered storage of a seed's topics is turned off and on again, by both policies, under all faults.
 
 It has random streams of its own: a seed whose topics stay tiered has the same history without it.
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.ids import uuid_text
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.metadata.tiering import TieringState
 from ottla.testing import Cluster
@@ -53,7 +54,7 @@ def remote_segments(cluster: Cluster, topic: str) -> dict[str, int]:
             request = wire.DescribeRemoteLogRequest(topics=(asked,), include_segments=True)
             answer = client.ask(request, wire.DescribeRemoteLogResponse, node=leader.node)
             [found] = answer.topics[0].partitions
-            return {str(each.segment_id): each.tiered_epoch for each in found.segments}
+            return {uuid_text(each.segment_id): each.tiered_epoch for each in found.segments}
 
         return client.with_retries(ask, repeatable=True)
 
@@ -73,7 +74,7 @@ def listed_segments(cluster: Cluster, topic: str) -> set[str]:
     """Return the ids of the segments that the manifests name."""
     paths = objects(cluster, f"{topic}-*/0/manifest/*")
     state = follow(decode_manifest(path.read_bytes()) for path in paths)
-    return set() if state is None else {str(each) for each in state.segments}
+    return set() if state is None else set(map(uuid_text, state.segments))
 
 
 def check_numbers(cluster: Cluster, topic: str) -> int:

@@ -51,7 +51,7 @@ FORMS = $(shell grep -l "mark.forms" tests/cluster/*.py tests/cluster/zookeeper/
 soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2300} --workers $$(nproc) --quiet
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
-	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py tests/sim/test_tier_variants.py tests/sim/test_tier_stories.py
+	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py tests/sim/test_tier_variants.py tests/sim/test_tier_stories.py tests/sim/test_tiering_off_variants.py
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest tests/sim/test_seeds.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 tests/sim/test_crashes.py tests/sim/test_moves.py tests/sim/test_followers.py tests/sim/test_idle_topics.py tests/sim/test_unclean_brokers.py tests/sim/test_slow_log_creation.py

@@ -41,8 +41,9 @@ from ottla.wire.frames import RequestHeader
 
 log = logging.getLogger(__name__)
 
-CONTROLLER_REQUESTS = frozenset({4, 5, 6})
-"""LeaderAndIsr, StopReplica and UpdateMetadata, which the controller of ZooKeeper mode sends."""
+CONTROLLER_REQUESTS = frozenset({4, 5, 6, 1001})
+"""LeaderAndIsr, StopReplica, UpdateMetadata and DisableRemoteTopic, which the controller of
+ZooKeeper mode sends."""
 
 SLOW_HANDLER_NS = 100_000_000
 """A handler that holds the loop for longer is logged."""

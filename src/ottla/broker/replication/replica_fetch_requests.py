@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, Error, error_name, error_of
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_OFFSET, Uuid
 from ottla.base.pending import Pending, gather
 from ottla.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
 from ottla.broker.partition import Partition
@@ -53,6 +53,7 @@ class FollowedPartition:
         "key",
         "lag",
         "leader_epoch",
+        "named_start",
         "partition",
         "paused",
         "problem",
@@ -64,6 +65,8 @@ class FollowedPartition:
         self.key: TopicIdPartition = (partition.topic_id, partition.partition_id)
         self.leader_epoch = partition.leader_epoch
         self.requested: Position | None = None
+        self.named_start = NO_OFFSET
+        """The log start that the leader was told last."""
         self.failures = 0
         self.lag = 0
         """Records that are committed, by the leader's high watermark, and not fetched yet."""
@@ -102,6 +105,7 @@ class FollowedPartition:
         log = self.partition.log
         assert log is not None
         self.requested = position = follower_rules.position_of(log)
+        self.named_start = log.log_start_offset
         return wire.FetchPartition(
             partition=self.key[1],
             current_leader_epoch=self.leader_epoch,

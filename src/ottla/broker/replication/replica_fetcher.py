@@ -455,6 +455,8 @@ class ReplicaFetcher:
         start = min(found.log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             log.delete_records(start)
+        if log.log_start_offset != followed.named_start:
+            # Also where its own retention has moved it: the leader may wait until it knows.
             self._changed[followed.key] = None
         followed.failures = 0
         followed.lag = max(0, found.high_watermark - log.log_end_offset)

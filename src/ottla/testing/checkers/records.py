@@ -79,6 +79,7 @@ def _lost_somewhere(
         if promises.stands(write.partition, write.sent_ms)
         and not promises.of(write.partition[0]).compacted
         and not promises.of(write.partition[0]).trimmed
+        and write.partition not in history.tiers.given_up
         for value in write.values
         for values in held.get(write.partition, ())
         if value not in values
@@ -105,12 +106,12 @@ def reads_lost(history: History) -> list[Witness]:
             gap.at_ms,
         )
         for gap in history.skipped
-        if gap.partition[0] not in history.deleted and not _may_skip(gap, promises)
+        if gap.partition[0] not in history.deleted and not _may_skip(gap, promises, history)
     ]
     return found
 
 
-def _may_skip(gap: Skipped, promises: Promises) -> bool:
+def _may_skip(gap: Skipped, promises: Promises, history: History) -> bool:
     """Tell whether the promise of the topic allows the skip."""
     promise = promises.of(gap.partition[0])
     if not gap.was_reset:
@@ -118,7 +119,8 @@ def _may_skip(gap: Skipped, promises: Promises) -> bool:
     if not promises.stood(gap.partition, gap.at_ms):
         return True
     # Each replica expires segments by its own clock: the next leader's log may start earlier.
-    return promise.trimmed and gap.first <= max(gap.next, gap.end)
+    may_begin_later = promise.trimmed or gap.next <= history.tiers.given_up.get(gap.partition, -1)
+    return may_begin_later and gap.first <= max(gap.next, gap.end)
 
 
 def two_values_at_one_offset(history: History) -> list[Witness]:

@@ -19,6 +19,7 @@ from ottla.testing.checkers import log_files as checkers_log_files
 from ottla.testing.checkers import metadata as checkers_metadata
 from ottla.testing.checkers import nodes as checkers_nodes
 from ottla.testing.checkers import records as checkers
+from ottla.testing.checkers import tiering as checkers_tiering
 from ottla.testing.checkers import tiers as checkers_tiers
 from ottla.testing.checkers import transactions as checkers_transactions
 from ottla.testing.checkers.records import Checker, Witness
@@ -74,6 +75,10 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "local log start wrong": checkers_tiers.local_starts_wrong,
         "segment images differ": checkers_tiers.segment_images_that_differ,
         "special offsets wrong": checkers_tiers.special_offsets_wrong,
+        "tiering state wrong": checkers_tiering.tiering_states_wrong,
+        "disabled too early": checkers_tiering.disabled_too_early,
+        "log start went back": checkers_tiering.log_starts_that_went_back,
+        "disablement not finished": checkers_tiering.disablements_unfinished,
         "uncommitted record read": checkers_transactions.uncommitted_records_read,
         "committed record left out": checkers_transactions.committed_records_left_out,
         "assertion failed": checkers.assertions_that_failed,

@@ -141,12 +141,57 @@ class ImageUnlike(NamedTuple):
     at_ms: int = 0
 
 
-TierEvent = ImageUnlike | Unreadable | LocalStartMoved | ObjectReplaced | ListedAndGone
+class TieringSeen(NamedTuple):
+    """A topic's tiering state, as it is in the committed metadata from `at_ms` on.
+
+    Fields: `state`, `policy`: their names. `epoch`, `floor`: tiered epochs.
+    """
+
+    topic_id: Uuid
+    state: str
+    policy: str
+    epoch: int
+    floor: int = 0
+    purge_pending: bool = False
+    at_ms: int = 0
+
+
+class DisabledEarly(NamedTuple):
+    """A topic is DISABLED, and a partition is not: `cause`."""
+
+    partition: TopicPartition
+    cause: str
+    at_ms: int = 0
+
+
+class StartWentBack(NamedTuple):
+    """A leader's log starts before `disabled`, where the partition began when the remote segments
+    before that were given up and the topic was DISABLED."""
+
+    partition: TopicPartition
+    node: int
+    disabled: int
+    start: int
+    at_ms: int = 0
+
+
+TierEvent = (
+    ImageUnlike
+    | Unreadable
+    | LocalStartMoved
+    | ObjectReplaced
+    | ListedAndGone
+    | DisabledEarly
+    | StartWentBack
+)
 
 
 @dataclass(slots=True)
 class TierHistory:
-    """Fields: `objects`: names in the store at the end, with the segment, None = a manifest."""
+    """Fields: `objects`: names in the store at the end, with the segment, None = a manifest.
+    `given_up`: by partition, up to where records may be gone because tiered storage was disabled
+    with delete. `tiering`: the states of topics, in order. `disablements_left`: what of them is
+    not over at the end, in words."""
 
     offsets: list[SpecialOffsets] = field(default_factory=list)
     events: list[TierEvent] = field(default_factory=list)
@@ -155,3 +200,6 @@ class TierHistory:
     manifests: list[ManifestSeen] = field(default_factory=list)
     images: list[SegmentsImage] = field(default_factory=list)
     objects: list[tuple[str, TopicPartition, Uuid | None]] = field(default_factory=list)
+    given_up: dict[TopicPartition, int] = field(default_factory=dict)
+    tiering: list[TieringSeen] = field(default_factory=list)
+    disablements_left: list[str] = field(default_factory=list)

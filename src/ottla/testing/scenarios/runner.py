@@ -34,6 +34,7 @@ from ottla.testing.sim.watch.answer_watch import AnswerWatch
 from ottla.testing.sim.watch.deletions import deletions_left, is_purging, partition_dirs_left
 from ottla.testing.sim.watch.log_watch import LogWatch
 from ottla.testing.sim.watch.tier_watch import TierWatch
+from ottla.testing.sim.watch.tiering_watch import TieringWatch
 from ottla.testing.sim_clients import Producer, TransactionWriter
 
 REST = "rest: all replicas in sync and equal"
@@ -148,6 +149,8 @@ class Run:
         log_watch = LogWatch(self.sim, self.history.log_events.append)
         tier_watch = TierWatch(self.sim, self.history.tiers.events.append, log_watch)
         self._tiers = TierLogs(self.sim, tier_watch)
+        self._tier_watch = tier_watch
+        self._tiering = TieringWatch(self.sim, self.history.tiers, tier_watch)
         self._answers = AnswerWatch(self.sim.net, self.history.requests_held.append)
         self.story = Story(self.sim, self.history)
         self._story_end = self.story.run(scenario.story(self.story))
@@ -199,6 +202,8 @@ class Run:
         history.replica_logs = list(read_replica_logs(sim))
         history.logs = list(read_logs(sim, self._tiers.values))
         self._tiers.read_into(history)
+        history.tiers.given_up = self._tier_watch.given_up
+        history.tiers.disablements_left = self._tiering.disabling() + self._tiering.purging()
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.disks_failed = any(sim.marks[each] for each in DISK_MARKS)
@@ -220,12 +225,14 @@ class Run:
             self._until(lambda: not self._unsettled(), limit_ms)
             left = self._unsettled()
             self._wait_for_deletions(limit_ms)
+            self._until(lambda: not self._tiering.purging(), PURGE_MS)
+            left = left or self._tiering.purging()
             has_failed = left or history.deletions_left or history.partition_dirs_left
             if has_failed or self.story.now_ms == began_ms:
                 return left
 
     def _unsettled(self) -> list[str]:
-        return unsettled(self.sim) or self._tiers.unsettled()
+        return unsettled(self.sim) or self._tiering.disabling() or self._tiers.unsettled()
 
     def _wait_for_deletions(self, limit_ms: int) -> None:
         """Wait until deletions have finished, and their directories are removed."""

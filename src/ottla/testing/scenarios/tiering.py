@@ -13,6 +13,7 @@ from ottla.records.compression import Codec
 from ottla.testing.history.history import ACKS_ALL
 from ottla.testing.history.topics import Promise
 from ottla.testing.scenarios.storage import DAY_MS, trim
+from ottla.testing.scenarios.tiering_off import draw_switched, keep_switching
 from ottla.testing.sim import StoreFaults
 from ottla.testing.sim.layout import SELECTOR, rack_of
 from ottla.testing.sim_clients import Consumer, Dialogue, TopicSpec
@@ -52,9 +53,11 @@ class TieredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieringWorkload:
-    """What a seed draws. `change_ms`: the mean time between changes of one of the topics."""
+    """What a seed draws. `change_ms`: the mean time between changes of one of the topics.
+    `switched`: the topics whose tiered storage is turned off and on."""
 
     topics: tuple[TieredTopic, ...] = ()
+    switched: tuple[str, ...] = ()
     change_ms: int = 5_000
     config: tuple[tuple[str, str], ...] = ()
     faults: StoreFaults = StoreFaults.NONE
@@ -82,6 +85,8 @@ class TieringWorkload:
                 story.read_tiers(spec, rack=topic.rack, committed_only=True, steady=steady)
             if topic.kind == "late":
                 story.run(_enable_later(story, spec))
+            if spec.name in self.switched:
+                story.run(keep_switching(story, spec))
         yield from self._keep_changing(story, consumers)
 
     def _keep_changing(self, story: "Story", consumers: dict[str, Consumer]) -> Dialogue[None]:
@@ -138,6 +143,7 @@ def draw_tiering(seed: int, *, faultless: bool = False) -> TieringWorkload:
     )
     return TieringWorkload(
         topics=_with_transactions(topics, Random(f"{seed}/tiered transactions")),
+        switched=draw_switched(seed, [each.spec.name for each in topics]),
         change_ms=random.choice((3_000, 6_000)),
         config=_config(random, with_racks),
         faults=StoreFaults.NONE if faultless else StoreFaults.ROUGH,

@@ -42,6 +42,7 @@ from ottla.testing.sim.watch.observations import (
     Observer,
     PartitionSet,
     QuorumLed,
+    TieringSet,
 )
 from ottla.testing.sim.zookeeper.zookeeper_mode import (
     FLUSHED,
@@ -308,6 +309,10 @@ class Sim:
                     None if old is None else old.partitions.get(number),
                     change.new.partitions[number],
                 )
+        for topic_id in sorted(delta.changed_tiering):
+            after = delta.image.tiering.get(topic_id)
+            if after is not None:
+                self.notify(TieringSet(self.now_ms, before.tiering.get(topic_id), after))
 
     def _partition_set(
         self,

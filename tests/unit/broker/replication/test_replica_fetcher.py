@@ -137,6 +137,22 @@ def test_the_log_start_follows_the_leaders() -> None:
     assert request.topics[0].partitions[0].log_start_offset == 1
 
 
+def test_a_log_start_that_the_followers_own_retention_moved_is_named() -> None:
+    """Both expire their segments by themselves, and the leader waits until it knows that they
+    have: nothing else changes in an idle partition."""
+    harness = Following()
+    records = stamped(batch("a"), 0, 0) + stamped(batch("b"), 1, 0)
+    harness.leader.answer(answer(data(records, high=2)))
+    harness.leader.answer(answer(data(high=2)))
+    assert open_request(harness).topics == ()
+    harness.log().delete_records(1)
+    harness.leader.answer(answer(data(high=2, start=1)))
+    request = open_request(harness)
+    assert request.topics[0].partitions[0].log_start_offset == 1
+    harness.leader.answer(answer(data(high=2, start=1)))
+    assert open_request(harness).topics == ()
+
+
 def test_an_empty_log_starts_with_a_batch_that_spans_the_leaders_log_start() -> None:
     """DeleteRecords moved the leader's start into a batch, which comes whole."""
     harness = Following()

@@ -16,12 +16,18 @@ from ottla.host.zookeeper.broker_mode import ZooKeeperBroker
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import api_versions
+from ottla.wire.messages import disable_remote_topic as disable
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
 
 SESSION_MS = 4_000
-ANSWERS = lai.LeaderAndIsrResponse | stop.StopReplicaResponse | meta.UpdateMetadataResponse
+ANSWERS = (
+    lai.LeaderAndIsrResponse
+    | stop.StopReplicaResponse
+    | meta.UpdateMetadataResponse
+    | disable.DisableRemoteTopicResponse
+)
 NEWEST = 1_000_000
 """A broker's epoch that is newer than any."""
 
@@ -102,7 +108,7 @@ def error_of(response: Pending[object]) -> int:
     return response.value.error_code
 
 
-@pytest.mark.parametrize("key", [4, 5, 6])
+@pytest.mark.parametrize("key", [4, 5, 6, 1001])
 def test_a_request_to_the_previous_registration_waits_and_is_stale(key: int) -> None:
     cluster = Cluster()
     sender = {
@@ -114,6 +120,7 @@ def test_a_request_to_the_previous_registration_waits_and_is_stale(key: int) -> 
         4: (cluster.lead(cluster.previous_epoch), 7),
         5: (stop.StopReplicaRequest(**sender, topic_states=()), 4),
         6: (meta.UpdateMetadataRequest(**sender, topic_states=(), live_brokers=()), 8),
+        1001: (disable.DisableRemoteTopicRequest(**sender, topics=()), 0),
     }
     response = cluster.say(*requests[key])
     assert not response.done

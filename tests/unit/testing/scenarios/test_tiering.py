@@ -13,6 +13,7 @@ from ottla.testing.scenarios.tiering import (
     TRANSACTIONAL_KINDS,
     draw_tiering,
 )
+from ottla.testing.scenarios.tiering_off import OFF, ON
 from ottla.testing.sim import StoreFaults
 from ottla.testing.sim.layout import layout
 
@@ -29,6 +30,15 @@ def test_some_seeds_have_remote_storage_and_topics_of_all_kinds() -> None:
     seed = next(iter(DRAWN))
     assert draw_tiering(seed) == DRAWN[seed]
     assert draw_tiering(seed, faultless=True).faults == StoreFaults.NONE
+
+
+def test_some_topics_are_turned_off_in_valid_ways() -> None:
+    names = {topic.spec.name for topic in TOPICS}
+    switched = [each.switched for each in DRAWN.values()]
+    assert {name for each in switched for name in each} == names
+    assert () in switched
+    for values in (*OFF, ON):
+        parse_overrides(values)
 
 
 def test_nodes_take_the_configurations() -> None:

@@ -130,6 +130,7 @@ class WatchedLog:
         self._wrap("expire_segments", self._retained, before=self._keep_segments)
         self._segments: list[Segment] = []
         self._epochs: Epochs = ()
+        self._had_prefix = False
         """As they were before the last change."""
 
     def _wrap(
@@ -251,7 +252,8 @@ class WatchedLog:
     def _start_advanced(self) -> None:
         """Follow a log start that came from the leader, or that a leader's remote tier expired."""
         start, known = self.log.log_start_offset, self._watch.starts.get(self._key, 0)
-        if self.log.config.remote_storage and self._partition.is_leader and start > known:
+        is_tiered = self.log.config.remote_storage or self._had_prefix
+        if is_tiered and self._partition.is_leader and start > known:
             log, epochs = self.log, self._epochs
             reason = self._watch.why_not_expired(self._node, self._key, log, known, epochs)
             if reason is not None:
@@ -266,6 +268,7 @@ class WatchedLog:
     def _keep_epochs(self) -> None:
         self.look()
         self._epochs = tuple(self.log.epochs.entries)
+        self._had_prefix = self.log.has_remote_prefix
 
     def _keep_segments(self) -> None:
         self.look()

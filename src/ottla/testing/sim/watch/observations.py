@@ -20,6 +20,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.tiering import TopicTiering
 from ottla.raft.batches import LogBatch, read_batches
 
 
@@ -114,6 +115,14 @@ class RemoteSegmentChanged(NamedTuple):
     segment_id: Uuid
     state: str
     is_refused: bool
+
+
+class TieringSet(NamedTuple):
+    """A committed metadata record has changed a topic's tiering state; None = there was none."""
+
+    at_ms: int
+    before: TopicTiering | None
+    after: TopicTiering
 
 
 class TopicKnown(NamedTuple):
@@ -222,6 +231,7 @@ Observation = (
     | TopicSet
     | DeletionSet
     | DeletionConfirmed
+    | TieringSet
     | PartitionDirSeen
     | PartitionDirGone
 )

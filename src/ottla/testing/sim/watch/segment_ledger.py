@@ -27,12 +27,12 @@ Extent = tuple[int, int]
 
 class SegmentLedger:
     """Fields: `segments`: those that are not deleted, by id. `finished`: all that ever were
-    readable."""
+    readable. `fence`: the last one."""
 
     def __init__(self) -> None:
         self.segments: dict[Uuid, SegmentMetadata] = {}
         self.finished: set[Uuid] = set()
-        self._fence: Fence | None = None
+        self.fence: Fence | None = None
 
     def apply(self, record: MetadataRecord) -> SegmentMetadata | None:
         """Apply the next committed record; return the segment that it made unreadable, if any."""
@@ -61,12 +61,12 @@ class SegmentLedger:
             self.finished.add(known.segment_id)
 
     def _raise_fence(self, fence: Fence) -> None:
-        last = self._fence
+        last = self.fence
         if last is not None:
             if fence.leader_epoch < last.leader_epoch or fence.tiered_epoch < last.tiered_epoch:
                 return
             fence = replace(fence, floor=max(fence.floor, last.floor))
-        self._fence = fence
+        self.fence = fence
         for segment_id, segment in list(self.segments.items()):
             if segment.state is READABLE and not self._is_dead(segment):
                 continue
@@ -74,14 +74,14 @@ class SegmentLedger:
                 self.segments[segment_id] = replace(segment, state=DOOMED)
 
     def _is_refused(self, copy: SegmentMetadata | SegmentUpdate) -> bool:
-        fence = self._fence
+        fence = self.fence
         if fence is None:
             return False
         is_other = copy.leader_epoch < fence.leader_epoch or copy.tiered_epoch != fence.tiered_epoch
         return is_other or self._is_dead(copy)
 
     def _is_dead(self, copy: SegmentMetadata | SegmentUpdate) -> bool:
-        return self._fence is not None and 0 < self._fence.floor >= copy.tiered_epoch
+        return self.fence is not None and 0 < self.fence.floor >= copy.tiered_epoch
 
     # -- what it says --------------------------------------------------------------------------
 

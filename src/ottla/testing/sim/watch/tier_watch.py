@@ -41,7 +41,13 @@ from ottla.tiered.object_names import (
     parse_manifest_name,
     parse_object_name,
 )
-from ottla.tiered.segment_metadata import Fence, SegmentMetadata, SegmentState, SegmentUpdate
+from ottla.tiered.segment_metadata import (
+    NO_FLOOR,
+    Fence,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+)
 
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
@@ -70,6 +76,8 @@ class TierWatch:
         """The log starts that leaders had, each with the first time."""
         self._known: defaultdict[TopicPartition, set[States]] = defaultdict(lambda: {()})
         """The states of a partition's segments after each committed record."""
+        self.given_up: dict[TopicPartition, int] = {}
+        """Up to where leaders have moved log starts as segments were given up."""
         self._is_looking = False
         self._unlike: set[tuple[TopicPartition, int]] = set()
         sim.observe(self._observe)
@@ -128,14 +136,32 @@ class TierWatch:
         topic = self.sim.image.topics.by_id(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
         for node_id in () if state is None else state.isr:
-            log = self._registered_log(node_id, key)
+            log = self.registered_log(node_id, key)
             if log is None:
+                continue
+            # Followers may lack what the leader alone has locally, until they have fetched it.
+            if self._floor(node_id, key) > NO_FLOOR and not self.leads(node_id, key):
                 continue
             gap = self._gap(key, log, log.log_start_offset, log.local_log_start_offset)
             if gap is not None and not self._is_new(node_id, key, gap[0]):
                 self.report(Unreadable(key, node_id, *gap, cause, self.sim.now_ms))
 
-    def _registered_log(self, node_id: int, key: TopicPartition) -> PartitionLog | None:
+    def opened_ms(self, node_id: int, key: TopicPartition) -> int:
+        """Return when a node has opened its log of a partition."""
+        return self._logs[node_id, key][2]
+
+    def leads(self, node_id: int, key: TopicPartition) -> bool:
+        """Tell whether a broker takes itself for the leader, in the cluster's leader epoch, and
+        knows where its log starts over both tiers."""
+        broker, topic = self.sim.nodes[node_id].broker, self.sim.image.topics.by_id(key[0])
+        hosted = () if broker is None else broker.replicas.hosted()
+        found = [each for each in hosted if (each.topic_id, each.partition_id) == key]
+        if broker is None or topic is None or not found or not found[0].is_leader:
+            return False
+        is_current = found[0].leader_epoch == topic.partitions[key[1]].leader_epoch
+        return is_current and (broker.remote is None or broker.remote.manager.knows_log_start(*key))
+
+    def registered_log(self, node_id: int, key: TopicPartition) -> PartitionLog | None:
         """Return a replica's log, if its broker's current incarnation is registered and active."""
         node, known = self.sim.nodes[node_id], self.sim.image.brokers.get(node_id)
         log, incarnation, _ = self._logs.get((node_id, key), (None, 0, 0))
@@ -161,11 +187,14 @@ class TierWatch:
     def _why_not_expired(
         self, node: int, key: TopicPartition, log: PartitionLog, before: int, epochs: Epochs
     ) -> str | None:
-        """Return why what is between `before` and the log start is not expired; None = it is."""
+        """Return why what is between `before` and the log start is not expired; None = it is, or
+        it was given up, which nothing else is: neither live segments nor the local log."""
         start, config = log.log_start_offset, log.config
+        floor, given_up = self._floor(node, key), -1
         now_ms = self.sim.nodes[node].clock.now_ms()
         lineage = Lineage(epochs, log.log_end_offset)
-        visible = visible_segments(self.ledgers[key].readable(), lineage)
+        readable = [each for each in self.ledgers[key].readable() if each.tiered_epoch > floor]
+        visible = visible_segments(readable, lineage)
         copied = max((end for _, end in visible), default=-1)
         left = sum(each.size_bytes for each, _ in visible)
         left += sum(each.size_bytes for each in log.local_segments() if each.base_offset > copied)
@@ -175,6 +204,8 @@ class TierWatch:
             if end < before:
                 continue
             # Neighbours may overlap: what the one before covers need not be expired.
+            if at < segment.start_offset and floor > NO_FLOOR:
+                at = given_up = min(start, segment.start_offset)
             if at >= start or segment.start_offset > at:
                 break
             newest_ms = segment.max_timestamp_ms
@@ -185,7 +216,23 @@ class TierWatch:
                 extent = f"{segment.start_offset}-{segment.end_offset}"
                 return f"retention of segment {extent} within retention.ms and retention.bytes"
             at = end + 1
+        if at < min(start, log.local_log_start_offset) and floor > NO_FLOOR:
+            at = given_up = min(start, log.local_log_start_offset)
+        if given_up > self.given_up.get(key, -1):
+            self.given_up[key] = given_up
         return None if at >= start else f"no reason: {at} is not in remote storage"
+
+    def _floor(self, node_id: int, key: TopicPartition) -> int:
+        """Return the tiered epoch up to which segments are given up, by the committed metadata.
+
+        A broker may see a commit a moment before the controllers do.
+        """
+        broker = self.sim.nodes[node_id].broker
+        images = [self.sim.image] if broker is None else [self.sim.image, broker.image]
+        found = [each.tiering.get(key[0]) for each in images]
+        return max(
+            (each.remote_floor_epoch for each in found if each is not None), default=NO_FLOOR
+        )
 
     # -- the metadata --------------------------------------------------------------------------
 
@@ -228,6 +275,8 @@ class TierWatch:
             self.sim.mark("tier-segment-copied")
         if not isinstance(record, Fence):
             self._changed(record, ledger)
+        elif record.floor > NO_FLOOR:
+            self._look_at_replicas(key, f"the segments up to tiered epoch {record.floor} are dead")
         if unreadable is not None:
             self.sim.mark("tier-segment-expired")
             extent = f"{unreadable.start_offset}-{unreadable.end_offset}"

@@ -1,0 +1,135 @@
+"""Short stories of a topic whose tiered storage is turned off and on, each around one moment.
+
+As `tier_stories`, which has the stage and the topic: a leader restarts while segments are retained,
+copying is turned on again right after a deletion, a leader dies before its fence is written. A
+story takes a few seconds.
+"""
+
+from ottla.metadata.tiering import TieringState, TopicTiering
+from ottla.testing.history.topics import KEEPS_ALL
+from ottla.testing.scenarios.scenario import Scenario, Story
+from ottla.testing.scenarios.tiering_off import DELETE, ON, POLICY, RETAIN
+from ottla.testing.sim.watch.deletion_steps import controller_of
+from ottla.testing.sim_clients import Dialogue
+
+from .tier_stories import CONFIG, SEGMENT_BYTES, TOPIC, Stage, spec
+
+UNANSWERED_MS = 2_000
+"""How long brokers have to acknowledge what they can, while one cannot."""
+
+
+class Switch(Stage):
+    """A stage with the switch of the topic's tiered storage."""
+
+    @property
+    def tiering(self) -> TopicTiering:
+        return self.sim.image.tiering[self.key[0]]
+
+    def set(self, values: dict[str, str]) -> Dialogue[None]:
+        yield from self.story.admin.configure(TOPIC, values)
+
+    def until_state(self, state: TieringState) -> Dialogue[None]:
+        yield from self.until(lambda: self.tiering.state is state)
+
+    def off(self, values: dict[str, str]) -> Dialogue[None]:
+        """Turn it off, and wait until all have acknowledged."""
+        yield from self.set(values)
+        yield from self.until_state(TieringState.DISABLED)
+
+    def on(self) -> Dialogue[None]:
+        """Turn it on, and wait until segments are copied."""
+        yield from self.set(ON)
+        yield from self.until_more("COPY_FINISHED", 4)
+
+    def cut_off_the_metadata(self) -> None:
+        """Let no replica reach the leader of the metadata: no fence is written."""
+        self.cut(self.metadata_leader.id, *self.replicas)
+
+
+def retained(story: Story) -> Dialogue[None]:
+    """Segments are retained; the leader dies, comes back, and all is read; then copying goes on."""
+    stage = Switch(story)
+    yield from stage.begin(spec())
+    yield from stage.off(RETAIN)
+    leader = stage.leader
+    leader.crash(lose_unflushed=False)
+    yield from stage.until_led(but=leader)
+    leader.restart()
+    yield from stage.until_in_sync()
+    yield 2_000
+    yield from stage.on()
+    stage.over()
+
+
+def deleted(story: Story) -> Dialogue[None]:
+    """Segments are deleted, of which the local logs have a part; copying begins again at once."""
+    stage = Switch(story)
+    yield from stage.begin(spec(local_retention_bytes=str(3 * SEGMENT_BYTES)))
+    yield from stage.until_more("COPY_FINISHED", 4)
+    yield from stage.off(DELETE)
+    yield from stage.on()
+    yield 1_000
+    stage.over()
+
+
+def unfenced(story: Story) -> Dialogue[None]:
+    """The followers have acknowledged; the leader dies before it can write its fence."""
+    stage = Switch(story)
+    yield from stage.begin(spec(KEEPS_ALL, 2, min_insync_replicas="1"))
+    yield from stage.lead_apart()
+    leader = stage.leader
+    stage.cut_off_the_metadata()
+    yield from stage.set(DELETE)
+    yield UNANSWERED_MS
+    leader.crash(lose_unflushed=False)
+    yield from stage.until_led(but=leader)
+    yield UNANSWERED_MS
+    stage.mend()
+    leader.restart()
+    yield from stage.until_state(TieringState.DISABLED)
+    stage.over()
+
+
+def edited(story: Story) -> Dialogue[None]:
+    """The policy is edited while the topic is DISABLING, which is refused."""
+    stage = Switch(story)
+    yield from stage.begin(spec(KEEPS_ALL, 2, min_insync_replicas="1"))
+    yield from stage.lead_apart()
+    stage.cut_off_the_metadata()
+    yield from stage.set(RETAIN)
+    yield from stage.set({POLICY: DELETE[POLICY]})
+    stage.mend()
+    yield from stage.until_state(TieringState.DISABLED)
+    stage.over()
+
+
+def reelected(story: Story) -> Dialogue[None]:
+    """The controller dies after the topic is DISABLED; the next one begins with what is stored."""
+    stage = Switch(story)
+    yield from stage.begin(spec())
+    yield from stage.off(RETAIN)
+    controller = controller_of(stage.sim)
+    controller.crash(lose_unflushed=False)
+    yield 2_000
+    controller.restart()
+    yield 6_000
+    yield from stage.until_in_sync()
+    stage.over()
+
+
+STORIES = {each.__name__: each for each in (retained, deleted, unfenced, edited, reelected)}
+
+
+def scenario(name: str, *, zookeeper: bool = False) -> Scenario:
+    """Return what plays a story."""
+    return Scenario(
+        name=name,
+        story=STORIES[name],
+        brokers=3,
+        controllers=1,
+        zookeeper=zookeeper,
+        config=dict(CONFIG),
+        seconds=45,
+        ends_with_story=True,
+        settle_seconds=45,
+    )

@@ -3,35 +3,41 @@ property fails because the machine is busy."""
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ottla")
 
-FOLDER = Path(__file__).parent
-SPARK = FOLDER / "spark"
+SPARK = "tests/spark"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only soaks play, unless a test was named; keep each file in one worker.
-
-    With `--dist loadgroup` that is so, and all of Spark is in one, which starts once.
-    """
+    """Leave out what only soaks play, unless a test was named."""
     if not any("::" in argument for argument in config.args):
         out = [item for item in items if is_left_to_soaks(item)]
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
-    markers: dict[Path, pytest.MarkDecorator] = {}
-    for item in items:
-        path = item.path
-        if path not in markers:
-            place = SPARK if path.is_relative_to(SPARK) else path
-            markers[path] = pytest.mark.xdist_group(str(place.relative_to(FOLDER)))
-        item.add_marker(markers[path])
+
+
+class FileScheduling(LoadScopeScheduling):
+    """Keeps a file in one worker, since its tests share clusters; all of Spark, which starts once.
+
+    xdist's own `loadgroup` sets the groups in a way that pytest 9 does not see.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::", 1)[0]
+        return SPARK if path.startswith(f"{SPARK}/") else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Distribute by file, and Spark as a whole, with `--dist loadgroup`."""
+    return FileScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def is_left_to_soaks(item: pytest.Item) -> bool:

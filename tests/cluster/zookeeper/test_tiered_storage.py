@@ -91,23 +91,27 @@ def test_the_old_tools_enable_remote_storage(operator: Operator) -> None:
 
 
 def test_a_configuration_that_a_request_is_refused_for_has_no_effect(operator: Operator) -> None:
-    """And the tiering state of an enabled topic stays, with all that is in the store."""
-    plain, topic = new_name("plain"), new_name("kept")
+    plain = new_name("plain")
     produced(operator.cluster, plain, config=PLAIN)
-    values = produced(operator.cluster, topic)
-    wait_tiered(operator.cluster, topic)
-    before = len(remote_segments(operator.cluster, topic))
     path = paths.config((2, plain))
     config = TOPIC | {"cleanup.policy": "compact"}
     operator.write(path, {"version": 1, "config": config})
     operator.notify(f"topics/{plain}")
     until(lambda: operator.logged(f"ignoring remote storage in a configuration: {path}: "))
-    operator.write(paths.config((2, topic)), {"version": 1, "config": PLAIN})
-    operator.notify(f"topics/{topic}")
-    until(lambda: operator.logged(f"{ENABLE} of the topic {topic} must stay true"))
     assert not is_enabled(operator, plain)
     assert remote_segments(operator.cluster, plain) == []
-    assert is_enabled(operator, topic)
+
+
+def test_a_configuration_that_a_tool_writes_turns_it_off(operator: Operator) -> None:
+    """And what is remote stays readable, as with a request: the default policy is retain."""
+    topic = new_name("off")
+    values = produced(operator.cluster, topic)
+    wait_tiered(operator.cluster, topic)
+    before = len(remote_segments(operator.cluster, topic))
+    operator.write(paths.config((2, topic)), {"version": 1, "config": PLAIN})
+    operator.notify(f"topics/{topic}")
+    until(lambda: operator.logged(f"tiered storage of topic {topic} is DISABLED (retain)"))
+    assert operator.json(paths.tiering_state(topic))["state"] == "DISABLED"
     assert len(remote_segments(operator.cluster, topic)) >= before
     check(operator.cluster, topic, values)
 

@@ -1,7 +1,8 @@
 """The standard mix finds out remote storage that breaks a rule.
 
 Method: as `test_fault_variants`, with the variants of `tier_variants`, and only with the seeds that
-have remote storage: one of twelve.
+have remote storage: one of twelve. Only soaks play it, since such a seed takes half a minute; each
+run plays some in a story made for them (`test_tier_stories`).
 """
 
 from collections.abc import Iterator
@@ -12,21 +13,12 @@ import pytest
 from ottla.testing.scenarios.runner import PlayOptions, play
 from ottla.testing.scenarios.tiering import draw_tiering
 
-from ..drawn import SIM_VARIANTS, drawn
+from ..drawn import SIM_VARIANTS
 from .fault_variants import BY_PROMISE
+from .found_out import STANDARD, find_out
 from .tier_variants import TIER_VARIANTS, TierVariant
 
 SEEDS_MAX = 100
-
-FEW = 1
-"""A variant that its first so many seeds show may be played in any run."""
-
-PLAYED = drawn(
-    TIER_VARIANTS,
-    1,
-    SIM_VARIANTS,
-    suits=lambda each: each.first is not None and each.first <= FEW,
-)
 
 
 def tiered_seeds() -> Iterator[int]:
@@ -39,17 +31,14 @@ def test_there_still_is_what_a_variant_breaks(variant: TierVariant) -> None:
         pass
 
 
+@pytest.mark.soak(SIM_VARIANTS)
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
+@pytest.mark.parametrize("variant", TIER_VARIANTS, ids=lambda each: each.breaks.__name__)
 def test_a_broken_rule_of_remote_storage_is_found_out(variant: TierVariant) -> None:
-    for number, seed in enumerate(islice(tiered_seeds(), SEEDS_MAX), 1):
-        with variant.breaks():
-            report = play(seed, PlayOptions())
-        checkers = [each.checker for each in report.judgement.violations]
-        found = [each for each in checkers if each in BY_PROMISE]
-        if found:
-            whole = play(seed, PlayOptions())
-            assert whole.is_kept, "\n".join(whole.lines(full=True))
-            print(f"{variant.breaks.__name__}: {number} seeds, {seed}, by {', '.join(found)}")
-            return
-    raise AssertionError(f"none of {SEEDS_MAX} seeds shows it")
+    find_out(
+        variant.breaks,
+        BY_PROMISE,
+        islice(tiered_seeds(), SEEDS_MAX),
+        lambda seed: play(seed, PlayOptions()),
+        judged=STANDARD,
+    )

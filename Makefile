@@ -46,7 +46,7 @@ test-sim: $(STAMP)
 	@$(BIN)/python -m pytest -s tests/sim
 
 # Files of which `make test` plays each story in one of its forms.
-FORMS = $(shell grep -l "mark.forms" tests/cluster/*.py tests/cluster/zookeeper/*.py)
+FORMS = $(shell grep -rl --include="test_*.py" "mark.forms" tests)
 
 soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2300} --workers $$(nproc) --quiet

@@ -3,11 +3,14 @@ property fails because the machine is busy."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.drawn import FAULT_ROUNDS, drawn
 
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ottla")
@@ -18,9 +21,24 @@ SPARK = "tests/spark"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only soaks play, unless a test was named."""
     if not any("::" in argument for argument in config.args):
-        out = [item for item in items if is_left_to_soaks(item)]
+        out = [item for item in items if is_left_to_soaks(item)] + forms_left_out(items)
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
+
+
+def forms_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return what to leave out, to keep `count` forms of each function marked `forms(count)`."""
+    functions: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("forms") is not None and isinstance(item, pytest.Function):
+            functions.setdefault((item.path, item.originalname), []).append(item)
+    out = []
+    for (_, name), forms in functions.items():
+        marker = forms[0].get_closest_marker("forms")
+        assert marker is not None
+        kept = drawn(forms, marker.args[0], FAULT_ROUNDS, name=name)
+        out += [form for form in forms if form not in kept]
+    return out
 
 
 class FileScheduling(LoadScopeScheduling):

@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep `count` of each file's functions that are marked `drawn(count)`, and what forms say."""
+    """Keep `count` of each file's functions that are marked `drawn(count)`, in all their forms."""
     stories: dict[tuple[Path, int], list[str]] = {}
     places = {}
     for item in items:
@@ -80,23 +80,8 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
                 names.append(item.originalname)
     played = {place: drawn(names, place[1], FAULT_ROUNDS) for place, names in stories.items()}
     out = [item for item, place in places.items() if item.originalname not in played[place]]
-    out += leave_out_forms([item for item in items if item not in out])
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in out]
-
-
-def leave_out_forms(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return what to leave out, to keep `count` forms of each function marked `forms(count)`."""
-    functions: dict[tuple[Path, str], list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("forms") is not None and isinstance(item, pytest.Function):
-            functions.setdefault((item.path, item.originalname), []).append(item)
-    out = []
-    for (_, name), forms in functions.items():
-        count = forms[0].get_closest_marker("forms").args[0]  # type: ignore[union-attr]
-        kept = drawn(forms, count, FAULT_ROUNDS, name=name)
-        out += [form for form in forms if form not in kept]
-    return out
 
 
 class Reports:

@@ -219,7 +219,10 @@ def test_a_killed_broker_comes_back_at_once(server: Server, look: Look) -> None:
     server.serve()
     taken = time.monotonic() - began
     assert look.czxid("/brokers/ids/1") > before > 0
-    assert any("is owned by a previous session of this broker" in line for line in server.lines)
+    # A start on a busy machine may outlast the rest of the session, up to a heartbeat shorter.
+    if taken < SESSION_MS / 2_000:
+        owned = "is owned by a previous session of this broker"
+        assert any(owned in line for line in server.lines)
     print(f"a killed broker serves again after {taken:.1f} s")
 
 

@@ -45,21 +45,23 @@ test-cluster: $(STAMP)
 test-sim: $(STAMP)
 	@$(BIN)/python -m pytest -s tests/sim
 
-# Files of which `make test` plays each story in one of its forms.
-FORMS = $(shell grep -rl --include="test_*.py" "mark.forms" tests)
+# The files of which `make test` plays a part, by what has all of it played (see tests/drawn.py).
+PLAYED_BY = $(shell grep -rlE --include="test_*.py" "$(1)" $(2))
+VARIANTS = $(call PLAYED_BY,SIM_VARIANTS,tests/sim)
+STORIES = $(filter-out tests/sim/test_seeds.py,$(call PLAYED_BY,SIM_STORIES|drawn_seeds,tests/sim))
+# Two of them have lines of their own.
+ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests))
 
 soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2300} --workers $$(nproc) --quiet
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
-	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py tests/sim/test_tier_variants.py tests/sim/test_tier_stories.py tests/sim/test_tiering_off_variants.py
+	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s $(VARIANTS)
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest tests/sim/test_seeds.py
-	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 tests/sim/test_crashes.py tests/sim/test_moves.py tests/sim/test_followers.py tests/sim/test_idle_topics.py tests/sim/test_unclean_brokers.py tests/sim/test_slow_log_creation.py
+	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 $(STORIES)
 	@OTTLA_RAFT_SEEDS=5000 $(BIN)/python -m pytest --timeout=3600 tests/unit/raft/test_simulation.py
 	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
-	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_faults.py tests/cluster/test_controller_failover.py
-	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_restarts.py tests/cluster/test_replication.py tests/cluster/test_reassignment.py
-	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest $(FORMS)
+	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest $(ROUNDS)
 	@OTTLA_FAULT_ROUNDS=all OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py
 	@OTTLA_FUZZ_FRAMES=$${OTTLA_FUZZ_FRAMES:-100000} $(BIN)/python -m pytest -s tests/cluster/test_frame_fuzzer.py

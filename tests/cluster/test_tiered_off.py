@@ -14,7 +14,7 @@ from ottla.metadata.tiering import TieringState
 from ottla.testing import Cluster
 from ottla.wire.messages import describe_topic_tiering as wire
 
-from .clients import Closing, client_of, eventually
+from .clients import eventually
 from .conftest import Kind, NewCluster, new_name, revived
 from .ottla_command import ottla
 from .test_tiered_storage import (
@@ -25,6 +25,7 @@ from .test_tiered_storage import (
     earliest,
     produce,
     produced,
+    read_from,
     remote_segments,
     wait_tiered,
 )
@@ -78,24 +79,10 @@ def wait_state(cluster: Cluster, topic: str, state: TieringState, epoch: int) ->
     assert described(cluster, topic).missing == ()
 
 
-def read_from(cluster: Cluster, topic: str, start: int) -> list[bytes]:
+def read_from_earliest(cluster: Cluster, topic: str, start: int) -> list[bytes]:
     """Read a partition from its earliest offset, which must be this one; there is no gap."""
     assert earliest(cluster, topic, EARLIEST) == start
-    with Closing(client_of("confluent").consumer(cluster.bootstrap)) as consumer:
-        consumer.assign([(topic, 0)])
-        consumer.seek((topic, 0), start)
-        _, end = consumer.watermarks((topic, 0))
-        values: list[bytes] = []
-
-        def is_read() -> bool:
-            for record in consumer.poll(1.0):
-                assert record.offset == start + len(values)
-                assert record.value is not None
-                values.append(record.value)
-            return start + len(values) >= end
-
-        eventually(is_read, within=60, what="all records")
-    return values
+    return read_from(cluster, topic, start)
 
 
 def test_delete_gives_up_what_is_remote_and_it_begins_again_while_the_purge_runs(
@@ -110,7 +97,7 @@ def test_delete_gives_up_what_is_remote_and_it_begins_again_while_the_purge_runs
     wait_state(cluster, topic, TieringState.DISABLED, 2)
     local = earliest(cluster, topic, EARLIEST)
     assert local == earliest(cluster, topic, EARLIEST_LOCAL)
-    assert read_from(cluster, topic, local) == values[local:]
+    assert read_from_earliest(cluster, topic, local) == values[local:]
     eventually(lambda: not remote_segments(cluster, topic), within=60, what="an empty store")
     # It stays pending for minutes: a late write of the store could bring an object back.
     assert described(cluster, topic).purge_pending
@@ -118,7 +105,7 @@ def test_delete_gives_up_what_is_remote_and_it_begins_again_while_the_purge_runs
     wait_state(cluster, topic, TieringState.ENABLED, 3)
     values += produce(cluster, topic, range(RECORDS, RECORDS + 160))
     eventually(lambda: len(remote_segments(cluster, topic)) > 5, within=60, what="new copies")
-    assert read_from(cluster, topic, local) == values[local:]
+    assert read_from_earliest(cluster, topic, local) == values[local:]
 
 
 def test_retain_keeps_what_is_remote_readable_and_copies_go_on_later(cluster: Cluster) -> None:
@@ -129,7 +116,7 @@ def test_retain_keeps_what_is_remote_readable_and_copies_go_on_later(cluster: Cl
     assert alter(cluster, topic, RETAIN) == (0, "")
     wait_state(cluster, topic, TieringState.DISABLED, 2)
     values += produce(cluster, topic, range(RECORDS, RECORDS + 160))
-    assert read_from(cluster, topic, 0) == values
+    assert read_from_earliest(cluster, topic, 0) == values
     assert len(remote_segments(cluster, topic)) == copied
     code, error = alter(cluster, topic, "cleanup.policy=compact")
     assert code == 1
@@ -139,7 +126,7 @@ def test_retain_keeps_what_is_remote_readable_and_copies_go_on_later(cluster: Cl
     eventually(
         lambda: len(remote_segments(cluster, topic)) > copied + 5, within=60, what="new copies"
     )
-    assert read_from(cluster, topic, 0) == values
+    assert read_from_earliest(cluster, topic, 0) == values
 
 
 @pytest.mark.parametrize("policy", [RETAIN, DELETE], ids=["retain", "delete"])
@@ -157,4 +144,4 @@ def test_the_controller_dies_while_a_topic_is_disabling(cluster: Cluster, policy
     cluster.wait_in_sync(topic)
     start = earliest(cluster, topic, EARLIEST)
     assert (start == 0) == (policy is RETAIN)
-    assert read_from(cluster, topic, start) == values[start:]
+    assert read_from_earliest(cluster, topic, start) == values[start:]

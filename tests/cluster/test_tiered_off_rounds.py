@@ -26,7 +26,7 @@ from .clients import Closing, client_of, eventually
 from .conftest import BROKERS, Kind, NewCluster, new_name
 from .fault_load import Load
 from .test_tiered_off import DELETE, ENABLE, RETAIN, alter, wait_state
-from .test_tiered_storage import EARLIEST, TIERED, TOPIC, earliest
+from .test_tiered_storage import EARLIEST, TIERED, TOPIC, earliest, read_from
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.forms(1)]
 
@@ -80,21 +80,8 @@ def listed_segments(cluster: Cluster, topic: str) -> set[str]:
 def check_numbers(cluster: Cluster, topic: str) -> int:
     """Read all that is there; return the earliest offset."""
     start = earliest(cluster, topic, EARLIEST)
-    with Closing(client_of("confluent").consumer(cluster.bootstrap)) as consumer:
-        consumer.assign([(topic, 0)])
-        consumer.seek((topic, 0), start)
-        _, end = consumer.watermarks((topic, 0))
-        position = start
-
-        def is_read() -> bool:
-            nonlocal position
-            for record in consumer.poll(1.0):
-                assert record.value is not None
-                assert (record.offset, int(record.value)) == (position, position)
-                position += 1
-            return position >= end
-
-        eventually(is_read, within=60, what=f"the records from {start} to {end}")
+    numbers = [int(value) for value in read_from(cluster, topic, start)]
+    assert numbers == list(range(start, start + len(numbers)))
     return start
 
 

@@ -103,18 +103,23 @@ def crc(values: list[bytes]) -> int:
 
 def read_all(cluster: Cluster, topic: str, name: str = "confluent") -> list[bytes]:
     """Read a partition from offset 0 to the high watermark; offsets have no gap."""
+    return read_from(cluster, topic, 0, name)
+
+
+def read_from(cluster: Cluster, topic: str, start: int, name: str = "confluent") -> list[bytes]:
+    """Read a partition from an offset to the high watermark; offsets have no gap."""
     with Closing(client_of(name).consumer(cluster.bootstrap)) as consumer:
         consumer.assign([(topic, 0)])
-        consumer.seek((topic, 0), 0)
+        consumer.seek((topic, 0), start)
         _, end = consumer.watermarks((topic, 0))
         values: list[bytes] = []
 
         def is_read() -> bool:
             for record in consumer.poll(1.0):
-                assert record.offset == len(values)
+                assert record.offset == start + len(values)
                 assert record.value is not None
                 values.append(record.value)
-            return len(values) >= end
+            return start + len(values) >= end
 
         eventually(is_read, within=60, what="all records")
     return values

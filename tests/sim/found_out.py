@@ -9,6 +9,9 @@ STANDARD = range(1, 49)
 ZOOKEEPER_STANDARD = range(1, 13)
 """The seeds of the standard mix that `test_seeds` plays with the product as it is."""
 
+BROKEN_SETTLE_SECONDS = 5
+"""For stories: what is broken need not settle."""
+
 
 def find_out(
     breaks: Callable[[], AbstractContextManager[None]],
@@ -33,4 +36,4 @@ def find_out(
                 assert whole.is_kept, "\n".join(whole.lines(full=True))
             print(f"{breaks.__name__}: {tried} seeds, {seed}, by {', '.join(found)}")
             return
-    raise AssertionError(f"none of {tried} seeds shows it")
+    raise AssertionError(f"none of {tried} seeds shows {breaks.__name__} to {', '.join(by)}")

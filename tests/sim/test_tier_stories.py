@@ -13,12 +13,11 @@ import pytest
 from ottla.testing.scenarios.runner import play_scenario
 
 from ..drawn import SIM_VARIANTS, drawn
+from .found_out import BROKEN_SETTLE_SECONDS, find_out
 from .tier_stories import OVER, STORIES, scenario
 from .tier_variants import TIER_VARIANTS, TierVariant
 
 SEEDS = (1, 2, 3)
-BROKEN_SETTLE_SECONDS = 5
-"""What is broken need not settle."""
 OF_THE_END = ("manifest wrong",)
 """Checkers that may find something where a history ends before everything has settled."""
 
@@ -40,11 +39,10 @@ def test_a_checker_finds_a_broken_rule(variant: TierVariant) -> None:
     played = scenario(variant.story)
     if variant.by not in OF_THE_END:
         played = replace(played, settle_seconds=BROKEN_SETTLE_SECONDS)
-    for seed in SEEDS:
-        with variant.breaks():
-            report = play_scenario(seed, played)
-        checkers = [each.checker for each in report.judgement.violations]
-        if variant.by in checkers:
-            print(f"{variant.breaks.__name__}: {variant.story}, seed {seed}, by {checkers}")
-            return
-    raise AssertionError(f"no seed of {variant.story} shows it to the checker {variant.by!r}")
+    find_out(
+        variant.breaks,
+        (variant.by,),
+        SEEDS,
+        lambda seed: play_scenario(seed, played),
+        judged=SEEDS,
+    )

@@ -12,13 +12,12 @@ import pytest
 from ottla.testing.scenarios.runner import play_scenario
 
 from ..drawn import SIM_STORIES, SIM_VARIANTS, drawn
+from .found_out import BROKEN_SETTLE_SECONDS, find_out
 from .tier_stories import OVER
 from .tiering_off_stories import STORIES, scenario
 from .tiering_off_variants import OFF_VARIANTS, OffVariant
 
 SEEDS = (1, 2, 3)
-BROKEN_SETTLE_SECONDS = 5
-"""What is broken need not settle."""
 
 WHOLE = drawn(
     [(name, zookeeper) for name in STORIES for zookeeper in (False, True)], 2, SIM_STORIES
@@ -45,11 +44,10 @@ def test_a_story_breaks_no_promise(name: str, zookeeper: bool) -> None:
 def test_a_checker_finds_a_broken_rule(variant: OffVariant) -> None:
     played = scenario(variant.story, zookeeper=variant.zookeeper)
     played = replace(played, settle_seconds=BROKEN_SETTLE_SECONDS)
-    for seed in SEEDS:
-        with variant.breaks():
-            report = play_scenario(seed, played)
-        checkers = [each.checker for each in report.judgement.violations]
-        if variant.by in checkers:
-            print(f"{variant.breaks.__name__}: {variant.story}, seed {seed}, by {checkers}")
-            return
-    raise AssertionError(f"no seed of {variant.story} shows it to the checker {variant.by!r}")
+    find_out(
+        variant.breaks,
+        (variant.by,),
+        SEEDS,
+        lambda seed: play_scenario(seed, played),
+        judged=SEEDS,
+    )

@@ -427,9 +427,14 @@ STORIES = {
 
 def scenario(name: str, *, zookeeper: bool = False) -> Scenario:
     """Return what plays a story."""
+    return scenario_of(STORIES[name], zookeeper=zookeeper)
+
+
+def scenario_of(story: Callable[[Story], Dialogue[None]], *, zookeeper: bool) -> Scenario:
+    """Return what plays one of these stories, or of those that turn tiered storage off."""
     return Scenario(
-        name=name,
-        story=STORIES[name],
+        name=story.__name__,
+        story=story,
         brokers=3,
         controllers=1,
         zookeeper=zookeeper,

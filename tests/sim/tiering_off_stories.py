@@ -12,7 +12,7 @@ from ottla.testing.scenarios.tiering_off import DELETE, ON, POLICY, RETAIN
 from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.testing.sim_clients import Dialogue
 
-from .tier_stories import CONFIG, SEGMENT_BYTES, TOPIC, Stage, spec
+from .tier_stories import SEGMENT_BYTES, TOPIC, Stage, scenario_of, spec
 
 UNANSWERED_MS = 2_000
 """How long brokers have to acknowledge what they can, while one cannot."""
@@ -122,14 +122,4 @@ STORIES = {each.__name__: each for each in (retained, deleted, unfenced, edited,
 
 def scenario(name: str, *, zookeeper: bool = False) -> Scenario:
     """Return what plays a story."""
-    return Scenario(
-        name=name,
-        story=STORIES[name],
-        brokers=3,
-        controllers=1,
-        zookeeper=zookeeper,
-        config=dict(CONFIG),
-        seconds=45,
-        ends_with_story=True,
-        settle_seconds=45,
-    )
+    return scenario_of(STORIES[name], zookeeper=zookeeper)

@@ -14,14 +14,10 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion.delete_topics import mark_topics
 from ottla.controller.deletion.deletion_events import (
-    Committed,
     DeletionsAnswered,
-    Elected,
     Event,
     IneligibleTopics,
     OrdersDropped,
-    TimePassed,
-    WorkDecided,
 )
 from ottla.controller.deletion.deletion_manager import DeletionManager
 from ottla.controller.deletion.deletion_orders import DeletionOrder
@@ -37,6 +33,7 @@ from ottla.controller.deletion.purge_reports import (
     PurgeReports,
     take_report,
 )
+from ottla.controller.manager_events import Committed, Elected, TimePassed, WorkDecided
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy

@@ -13,13 +13,6 @@ from dataclasses import dataclass, field, replace
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.deletion.deletion_events import (
-    Committed,
-    Elected,
-    TimePassed,
-    WorkDecided,
-    WorkRefused,
-)
 from ottla.controller.disabling.acknowledgements import Acknowledgements, Missing
 from ottla.controller.disabling.disabling_manager import (
     DisablingAnswered,
@@ -35,6 +28,13 @@ from ottla.controller.disabling.disabling_orders import (
     Result,
     request_of,
     results_of,
+)
+from ottla.controller.manager_events import (
+    Committed,
+    Elected,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
 )
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.retry_queue import RETRY_MS_MAX

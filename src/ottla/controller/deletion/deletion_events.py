@@ -6,22 +6,13 @@ from dataclasses import dataclass
 from ottla.base.errors import Error
 from ottla.controller.deletion.deletion_orders import DeletionOrder
 from ottla.controller.deletion.deletion_policy import DeletionWork, Replica
-from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.image import ClusterImage
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """This controller begins with a stored image."""
-
-    image: ClusterImage
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A change of the image, whoever made it."""
-
-    delta: ClusterDelta
+from ottla.controller.manager_events import (
+    Committed,
+    Elected,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +50,6 @@ class MarkersChanged:
     """The topics that have a deletion marker now."""
 
     names: Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkDecided:
-    """The work is decided, and its records are committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkRefused:
-    """The work could not be written, or not all of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """It is `Ready.wake_at_ms`. `wall_ms`: epoch milliseconds."""
-
-    wall_ms: int
 
 
 Event = (

@@ -22,17 +22,12 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.broker_orders import BrokerOrders
 from ottla.controller.deletion.deletion_events import (
-    Committed,
     DeletionsAnswered,
-    Elected,
     Event,
     IneligibleTopics,
     MarkersChanged,
     OrdersDropped,
     Ready,
-    TimePassed,
-    WorkDecided,
-    WorkRefused,
 )
 from ottla.controller.deletion.deletion_orders import DeletionOrder, orders_of, replicas_to_delete
 from ottla.controller.deletion.deletion_policy import (
@@ -42,6 +37,13 @@ from ottla.controller.deletion.deletion_policy import (
     has_failed,
     is_lost,
     is_reachable,
+)
+from ottla.controller.manager_events import (
+    Committed,
+    Elected,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
 )
 from ottla.controller.retry_queue import RetryQueue
 from ottla.metadata.deletions import STARTED, DeletionImage

@@ -23,13 +23,6 @@ from typing import Any, Final
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.broker_orders import BrokerOrders
-from ottla.controller.deletion.deletion_events import (
-    Committed,
-    Elected,
-    TimePassed,
-    WorkDecided,
-    WorkRefused,
-)
 from ottla.controller.disabling.acknowledgements import (
     NO_BROKER,
     Acknowledgement,
@@ -45,6 +38,13 @@ from ottla.controller.disabling.disabling_orders import (
     DisablingOrder,
     Result,
     orders_of,
+)
+from ottla.controller.manager_events import (
+    Committed,
+    Elected,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
 )
 from ottla.controller.retry_queue import RetryQueue
 from ottla.controller.step import Decision, Step

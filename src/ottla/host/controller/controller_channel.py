@@ -22,6 +22,7 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
+from ottla.controller.zookeeper.broker_responses import error_of
 from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller.controller_channel_queue import (
     Answered,
@@ -50,7 +51,12 @@ __all__ = [
     "OpenLink",
     "endpoint_between_brokers",
     "links_of_image",
+    "response_of",
 ]
+
+STALE: Final = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
+"""Errors of a broker, or to a controller, with another epoch now: they say nothing of what was
+ordered. The metadata will have the new epoch, too."""
 
 
 class ChannelLink(Protocol):
@@ -323,3 +329,17 @@ class _Channel:
         )
         due_ms = self._clock.monotonic_ms() + self._retry_ms
         self._retry = self._timers.at(due_ms, self.pump)
+
+
+def response_of(event: ChannelEvent, api: str) -> Any | None:
+    """Return the response that ended an order; None = none says what became of it.
+
+    `api`: its name, for the log.
+    """
+    if isinstance(event, Dropped):
+        return None
+    error = error_of(event.response.error_code)
+    if error in STALE:
+        log.info("broker %d rejected %s: %s", event.sent.broker_id, api, error.name)
+        return None
+    return event.response

@@ -14,17 +14,17 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
-from ottla.controller.deletion.deletion_events import (
+from ottla.controller.deletion.deletion_events import Event
+from ottla.controller.deletion.deletion_manager import DeletionManager
+from ottla.controller.deletion.deletion_orders import DeletionOrder
+from ottla.controller.deletion.deletion_policy import DeletionWork, IllegalTransition, decide
+from ottla.controller.manager_events import (
     Committed,
     Elected,
-    Event,
     TimePassed,
     WorkDecided,
     WorkRefused,
 )
-from ottla.controller.deletion.deletion_manager import DeletionManager
-from ottla.controller.deletion.deletion_orders import DeletionOrder
-from ottla.controller.deletion.deletion_policy import DeletionWork, IllegalTransition, decide
 from ottla.controller.step import Decision
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -42,6 +42,17 @@ class DecisionRunner(Protocol):
 
     def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
         """Decide; answer once the decision's records are committed and listeners were called."""
+        ...
+
+
+class TermRuntime(DecisionRunner, Protocol):
+    """What a term begins with; see `ottla.host.controller.controller_runtime.ControllerRuntime`."""
+
+    epoch: int
+
+    @property
+    def committed_image(self) -> ClusterImage:
+        """Return the image that listeners have got."""
         ...
 
 

@@ -13,19 +13,11 @@ committed change first closes channels, then is processed. Nothing outlives the 
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
-from ottla.controller.deletion.deletion_events import (
-    Committed,
-    Elected,
-    TimePassed,
-    WorkDecided,
-    WorkRefused,
-)
 from ottla.controller.deletion.deletion_policy import is_reachable
 from ottla.controller.disabling.acknowledgements import Acknowledgements
 from ottla.controller.disabling.disabling_manager import (
@@ -37,35 +29,27 @@ from ottla.controller.disabling.disabling_manager import (
     finish_disabling,
 )
 from ottla.controller.disabling.disabling_orders import DisablingOrder, request_of, results_of
+from ottla.controller.manager_events import (
+    Committed,
+    Elected,
+    TimePassed,
+    WorkDecided,
+    WorkRefused,
+)
 from ottla.controller.step import Decision
-from ottla.controller.zookeeper.broker_responses import error_of
 from ottla.host.controller.controller_channel import (
     ChannelEvent,
     ControllerChannels,
-    Dropped,
     links_of_image,
+    response_of,
 )
-from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS, DecisionRunner
+from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS, TermRuntime
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 
 log = logging.getLogger(__name__)
-
-STALE: Final = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
-"""Errors to a controller, or of a broker, that has another epoch now."""
-
-
-class DisablingRuntime(DecisionRunner, Protocol):
-    """What is needed of `ottla.host.controller.controller_runtime.ControllerRuntime`."""
-
-    epoch: int
-
-    @property
-    def committed_image(self) -> ClusterImage:
-        """Return the image that listeners have got."""
-        ...
 
 
 class DisablingDriver:
@@ -89,7 +73,7 @@ class DisablingDriver:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self._runtime: DisablingRuntime | None = None
+        self._runtime: TermRuntime | None = None
         self._manager = DisablingManager(acknowledgements)
         self._image = EMPTY
         self._is_failed = False
@@ -108,7 +92,7 @@ class DisablingDriver:
 
     # -- terms ---------------------------------------------------------------------------------
 
-    def begin(self, runtime: DisablingRuntime) -> None:
+    def begin(self, runtime: TermRuntime) -> None:
         """Begin a term: what is stored is in the runtime's committed image."""
         self.end()
         self._runtime = runtime
@@ -193,7 +177,7 @@ class DisablingDriver:
     def _on_channel_event(self, channel_event: ChannelEvent) -> None:
         self._guard(lambda: self._step(event_of(channel_event)))
 
-    def _decide(self, runtime: DisablingRuntime, work: Work) -> None:
+    def _decide(self, runtime: TermRuntime, work: Work) -> None:
         manager = self._manager
 
         def decide(image: ClusterImage) -> Decision[tuple[Uuid, ...]]:
@@ -229,11 +213,8 @@ def event_of(event: ChannelEvent) -> DisablingAnswered | DisablingDropped:
     """Return what the end of a request means for its replicas."""
     sent = event.sent
     order: DisablingOrder = sent.order
-    if isinstance(event, Dropped):
+    response = response_of(event, "DisableRemoteTopic")
+    if response is None:
         return DisablingDropped(sent.broker_id, sent.broker_epoch, order.replicas)
-    whole = error_of(event.response.error_code)
-    if whole in STALE:
-        log.info("broker %d rejected DisableRemoteTopic: %s", sent.broker_id, whole.name)
-        return DisablingDropped(sent.broker_id, sent.broker_epoch, order.replicas)
-    results = results_of(order, event.response)
+    results = results_of(order, response)
     return DisablingAnswered(sent.broker_id, sent.broker_epoch, results)

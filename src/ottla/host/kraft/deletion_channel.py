@@ -19,7 +19,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ottla.base.errors import Error
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
@@ -31,16 +30,14 @@ from ottla.controller.deletion.deletion_orders import (
     named_replicas,
 )
 from ottla.controller.deletion.deletion_policy import is_reachable
-from ottla.controller.zookeeper.broker_responses import error_of
-from ottla.controller.zookeeper.request_batch import BrokerRequest
 from ottla.host.controller.controller_channel import (
     ChannelEvent,
     ControllerChannels,
-    Dropped,
     endpoint_between_brokers,
     links_of_image,
+    response_of,
 )
-from ottla.host.controller.deletions import DecisionRunner, DeletionDriver
+from ottla.host.controller.deletions import DeletionDriver, TermRuntime
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ledger_enabled
@@ -49,20 +46,9 @@ from ottla.metadata.node_config import NodeConfig
 
 log = logging.getLogger(__name__)
 
-STALE = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
-"""Errors of a broker, or to a controller, with another epoch now: they say nothing of the replicas.
-The metadata will have the new epoch, too."""
 
-
-class ControllerRuntimePort(DecisionRunner, Protocol):
+class ControllerRuntimePort(TermRuntime, Protocol):
     """What is needed of `ottla.host.controller.controller_runtime.ControllerRuntime`."""
-
-    epoch: int
-
-    @property
-    def committed_image(self) -> ClusterImage:
-        """Return the image that listeners have got."""
-        ...
 
     def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
         """Call `listener` with each change that is committed."""
@@ -197,18 +183,12 @@ class DeletionChannel:
 def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
     """Return what the end of a DeleteReplicas request means for its replicas."""
     sent = event.sent
-    if isinstance(event, Dropped):
-        return _dropped(sent)
-    whole = error_of(event.response.error_code)
-    if whole in STALE:
-        log.info("broker %d rejected DeleteReplicas: %s", sent.broker_id, whole.name)
-        return _dropped(sent)
-    results = delete_replicas_results(sent, event.response)
+    response = response_of(event, "DeleteReplicas")
+    if response is None:
+        replicas = tuple(named_replicas(sent).values())
+        return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas)
+    results = delete_replicas_results(sent, response)
     return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results)
-
-
-def _dropped(sent: BrokerRequest) -> OrdersDropped:
-    return OrdersDropped(sent.broker_id, sent.broker_epoch, tuple(named_replicas(sent).values()))
 
 
 def _guarded(call: Callable[[], None]) -> None:

@@ -11,12 +11,11 @@ from ottla.base.ids import Uuid
 from ottla.controller.deletion import deletion_policy
 from ottla.controller.deletion.deletion_events import (
     DeletionsAnswered,
-    Elected,
     IneligibleTopics,
     OrdersDropped,
-    WorkRefused,
 )
 from ottla.controller.deletion.deletion_policy import Replica
+from ottla.controller.manager_events import Elected, WorkRefused
 from ottla.metadata.deletions import HaltReason, Policy
 from ottla.metadata.records import ForgetDeletionRecord
 from tests.unit.controller.deletion_harness import RETENTION_MS, DeletionHarness

@@ -9,14 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion.deletion_events import (
-    DeletionsAnswered,
-    Elected,
-    OrdersDropped,
-    TimePassed,
-    WorkDecided,
-    WorkRefused,
-)
+from ottla.controller.deletion.deletion_events import DeletionsAnswered, OrdersDropped
 from ottla.controller.deletion.deletion_manager import (
     FULL_CHECK_MS,
     RECEIPT_PURGE_MS_MIN,
@@ -24,6 +17,7 @@ from ottla.controller.deletion.deletion_manager import (
 )
 from ottla.controller.deletion.deletion_orders import DeletionOrder
 from ottla.controller.deletion.deletion_policy import decide
+from ottla.controller.manager_events import Elected, TimePassed, WorkDecided, WorkRefused
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import (

@@ -4,7 +4,7 @@ Method: a small cluster of ZooKeeper's kind; see `deletion_harness`.
 """
 
 from ottla.base.ids import Uuid
-from ottla.controller.deletion.deletion_events import WorkRefused
+from ottla.controller.manager_events import WorkRefused
 from ottla.metadata.deletions import HaltReason, Policy
 from tests.unit.controller.deletion_harness import DeletionHarness
 

@@ -6,28 +6,19 @@ follows. It finds the old log as it was, an empty log at offset 0, or the whole 
 local log start, leader epochs and producers. Then the replica begins again, and gets there.
 """
 
-import contextlib
-from collections.abc import Callable
-from random import Random
-
 import pytest
 
 from ottla.base.errors import ApiError
-from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.config import LogConfig
-from ottla.log.dirs.dir_loading import Verdict
-from ottla.log.dirs.log_dirs import LogDirs
-from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.epoch_cache import EpochEntry
-from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_snapshot import encode_snapshot
 from ottla.log.producer_state import ProducerEntry
 from ottla.log.remote_prefix import RemotePrefix
-from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import TOPIC_ID, Environment, QueuedWorkers, append, batch, produced
+from tests.unit.log.killed_log_dir import KilledLogDir
+from tests.unit.log.support import TOPIC_ID, append, batch, produced
 
 CONFIG = LogConfig(
     segment_bytes=300,
@@ -44,30 +35,13 @@ PREFIX = RemotePrefix(
     producers=encode_snapshot([ProducerEntry(producer_id=7, epoch=1, last_timestamp=5)]),
 )
 NEW = (10, OFFSET, OFFSET)
-CHANGES = frozenset(
-    {"append", "write_at", "truncate", "sync", "rename", "remove", "sync_dir", "write_atomic"}
-)
 
 
-class Killed(BaseException):
-    """The process ends, in the midst of its work."""
-
-
-class Broker:
+class Broker(KilledLogDir):
     """A broker's one log. `old`: its starts and end before it is begun anew."""
 
     def __init__(self, *, tiered: bool) -> None:
-        self.workers = QueuedWorkers()
-        self.env = Environment(workers=self.workers)
-        self.disk = self.env.disk = SimDisk(now_ms=self.env.clock.now_ms)
-        self.disk.mkdir("/d1")
-        properties = MetaProperties(cluster_id="c", node_id=1, directory_id=Uuid(bytes([9] * 16)))
-        self.disk.write_atomic("/d1/meta.properties", encode_meta_properties(properties))
-        self.disk.settle()
-        self.operations = 0
-        self.last = ""
-        self.killed_at: int | None = None
-        self.start()
+        super().__init__(CONFIG)
         log = self.dirs.get_or_create("t", TOPIC_ID, 0, CONFIG)
         for number in range(12):
             append(log, batch([b"%060d" % number], timestamp=1_000_000 + number), epoch=number // 6)
@@ -84,57 +58,18 @@ class Broker:
         self.disk.settle()
         self.old = (0, 4 if tiered else 0, 13)
         assert self.starts == self.old
-        self.disk.on_operation = self._operation
-
-    @property
-    def log(self) -> PartitionLog:
-        log = self.dirs.get("t", 0)
-        assert log is not None
-        return log
+        self.watch()
 
     @property
     def starts(self) -> tuple[int, int, int]:
         log = self.log
         return log.log_start_offset, log.local_log_start_offset, log.log_end_offset
 
-    def _operation(self, operation: str, path: str) -> None:
-        if operation not in CHANGES:
-            return
-        self.operations += 1
-        self.last = f"{operation} {path}"
-        if self.operations == self.killed_at:
-            raise Killed
-
-    def count(self, work: Callable[[], object], killed_at: int | None = None) -> int:
-        """Do some work, up to the operation at which it is killed; return the operations."""
-        self.operations, self.killed_at = 0, killed_at
-        with contextlib.suppress(Killed):
-            work()
-        self.killed_at = None
-        return self.operations
-
-    def start(self) -> None:
-        self.dirs = LogDirs(
-            self.disk, self.workers, self.env.clock, self.env.timers, ["/d1"], delete_delay_ms=1_000
-        )
-        self.dirs.acquire(node_id=1, cluster_id="c")
-        self.dirs.load(lambda *_: Verdict.KEEP, lambda _: CONFIG)
-        self.workers.run()
-
     def finish(self) -> None:
         """Let all background work end."""
         while self.workers.queue or self.env.timers.next_ms() is not None:
             self.workers.run()
             self.env.pass_ms(1_000)
-
-    def end(self, power: int | None) -> None:
-        """End the process; `power`: by a power loss with this seed."""
-        self.workers.queue.clear()
-        self.env.timers = Timers()
-        if power is None:
-            self.disk.kill()
-        else:
-            self.disk.lose_power(Random(power))
 
     def begin(self) -> Pending[OSError | ApiError | None]:
         """Begin the log behind remote records, to the end of all background work."""

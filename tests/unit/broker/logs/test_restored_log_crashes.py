@@ -7,23 +7,16 @@ power loss. The next start finds the log with its remote prefix, or one that is 
 """
 
 import contextlib
-from random import Random
 from typing import Literal
 
 import pytest
 
 from ottla.base.errors import ApiError
-from ottla.base.ids import Uuid
-from ottla.base.timers import Timers
 from ottla.broker.logs.log_creation import begin_restored
 from ottla.log.config import LogConfig
-from ottla.log.dirs.dir_loading import Verdict
-from ottla.log.dirs.log_dirs import LogDirs
-from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
-from ottla.log.partition_log import PartitionLog
 from ottla.metadata.tiering import RestoredPartition
-from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import TOPIC_ID, Environment, QueuedWorkers, append, batch
+from tests.unit.log.killed_log_dir import KilledLogDir
+from tests.unit.log.support import TOPIC_ID, append, batch
 
 CONFIG = LogConfig(retention_ms=-1, remote_storage=True, local_retention_ms=0)
 RESTORED = RestoredPartition(
@@ -32,60 +25,21 @@ RESTORED = RestoredPartition(
 EMPTIED = RestoredPartition(partition=0, leader_epoch=7, log_start_offset=40, end_offset=40)
 """All of whose remote segments had expired."""
 
-CHANGES = frozenset(
-    {"append", "write_at", "truncate", "sync", "rename", "remove", "sync_dir", "write_atomic"}
-)
 POWER = [None, 1, 2]
 """A kill, and power losses by seed."""
 
 Role = Literal["leader", "follower"]
 
 
-class Killed(BaseException):
-    """The process ends, in the midst of its work."""
-
-
-class Broker:
+class Broker(KilledLogDir):
     """A broker that hosts the partition. `appended`: records that were acknowledged to it."""
 
     def __init__(self, restored: RestoredPartition, role: Role) -> None:
         self.restored = restored
         self.role = role
-        self.workers = QueuedWorkers()
-        self.env = Environment(workers=self.workers)
-        self.disk = self.env.disk = SimDisk(now_ms=self.env.clock.now_ms)
-        self.disk.mkdir("/d1")
-        properties = MetaProperties(cluster_id="c", node_id=1, directory_id=Uuid(bytes([9] * 16)))
-        self.disk.write_atomic("/d1/meta.properties", encode_meta_properties(properties))
-        self.disk.settle()
-        self.operations = 0
-        self.last = ""
-        self.killed_at: int | None = None
+        super().__init__(CONFIG)
         self.appended = 0
-        self.start()
-        self.disk.on_operation = self._operation
-
-    @property
-    def log(self) -> PartitionLog:
-        log = self.dirs.get("t", 0)
-        assert log is not None
-        return log
-
-    def _operation(self, operation: str, path: str) -> None:
-        if operation not in CHANGES:
-            return
-        self.operations += 1
-        self.last = f"{operation} {path}"
-        if self.operations == self.killed_at:
-            raise Killed
-
-    def start(self) -> None:
-        self.dirs = LogDirs(
-            self.disk, self.workers, self.env.clock, self.env.timers, ["/d1"], delete_delay_ms=1_000
-        )
-        self.dirs.acquire(node_id=1, cluster_id="c")
-        self.dirs.load(lambda *_: Verdict.KEEP, lambda _: CONFIG)
-        self.workers.run()
+        self.watch()
 
     def host(self) -> None:
         """Host the partition, as the replica manager does."""
@@ -118,20 +72,7 @@ class Broker:
 
     def run(self, killed_at: int | None = None) -> int:
         """Work up to the operation at which it is killed; return the operations."""
-        self.operations, self.killed_at = 0, killed_at
-        with contextlib.suppress(Killed):
-            self.work()
-        self.killed_at = None
-        return self.operations
-
-    def end(self, power: int | None) -> None:
-        """End the process; `power`: by a power loss with this seed."""
-        self.workers.queue.clear()
-        self.env.timers = Timers()
-        if power is None:
-            self.disk.kill()
-        else:
-            self.disk.lose_power(Random(power))
+        return self.count(self.work, killed_at)
 
     def check_start(self) -> None:
         """Check the log as hosted after a start."""

@@ -207,9 +207,9 @@ def main() -> None:
     for count in counts:
         for policy in ("retain", "delete"):
             with (
-                tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder,
+                tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
                 Cluster(
-                    brokers=BROKERS, remote_storage=True, metrics=True, data_dir=Path(folder),
+                    brokers=BROKERS, remote_storage=True, metrics=True, data_dir=Path(directory),
                     config=CONFIG,
                 ) as cluster,
             ):  # fmt: skip

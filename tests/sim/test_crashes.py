@@ -34,7 +34,7 @@ SCENARIO = Scenario(
     brokers=3,
     controllers=3,
     faults=Faults(
-        crashes=14.0, writing=0.7, power=0.4, office=0.2, jumps=2.0, wall_ms=100_000, slow=0.01
+        crashes=14.0, writing=0.7, power=0.4, elected=0.2, jumps=2.0, wall_ms=100_000, slow=0.01
     ),
     config={"log.roll.ms": "5000", "metadata.log.max.record.bytes.between.snapshots": "4000"},
     acknowledged_min=100,

@@ -47,7 +47,7 @@ REACHED = (
     "coordinator-crash",
     "coordinator-power",
     "coordinator-stop",
-    "crash-at-office",
+    "crash-after-election",
     "crashed",
     "cut-both-ways",
     "cut-one-way",

@@ -297,12 +297,12 @@ HASTY = MappingProxyType(
 )
 """Timeouts with which elections follow each other."""
 
-ELECTIONS = Faults(office=0.5, crashes=10, cut=15, paused=10, slow=0.02)
+ELECTIONS = Faults(elected=0.5, crashes=10, cut=15, paused=10, slow=0.02)
 MOVES = Faults(crashes=15, stopped=5, paused=10, cut=15, slow=0.02)
 SLOW = Faults(crashes=20, cut=15, paused=10, slow=0.25, broken=0.02)
 SILENT = Faults(crashes=10, stopped=30, cut=10, paused=20, silent=0.01, broken=0.02)
 POWER = Faults(crashes=30, stopped=15, power=0.5)
-VOTES = Faults(office=0.5, cut=30, slow=0.2)
+VOTES = Faults(elected=0.5, cut=30, slow=0.2)
 
 AWAY = Faults(crashes=30, stopped=10, paused=10, slow=0.05, broken=0.02, twice=0.05)
 

@@ -66,7 +66,7 @@ class FollowedPartition:
         self.leader_epoch = partition.leader_epoch
         self.requested: Position | None = None
         self.named_start = NO_OFFSET
-        """The log start that the leader was told last."""
+        """The log start in the last request to the leader."""
         self.failures = 0
         self.lag = 0
         """Records that are committed, by the leader's high watermark, and not fetched yet."""

@@ -230,7 +230,7 @@ def test_hole_14_a_new_controller_asks_all_again(cluster: DisablingHarness, poli
     cluster.elect()
     assert [len(cluster.machines[each].queue) for each in (1, 2)] == [1, 1]
     cluster.carry_out(2)
-    assert cluster.work is None, "what another controller was told is not known"
+    assert cluster.work is None, "what another controller has received is not known"
     cluster.carry_out(1)
     cluster.decide()
     assert cluster.is_disabled()

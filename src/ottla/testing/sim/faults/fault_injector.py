@@ -35,7 +35,7 @@ class FaultInjector:
             (faults.cut, self._cut),
             (faults.slow_disks, self._slow_disk),
             (faults.full_disks, self._full_disk),
-            (faults.bad_folders, self._fail_log_dir),
+            (faults.bad_log_dirs, self._fail_log_dir),
             (faults.jumps, self._jump),
         )
         for rate, act in kinds:
@@ -150,13 +150,13 @@ class FaultInjector:
 
     def elected(self, node_id: int) -> None:
         """Perhaps crash a node that has just become leader or controller."""
-        if self._stopped or self._random.random() >= self.faults.office:
+        if self._stopped or self._random.random() >= self.faults.elected:
             return
         node = self._sim.nodes[node_id]
 
         def strike() -> None:
             if node.alive and not node.paused and not self._stopped:
-                self._sim.mark("crash-at-office")
+                self._sim.mark("crash-after-election")
                 self.crash(node)
 
         self._sim.scheduler.after(self._random.randrange(20 * MS), strike)

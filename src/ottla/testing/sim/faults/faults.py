@@ -18,13 +18,13 @@ class Faults:
     Fields: chances per frame: it is `slow`, its connection goes `silent` or is `broken`, it is
             delivered `twice`. Times a minute, in the whole cluster: a node `crashes`, is `stopped`
             cleanly or `paused`, links are `cut`, a disk becomes slow (`slow_disks`) or full
-            (`full_disks`), one of several log directories fails (`bad_folders`), a wall clock is
+            (`full_disks`), one of several log directories fails (`bad_log_dirs`), a wall clock is
             set (`jumps`). Shares: of crashes, those with a loss of `power` and those during a disk
             write (`writing`); of elections, those after which the elected node crashes at once
-            (`office`). `drift_ppm`: the largest drift of a clock; `wall_ms`: the largest error of a
-            wall clock. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws which of
-            these there are. `directed`: also the faults of `directed_faults`, with rates that the
-            seed draws.
+            (`elected`). `drift_ppm`: the largest drift of a clock; `wall_ms`: the largest error of
+            a wall clock. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws which
+            of these there are. `directed`: also the faults of `directed_faults`, with rates that
+            the seed draws.
     """
 
     slow: float = 0.0
@@ -37,10 +37,10 @@ class Faults:
     cut: float = 0.0
     slow_disks: float = 0.0
     full_disks: float = 0.0
-    bad_folders: float = 0.0
+    bad_log_dirs: float = 0.0
     power: float = 0.0
     writing: float = 0.0
-    office: float = 0.0
+    elected: float = 0.0
     drift_ppm: int = 0
     wall_ms: int = 0
     jumps: float = 0.0
@@ -89,10 +89,10 @@ Faults.ROUGH = Faults(
     cut=5.0,
     slow_disks=2.0,
     full_disks=0.5,
-    bad_folders=0.5,
+    bad_log_dirs=0.5,
     power=0.7,
     writing=0.5,
-    office=0.15,
+    elected=0.15,
     drift_ppm=300,
     wall_ms=20_000,
     jumps=1.0,

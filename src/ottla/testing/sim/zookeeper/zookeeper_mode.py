@@ -200,7 +200,7 @@ def within_zookeeper_guarantees(faults: Faults, *, flushed: bool = False) -> Fau
     log directory, may be the last in-sync one. `flushed`: logs are flushed before acknowledging.
     """
     power = faults.power if flushed else 0.0
-    return replace(faults, power=power, full_disks=0.0, bad_folders=0.0)
+    return replace(faults, power=power, full_disks=0.0, bad_log_dirs=0.0)
 
 
 def image_of(tree: Tree, zxid: int) -> ClusterImage:

@@ -54,7 +54,7 @@ STORIES = {
 
 
 def next_leader(bench: Bench, copier: BenchBroker, states: tuple[TopicTiering, ...]) -> BenchBroker:
-    """Another broker leads; the copier hears of nothing."""
+    """Another broker leads; the copier does not know of it yet."""
     leader = bench.broker(2)
     leader.copy_of(copier)
     leader.lead(EPOCH + 1, states[0])
@@ -66,7 +66,7 @@ def next_leader(bench: Bench, copier: BenchBroker, states: tuple[TopicTiering, .
 
 
 def same_leader(bench: Bench, copier: BenchBroker, states: tuple[TopicTiering, ...]) -> BenchBroker:
-    """The copier is told, and ends its copy; what it has sent is executed later."""
+    """The copier gets the new state, and ends its copy; what it has sent is executed later."""
     held = copier.life.environment.metadata
     assert isinstance(held, HeldCopier)
     held.hold_at = None

@@ -483,7 +483,7 @@ def test_rule_34_a_follower_has_all_of_its_leader_s_local_log_before_it_counts()
     bench = Bench()
     leader, follower = pair(bench, local=30)
     reads_from(follower, leader)
-    follower.retier(delete())  # It hears of it first.
+    follower.retier(delete())  # It gets the state first.
     bench.run(5)
     assert follower.life.manager.tiering_counts() == TieringCounts(filling=1)
     assert follower.log.has_remote_prefix

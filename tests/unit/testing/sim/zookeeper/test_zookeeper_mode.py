@@ -59,7 +59,7 @@ def test_faults_are_drawn_and_end_with_healing() -> None:
     assert ZooKeeperRates().mix(Random(1)) == ZooKeeperRates().mix(Random(1))
     assert len({ZooKeeperRates().mix(Random(seed)) for seed in range(9)}) > 5
     faults = within_zookeeper_guarantees(Faults.ROUGH)
-    assert (faults.power, faults.full_disks, faults.bad_folders) == (0, 0, 0)
+    assert (faults.power, faults.full_disks, faults.bad_log_dirs) == (0, 0, 0)
     assert faults.crashes == Faults.ROUGH.crashes
     sim = Sim(2, brokers=3, zookeeper=True, faults=Faults.ROUGH)
     sim.run(ms=40_000)

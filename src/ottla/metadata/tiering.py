@@ -98,6 +98,21 @@ class TopicTiering:
         return self.remote_floor_epoch >= self.tiered_epoch
 
     @property
+    def is_retained(self) -> bool:
+        """Whether it is DISABLED, and its remote segments were left to expire."""
+        return self.state is TieringState.DISABLED and self.policy is DisablePolicy.RETAIN
+
+    @property
+    def awaited_floor(self) -> int | None:
+        """Up to which tiered epoch leaders report their remote segments as purged; None = none.
+
+        The controller takes a larger one, up to the tiered epoch, as well.
+        """
+        if self.purge_pending:
+            return self.remote_floor_epoch
+        return self.tiered_epoch if self.is_retained and not self.is_remote_empty else None
+
+    @property
     def age(self) -> tuple[int, int, int, bool]:
         """Return what grows with each change of a topic's state."""
         return self.tiered_epoch, int(self.state), self.remote_floor_epoch, not self.purge_pending

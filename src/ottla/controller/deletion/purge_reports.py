@@ -5,11 +5,12 @@ partitions of `__remote_log_metadata`, which know of them. They report each part
 first how much is left, at last that nothing is. Once all partitions of the ledger's entry are
 purged, its remote part becomes PURGED; the deletion manager may write the receipt then.
 
-Topics whose tiered storage was disabled with delete. The same brokers purge the segments up to the
-topic's floor, and report that floor. Once all partitions are purged up to it, `purge_pending` of
-the tiering state is cleared, in any state: the purge goes on after the topic is enabled again. A
-topic that was disabled with retain has no remote segment left once all partitions are reported as
-purged up to the present tiered epoch: its floor is raised to that, which says so to all.
+Topics whose tiered storage was disabled with delete. The leaders of a topic's partitions purge the
+segments up to its floor, and report that floor. Once all partitions are purged up to it,
+`purge_pending` of the tiering state is cleared, in any state: the purge goes on after the topic is
+enabled again. A topic that was disabled with retain has no remote segment left once all partitions
+are reported as purged up to the present tiered epoch: its floor is raised to that, which says so to
+all.
 
 The reports are soft state of one controller epoch. While a purge is pending they are repeated, so
 a new controller gets them all; a report that comes twice, late, or from a broker that no longer
@@ -30,8 +31,6 @@ from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.records import Record, TopicTieringRecord
 from ottla.metadata.tiering import (
     NO_FLOOR,
-    DisablePolicy,
-    TieringState,
     TopicTiering,
     emptied,
     purged,
@@ -219,27 +218,14 @@ class PurgeReports:
             if deletion is None or deletion.remote is not Remote.PENDING:
                 del self._topics[topic_id]
         for topic_id in list(self._existing):
-            if awaited_floor(image, topic_id) is None:
+            tiering = image.tiering.get(topic_id)
+            if tiering is None or tiering.awaited_floor is None:
                 del self._existing[topic_id]
 
 
 def _sum(values: Sequence[int]) -> int:
     known = [each for each in values if each != UNKNOWN]
     return sum(known) if known else UNKNOWN
-
-
-def awaited_floor(image: ClusterImage, topic_id: Uuid) -> int | None:
-    """Return up to which tiered epoch an existing topic's partitions are to be reported as purged.
-
-    None = nothing is awaited. A larger floor, up to the tiered epoch, may be reported as well.
-    """
-    tiering = image.tiering.get(topic_id)
-    if tiering is None:
-        return None
-    if tiering.purge_pending:
-        return tiering.remote_floor_epoch
-    is_retained = tiering.state is TieringState.DISABLED and tiering.policy is DisablePolicy.RETAIN
-    return tiering.tiered_epoch if is_retained and not tiering.is_remote_empty else None
 
 
 def _after_reports(
@@ -253,8 +239,7 @@ def _after_reports(
     floor, after = reports.purged_floor(topic), tiering
     if floor >= tiering.remote_floor_epoch:
         after = purged(after)
-    is_retained = after.state is TieringState.DISABLED and after.policy is DisablePolicy.RETAIN
-    if is_retained and floor >= after.tiered_epoch:
+    if after.is_retained and floor >= after.tiered_epoch:
         after = emptied(after)
     return None if after == tiering else tiering_record(after)
 
@@ -276,11 +261,11 @@ def take_report(
     for topic_id, partitions in sorted(report.topics.items()):
         deletion = image.deletions.of(topic_id)
         if deletion is None or not deletion.is_purging:
-            if awaited_floor(image, topic_id) is None:
+            tiering = image.tiering.get(topic_id)
+            if tiering is None or tiering.awaited_floor is None:
                 results[topic_id] = Error.UNKNOWN_TOPIC_ID
                 continue
             results[topic_id] = Error.NONE
-            tiering = image.tiering[topic_id]
             reports.add_existing(image, tiering, partitions, controller_epoch=image.position[1])
             after = _after_reports(image, reports, tiering)
             records += () if after is None else (after,)

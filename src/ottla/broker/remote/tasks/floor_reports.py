@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from ottla.base.ids import Uuid
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.tasks.purge_reporter import Key, PurgeReporter
-from ottla.metadata.tiering import DisablePolicy, TieringState
 from ottla.wire.messages.report_purges import PurgedPartition
 
 if TYPE_CHECKING:
@@ -41,16 +40,6 @@ class FloorPurge:
 
 PurgeOf = Callable[[Uuid, int, int], FloorPurge | None]
 """Of a topic's partition and a floor; None = this broker does not lead it."""
-
-
-def floor_to_report(tiering: "TopicTiering") -> int | None:
-    """Return up to which tiered epoch a topic's purge is to be reported; None = there is none."""
-    if tiering.purge_pending:
-        return tiering.remote_floor_epoch
-    is_retained = (tiering.state, tiering.policy) == (TieringState.DISABLED, DisablePolicy.RETAIN)
-    if is_retained and tiering.remote_floor_epoch < tiering.tiered_epoch:
-        return tiering.tiered_epoch
-    return None
 
 
 class FloorReports:
@@ -79,7 +68,7 @@ class FloorReports:
         all."""
         for topic_id in sorted(image.tiering if changed is None else changed):
             tiering, topic = image.tiering.get(topic_id), image.topics.by_id(topic_id)
-            if tiering is None or topic is None or floor_to_report(tiering) is None:
+            if tiering is None or topic is None or tiering.awaited_floor is None:
                 self._topics.pop(topic_id, None)
                 self._reports.forget(topic_id)
                 continue
@@ -98,7 +87,7 @@ class FloorReports:
             if not self._reports.may_report(topic_id, first):
                 continue
             tiering, partitions = self._topics[topic_id]
-            floor = floor_to_report(tiering)
+            floor = tiering.awaited_floor
             assert floor is not None
             for number in sorted(partitions):
                 if first is not None and (topic_id, number) < first:

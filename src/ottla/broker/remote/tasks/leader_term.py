@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
-from ottla.base.object_store import StoreError
+from ottla.base.object_store import Failure, StoreError
 from ottla.base.pending import gather
 from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.broker.remote.environment import RemoteEnvironment
@@ -285,14 +285,19 @@ class LeaderTerm:
     def failed(self, work: str, what: str, cause: object, pause_ms: int) -> None:
         """Note a failure, and log it unless it is that of the last time again.
 
-        `work`: what is repeated; each logs its own causes.
+        `work`: what is repeated; each logs its own causes. That others of this broker's operations
+        are first is no failure of the store: with many partitions it is normal.
         """
         text = _error_text(cause)
         self.last_error = f"{what} failed: {text}"
         kind = cause.failure.value if isinstance(cause, StoreError) else text
         if self._warned.get(work) != kind:
             self._warned[work] = kind
-            logger.warning("%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms)
+            is_busy = isinstance(cause, StoreError) and cause.failure is Failure.BUSY
+            logger.log(
+                logging.DEBUG if is_busy else logging.WARNING,
+                "%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms,
+            )  # fmt: skip
 
     def succeeded(self, work: str) -> None:
         """Forget the failures of some work."""

@@ -28,7 +28,8 @@ from ottla.host.zookeeper.store import store_writing
 from ottla.host.zookeeper.store.store_writing import Done, Writer
 from ottla.log.dirs.replica_deletion import _ReplicaDeletion
 from ottla.log.file_cache import Handle
-from ottla.log.partition_log import PartitionLog
+from ottla.log.flushing import FlushOwner, LogFlusher
+from ottla.log.log_truncation import LogTruncation
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import multis, write_topics
@@ -86,21 +87,21 @@ def names_snapshots_without_a_sync() -> Iterator[None]:
 @contextmanager
 def lowers_its_recovery_point_late() -> Iterator[None]:
     """The checkpoint follows a truncation at some time, and not before the next append."""
-    with replaced(PartitionLog, "_is_limited", lambda self, limits: True):
+    with replaced(LogTruncation, "_is_limited", lambda self, limits: True):
         yield
 
 
 @contextmanager
 def counts_flushes_as_done() -> Iterator[None]:
     """The recovery point moves when a flush begins."""
-    start = PartitionLog._start_flush
+    start = LogFlusher._start
 
-    def early(self: PartitionLog) -> None:
-        start(self)
-        if self._flush_job is not None:
-            self.flushed(self._flush_job)
+    def early(self: LogFlusher, owner: FlushOwner) -> None:
+        start(self, owner)
+        if self._job is not None:
+            owner.flushed(self._job)
 
-    with replaced(PartitionLog, "_start_flush", early):
+    with replaced(LogFlusher, "_start", early):
         yield
 
 

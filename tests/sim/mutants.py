@@ -386,7 +386,7 @@ REPLICATION = (
         "appends_later_epochs",
         "a follower takes batches of an epoch that it does not follow yet (KAFKA-18723)",
         (
-            "log.partition_log:PartitionLog.append_as_follower",
+            "log.validation:check_follower_batches",
             "header.partition_leader_epoch > leader_epoch",
             "False",
         ),

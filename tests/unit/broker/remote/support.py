@@ -135,8 +135,8 @@ def tiered(log: PartitionLog, remote: int) -> TieredLog:
     """Make the first `remote` segments of a log, all of them sealed, count as deleted."""
     log.__class__ = TieredLog
     assert isinstance(log, TieredLog)
-    log.local_log_start_offset = log.segments[remote].base_offset
-    log.highest_remote_offset = log.segments.active.base_offset - 1
+    log.offsets.local_log_start_offset = log.segments[remote].base_offset
+    log.offsets.highest_remote_offset = log.segments.active.base_offset - 1
     return log
 
 

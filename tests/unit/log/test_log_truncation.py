@@ -107,9 +107,9 @@ def test_nothing_is_appended_before_the_cut_is_durable() -> None:
     """A caller that does not wait for the flush gets one at its next append."""
     env, log = filled()
     log.truncate_to(3)
-    assert log.truncation_unflushed
+    assert log.flusher.truncation_unflushed
     append(log, batch([b"new"]), epoch=1)
-    assert not log.truncation_unflushed
+    assert not log.flusher.truncation_unflushed
     assert log.recovery_point == 3
     env.disk.crash()
     assert [offset for offset, _ in values(env.open(CONFIG))] == [0, 1, 2]
@@ -271,15 +271,15 @@ def test_a_truncation_that_lowers_no_checkpoint_writes_none() -> None:
     append(log, batch(3))
     log.truncate_to(3)
     assert limit_files(env) == []
-    assert log.truncation_unflushed
+    assert log.flusher.truncation_unflushed
 
 
 @pytest.mark.parametrize("checkpoint", ["high_watermark", "clean_offset"])
 def test_every_checkpoint_is_limited_to_what_the_cut_leaves(checkpoint: str) -> None:
     """Also where the recovery point is below the cut already, as after an unclean start."""
     env, log = filled()
-    log.recovery_point = log.high_watermark = log.clean_offset = 0
-    setattr(log, checkpoint, 8)
+    log.flusher.recovery_point = log.offsets.high_watermark = log.offsets.clean_offset = 0
+    setattr(log.offsets, checkpoint, 8)
     log.truncate_to(3)
     assert len(limit_files(env)) == 1
     assert getattr(lowest(log.limits.values()), checkpoint) <= 3
@@ -289,7 +289,7 @@ def test_limits_go_with_the_checkpoints_that_were_written_since() -> None:
     env, log = filled()
     log.truncate_to(3)
     numbers = tuple(log.limits)
-    log.checkpointed(numbers, log.truncation_count)
+    log.truncation.checkpointed(numbers, log.truncation_count)
     assert (limit_files(env), log.limits) == ([], {})
 
 
@@ -300,7 +300,7 @@ def test_limits_stay_after_another_truncation() -> None:
     numbers, truncation_count = tuple(log.limits), log.truncation_count
     log.truncate_to(4)
     assert limit_files(env) == [f".ottla_truncation-{numbers[0]}"]
-    log.checkpointed(numbers, truncation_count)
+    log.truncation.checkpointed(numbers, truncation_count)
     assert limit_files(env) == [f".ottla_truncation-{numbers[0]}"]
 
 
@@ -348,7 +348,7 @@ def test_in_the_background_no_sync_is_on_the_loop() -> None:
         done(result)
     assert truncated.value is None
     assert log.log_end_offset == 3
-    assert not log.truncation_unflushed
+    assert not log.flusher.truncation_unflushed
     append(log, batch(), epoch=1)
     assert in_worker[0] == "write_atomic"
     assert "sync" in in_worker

@@ -52,9 +52,6 @@ class RemoteLog:
 class TieredLog(PartitionLog):
     """A log whose files below `local_log_start_offset` count as deleted."""
 
-    local_log_start_offset = 0
-    highest_remote_offset = -1
-
     def read(self, offset: int, **how: Any) -> ReadResult:
         if self.log_start_offset <= offset < self.local_log_start_offset:
             raise ApiError(Error.OFFSET_MOVED_TO_TIERED_STORAGE)

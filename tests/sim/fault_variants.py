@@ -21,8 +21,8 @@ from ottla.broker.replication import follower_rules, replica_fetcher
 from ottla.broker.replication.followers import FollowerState
 from ottla.broker.replication.isr_manager import IsrManager
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
-from ottla.controller import brokers
-from ottla.controller import isr as isr_module
+from ottla.controller.brokers import brokers
+from ottla.controller.partitions import isr as isr_module
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.zookeeper.store import store_writing
 from ottla.host.zookeeper.store.store_writing import Done, Writer

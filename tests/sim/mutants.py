@@ -133,8 +133,8 @@ def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]
 
 
 PARTITION = "broker.partition:Partition"
-REGISTRATION = "controller.brokers"
-ISR = "controller.isr"
+REGISTRATION = "controller.brokers.brokers"
+ISR = "controller.partitions.isr"
 CHANGE = "controller.elections.partition_change"
 
 QUORUM = (

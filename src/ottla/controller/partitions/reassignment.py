@@ -25,13 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.assignment import RegistrationCheck, check_replicas, default_directory
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import Rules, partitions
 from ottla.controller.elections.new_partitions import assigned_anew, is_new
 from ottla.controller.elections.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
-from ottla.controller.topics import check_partition_total
+from ottla.controller.topics.assignment import RegistrationCheck, check_replicas, default_directory
+from ottla.controller.topics.create_topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import PartitionChangeRecord, PartitionRecord

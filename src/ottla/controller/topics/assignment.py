@@ -11,7 +11,7 @@ from enum import Enum
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.base.ports import Dice
-from ottla.controller.placement import candidates, place
+from ottla.controller.topics.placement import candidates, place
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 

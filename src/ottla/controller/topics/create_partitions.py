@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
-from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
 from ottla.controller.step import Decision, Step
-from ottla.controller.topics import check_partition_total
+from ottla.controller.topics.assignment import assign, assign_manually
+from ottla.controller.topics.create_topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionRecord
 from ottla.metadata.topics import partition_record

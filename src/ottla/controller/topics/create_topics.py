@@ -15,12 +15,12 @@ from immutables import Map
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import METADATA_TOPIC, NO_LEADER, NO_UUID, Uuid
 from ottla.base.limits import CREATIONS_PER_STEP_MAX, PARTITIONS_PER_REQUEST_MAX
-from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
 from ottla.controller.idle import check_ttl
 from ottla.controller.parts import in_parts
 from ottla.controller.step import Decision, Step
 from ottla.controller.tiering import tiering_change
+from ottla.controller.topics.assignment import assign, assign_manually
 from ottla.metadata.config_describe import Entry, describe_topic
 from ottla.metadata.configs import ResourceType, config_records
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage

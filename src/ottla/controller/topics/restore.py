@@ -15,12 +15,12 @@ from immutables import Map
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, NO_UUID, Uuid, uuid_text
-from ottla.controller.assignment import assign
 from ottla.controller.context import DecisionContext
 from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
 from ottla.controller.tiering import tiering_change
-from ottla.controller.topics import (
+from ottla.controller.topics.assignment import assign
+from ottla.controller.topics.create_topics import (
     USE_DEFAULT,
     check_new_name,
     check_partition_total,

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.brokers import (
+from ottla.controller.brokers.brokers import (
     NO_BROKER_EPOCH,
     Heartbeat,
     HeartbeatReply,
@@ -20,10 +20,10 @@ from ottla.controller.brokers import (
     register_broker,
     state_of,
 )
+from ottla.controller.brokers.unregister import unregister_broker
 from ottla.controller.context import DecisionContext, next_offset
 from ottla.controller.step import Decision, Step
-from ottla.controller.topics import NewTopic, create_topics
-from ottla.controller.unregister import unregister_broker
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
 from ottla.metadata.features import ELR_VERSION, SUPPORTED
 from ottla.metadata.image import ClusterImage
@@ -35,7 +35,7 @@ from ottla.metadata.records import (
     RegisterBrokerRecord,
 )
 
-from .builders import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
+from ..builders import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
 
 
 def register(

@@ -9,17 +9,17 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.brokers import Heartbeat, heartbeat
+from ottla.controller.brokers.brokers import Heartbeat, heartbeat
+from ottla.controller.brokers.directories import DirectoryAssignment, assign_directories
 from ottla.controller.context import next_offset
-from ottla.controller.directories import DirectoryAssignment, assign_directories
 from ottla.controller.step import Decision
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import FeatureLevelRecord, PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, RECOVERED, RECOVERING
 
-from .builders import advance, after, broker, cluster, context, uuid
+from ..builders import advance, after, broker, cluster, context, uuid
 
 X, Y = uuid("x"), uuid("y")
 BASE = cluster(broker(1, log_dirs=(X, Y)), broker(2))

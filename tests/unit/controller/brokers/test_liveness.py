@@ -4,9 +4,9 @@ Method: times as numbers; the image says who is fenced.
 """
 
 from ottla.base.ids import NO_OFFSET
-from ottla.controller.liveness import NEVER, BrokerLiveness
+from ottla.controller.brokers.liveness import NEVER, BrokerLiveness
 
-from .builders import SESSION_MS, broker, cluster
+from ..builders import SESSION_MS, broker, cluster
 
 IMAGE = cluster(broker(1), broker(2), broker(3, fenced=True))
 

@@ -7,10 +7,10 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.topics import NewTopic, create_topics
-from ottla.controller.unregister import unregister_broker
+from ottla.controller.brokers.unregister import unregister_broker
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 
-from .builders import THREE, after, context
+from ..builders import THREE, after, context
 
 
 def test_a_broker_goes() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.controller.elections.partition_change import RECOVERY_UNCHANGED
-from ottla.controller.statistics import ElectionStatistics
+from ottla.controller.elections.statistics import ElectionStatistics
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import (

@@ -12,12 +12,12 @@ from immutables import Map
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.isr import ANY_EPOCH, ChangedIsr, IsrChange, alter_partition
+from ottla.controller.partitions.isr import ANY_EPOCH, ChangedIsr, IsrChange, alter_partition
 from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.topics import RECOVERED, RECOVERING
 
-from .builders import advance, broker, cluster, context, uuid
+from ..builders import advance, broker, cluster, context, uuid
 
 TOPIC = uuid("topic")
 BEFORE = PartitionImage(

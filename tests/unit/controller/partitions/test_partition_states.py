@@ -9,7 +9,12 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.partition_states import PREVIOUS, PartitionState, is_legal, partition_state_of
+from ottla.controller.partitions.partition_states import (
+    PREVIOUS,
+    PartitionState,
+    is_legal,
+    partition_state_of,
+)
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
@@ -19,8 +24,8 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .builders import THREE, advance, uuid
-from .model_brokers import change, cluster_image, led, never_led, topic, topic_id
+from ..builders import THREE, advance, uuid
+from ..model_brokers import change, cluster_image, led, never_led, topic, topic_id
 
 S = PartitionState
 LEGAL = {

@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.assignment import (
-    RegistrationCheck,
-)
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
-from ottla.controller.reassignment import (
+from ottla.controller.partitions.reassignment import (
     Ongoing,
     Target,
     alter_reassignments,
     list_reassignments,
+)
+from ottla.controller.topics.assignment import (
+    RegistrationCheck,
 )
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage, TopicImage
@@ -33,8 +33,8 @@ from ottla.metadata.topics import (
     topic_records,
 )
 
-from .builders import advance, after, broker, cluster, uuid
-from .moves import (
+from ..builders import advance, after, broker, cluster, uuid
+from ..moves import (
     CONTEXT,
     ID,
     SIX,

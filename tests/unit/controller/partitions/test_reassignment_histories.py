@@ -11,14 +11,14 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.reassignment import Target, alter_reassignments
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.metadata.topics import topic_records
 
-from .builders import advance, after
-from .moves import CONTEXT, SIX, Ids, alive, configured, dead, moved_topic, of, reassign, synced
+from ..builders import advance, after
+from ..moves import CONTEXT, SIX, Ids, alive, configured, dead, moved_topic, of, reassign, synced
 
 
 def check(partition: PartitionImage, original: set[int]) -> None:

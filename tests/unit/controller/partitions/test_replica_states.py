@@ -9,13 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.controller.replica_states import PREVIOUS, ReplicaState, is_legal, replica_state_of
+from ottla.controller.partitions.replica_states import (
+    PREVIOUS,
+    ReplicaState,
+    is_legal,
+    replica_state_of,
+)
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 
-from .builders import THREE, advance, broker, uuid
-from .model_brokers import cluster_image, led, never_led, topic, topic_id
+from ..builders import THREE, advance, broker, uuid
+from ..model_brokers import cluster_image, led, never_led, topic, topic_id
 
 S = ReplicaState
 NAMES = {each.kafka_name.lower(): each for each in S}

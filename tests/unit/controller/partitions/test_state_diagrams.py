@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import partition_states, replica_states
+from ottla.controller.partitions import partition_states, replica_states
 from ottla.controller.tiering_states import BY_ACKNOWLEDGEMENT, BY_CONFIGURATION, Standing
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def tool() -> Any:

@@ -9,13 +9,13 @@ import pytest
 from immutables import Map
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.assignment import RegistrationCheck, assign, assign_manually
 from ottla.controller.elections.new_partitions import bring_online
+from ottla.controller.topics.assignment import RegistrationCheck, assign, assign_manually
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import NOT_FINISHED, DeletionImage, Policy
 from ottla.metadata.topics import TopicImage, topic_records
 
-from .builders import CountingDice, advance, after, broker, cluster, context, uuid
+from ..builders import CountingDice, advance, after, broker, cluster, context, uuid
 
 IMAGE = cluster(broker(1), broker(2, fenced=True), broker(3))
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.configs import Alteration, AlteredResource, Operation, alter_configs
 from ottla.controller.elections.elections import ElectUncleanly
 from ottla.controller.step import Decision
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.configs import Alteration, AlteredResource, Operation, alter_configs
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
@@ -22,7 +22,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import TopicImage, TopicsImage
 
-from .builders import THREE, advance, after, context
+from ..builders import THREE, advance, after, context
 
 SET, DELETE, APPEND, SUBTRACT = (int(each) for each in Operation)
 TOPIC, BROKER = 2, 4

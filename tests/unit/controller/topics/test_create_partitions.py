@@ -8,12 +8,16 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
-from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
 from ottla.controller.step import Decision
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_partitions import (
+    CreatedPartitions,
+    NewPartitions,
+    create_partitions,
+)
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.image import ClusterImage
 
-from .builders import THREE, after, broker, cluster, context
+from ..builders import THREE, after, broker, cluster, context
 
 BASE = cluster(broker(1), broker(2), broker(3), broker(4, fenced=True))
 IMAGE = after(

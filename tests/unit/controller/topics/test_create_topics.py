@@ -10,15 +10,15 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
-from ottla.controller import topics
 from ottla.controller.step import Decision
-from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
+from ottla.controller.topics import create_topics as topics
+from ottla.controller.topics.create_topics import CreatedTopic, NewTopic, create_topics
 from ottla.metadata.config_describe import Source
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 
-from .builders import THREE, CountingDice, after, broker, cluster, context, uuid
+from ..builders import THREE, CountingDice, after, broker, cluster, context, uuid
 
 Decided = Decision[tuple[CreatedTopic, ...]]
 

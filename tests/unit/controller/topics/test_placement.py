@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.placement import Candidate, alternate, candidates, place
+from ottla.controller.topics.placement import Candidate, alternate, candidates, place
 
-from .builders import CountingDice, broker, cluster
+from ..builders import CountingDice, broker, cluster
 
 
 @st.composite

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.restore import RestoredTopic, restore_topic
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_topics import NewTopic, create_topics
+from ottla.controller.topics.restore import RestoredTopic, restore_topic
 from ottla.metadata.deletions import DeletionImage, Policy, deletion_records
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, TIERING
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.metadata.tiering import RestoredPartition, TieringState
 
-from .builders import THREE, advance, after, context, uuid
+from ..builders import THREE, advance, after, context, uuid
 
 LEVEL = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
 IMAGE = advance(THREE, [LEVEL])

@@ -11,10 +11,10 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.brokers.unregister import unregister_broker
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS
 from ottla.controller.retry_queue import RETRY_FIRST_MS
-from ottla.controller.unregister import unregister_broker
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.brokers import Endpoint, record_of
 from ottla.metadata.deletions import DeletionImage

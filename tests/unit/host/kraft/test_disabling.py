@@ -11,9 +11,9 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling import disabling_manager
 from ottla.controller.retry_queue import RETRY_FIRST_MS
+from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of

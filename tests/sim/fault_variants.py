@@ -203,7 +203,7 @@ def commits_by_the_smaller_set() -> Iterator[None]:
 @contextmanager
 def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
     """A follower may join below the offset at which its leader's epoch began."""
-    propose = Partition.propose_expansion
+    propose = Partition.maybe_expand_isr
 
     def lax(self: Partition, fetching: Any = None) -> None:
         start, self.epoch_start_offset = self.epoch_start_offset, -1
@@ -212,7 +212,7 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
         finally:
             self.epoch_start_offset = start
 
-    with replaced(Partition, "propose_expansion", lax):
+    with replaced(Partition, "maybe_expand_isr", lax):
         yield
 
 
@@ -300,7 +300,7 @@ def counts_one_record_too_many() -> Iterator[None]:
 @contextmanager
 def takes_in_followers_that_are_one_short() -> Iterator[None]:
     """A follower may join one record below the high watermark."""
-    propose = Partition.propose_expansion
+    propose = Partition.maybe_expand_isr
 
     def lax(self: Partition, fetching: Any = None) -> None:
         short = [each for node, each in self.followers.items() if node not in self.isr]
@@ -312,7 +312,7 @@ def takes_in_followers_that_are_one_short() -> Iterator[None]:
             for follower in short:
                 follower.log_end_offset -= 1
 
-    with replaced(Partition, "propose_expansion", lax):
+    with replaced(Partition, "maybe_expand_isr", lax):
         yield
 
 

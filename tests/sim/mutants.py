@@ -289,7 +289,7 @@ REPLICATION = (
         "joins_below_epoch_start",
         "a follower joins at the high watermark, which may lag behind what was committed",
         (
-            f"{PARTITION}.propose_expansion",
+            f"{PARTITION}.maybe_expand_isr",
             "max(log.high_watermark, self.epoch_start_offset)",
             "log.high_watermark",
         ),

@@ -461,14 +461,14 @@ class Partition:
             now_ms=self.environment.monotonic_ms(),
         )
         if len(self.isr) <= len(self.followers):
-            self.propose_expansion(follower)
+            self.maybe_expand_isr(follower)
         if log.high_watermark < log.log_end_offset and self.advance_high_watermark():
             return True
         return low_moved
 
-    # -- ISR proposals (maybeExpandIsr, maybeShrinkIsr; KIP-903) --
+    # -- ISR proposals (KIP-497, KIP-903) --
 
-    def propose_expansion(self, fetching: FollowerState | None = None) -> None:
+    def maybe_expand_isr(self, fetching: FollowerState | None = None) -> None:
         """Propose to add the followers that are in sync again.
 
         Candidates have reached both the high watermark and the start of this leader's epoch: all
@@ -491,7 +491,7 @@ class Partition:
             at = (self.leader_epoch, self.partition_epoch)
             self._propose(expansion(self.isr, joining, self._broker_epochs(), at=at))
 
-    def propose_reduction(self) -> None:
+    def maybe_shrink_isr(self) -> None:
         """Propose to remove the followers that have lagged for too long."""
         log, environment = self.log, self.environment
         if self.pending is not None or log is None or not self.is_leader:

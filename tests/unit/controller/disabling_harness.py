@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling.acknowledgements import Acknowledgements, Missing
 from ottla.controller.disabling.disabling_manager import (
     DisablingAnswered,
@@ -38,6 +37,7 @@ from ottla.controller.manager_events import (
 )
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.retry_queue import RETRY_MS_MAX
+from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.metadata.brokers import FeatureRange, record_of
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.features import OTTLA_VERSION, TIERING

@@ -10,7 +10,6 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.features import (
@@ -20,6 +19,7 @@ from ottla.controller.features import (
     UpgradeType,
     update_features,
 )
+from ottla.controller.topics.configs import Alteration, Operation, alter_configs
 from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.features import (
     ELR_VERSION,

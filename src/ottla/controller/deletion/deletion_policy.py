@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import RECEIPTS_PER_STEP_MAX
-from ottla.controller.replica_states import ReplicaState, is_legal
+from ottla.controller.partitions.replica_states import ReplicaState, is_legal
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import (
     BROKER_DOWN,

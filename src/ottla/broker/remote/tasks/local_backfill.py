@@ -96,7 +96,7 @@ class LocalBackfill:
         """Copy all that is lacking."""
         log = self._log
         truncation_count, begin = log.truncation_count, log.local_log_start_offset
-        writer = self._writer = log.earlier_segments()
+        writer = self._writer = log.retention.earlier_segments()
         earlier: list[EarlierSegment] = []
         if writer is not None:
             problem = yield from self._read(writer)
@@ -109,12 +109,12 @@ class LocalBackfill:
             self._abandon()
             return None  # The log is another one by now, or nothing is lacking any more.
         self._writer = None
-        log.prepend_segments(earlier)
+        log.retention.prepend_segments(earlier)
         try:
             yield from self._work(lambda: log.ports.disk.sync_dir(log.directory))
-            is_lowered = log.lower_local_start(truncation_count)
+            is_lowered = log.retention.lower_local_start(truncation_count)
         except BaseException:
-            log.prepends = False  # Retention deletes what was put there.
+            log.retention.prepends = False  # Retention deletes what was put there.
             raise
         if not is_lowered:
             return None
@@ -123,7 +123,7 @@ class LocalBackfill:
             *(log.name, log.local_log_start_offset, begin),
         )
         stored = self._records.store_local_start(log)
-        stored.then(lambda error: None if error else log.local_start_stored())
+        stored.then(lambda error: None if error else log.retention.local_start_stored())
         return (yield from wait(stored))
 
     def _read(self, writer: EarlierSegments) -> Dialogue[Exception | None]:

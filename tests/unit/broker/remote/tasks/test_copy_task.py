@@ -147,7 +147,7 @@ def test_a_missing_producer_snapshot_is_rebuilt() -> None:
     path = f"{broker.log.directory}/{4:020d}.snapshot"
     before = broker.disk.read_bytes(path)
     broker.disk.remove(path)
-    broker.log.snapshots.remove(4)
+    broker.log.producer_manager.snapshots.remove(4)
     broker.lead(5)
     bench.run(10)
     [segment] = bench.segments()
@@ -500,8 +500,8 @@ def test_the_log_start_of_a_new_leader_is_that_of_the_remote_tier() -> None:
     bench.check(first, [(20, 30), (30, 40)])
     second = bench.broker(2)
     second.copy_of(first)
-    second.log.local_log_start_offset = 30
-    second.log.log_start_offset = 0
+    second.log.offsets.local_log_start_offset = 30
+    second.log.offsets.log_start_offset = 0
     second.lead(6)
     bench.run(10)
     assert second.log.log_start_offset == 20

@@ -151,7 +151,7 @@ def test_a_follower_copies_what_its_leader_has_before_its_own_local_log() -> Non
     follower = Follower(leader_log())
     follower.begin()
     follower.run()
-    assert not follower.log.prepends
+    assert not follower.log.retention.prepends
     assert len(follower.reads) > 1  # In chunks.
     follower.check()
     assert not [name for name in follower.files() if name.endswith(".cleaned")]
@@ -165,8 +165,8 @@ def test_it_is_durable_before_it_counts() -> None:
     follower.begin()
     while follower.log.has_remote_prefix:
         assert follower.workers.run(1)
-    assert follower.log.prepends
-    while follower.log.prepends:
+    assert follower.log.retention.prepends
+    while follower.log.retention.prepends:
         assert follower.workers.run(1) or not follower.node.pass_ms(10)
     follower.node.disk.crash()
     follower.restart()
@@ -189,7 +189,7 @@ def test_every_piece_of_work_may_be_the_last(crash: Crash) -> None:
         while done < count and (follower.workers.run(1) or not follower.node.pass_ms(10)):
             done += 1
         is_over = follower.task is not None and follower.task.is_over
-        is_ready = not follower.log.has_remote_prefix and not follower.log.prepends
+        is_ready = not follower.log.has_remote_prefix and not follower.log.retention.prepends
         crash(follower)
         follower.restart()
         found.add(starts(follower.log))
@@ -224,7 +224,7 @@ def test_a_cancelled_copy_leaves_nothing() -> None:
         follower.settle()
         assert starts(follower.log) == (START, LOCAL, END), count
         assert set(follower.files()) <= {*before, "leader-epoch-checkpoint.tmp"}, count
-        assert not follower.log.prepends
+        assert not follower.log.retention.prepends
         count += 1
     assert count > 4
 

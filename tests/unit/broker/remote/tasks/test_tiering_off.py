@@ -493,7 +493,7 @@ def test_rule_34_a_follower_has_all_of_its_leader_s_local_log_before_it_counts()
     follower.log.delete_records(leader.log.log_start_offset)
     bench.run(5)
     assert not follower.log.has_remote_prefix
-    assert not follower.log.prepends
+    assert not follower.log.retention.prepends
     # The leader dies: nothing of what is not expired is lost.
     leader.life.process.alive = False
     follower.lead(EPOCH + 1, delete())

@@ -14,22 +14,21 @@ import errno
 import heapq
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
 from ottla.base.ports import Buffer
-from ottla.stores.backend import OperationFailed, check_size
+from ottla.stores.backend import OperationFailed
 from ottla.stores.daemon_threads import DaemonThreads
+from ottla.stores.file_copies import copy_file
 
 T = TypeVar("T")
 
 UNFINISHED_SECONDS_MAX: Final = 24 * 3600
 """A temporary file that old belongs to a process that died."""
 
-COPY_BYTES: Final = 1 << 20
 CREATE_ATTEMPTS: Final = 20
 """Directories that became empty are removed, maybe just before a file is created in them."""
 
@@ -211,18 +210,12 @@ class FileBackend:
 
 def _copy(source: Source, target: int) -> None:
     """Write a source to a descriptor."""
-    if not isinstance(source, FileSource):
-        view = memoryview(source).cast("B")
-        while view:
-            view = view[os.write(target, view) :]
+    if isinstance(source, FileSource):
+        copy_file(source, target)
         return
-    try:
-        with open(source.path, "rb", buffering=0) as file:
-            check_size(source, os.fstat(file.fileno()).st_size)
-            with os.fdopen(os.dup(target), "wb", buffering=0) as copy:
-                shutil.copyfileobj(file, copy, COPY_BYTES)
-    except FileNotFoundError:
-        raise OperationFailed(Failure.SOURCE, f"{source.path} does not exist") from None
+    view = memoryview(source).cast("B")
+    while view:
+        view = view[os.write(target, view) :]
 
 
 def _info(name: str, status: os.stat_result) -> ObjectInfo:

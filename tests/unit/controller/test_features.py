@@ -146,7 +146,7 @@ def test_a_lower_level_is_no_upgrade(name: str) -> None:
 
 @pytest.mark.parametrize("kind", UpgradeType)
 @pytest.mark.parametrize("value", [-32768, -1, 3, 32767])
-@pytest.mark.parametrize(("name", "highest"), [(OTTLA_VERSION, 2), (ELR_VERSION, 1)])
+@pytest.mark.parametrize(("name", "highest"), [(OTTLA_VERSION, 3), (ELR_VERSION, 1)])
 def test_levels_that_there_are_not(name: str, highest: int, value: int, kind: UpgradeType) -> None:
     message = refusal(THREE, name, value, kind)
     assert message == f"Level {value} of {name} is not supported: expected 0 to {highest}."
@@ -367,7 +367,7 @@ def test_one_refusal_is_everybodys() -> None:
 def test_what_is_only_validated_is_answered_the_same_and_not_done() -> None:
     update = FeatureUpdate(OTTLA_VERSION, 1)
     assert decide(THREE, update, validate_only=True) == ((), (UpdatedFeature(OTTLA_VERSION),))
-    bad = FeatureUpdate(OTTLA_VERSION, 3)
+    bad = FeatureUpdate(OTTLA_VERSION, 4)
     assert decide(THREE, bad, validate_only=True) == decide(THREE, bad)
     assert decide(THREE, bad)[1][0].error is INVALID
 

@@ -46,7 +46,7 @@ def abandon_purge(
                 "Kafka or an older version of Ottla"
             )
         # It may be repeated: a purge that was abandoned stays so.
-        answer = client.with_retries(lambda: _ask(client, wanted, execute))
+        answer = client.with_retries(lambda: _ask(client, wanted, execute), repeatable=True)
     print(result_text(answer, executed=execute))
 
 

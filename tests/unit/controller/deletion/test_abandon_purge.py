@@ -57,9 +57,7 @@ def entry(remote: Remote, **changes: object) -> DeletionImage:
 
 def refusal(image: ClusterImage, topic_id: Uuid, mode: ModePolicy) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        abandon_purge(
-            image, topic_id, validate_only=False, context=replace(context(), mode=mode)
-        )
+        abandon_purge(image, topic_id, validate_only=False, context=replace(context(), mode=mode))
     return caught.value
 
 

@@ -94,7 +94,6 @@ def purge_events(harness: DeletionHarness) -> Iterator[Event]:
     for topic_id in sorted(ids | harness.image.deletions.ids()):
         yield f"report {topic_id.hex()}", lambda w, t=topic_id: _report(w, t)
 
-
     for entry in harness.image.deletions.purges():
         yield f"abandon {entry.topic_id.hex()}", lambda w, t=entry.topic_id: _abandon(w, t)
 

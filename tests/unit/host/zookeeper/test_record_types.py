@@ -223,9 +223,7 @@ def test_an_abandoned_purge_is_found_by_a_new_reader(
     bench.set_brokers((1, 2))
     append(bench, [*TOPIC, DELETION])
     segments, size = left
-    record = replace(
-        DELETION, remote=Remote.ABANDONED, segments_left=segments, bytes_left=size
-    )
+    record = replace(DELETION, remote=Remote.ABANDONED, segments_left=segments, bytes_left=size)
     append(bench, [record])
     found = bench.stored().deletions.of(T)
     assert found is not None

@@ -22,6 +22,7 @@ from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Sourc
 from ottla.base.ports import Buffer
 from ottla.stores.backend import OperationFailed
 from ottla.stores.daemon_threads import DaemonThreads
+from ottla.stores.durable_directories import DurableDirectories
 from ottla.stores.file_copies import copy_file
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class FileBackend:
     def __init__(self, root: str) -> None:
         self._root: Final = root
         self._threads: Final = DaemonThreads("store-file")
+        self._durable: Final = DurableDirectories(root)
 
     async def put(self, name: str, source: Source) -> None:
         """Write or replace an object."""
@@ -128,7 +130,7 @@ class FileBackend:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        self._sync_directories(os.path.dirname(path))
+        self._durable.sync(os.path.dirname(path))
 
     def _create(self, path: str) -> int:
         for attempt in range(CREATE_ATTEMPTS):
@@ -140,15 +142,6 @@ class FileBackend:
                 if attempt == CREATE_ATTEMPTS - 1:
                     raise
         raise AssertionError("the last attempt raises")
-
-    def _sync_directories(self, directory: str) -> None:
-        """Make the names down to `directory` durable, from below."""
-        while True:
-            with contextlib.suppress(FileNotFoundError):
-                _sync_directory(directory)
-            if len(directory) <= len(self._root):
-                return
-            directory = os.path.dirname(directory)
 
     def _read(self, name: str, start: int, length: int) -> bytes:
         descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)

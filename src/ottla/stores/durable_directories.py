@@ -7,7 +7,9 @@ parents need no sync.
 
 A directory that became empty is removed, maybe by another process, and another one of the same path
 may be made, whose name is not durable. So it is not the path that is remembered but the directory,
-held open: its inode is no other directory's as long.
+held open: its inode is no other directory's as long, and it never comes back to its path once it
+was removed. So one that was opened before its parent was synced, and is at its path now, was there
+all the time.
 """
 
 import contextlib
@@ -73,11 +75,9 @@ class DurableDirectories:
             if directory is not None:
                 synced.append((path, directory))
             path = os.path.dirname(path)
-        # Only now: one that is known has durable names all the way up. Each of these was there
-        # before its parent was synced, and if it is there now, it was all the time.
+        # Only now: one that is known has durable names all the way up.
         for each, directory in synced:
-            if directory.is_at(each):
-                self._remember(each, directory)
+            self._remember(each, directory)
 
     def _is_known(self, path: str) -> bool:
         with self._lock:

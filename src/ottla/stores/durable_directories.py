@@ -38,10 +38,9 @@ class _Directory:
 
     def is_at(self, path: str) -> bool:
         """Tell whether the path leads to this directory, and not to another one or none."""
-        own = os.fstat(self.descriptor)
         try:
-            found = os.stat(path)
-        except OSError:
+            own, found = os.fstat(self.descriptor), os.stat(path)
+        except OSError:  # Also one of a server that knows it no longer.
             return False
         return own.st_nlink > 0 and (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
 

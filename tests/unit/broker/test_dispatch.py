@@ -29,6 +29,7 @@ from ottla.broker.dispatch import (
 )
 from ottla.broker.ports import CloseConnection, Connection, Forwarded, Listener
 from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.messages.abandon_purge import AbandonPurgeRequest
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -284,6 +285,7 @@ FORWARDED = (
     DescribeDeletionsRequest(topics=()),
     DescribeIdleTopicsRequest(),
     DescribeTopicTieringRequest(),
+    AbandonPurgeRequest(topic_id=NO_UUID),
     RestoreTopicRequest(name="t", topic_id=NO_UUID, tiered_epoch=1, configs=(), partitions=()),
 )
 """What clients ask controllers through brokers."""

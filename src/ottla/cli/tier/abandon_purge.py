@@ -45,8 +45,8 @@ def abandon_purge(
                 f"the brokers at {client.config.bootstrap} do not serve AbandonPurge: they run "
                 "Kafka or an older version of Ottla"
             )
-        # It may be repeated: a purge that was abandoned stays so.
-        answer = client.with_retries(lambda: _ask(client, wanted, execute), repeatable=True)
+        # Not `repeatable`: UNKNOWN_TOPIC_ID counts as retriable, and is final here.
+        answer = client.with_retries(lambda: _ask(client, wanted, execute))
     print(result_text(answer, executed=execute))
 
 

@@ -29,6 +29,7 @@ from ottla.broker.dispatch import (
 )
 from ottla.broker.ports import CloseConnection, Connection, Forwarded, Listener
 from ottla.wire.frames import decode_response, encode_request, encode_response
+from ottla.wire.messages.abandon_purge import AbandonPurgeRequest
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -110,7 +111,7 @@ def test_ottlas_own_keys_are_listed_to_ottlas_clients_only() -> None:
     for zookeeper in (False, True):
         others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
         own = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper, to_ottla=True)
-        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009}
+        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009, 1010}
         assert all(key < 1000 for key in others)
 
 
@@ -315,6 +316,7 @@ FORWARDED = (
     DescribeDeletionsRequest(topics=()),
     DescribeIdleTopicsRequest(),
     DescribeTopicTieringRequest(),
+    AbandonPurgeRequest(topic_id=NO_UUID),
     RestoreTopicRequest(name="t", topic_id=NO_UUID, tiered_epoch=1, configs=(), partitions=()),
 )
 """What clients ask controllers through brokers."""

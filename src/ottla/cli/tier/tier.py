@@ -13,6 +13,7 @@ from ottla.cli.options import (
 )
 from ottla.cli.progress import print_stderr
 from ottla.cli.tier import purge_status, tier_waits
+from ottla.cli.tier.abandon_purge import abandon_purge
 from ottla.cli.tier.restore import restore
 from ottla.cli.tier.tier_options import (
     CLIENT_ID,
@@ -43,13 +44,14 @@ EPILOG = examples(
     "ottla tier describe --topic orders --json",
     "ottla tier describe --topic orders --wait --timeout 60",
     "ottla tier purge-status --bootstrap-server localhost:9092",
+    "ottla tier abandon-purge --topic-id 1fCzmb8xT2SBmHNBkZCqMg --execute",
     "ottla tier restore --remote-storage s3://bucket/prefix --topic orders --plan",
 )
 
 
 @app.callback(epilog=EPILOG)
 def tier() -> None:
-    """Describe tiered storage; restore topics from it."""
+    """Describe tiered storage; restore topics from it; give up purges."""
 
 
 @app.command("describe", epilog=EPILOG)
@@ -111,6 +113,7 @@ def purge_status_command(
         print("No purge is pending.")
 
 
+app.command("abandon-purge", epilog=EPILOG)(abandon_purge)
 app.command("restore", epilog=EPILOG)(restore)
 
 

@@ -72,7 +72,7 @@ class DisablingCrash:
 class DisablingSteps:
     """The steps in one topic's partition 0, from now on.
 
-    Fields: `seen`: the steps so far. `victims`: the nodes that could crash at each of them, by role.
+    Fields: `seen`: the steps so far. `victims`: the nodes that could crash at each, by role.
     """
 
     def __init__(self, sim: "Sim", topic_id: Uuid, plan: DisablingCrash | None = None) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError
+from ottla.broker.remote.store_calls import LATE_WRITE_MS
+from ottla.broker.remote.tasks.purge_reporter import REPORT_INTERVAL_MS
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import Remote
 from ottla.metadata.tiering import DisablePolicy, TieringState
@@ -20,6 +22,8 @@ from tests.sim.test_tiering_off import BROKERS, RECORDS, Cluster
 pytestmark = pytest.mark.timeout(900)
 
 ROUNDS = 10
+ELECTION_MS = 30_000
+"""Until another broker leads, and knows the remote segments."""
 ADMINISTRATION = (
     alter_wire.IncrementalAlterConfigsRequest,
     move_wire.AlterPartitionReassignmentsRequest,
@@ -166,3 +170,40 @@ def test_ten_rounds_of_off_and_on_with_restarts(zookeeper: bool) -> None:
     cluster.sim.run(400_000)
     cluster.check_store()
     assert cluster.tiering.tiered_epoch == 1 + 2 * ROUNDS
+
+
+@deletions.MODES
+def test_a_leader_change_does_not_prolong_the_purge(zookeeper: bool) -> None:
+    """Each of the three replicas leads in turn: the time for late writes passes once."""
+    cluster = made(10, zookeeper=zookeeper)
+    cluster.disable(DisablePolicy.DELETE)
+    began_ms = cluster.sim.now_ms
+    cluster.acknowledged()
+    for _ in range(2):
+        cluster.sim.run(5_000)
+        assert cluster.tiering.purge_pending
+        cluster.restart(cluster.leader)
+        cluster.until(cluster.in_sync)
+    cluster.until(cluster.purged, 900_000)
+    assert cluster.sim.now_ms - began_ms < LATE_WRITE_MS + ELECTION_MS + REPORT_INTERVAL_MS
+    cluster.check_store()
+    assert cluster.remote().count == 0
+
+
+@deletions.MODES
+def test_a_purge_ends_under_a_leader_that_was_restarted_meanwhile(zookeeper: bool) -> None:
+    """It does not know when the copies had ended, only that they had."""
+    cluster = made(11, zookeeper=zookeeper)
+    cluster.disable(DisablePolicy.DELETE)
+    cluster.acknowledged()
+    cluster.sim.run(30_000)
+    for node in BROKERS:
+        cluster.sim.nodes[node].crash(lose_unflushed=False)
+    restarted_ms = cluster.sim.now_ms
+    for node in BROKERS:
+        cluster.sim.nodes[node].restart()
+    cluster.until(cluster.purged, 900_000)
+    waited_ms = cluster.sim.now_ms - restarted_ms
+    assert LATE_WRITE_MS <= waited_ms < LATE_WRITE_MS + ELECTION_MS + REPORT_INTERVAL_MS
+    cluster.check_store()
+    assert cluster.remote().count == 0

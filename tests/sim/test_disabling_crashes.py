@@ -8,17 +8,26 @@ longer than its session lasts. The checkers judge; in the end store, metadata an
 same segments. A run plays a part, drawn by the commit; OTTLA_DISABLING_STEPS=all plays every step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import pytest
 
+from ottla.base.ids import Uuid
+from ottla.controller.disabling import disabling_manager
+from ottla.controller.disabling.disabling_manager import DisablingManager
+from ottla.controller.manager_events import Elected
 from ottla.metadata.tiering import TieringState
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.scenarios.scenario import Story
 from ottla.testing.scenarios.tiering_off import DELETE, ON, RETAIN
-from ottla.testing.sim.watch.disabling_steps import DisablingCrash, DisablingSteps
+from ottla.testing.sim.watch.disabling_steps import (
+    DisablingCrash,
+    DisablingSteps,
+    Role,
+    Step,
+)
 from ottla.testing.sim_clients import Dialogue
 from ottla.tiered.manifest import follow
 from ottla.tiered.manifest_codec import decode_manifest
@@ -32,8 +41,9 @@ pytestmark = pytest.mark.timeout(3_600)
 
 DISABLING_STEPS = "OTTLA_DISABLING_STEPS"
 HISTORIES_DRAWN = 2
-CRASHES_DRAWN = 2
+CRASHES_DRAWN = 1
 SEED = 1
+SECONDS_MAX = 1_500
 
 
 class Disablement(Switch):
@@ -157,7 +167,9 @@ class Played:
     steps: DisablingSteps
 
 
-def play(acts: Play, *, zookeeper: bool, plan: DisablingCrash | None = None) -> Played:
+def play(
+    acts: Play, *, zookeeper: bool, plan: DisablingCrash | None = None, seconds: int = SECONDS_MAX
+) -> Played:
     """Play a history with a crash, or none."""
     stages: list[Disablement] = []
 
@@ -171,7 +183,7 @@ def play(acts: Play, *, zookeeper: bool, plan: DisablingCrash | None = None) -> 
         stage.over()
 
     story.__name__ = f"{acts.__name__}, {plan}"
-    scenario = replace(scenario_of(story, zookeeper=zookeeper), seconds=1_500)
+    scenario = replace(scenario_of(story, zookeeper=zookeeper), seconds=seconds)
     report = play_scenario(SEED, scenario)
     steps = stages[0].steps
     assert steps is not None, "the history did not begin"
@@ -202,3 +214,24 @@ def test_a_disablement_ends_whoever_crashes_after_a_step(acts: Play, zookeeper: 
         report = play(acts, zookeeper=zookeeper, plan=plan).report
         assert report.marks["crashed-at-step"] == 1, "the step was not reached"
         check(report)
+
+
+def test_a_controller_that_does_not_go_on_with_what_it_finds_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the crashes would prove nothing."""
+    plain = disabling_manager.DisablingManager._elected
+
+    def forgets(self: DisablingManager, event: Elected, now_ms: int) -> Collection[Uuid]:
+        plain(self, event, now_ms)
+        self._topics.clear()
+        return ()
+
+    steps = play(retained, zookeeper=False).steps
+    number = steps.seen.index(Step.ORDERED) + 1
+    assert Role.CONTROLLER in steps.victims[number - 1]
+    monkeypatch.setitem(disabling_manager._HANDLERS, Elected, forgets)  # type: ignore[arg-type]
+    plan = DisablingCrash(number=number, role=Role.CONTROLLER)
+    report = play(retained, zookeeper=False, plan=plan, seconds=20).report
+    found = {each.checker for each in report.judgement.violations}
+    assert "disablement not finished" in found

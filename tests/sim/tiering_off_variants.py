@@ -96,9 +96,7 @@ def cancels_the_purge_with_the_expiration() -> Iterator[None]:
 @contextmanager
 def copies_earlier_records_without_their_aborted_transactions() -> Iterator[None]:
     """A follower copies its leader's earlier records without an index of what is aborted."""
-    with replaced(
-        earlier_segments, "replay_batch", lambda producers, header, data, position: None
-    ):
+    with replaced(earlier_segments, "replay_batch", lambda producers, header, data, position: None):
         yield
 
 

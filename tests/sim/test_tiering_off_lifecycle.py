@@ -23,6 +23,7 @@ from ottla.wire.messages import describe_topic_tiering as describe_wire
 from ottla.wire.messages import elect_leaders as elect_wire
 from ottla.wire.messages import incremental_alter_configs as alter_wire
 from ottla.wire.messages import unregister_broker as unregister_wire
+from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
 from tests.sim.test_tiering_off import BROKERS, RECORDS, Cluster
 
@@ -258,8 +259,13 @@ def alone_on_a_dead_broker(cluster: Cluster, *, is_disabled: bool) -> None:
     assert no_leader == ([] if is_disabled else [Reason.NO_LEADER])
 
 
-@deletions.MODES
-@pytest.mark.parametrize("is_disabled", [True, False], ids=["disabled", "disabling"])
+LEADERLESS = [(is_disabled, zk) for is_disabled in (True, False) for zk in (False, True)]
+"""Whether the topic is DISABLED by then, or DISABLING."""
+
+
+@pytest.mark.parametrize(
+    ("is_disabled", "zookeeper"), drawn(LEADERLESS, 2, SIM_STORIES, name="back")
+)
 def test_a_partition_without_a_leader_is_purged_once_it_has_one(
     is_disabled: bool, zookeeper: bool
 ) -> None:
@@ -273,8 +279,9 @@ def test_a_partition_without_a_leader_is_purged_once_it_has_one(
     assert cluster.read_all() > 0
 
 
-@deletions.MODES
-@pytest.mark.parametrize("is_disabled", [True, False], ids=["disabled", "disabling"])
+@pytest.mark.parametrize(
+    ("is_disabled", "zookeeper"), drawn(LEADERLESS, 2, SIM_STORIES, name="gone")
+)
 def test_a_partition_whose_brokers_are_gone_for_good_is_purged_by_a_new_replica(
     is_disabled: bool, zookeeper: bool
 ) -> None:

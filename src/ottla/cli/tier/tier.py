@@ -150,12 +150,25 @@ def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]
                 topics[found.name] = found
             for row in found.partitions:
                 rows.setdefault(found.name, {})[row.partition] = (leader, row)
-    known = _controller_states(client, [each for each in topics if topics[each].state])
+    led = {name for name in rows if name in topics}
+    asked = [each for each in rows if each not in led or topics[each].state]
+    known = _controller_states(client, asked)
+    for name in rows.keys() - led:
+        topics[name] = _of_controller(name, chosen[name], known.get(name))
     return [
         _with_state(topics[name], sorted(rows[name].items()), known.get(name))
         for name in sorted(topics)
         if topics[name].state or expression is not None
     ]
+
+
+def _of_controller(
+    name: str, described: MetadataResponseTopic, known: DescribedTopicTiering | None
+) -> wire.RemoteLogTopic:
+    """Return a topic without any leader; the controller's state is added later."""
+    topic_id = described.topic_id if known is None else known.topic_id
+    state = 0 if known is None else known.state
+    return wire.RemoteLogTopic(name=name, topic_id=topic_id, state=state)
 
 
 def _controller_states(client: ClusterClient, names: list[str]) -> dict[str, DescribedTopicTiering]:

@@ -10,7 +10,8 @@ durable it does not acknowledge the disablement.
 It does so, too, where it was away while tiered storage was turned off and on again, until the new
 copies reach its local log.
 
-Not done: throttling.
+It is bounded in bytes, not in rate: each leader is asked by one fetch at a time (`remote_storage`
+has its size), and by no more while too much is not written yet.
 """
 
 import logging
@@ -128,14 +129,20 @@ class LocalBackfill:
 
     def _read(self, writer: EarlierSegments) -> Dialogue[Exception | None]:
         log = self._log
+        held = self._environment.backfill_bytes
         while not writer.is_complete:
+            yield from held.wait()
             found = yield from wait(
                 self._records.read(log.topic_id, log.partition, writer.next_offset)
             )
             if isinstance(found, ApiError):
                 return found
             if found:
-                yield from self._work(lambda data=found: writer.write(data))  # type: ignore[misc]
+                held.take(len(found))
+                try:
+                    yield from self._work(lambda data=found: writer.write(data))  # type: ignore[misc]
+                finally:
+                    held.give_back(len(found))
             else:
                 yield LEADER_PAUSE_MS
             if log.failed or not self._is_needed():

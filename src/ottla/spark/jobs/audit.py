@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.errors import PySparkAttributeError
 
-from ottla.base.ids import uuid_text
+from ottla.base.ids import Uuid, uuid_text
 from ottla.client.cluster import ClusterClient
 from ottla.spark.jobs import metadata_log
 from ottla.spark.jobs.audit_tasks import (
@@ -34,7 +33,9 @@ from ottla.spark.jobs.findings import Finding
 from ottla.spark.jobs.metadata_log import Key
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import stored_partitions
+from ottla.spark.jobs.tasks import TASKS_PER_CORE, cores_of, mapped, to_batches
 from ottla.tiered.metadata_partition import metadata_partition
+from ottla.tiered.object_names import parse_manifest_name, partition_prefix
 
 __all__ = ["AuditOptions", "audit"]
 
@@ -43,24 +44,21 @@ FINDING_COLUMNS: Final = (
     "start_offset long, end_offset long, detail string"
 )
 ROW_SCHEMA: Final = f"row string, {FINDING_COLUMNS}, payload binary"
-_ARROW: Final[Any] = pa.schema(
-    [
-        pa.field("row", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("topic_id", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("kind", pa.string()),
-        pa.field("severity", pa.string()),
-        pa.field("object", pa.string()),
-        pa.field("start_offset", pa.int64()),
-        pa.field("end_offset", pa.int64()),
-        pa.field("detail", pa.string()),
-        pa.field("payload", pa.binary()),
-    ]
-)
-ROWS_PER_BATCH: Final = 1_000
-TASKS_PER_CORE: Final = 4
-CONNECT_CORES: Final = 8
+_FIELDS: Final[list[Any]] = [
+    ("row", pa.string()),
+    ("topic", pa.string()),
+    ("topic_id", pa.string()),
+    ("partition", pa.int32()),
+    ("kind", pa.string()),
+    ("severity", pa.string()),
+    ("object", pa.string()),
+    ("start_offset", pa.int64()),
+    ("end_offset", pa.int64()),
+    ("detail", pa.string()),
+    ("payload", pa.binary()),
+]
+_ARROW: Final = pa.schema(_FIELDS)
+REPORT_OBJECTS: Final = 10_000
 FINDING, SUMMARY, WORK = "finding", "summary", "work"
 
 
@@ -138,25 +136,12 @@ def audit(spark: Any, options: AuditOptions) -> Any:
 
 def audit_rows(spark: Any, options: AuditOptions, plan: AuditPlan) -> Any:
     """Return findings and summaries, as `result_of` reads them."""
-    rows = _mapped(spark, partial(_audit_batches, plan, options), len(plan.units))
+    rows = mapped(spark, partial(_audit_batches, plan, options), len(plan.units), ROW_SCHEMA)
     if options.deep:
         # Segments are of very different sizes: many small tasks even them out.
         tasks = TASKS_PER_CORE * cores_of(spark)
         rows = rows.repartition(tasks).mapInArrow(partial(_check_batches, options), ROW_SCHEMA)
     return rows
-
-
-def _mapped(spark: Any, work: Callable[[Any], Iterator[Any]], units: int) -> Any:
-    tasks = max(1, min(units, TASKS_PER_CORE * cores_of(spark)))
-    return spark.range(0, max(units, 1), 1, tasks).mapInArrow(work, ROW_SCHEMA)
-
-
-def cores_of(spark: Any) -> int:
-    """Return the parallelism of a session; a guess with Spark Connect, which does not tell it."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:
-        return CONNECT_CORES
 
 
 def _audit_batches(plan: AuditPlan, options: AuditOptions, batches: Iterator[Any]) -> Iterator[Any]:
@@ -170,7 +155,7 @@ def _audit_batches(plan: AuditPlan, options: AuditOptions, batches: Iterator[Any
                 if number < len(plan.units):
                     yield from audit_unit(plan.units[number], options)
 
-    yield from to_batches(map(_row, results()))
+    yield from to_batches(map(_row, results()), _ARROW)
 
 
 def _check_batches(options: AuditOptions, batches: Iterator[Any]) -> Iterator[Any]:
@@ -184,19 +169,7 @@ def _check_batches(options: AuditOptions, batches: Iterator[Any]) -> Iterator[An
                 else:
                     yield row
 
-    yield from to_batches(rows())
-
-
-def to_batches(rows: Iterator[dict[str, Any]], schema: Any = _ARROW) -> Iterator[Any]:
-    """Yield rows as Arrow batches."""
-    some: list[dict[str, Any]] = []
-    for row in rows:
-        some.append(row)
-        if len(some) == ROWS_PER_BATCH:
-            yield pa.RecordBatch.from_pylist(some, schema=schema)
-            some = []
-    if some:
-        yield pa.RecordBatch.from_pylist(some, schema=schema)
+    yield from to_batches(rows(), _ARROW)
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -224,3 +197,43 @@ def result_of(row: Any) -> Finding | Summary:
     """Return the finding or the summary in a row of `audit_rows`."""
     result: Finding | Summary = pickle.loads(row["payload"])
     return result
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the store has of one topic id. `partitions`: those with objects."""
+
+    topic: str
+    topic_id: Uuid
+    partitions: int = 0
+    objects: int = 0
+    object_bytes: int = 0
+    manifest_bytes: int = 0
+
+    def bytes_to_read(self, *, deep: bool) -> int:
+        """Return about how many bytes an audit reads: manifests, or everything."""
+        return self.object_bytes if deep else self.manifest_bytes
+
+
+def measure_audit(options: AuditOptions, report: Callable[[int], object]) -> list[Measured]:
+    """List all objects of what is to be audited; return their numbers and sizes by topic.
+
+    `report` is called with the number of objects so far, now and then.
+    Raises: StoreUriError, StoreFailed.
+    """
+    found: dict[tuple[str, Uuid], Measured] = {}
+    count = 0
+    with StoreAccess(options.remote_storage, options.timeout_s) as store:
+        for key in sorted(stored_partitions(store, options.topics).keys):
+            topic, topic_id, _ = key
+            measured = found.setdefault((topic, topic_id), Measured(topic, topic_id))
+            measured.partitions += 1
+            for each in store.list(partition_prefix(*key)):
+                count += 1
+                measured.objects += 1
+                measured.object_bytes += each.size_bytes
+                if parse_manifest_name(each.name) is not None:
+                    measured.manifest_bytes += each.size_bytes
+                if count % REPORT_OBJECTS == 0:
+                    report(count)
+    return [found[each] for each in sorted(found)]

@@ -41,15 +41,22 @@ class UserLog:
 
     remote: RemoteLog = field(default_factory=RemoteLog)
     refused: set[Uuid] = field(default_factory=set)
+    _was_readable: set[Uuid] = field(default_factory=set)
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply the next record."""
         before = self.remote.refused
         self.remote.replay(record)
-        is_copy = isinstance(record, SegmentUpdate) and record.state is SegmentState.COPY_FINISHED
-        if self.remote.refused > before and is_copy:
-            assert isinstance(record, SegmentUpdate)
-            self.refused.add(record.segment_id)
+        if not isinstance(record, SegmentUpdate):
+            return
+        segment_id = record.segment_id
+        if record.state is SegmentState.DELETE_FINISHED:
+            self._was_readable.discard(segment_id)
+        elif record.state is SegmentState.COPY_FINISHED:
+            if self.remote.refused == before:
+                self._was_readable.add(segment_id)
+            elif segment_id not in self._was_readable:
+                self.refused.add(segment_id)
 
 
 def ends_of(client: ClusterClient) -> dict[int, tuple[int, int]]:

@@ -82,9 +82,7 @@ def test_a_manifest_lists_a_forgotten_segment() -> None:
     store = sound()
     store.records += [update(1, DELETING), update(1, DELETED)]
     found = [each for each in store.found() if each.kind is not Kind.ORPHAN_OBJECT]
-    assert [(each.kind, each.severity) for each in found] == [
-        (Kind.MANIFEST_AHEAD, Severity.ERROR)
-    ]
+    assert [(each.kind, each.severity) for each in found] == [(Kind.MANIFEST_AHEAD, Severity.ERROR)]
     assert offsets(found) == [(0, 19)]
     assert Kind.MANIFEST_AHEAD not in store.kinds(changed=[segment(1, 0, 1).segment_id])
 
@@ -131,9 +129,7 @@ def test_a_segment_whose_copy_was_fenced_is_listed() -> None:
     listed = (*store.look().remote.finished(), replace(made, state=FINISHED))  # type: ignore[union-attr]
     store.write_manifest(added=listed)
     found = store.found(refused=[made.segment_id], now_ms=5_000)
-    assert [(each.kind, each.severity) for each in found] == [
-        (Kind.FENCED_SEGMENT, Severity.ERROR)
-    ]
+    assert [(each.kind, each.severity) for each in found] == [(Kind.FENCED_SEGMENT, Severity.ERROR)]
     assert "was fenced" in found[0].detail
 
 

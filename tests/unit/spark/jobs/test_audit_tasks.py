@@ -142,13 +142,14 @@ def audited(
     between: Callable[[], object] = lambda: None,
     stored: tuple[Any, ...] = (KEY,),
     topics: tuple[str, ...] = (),
+    timeout_s: float = 30.0,
 ) -> list[Result]:
     config = None if cluster is None else cluster.config
     options = AuditOptions(
         remote_storage=root.as_uri(), cluster=config, deep=deep, grace_s=GRACE_S, topics=topics
     )
     unit = Unit(NO_METADATA if cluster is None else 0, stored)
-    with StoreAccess(options.remote_storage, 0.1) as access:
+    with StoreAccess(options.remote_storage, timeout_s) as access:
         client = None if config is None else ClusterClient(config)
         ports = Ports(access, client, lambda: NOW_MS + 10**13, lambda _: between())
         results = list(UnitAudit(unit, options, ports).run())
@@ -241,7 +242,7 @@ def test_a_topic_that_does_not_exist(
 
 
 def test_a_store_that_fails_is_no_silence(tmp_path: Path, store: Store, cluster: Cluster) -> None:
-    (found,) = audited(tmp_path / "none", cluster)
+    (found,) = audited(tmp_path / "none", cluster, timeout_s=0.1)
     assert isinstance(found, Finding)
     assert found.kind is Kind.NOT_AUDITED
     assert "no such directory" in found.detail
@@ -271,7 +272,7 @@ def works(tmp_path: Path, cluster: Cluster | None) -> list[Work]:
 
 def checked(tmp_path: Path, cluster: Cluster | None, work: Work) -> list[Result]:
     config = None if cluster is None else cluster.config
-    options = AuditOptions(remote_storage=tmp_path.as_uri(), cluster=config, timeout_s=0.1)
+    options = AuditOptions(remote_storage=tmp_path.as_uri(), cluster=config)
     return list(check_bytes(work, options))
 
 

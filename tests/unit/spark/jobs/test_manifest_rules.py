@@ -124,7 +124,7 @@ def test_a_manifest_of_epochs_without_a_fence() -> None:
 def test_a_segment_whose_copy_was_fenced_is_listed() -> None:
     store = Store([fence(1)])
     store.copy(*finished(1, 0, 19))
-    made, log = finished(2, 20, 39)
+    made, _ = finished(2, 20, 39)
     store.records += [made, fence(2), update(2, FINISHED)]
     listed = (*store.look().remote.finished(), replace(made, state=FINISHED))  # type: ignore[union-attr]
     store.write_manifest(added=listed)

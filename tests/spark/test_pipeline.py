@@ -153,10 +153,10 @@ def damage(cluster: Cluster) -> dict[str, str]:
     path.write_bytes(path.read_bytes()[:-10])
     expect("damaged-auxiliary", first[5].with_suffix(".epochs")).write_bytes(b"0\n1\n")
     # The batches of another segment: whole, but of other offsets.
-    other = first[6].read_bytes()
     path = expect("offsets-not-covered", first[0])
-    assert len(other) == path.stat().st_size, "segments are of one size"
-    path.write_bytes(other)
+    size = path.stat().st_size
+    other = next(each for each in first[6:] if each.stat().st_size == size)
+    path.write_bytes(other.read_bytes())
     path.with_suffix(".index").write_bytes(b"")
     orphan = first[0].with_name(f"{0:020}-AAAAAAAAAAAAAAAAAAAABA.log")
     expect("orphan-object", orphan).write_bytes(b"x")

@@ -18,8 +18,10 @@ from ottla.records.builder import encode_batch
 from ottla.records.errors import CorruptBatch
 from ottla.spark.errors import DataLossError
 from ottla.spark.options import Edge, ReadOptions, Subscribe
-from ottla.spark.planner import Split, Task
-from ottla.spark.reading import measure, read_split, read_task
+from ottla.spark.planner import Task
+from ottla.spark.reading import measure, read_split
+from ottla.spark.splits import Split
+from ottla.spark.tasks import read_task
 from ottla.wire.messages.fetch import FetchRequest
 from tests.unit.spark.fake_broker import DROP, ID, TOPIC, FakeBroker
 

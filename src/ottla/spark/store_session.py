@@ -2,6 +2,7 @@
 
 import queue
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +61,8 @@ class StoreSession:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._store.close()
+        # It waits for the end of the store's thread, which nobody here needs to.
+        threading.Thread(target=self._store.close, daemon=True).start()
 
     def read(self, name: str, start: int, length: int) -> Buffer:
         """Return a range of an object; it is shorter only at the object's end."""

@@ -11,7 +11,7 @@ from ottla.base.ports import Buffer
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.batch import iter_headers
 from ottla.records.columnar import decode
-from ottla.records.errors import CorruptBatch
+from ottla.records.errors import CorruptBatch, RecordsError
 from ottla.spark.losses import missing_records, report_losses
 from ottla.spark.options import ReadOptions
 from ottla.spark.reading import ConstantColumns, measure
@@ -51,7 +51,7 @@ class RemoteSplitReader:
         try:
             for records in self._decoded():
                 yield constants.add_to(records)
-        except CorruptBatch as error:
+        except RecordsError as error:
             raise CorruptBatch(f"{self._place.name}: {error}") from error
 
     def _decoded(self) -> Iterator[Any]:

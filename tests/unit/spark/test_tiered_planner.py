@@ -30,7 +30,7 @@ COLUMNS = ("offset", "value")
 _numbers = itertools.count()
 
 drawn = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

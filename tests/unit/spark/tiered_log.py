@@ -7,6 +7,7 @@ have a tail that an unclean election has cut off. What was copied is still local
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -162,13 +163,19 @@ class TieredLog:
         start = self.batches[first - 1].header.next_offset if first else 0
         end = self.batches[last].header.base_offset if last < len(self.batches) else self.end
         epoch = self.batches[last - 1].header.partition_leader_epoch
-        for _ in range(diverged):
-            some.append(
-                encode_batch([(None, b"lost", (), 0)] * 2, base_offset=end, leader_epoch=epoch)
-            )
-            end += 2
-        number = len(self.segments)
         aborted = [each for each in self.aborted if start <= each.last_offset < end]
+        is_open = {each.producer_id: each.transaction_start for each in self.open_at(end)}
+        for _ in range(diverged):
+            lost = [(None, b"lost", (), 0)] * 2
+            some.append(encode_batch(lost, base_offset=end, leader_epoch=epoch))
+            end += 2
+        if diverged:
+            # That history aborted what the log's may have committed.
+            aborted += (
+                AbortedTransaction(producer, begun, end - 1, end)
+                for producer, begun in is_open.items()
+            )
+        number = len(self.segments)
         segment = SegmentMetadata(
             topic=TOPIC,
             topic_id=ID,
@@ -304,15 +311,19 @@ def _time_index(batches: list[bytes], start: int, every: int) -> bytes:
 PRODUCERS = (11, 12)
 
 
-@st.composite
-def tiered_logs(draw: st.DrawFn, *, compacted: bool = True) -> TieredLog:
-    """Draw a log with its remote segments."""
+def tiered_logs(*, compacted: bool = True) -> st.SearchStrategy[TieredLog]:
+    """Draw a log with its remote segments by a seed: drawn piece by piece they stay small."""
+    return st.integers(0, 2**32).map(lambda seed: drawn_log(Random(seed), compacted=compacted))
+
+
+def drawn_log(dice: Random, *, compacted: bool) -> TieredLog:
+    """Return a log with its remote segments."""
     log = TieredLog()
-    operations = ["append", "append", "write", "write", "abort", "commit", "elect"]
-    operations += ["skip", "thin"] if compacted else []
-    for kind in draw(st.lists(st.sampled_from(operations), min_size=1, max_size=16)):
-        count = draw(st.integers(1, 3))
-        producer = draw(st.sampled_from(PRODUCERS))
+    kinds = ["append", "write", "write", "abort", "abort", "commit", "elect"]
+    kinds += ["skip", "thin"] if compacted else []
+    for kind in dice.choices(kinds, k=dice.randint(1, 30)):
+        count = dice.randint(1, 3)
+        producer = dice.choice(PRODUCERS)
         if kind == "append":
             log.append(count)
         elif kind == "write":
@@ -324,30 +335,38 @@ def tiered_logs(draw: st.DrawFn, *, compacted: bool = True) -> TieredLog:
         elif kind == "skip":
             log.skip(count)
         else:
-            log.append(count + 1, dropped=draw(st.integers(0, count)))
-    if not log.batches:
+            log.append(count + 1, dropped=dice.randint(0, count))
+    if dice.random() < 0.7:
+        for producer in PRODUCERS:
+            if producer in log.open:
+                log.end_transaction(producer, committed=dice.random() < 0.5)
+    if not log.batches or log.end == log.batches[-1].header.base_offset:
         log.append(2)
-    _draw_segments(draw, log)
-    starts = [0, *(each.end_offset + 1 for each in log.segments), draw(st.integers(0, log.end))]
-    log.expire(draw(st.sampled_from(starts)))
+    _copy_segments(dice, log)
+    starts = [0, *(each.end_offset + 1 for each in log.segments[:3]), dice.randint(0, log.end)]
+    if dice.random() < 0.5:
+        log.expire(dice.choice(starts))
     return log
 
 
-def _draw_segments(draw: st.DrawFn, log: TieredLog) -> None:
-    # What is copied is closed, and no transaction in it is open.
+def _copy_segments(dice: Random, log: TieredLog) -> None:
+    # What is copied is closed, and was decided when it was copied.
     closed = sum(each.header.next_offset <= log.stable_end for each in log.batches)
-    copied = draw(st.integers(0, closed))
+    copied = dice.randint(closed // 2, closed)
     first = 0
     while first < copied:
-        last = draw(st.integers(first + 1, copied))
-        indexed = draw(st.integers(1, 3))
-        if draw(st.integers(0, 5)):  # Else nobody copied it, or the copy was lost: a hole.
-            log.copy(first, last, indexed=indexed)
+        last = min(copied, first + dice.randint(1, 6))
+        if dice.random() < 0.9:  # Else nobody copied it, or the copy was lost: a hole.
+            log.copy(first, last, indexed=dice.randint(1, 3))
         first = last
-    for _ in range(draw(st.integers(0, 2)) if copied else 0):
-        first = draw(st.integers(0, copied - 1))
-        last = draw(st.integers(first + 1, copied))
-        # A leader that went on after the others had elected another one.
-        ends = {start for _, start in log.epochs}
-        at_election = last < len(log.batches) and log.batches[last].header.base_offset in ends
-        log.copy(first, last, diverged=draw(st.integers(0, 2)) if at_election else 0)
+    elections = [start for _, start in log.epochs[1:]]
+    for _ in range(dice.randint(0, 2) if copied else 0):
+        first = dice.randint(0, copied - 1)
+        last = min(copied, first + dice.randint(1, 8))
+        for number in range(first + 1, last + 1):
+            # A leader that went on after the others had elected another one.
+            if number < len(log.batches) and log.batches[number].header.base_offset in elections:
+                log.copy(first, number, diverged=dice.randint(0, 2))
+                break
+        else:
+            log.copy(first, last)

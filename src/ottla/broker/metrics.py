@@ -67,7 +67,7 @@ class ApiMetrics:
 class TopicMetrics:
     """The traffic of a topic's partitions on this broker.
 
-    Fields: `is_used`: whether a client has produced or fetched since it was last set to False.
+    Fields: `is_used`: whether a client has used it since it was last set to False: see `idle.py`.
     """
 
     __slots__ = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.testing.checkers.verdict import Verdict
@@ -67,6 +67,7 @@ def test_healing_restarts_a_node_that_the_story_crashed() -> None:
     assert report.marks["crashed"] == 1
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(st.builds(Progress, st.sampled_from("abc"), st.integers(0, 3)))),
     st.integers(0, 3),

@@ -41,6 +41,9 @@ class Listener(Enum):
     INTER_BROKER = "inter-broker"
     CONTROLLER = "controller"
 
+    __hash__ = object.__hash__
+    """Each request looks for its listener in several sets; that of `Enum` is a Python function."""
+
 
 @dataclass(slots=True)
 class Connection:

@@ -391,12 +391,13 @@ class MemoryDisk:
     def _walk(self, names: tuple[str, ...], path: str) -> _FileNode | _Directory:
         node: _FileNode | _Directory = self._root
         for name in names:
-            if not isinstance(node, _Directory):
+            # The types have no subclasses, and this is done most often.
+            if type(node) is not _Directory:
                 raise NotADirectoryError(errno.ENOTDIR, "a parent is not a directory", path)
             child = node.entries.get(name)
             if child is None:
                 raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
-            node = self._node(child.target) if isinstance(child, _Link) else child
+            node = self._node(child.target) if type(child) is _Link else child
         return node
 
     def _followed(self, node: _FileNode | _Directory) -> _FileNode | _Directory:

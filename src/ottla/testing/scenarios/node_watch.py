@@ -40,7 +40,7 @@ IMAGES_KEPT = 256
 LOOK_MS = 250
 LEFT_LOOKS, LEFT_PAUSE_MS = 35, 1_000
 """A controller's request on a silent connection times out after 30 s."""
-HEARTBEAT = 63
+HEARTBEAT = (63).to_bytes(2, "big")
 
 
 class MetadataReplay:
@@ -170,7 +170,7 @@ class NodeWatch:
 
     def _frame(self, what: str, _source: int, _target: int, frame: bytes) -> None:
         """Record the heartbeats that ask for unfencing. A redelivered one may arrive first."""
-        if what not in ("request", "again") or int.from_bytes(frame[4:6], "big") != HEARTBEAT:
+        if frame[4:6] != HEARTBEAT or what not in ("request", "again"):
             return
         header, body_at = decode_request_header(memoryview(frame)[4:])
         body = memoryview(frame)[4 + body_at :]

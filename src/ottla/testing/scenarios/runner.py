@@ -113,14 +113,17 @@ def _few_collections() -> Iterator[None]:
     """Collect garbage after a history, and hardly ever during it.
 
     Most objects of a history live to its end; collecting over them would take a tenth of the time.
-    By the end of this block the history must be garbage: else it is examined once in vain.
+    By the end of this block the history must be garbage: else it is examined once in vain. What was
+    there before, modules and their functions, is not examined.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(TRACKED_MAX)
+    gc.freeze()
     try:
         yield
     finally:
         gc.collect()
+        gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 
@@ -155,6 +158,9 @@ class Run:
         self.story = Story(self.sim, self.history)
         self._story_end = self.story.run(scenario.story(self.story))
         self.rough_ms = 0
+        self._alive: set[str] = set()
+        self._progress_seen = 0
+        """What has made progress after healing, in the first so many entries of the history."""
 
     def rough(self) -> None:
         """Run the story under faults."""
@@ -256,9 +262,12 @@ class Run:
             history.receipts = {each.topic_id for each in sim.image.deletions.receipts()}
 
     def _missing(self) -> set[str]:
-        healed_ms = self.history.healed_ms or 0
-        alive = {each.what for each in self.history.progress if each.at_ms >= healed_ms}
-        return set(self.story.expected()) - alive
+        healed_ms = self.history.healed_ms
+        assert healed_ms is not None
+        fresh = self.history.progress[self._progress_seen :]
+        self._progress_seen += len(fresh)
+        self._alive.update(each.what for each in fresh if each.at_ms >= healed_ms)
+        return set(self.story.expected()) - self._alive
 
     def _until(self, holds: Callable[[], bool], limit_ms: int) -> None:
         end_ms = self.story.now_ms + limit_ms

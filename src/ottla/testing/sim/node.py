@@ -87,6 +87,9 @@ class SimNode:
         self.id: int = self.config.node_id
         self.is_broker = self.config.is_broker
         self.is_controller = self.config.is_controller
+        listeners = self.config.broker_listeners or self.config.controller_listeners
+        self.address: Address = (listeners[0].host, listeners[0].port)
+        """Of its broker listener, else of its controller listener."""
         self.incarnation = 0
         self.boots = 1
         self.core: NodeCore | None = None
@@ -161,12 +164,6 @@ class SimNode:
         if zookeeper is not None and zookeeper.controller_id == self.id:
             return True
         return self.is_broker and self.id in self._sim.partition_leaders
-
-    @property
-    def address(self) -> Address:
-        """Return the address of its broker listener, else of its controller listener."""
-        listeners = self.config.broker_listeners or self.config.controller_listeners
-        return listeners[0].host, listeners[0].port
 
     # -- start, stop, crash --------------------------------------------------------------------
 
@@ -393,11 +390,12 @@ class SimNode:
 
     def _looks(self, watch: Watch) -> Callable[[], None]:
         """Return what is called after each event of the process: most often, so in one call."""
-        look, look_at_dirs = watch.look, self.partition_dirs.look
+        look, dirs = watch.look, self.partition_dirs
 
         def look_at_all() -> None:
             look()
-            look_at_dirs()
+            if dirs.is_stale:
+                dirs.look()
 
         return look_at_all
 
@@ -405,7 +403,7 @@ class SimNode:
         """Called before each disk operation. One in the event loop delays the whole process."""
         writes = operation in WRITES
         if writes:
-            if self._split is not None:
+            if self._split is not None and self._split.current is not None:
                 self._split.pause()
             self.partition_dirs.used(operation, path)
             if self.disk_written is not None and self._process is not None:

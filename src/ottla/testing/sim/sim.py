@@ -38,7 +38,6 @@ from ottla.testing.sim.transport import CheckedChannel, links_from
 from ottla.testing.sim.watch.deletions import follow_deletions
 from ottla.testing.sim.watch.marks import marks_of_change
 from ottla.testing.sim.watch.observations import (
-    ImagePublished,
     Observer,
     PartitionSet,
     QuorumLed,
@@ -267,12 +266,9 @@ class Sim:
 
     def notify(self, observation: Any) -> None:
         """Pass an observation to the observers."""
-        match observation:
-            case QuorumLed(node=node):
-                self.mark("controller-elected")
-                self._elected(node)
-            case ImagePublished():
-                pass
+        if isinstance(observation, QuorumLed):
+            self.mark("controller-elected")
+            self._elected(observation.node)
         for observer in self._observers:
             observer(observation)
 

@@ -259,7 +259,7 @@ class Producer:
     def _expire(self) -> None:
         """Give up batches older than the delivery timeout."""
         now_ms = self.client.now_ms
-        for queue in list(self._queues.values()):
+        for queue in [each for each in self._queues.values() if each.batches]:
             late = [each for each in queue.batches if now_ms - each.sent_ms >= DELIVERY_TIMEOUT_MS]
             for batch in late:
                 self._record(queue.given_up(batch, now_ms))

@@ -7,8 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ottla.testing.checkers.verdict import Verdict
+from ottla.testing.history.history import Progress
 from ottla.testing.scenarios import Dialogue, Scenario, ScenarioFailed, Story, TopicSpec
 from ottla.testing.scenarios.runner import PlayOptions, Run, play_all, play_scenario
 from ottla.testing.scenarios.settling import unsettled
@@ -62,6 +65,23 @@ def test_healing_restarts_a_node_that_the_story_crashed() -> None:
     report = play_scenario(1, replace(SMALL, name="down", story=story))
     assert report.judgement.verdict is Verdict.TRUE, report.lines(full=True)
     assert report.marks["crashed"] == 1
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.lists(st.builds(Progress, st.sampled_from("abc"), st.integers(0, 3)))),
+    st.integers(0, 3),
+)
+def test_what_is_missing_is_found_in_new_progress_as_in_all_of_it(
+    looks: list[list[Progress]], healed_ms: int
+) -> None:
+    run = Run(1, SMALL)
+    run.history.healed_ms = healed_ms
+    run.story.expect("abc")
+    for fresh in looks:
+        run.history.progress += fresh
+        alive = {each.what for each in run.history.progress if each.at_ms >= healed_ms}
+        assert run._missing() == set(run.story.expected()) - alive
 
 
 def test_reports_come_in_the_order_of_the_seeds_from_several_processes(tmp_path: Path) -> None:

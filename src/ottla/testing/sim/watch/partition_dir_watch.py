@@ -38,7 +38,8 @@ class PartitionDirWatch:
 
     Fields: `came`: called with the replica and path of a new directory. `went`: called with a
             replica whose last live directory is gone, and whether it was assigned to this node at
-            that moment. `is_own`: tells whether a replica is assigned to this node now.
+            that moment. `is_own`: tells whether a replica is assigned to this node now. `is_stale`:
+            `look` may have something to report.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class PartitionDirWatch:
         self._is_own = is_own
         self._seen: frozenset[_Seen] = frozenset()
         self._own_when_left: dict[_Seen, bool] = {}
-        self._is_stale = False
+        self.is_stale = False
 
     def used(self, operation: str, path: str) -> None:
         """Called before each disk operation."""
@@ -66,7 +67,7 @@ class PartitionDirWatch:
             return
         if operation == "rename" and self._is_inside(path):
             return
-        self._is_stale = True
+        self.is_stale = True
         for each in self._seen if operation != "mkdir" else ():
             if each.replica is not None and path == f"{each.path}/{each.name}":
                 # By the end of the step the image may have changed.
@@ -79,13 +80,13 @@ class PartitionDirWatch:
 
     def look(self, *, after_power_loss: bool = False) -> None:
         """Report what has changed."""
-        if not (self._is_stale or after_power_loss):
+        if not (self.is_stale or after_power_loss):
             return
         before, now = self._seen, self._list()
         own_when_left, self._own_when_left = self._own_when_left, {}
         self._seen = now
         # partition.metadata is written a moment after the directory is created.
-        self._is_stale = any(
+        self.is_stale = any(
             each.topic_id is None and each.kind is PartitionDirKind.LIVE for each in now
         )
         for each in sorted(now - before, key=_by_name):

@@ -242,7 +242,7 @@ def test_a_topic_that_does_not_exist(
 
 
 def test_a_store_that_fails_is_no_silence(tmp_path: Path, store: Store, cluster: Cluster) -> None:
-    (found,) = audited(tmp_path / "none", cluster, timeout_s=0.1)
+    (found,) = audited(tmp_path / "none", cluster, timeout_s=3.0)
     assert isinstance(found, Finding)
     assert found.kind is Kind.NOT_AUDITED
     assert "no such directory" in found.detail

@@ -27,7 +27,7 @@ def write(root: Path, store: Store) -> None:
 def test_a_bad_uri_and_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(StoreUriError):
         StoreAccess("ftp://x")
-    with StoreAccess((tmp_path / "none").as_uri(), 0.01) as store:
+    with StoreAccess((tmp_path / "none").as_uri(), 3.0) as store:
         with pytest.raises(StoreFailed) as failed:
             list(store.list())
         assert failed.value.error.failure is Failure.UNAVAILABLE

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 500
 """Findings in the table; --json has all."""
-WIDTH_MIN = 160
-"""Columns of the table where the output is no terminal."""
+WIDTH_MIN = 1_000
+"""Columns that the table may have where the output is no terminal: nothing is folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

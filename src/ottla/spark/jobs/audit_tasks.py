@@ -38,6 +38,7 @@ from ottla.spark.jobs.segment_bytes import (
     check_auxiliary,
     index_entries,
     segment_finding,
+    size_fault,
 )
 from ottla.spark.jobs.store_access import StoreAccess, StoreFailed
 from ottla.spark.jobs.store_partitions import Listing, list_partition
@@ -312,8 +313,8 @@ def read_segment(store: StoreAccess, segment: SegmentMetadata) -> tuple[list[Fin
         if kind is ObjectKind.LOG or (kind is ObjectKind.TXN_INDEX and segment.txn_index_empty):
             continue
         small = _read_small(store, object_name(segment, kind))
-        if small is None:
-            continue  # The listing has told.
+        if small is None or size_fault(kind, len(small)) is not None:
+            continue  # The listing has shown it.
         read_bytes += len(small)
         found += check_auxiliary(segment, kind, small)
         if kind is ObjectKind.OFFSET_INDEX:

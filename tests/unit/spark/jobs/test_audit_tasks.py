@@ -30,6 +30,7 @@ from ottla.spark.jobs.audit_tasks import (
 from ottla.spark.jobs.findings import Finding, Kind
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.tiered.metadata_records import encode
+from ottla.tiered.object_names import ObjectKind
 from ottla.wire.messages import describe_deletions as deletions
 from ottla.wire.messages import describe_topic_tiering as tiering
 from ottla.wire.messages import fetch as fetched
@@ -295,6 +296,16 @@ def test_bytes_are_checked(
     assert kinds(checked(tmp_path, asked, every[1])) == [Kind.CRC_MISMATCH]
     path.unlink()
     assert Kind.MISSING_OBJECT in kinds(checked(tmp_path, asked, every[1]))
+
+
+def test_what_the_listing_shows_is_not_found_again(tmp_path: Path, store: Store) -> None:
+    write(tmp_path, store)
+    name = store.name(1, ObjectKind.OFFSET_INDEX)
+    (tmp_path / name).write_bytes(b"abc")
+    (tmp_path / store.name(2, ObjectKind.PRODUCER_SNAPSHOT)).unlink()
+    assert kinds(audited(tmp_path, None)) == [Kind.DAMAGED_AUXILIARY, Kind.MISSING_AUXILIARY]
+    for work in works(tmp_path, None):
+        assert kinds(checked(tmp_path, None, work)) == []
 
 
 def test_a_segment_that_was_deleted_before_it_was_read(

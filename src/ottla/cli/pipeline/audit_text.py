@@ -74,7 +74,7 @@ def print_findings(findings: "Sequence[Finding]") -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=max(console.width, WIDTH_MIN))
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in ("SEVERITY", "KIND", "PARTITION", "OFFSETS"):
         shown.add_column(title, no_wrap=True)
     shown.add_column("OBJECT", overflow="fold")

@@ -70,6 +70,7 @@ def purge_check(
                 found = purge_rows(spark, options, units)
                 collected = with_progress(spark, "listing", progress, found.collect)
             rows = [each.asDict() for each in collected]
+            rows.sort(key=lambda each: (each["topic"], each["topic_id"]))
     print(json.dumps(result_json(rows)) if as_json else "\n".join(result_lines(rows)))
     return 0 if all(each["proven"] for each in rows) else 1
 

@@ -116,16 +116,12 @@ def purge_check(spark: Any, options: PurgeOptions) -> Any:
 def purge_rows(spark: Any, options: PurgeOptions, units: list[PurgeUnit]) -> Any:
     """Return the rows of a plan."""
     rows = mapped(spark, partial(_check_batches, units, options), len(units), ROW_SCHEMA)
-    return (
-        rows.groupBy("topic", "topic_id", "what", "receipt")
-        .agg(
-            sql.sum("objects_left").alias("objects_left"),
-            sql.sum("bytes_left").alias("bytes_left"),
-            sql.max("example").alias("example"),
-            sql.min("proven").alias("proven"),
-            sql.max("error").alias("error"),
-        )
-        .orderBy("topic", "topic_id")
+    return rows.groupBy("topic", "topic_id", "what", "receipt").agg(
+        sql.sum("objects_left").alias("objects_left"),
+        sql.sum("bytes_left").alias("bytes_left"),
+        sql.max("example").alias("example"),
+        sql.min("proven").alias("proven"),
+        sql.max("error").alias("error"),
     )
 
 

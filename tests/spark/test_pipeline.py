@@ -205,9 +205,8 @@ def test_each_damage_is_named(spark: Any, tiered: Cluster, job: Callable[..., An
 def test_purge_check(spark: Any, tiered: Cluster, job: Callable[..., Any]) -> None:
     create(tiered, "deleted")
     produce(tiered, "deleted", 40)
-    AdminClient({"bootstrap.servers": tiered.bootstrap}).delete_topics(["deleted"])[
-        "deleted"
-    ].result(30)
+    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    admin.delete_topics(["deleted"])["deleted"].result(30)
     eventually(lambda: not logs(tiered, "deleted"), "objects are deleted")
     code, found = job("purge-check")
     assert (code, found["proven"]) == (1, False)

@@ -190,6 +190,13 @@ def test_what_a_second_look_does_not_find_is_no_finding(
     write(tmp_path, store)
     (tmp_path / store.name(1)).unlink()
     assert kinds(audited(tmp_path, cluster, between=lambda: write(tmp_path, store))) == []
+    (tmp_path / store.name(1)).unlink()
+
+    def damage_another() -> None:
+        write(tmp_path, store)
+        (tmp_path / store.name(2)).unlink()
+
+    assert kinds(audited(tmp_path, cluster, between=damage_another)) == []
 
 
 def test_a_segment_that_expires_while_it_is_looked_at(

@@ -126,10 +126,10 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def reason_of(row: dict[str, Any]) -> str:
     """Return why it is not proven that nothing is left."""
-    if row["error"]:
-        return str(row["error"])
     if row["objects_left"]:
         return f"{row['objects_left']} objects are left, such as {row['example']}"
+    if row["error"]:
+        return str(row["error"])
     if row["what"] == "unknown":
         return "the deletion ledger does not have it"
     return "the purge is pending"

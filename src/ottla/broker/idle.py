@@ -1,10 +1,11 @@
 """Idle times of topics: for how long no client has used a topic, as observed by this broker.
 
-A use is a produce, a consumer's fetch or an offset commit, successful or not; a follower's fetch is
-none. A request sets a flag, on the counters of its topic or, for commits, here. A check every
-`ottla.topic.idle.check.interval.ms` clears the flags, and adds the time since the last check to the
-topics without one. At most one interval is added in a check: in a longer gap the process was
-suspended, and no use could have set its flag. The wall clock is not used.
+A use is a produce, a consumer's fetch, a plan to read remote segments (DescribeRemoteLog) or an
+offset commit, successful or not; a follower's fetch is none. A request sets a flag, on the counters
+of its topic or, for commits, here. A check every `ottla.topic.idle.check.interval.ms` clears the
+flags, and adds the time since the last check to the topics without one. At most one interval is
+added in a check: in a longer gap the process was suspended, and no use could have set its flag. The
+wall clock is not used.
 
 Counting restarts from zero when the topic, or its limit, is new here, and when the replicas of the
 topic or of the offsets topic change, since a removed replica's observations are lost. Idle times

@@ -9,6 +9,7 @@ Source: Kafka's RequestMetrics, BrokerTopicMetrics.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from ottla.base.metrics import Histogram, latency_ns
@@ -67,7 +68,7 @@ class ApiMetrics:
 class TopicMetrics:
     """The traffic of a topic's partitions on this broker.
 
-    Fields: `is_used`: whether a client has produced or fetched since it was last set to False.
+    Fields: `is_used`: whether a client has used it since it was last set to False: see `idle.py`.
     """
 
     __slots__ = (
@@ -107,6 +108,7 @@ class PartitionErrors:
         self.by_key.setdefault(key, Counter())[int(code)] += 1
 
 
+@cache
 def error_finder(response: type, *, nested: bool = True) -> Find | None:
     """Return a function that counts the errors of a response; None where it can hold none.
 

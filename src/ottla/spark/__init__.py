@@ -2,7 +2,8 @@
 
 Importing this package registers the format with the running Spark session, if there is one.
 Where Ottla is installed, later sessions find it by themselves (see `pyspark_ottla`); `session`
-starts a local one that is set up for it. Knows brokers as any client does. Start at `source.py`.
+starts a local one that is set up for it. Knows brokers as any client does, and the object
+store of tiered topics. Start at `source.py`.
 """
 
 try:
@@ -10,7 +11,13 @@ try:
 except ImportError as _error:  # pragma: no cover
     raise ImportError("ottla.spark needs PySpark: pip install 'ottla[spark]'") from _error
 
-from ottla.spark.errors import ClusterError, DataLossError, OptionError, WriteError
+from ottla.spark.errors import (
+    ClusterError,
+    DataLossError,
+    OptionError,
+    RemoteStorageError,
+    WriteError,
+)
 from ottla.spark.java import NoJavaError
 from ottla.spark.local_session import register, session
 from ottla.spark.source import OttlaDataSource
@@ -21,6 +28,7 @@ __all__ = [
     "NoJavaError",
     "OptionError",
     "OttlaDataSource",
+    "RemoteStorageError",
     "WriteError",
     "register",
     "session",

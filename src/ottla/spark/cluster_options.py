@@ -19,7 +19,10 @@ def client_config(raw: RawOptions) -> ClientConfig:
     """Read the options; raise OptionError where one is missing or wrong."""
     servers = raw.text("kafka.bootstrap.servers")
     if not servers:
-        raise OptionError("option kafka.bootstrap.servers is missing: expected HOST:PORT[,...]")
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing: expected HOST:PORT[,...]; to read what "
+            "an object store holds without brokers, set ottla.remote.storage.uri instead"
+        )
     retry_s = raw.count("kafka.default.api.timeout.ms", 60_000, 1) / 1000
     request_s = raw.count("kafka.request.timeout.ms", 30_000, 1) / 1000
     backoff_s = raw.count("kafka.retry.backoff.ms", 100, 0) / 1000

@@ -19,3 +19,7 @@ class ClusterError(Exception):
 
 class WriteError(Exception):
     """Rows could not be written."""
+
+
+class RemoteStorageError(Exception):
+    """The object store could not be read: it does not answer, refuses, or lacks an object."""

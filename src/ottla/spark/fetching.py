@@ -12,7 +12,7 @@ from ottla.records.batch import iter_headers
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError
 from ottla.spark.options import FETCH_BYTES_MAX
-from ottla.spark.planner import Split
+from ottla.spark.splits import Split
 from ottla.wire.messages.fetch import PartitionData
 
 MAX_WAIT_MS: Final = 500

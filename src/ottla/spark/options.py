@@ -11,12 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
+from ottla.base.ids import Uuid, parse_uuid
 from ottla.client.cluster import ClientConfig
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.partitions import TopicPartition
 from ottla.spark.cluster_options import client_config
 from ottla.spark.errors import OptionError
-from ottla.spark.raw_options import WRITE_NAMES, RawOptions, as_integer
+from ottla.spark.raw_options import REMOTE_STORAGE, WRITE_NAMES, RawOptions, as_integer
+from ottla.stores.uri import StoreUriError, parse_store_uri
 
 ByPartition = Mapping[TopicPartition, int]
 
@@ -85,10 +87,14 @@ class ReadOptions:
     Fields: `latest_where_none_since`: start at the latest offset where no record is that new,
             instead of an error.
             `poll_timeout_ms`: how long a task may make no progress.
-            `fetch_bytes`: the approximate size of one fetch.
+            `fetch_bytes`: the approximate size of one fetch, and of one read of an object.
+            `cluster`: None = no brokers: what the object store holds is read, by its manifests.
+            `remote_storage`: the URI of the object store; None = brokers read it.
+            `store_timeout_ms`: for one operation on the object store with all its retries.
+            `topic_ids`: where the object store holds several topics of a name, these.
     """
 
-    cluster: ClientConfig
+    cluster: ClientConfig | None
     subscription: Subscription
     starting: Limit
     ending: Limit
@@ -103,6 +109,15 @@ class ReadOptions:
     read_committed: bool
     verify_crc: bool
     fetch_bytes: int
+    remote_storage: str | None = None
+    store_timeout_ms: int = 60_000
+    topic_ids: frozenset[Uuid] = frozenset()
+
+    @property
+    def brokers(self) -> ClientConfig:
+        """How to reach the brokers, for what only they have."""
+        assert self.cluster is not None
+        return self.cluster
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "ReadOptions":
@@ -110,9 +125,10 @@ class ReadOptions:
         raw = RawOptions.of(options)
         raw.refuse(WRITE_NAMES, "writing; to read a topic, use subscribe")
         subscription = _subscription(raw)
+        remote_storage = _remote_storage(raw)
         strategy = raw.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
         return ReadOptions(
-            cluster=client_config(raw),
+            cluster=_cluster(raw, remote_storage),
             subscription=subscription,
             starting=_limit(raw, "starting", Edge.EARLIEST),
             ending=_limit(raw, "ending", Edge.LATEST),
@@ -127,7 +143,38 @@ class ReadOptions:
             read_committed=_isolation(raw) == "read_committed",
             verify_crc=raw.flag("verifyCrc", raw.flag("kafka.check.crcs", True)),
             fetch_bytes=_fetch_bytes(raw),
+            remote_storage=remote_storage,
+            store_timeout_ms=raw.count("kafka.default.api.timeout.ms", 60_000, 1),
+            topic_ids=_topic_ids(raw),
         )
+
+
+def _cluster(raw: RawOptions, remote_storage: str | None) -> ClientConfig | None:
+    """Return how to reach the brokers; None where only the object store is to be read."""
+    if remote_storage is not None and not raw.has("kafka.bootstrap.servers"):
+        return None
+    return client_config(raw)
+
+
+def _remote_storage(raw: RawOptions) -> str | None:
+    text = raw.text(REMOTE_STORAGE)
+    if text is None:
+        return None
+    try:
+        parse_store_uri(text)
+    except StoreUriError as error:
+        raise OptionError(f"option {REMOTE_STORAGE}={error}") from None
+    return text
+
+
+def _topic_ids(raw: RawOptions) -> frozenset[Uuid]:
+    text = raw.text("ottla.topic.ids", "") or ""
+    try:
+        return frozenset(parse_uuid(each.strip()) for each in text.split(",") if each.strip())
+    except ValueError:
+        raise OptionError(
+            f"option ottla.topic.ids={text}: expected ids of 22 characters, separated by commas"
+        ) from None
 
 
 def _isolation(raw: RawOptions) -> str:

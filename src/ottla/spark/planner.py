@@ -1,7 +1,10 @@
-"""From options to tasks: queries the cluster; the decisions are in `planning`."""
+"""From options to tasks: queries the cluster or the object store.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+The decisions are in `planning`, and in `tier_planning` for what is read from the object store.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
@@ -9,10 +12,11 @@ from pyspark.sql.datasource import InputPartition
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.partitions import TopicPartition
-from ottla.spark import lookup
-from ottla.spark.errors import DataLossError
-from ottla.spark.options import ReadOptions
+from ottla.spark import lookup, tier_lookup
+from ottla.spark.losses import report_losses
+from ottla.spark.options import ByPartition, ReadOptions
 from ottla.spark.planning import (
+    Found,
     PartitionFacts,
     Range,
     check_named,
@@ -20,32 +24,23 @@ from ottla.spark.planning import (
     resolve,
     timestamps_of,
 )
-from ottla.spark.raw_options import log
+from ottla.spark.raw_options import REMOTE_STORAGE, log
+from ottla.spark.splits import Split
+from ottla.spark.store_session import ObjectMissingError, StoreSession
+from ottla.spark.stored_logs import find_stored, offsets_by_time, stored_log
+from ottla.spark.tier_planning import Pairs
+from ottla.spark.tiered_planner import plan_stored, plan_tiers, split_of_range, unexpectedly_missing
+from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 
+ATTEMPTS_MAX: Final = 3
+"""How often a query is planned where segments are deleted meanwhile."""
 IDLE_PER_TASK: Final = 64
 """Empty partitions in one task: a task costs about 80 ms of CPU, one empty fetch much less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Offsets [start, end) of one partition of one incarnation of a topic.
-
-    `contiguous`: every offset has a record or a marker, so a missing one is lost.
-    `is_open`: the split also includes what is readable beyond `end` when the task runs.
-    """
-
-    topic: str
-    topic_id: Uuid
-    partition: int
-    start: int
-    end: int
-    contiguous: bool
-    is_open: bool = False
-
-
 @dataclass(frozen=True)
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked.
-    """What one task reads: one split, or several that were empty when planned."""
+    """What one task reads: splits of one partition, or several that were empty when planned."""
 
     splits: tuple[Split, ...]
 
@@ -53,25 +48,94 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked
 def plan(options: ReadOptions) -> list[Task]:
     """Return the tasks of a query.
 
-    Raises: OptionError, ClusterError; DataLossError where requested records no longer exist and
-            `failOnDataLoss` is set.
+    Raises: OptionError, ClusterError, RemoteStorageError; DataLossError where requested records no
+            longer exist and `failOnDataLoss` is set.
     """
-    with ClusterClient(options.cluster) as client:
+    if options.cluster is None:
+        return _tasks(_plan_stored(options))
+    with ClusterClient(options.brokers) as client:
         ids = lookup.subscribed(client, options.subscription)
         keys = sorted(ids)
         check_named(options.starting, keys, "startingOffsets")
         check_named(options.ending, keys, "endingOffsets")
         facts = _facts(client, options, {key: ids[key] for key in keys})
         ranges = _ranges(client, options, facts)
+        return _tasks(_plan_ranges(client, options, ranges))
+
+
+def _plan_ranges(
+    client: ClusterClient, options: ReadOptions, ranges: list[Range]
+) -> list[list[Split]]:
+    """Return the splits of each task."""
+    if options.remote_storage is None or not ranges:
+        return _plan_brokers(options, ranges)
+    if not client.serves(DescribeRemoteLogRequest):
+        log.warning(
+            "option %s has no effect: the brokers at %s do not serve DescribeRemoteLog",
+            REMOTE_STORAGE,
+            options.brokers.bootstrap,
+        )
+        return _plan_brokers(options, ranges)
+    ids = {each.facts.key: each.facts.topic_id for each in ranges}
+
+    def aborted_at(key: TopicPartition, offset: int) -> Pairs:
+        return tier_lookup.aborted_at(client, key, ids[key], offset)
+
+    with StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms) as session:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            tiers = tier_lookup.describe(client, ids)
+            try:
+                return plan_tiers(ranges, tiers, options, session, aborted_at)
+            except ObjectMissingError as error:
+                # A segment was deleted since it was listed; then it is not listed any more.
+                if attempt == ATTEMPTS_MAX:
+                    raise unexpectedly_missing(error, session) from None
+        raise AssertionError("the last attempt raises")
+
+
+def _plan_brokers(options: ReadOptions, ranges: list[Range]) -> list[list[Split]]:
     pieces = cut(
         ranges,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
-    splits = [_split(each) for each in pieces]
-    idle = [each for each in splits if each.start == each.end]
+    return [[split_of_range(each)] for each in pieces]
+
+
+def _plan_stored(options: ReadOptions) -> list[list[Split]]:
+    """Plan from the manifests in the object store alone."""
+    assert options.remote_storage is not None
+    with StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms) as session:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return _plan_stored_once(session, options)
+            except ObjectMissingError as error:
+                if attempt == ATTEMPTS_MAX:
+                    raise unexpectedly_missing(error, session) from None
+        raise AssertionError("the last attempt raises")
+
+
+def _plan_stored_once(session: StoreSession, options: ReadOptions) -> list[list[Split]]:
+    stored = find_stored(session, options.subscription, options.topic_ids)
+    check_named(options.starting, sorted(stored), "startingOffsets")
+    check_named(options.ending, sorted(stored), "endingOffsets")
+    logs = [stored_log(session, each, options) for each in stored.values()]
+    ranges = resolved(
+        options,
+        [each.facts for each in logs],
+        lambda wanted: offsets_by_time(session, logs, wanted, options),
+    )
+    # An end at latest is that of the remote tier when the query was planned.
+    closed = [replace(each, is_open=False) for each in ranges if len(each)]
+    return plan_stored(session, closed, logs, options)
+
+
+def _tasks(planned: list[list[Split]]) -> list[Task]:
+    """Return the tasks; those with nothing to read yet are read together."""
+    busy = [some for some in planned if any(each.start < each.end for each in some)]
+    idle = [each for some in planned if some not in busy for each in some]
     return [
-        *(Task((each,)) for each in splits if each.start < each.end),
+        *(Task(tuple(some)) for some in busy),
         *(Task(tuple(some)) for some in _grouped(idle)),
     ]
 
@@ -112,11 +176,20 @@ def _facts(
 def _ranges(
     client: ClusterClient, options: ReadOptions, facts: list[PartitionFacts]
 ) -> list[Range]:
+    return resolved(options, facts, lambda wanted: lookup.offsets_at(client, wanted))
+
+
+def resolved(
+    options: ReadOptions,
+    facts: list[PartitionFacts],
+    offsets_at: Callable[[ByPartition], Found],
+) -> list[Range]:
+    """Return the ranges to read; `offsets_at` finds offsets by timestamp. Raises: as `plan`."""
     keys = {each.key for each in facts}
     found = []
     for limit in (options.starting, options.ending):
         wanted = timestamps_of(limit, keys)
-        found.append(lookup.offsets_at(client, wanted) if wanted else {})
+        found.append(offsets_at(wanted) if wanted else {})
     ranges, losses = resolve(
         facts,
         starting=options.starting,
@@ -127,26 +200,3 @@ def _ranges(
     )
     report_losses(losses, fail=options.fail_on_data_loss)
     return ranges
-
-
-def report_losses(losses: list[str], *, fail: bool) -> None:
-    """Raise DataLossError for lost records, or log them with `fail` false."""
-    if losses and fail:
-        raise DataLossError(
-            f"{'; '.join(losses)}. With failOnDataLoss=false the query continues without them."
-        )
-    for each in losses:
-        log.warning("data loss: %s", each)
-
-
-def _split(piece: Range) -> Split:
-    facts = piece.facts
-    return Split(
-        facts.topic,
-        facts.topic_id,
-        facts.partition,
-        piece.start,
-        piece.end,
-        facts.contiguous,
-        piece.is_open,
-    )

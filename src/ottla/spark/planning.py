@@ -211,25 +211,36 @@ def cut(
 
     The last piece of an open range is open.
     """
-    total = sum(len(each) for each in ranges)
     pieces: list[Range] = []
-    for each in ranges:
-        size = len(each)
-        if not size:
-            pieces.append(each)
-            continue
-        wanted = max(1, -(-each.size_bytes // split_bytes))
-        if max_records is not None:
-            wanted = max(wanted, -(-size // max_records))
-        if min_partitions is not None and len(ranges) < min_partitions:
-            wanted = max(wanted, -(-size * min_partitions // total))
-        wanted = min(wanted, size)
-        bounds = [each.start + size * number // wanted for number in range(wanted + 1)]
-        pieces.extend(
-            replace(each, start=start, end=end, is_open=each.is_open and end == each.end)
-            for start, end in pairwise(bounds)
-        )
+    for each, share in zip(ranges, shares(ranges, min_partitions), strict=True):
+        pieces += cut_range(each, share, max_records=max_records, split_bytes=split_bytes)
     return pieces
+
+
+def shares(ranges: Sequence[Range], min_partitions: int | None) -> list[int]:
+    """Return how many pieces each range has at least, by its share of all offsets."""
+    total = sum(len(each) for each in ranges)
+    if min_partitions is None or len(ranges) >= min_partitions or not total:
+        return [1] * len(ranges)
+    return [max(1, -(-len(each) * min_partitions // total)) for each in ranges]
+
+
+def cut_range(
+    whole: Range, share: int, *, max_records: int | None = None, split_bytes: int = SPLIT_BYTES
+) -> list[Range]:
+    """Cut one range into at least `share` pieces. See `cut`."""
+    size = len(whole)
+    if not size:
+        return [whole]
+    wanted = max(share, -(-whole.size_bytes // split_bytes))
+    if max_records is not None:
+        wanted = max(wanted, -(-size // max_records))
+    wanted = min(wanted, size)
+    bounds = [whole.start + size * number // wanted for number in range(wanted + 1)]
+    return [
+        replace(whole, start=start, end=end, is_open=whole.is_open and end == whole.end)
+        for start, end in pairwise(bounds)
+    ]
 
 
 def _listed(partitions: Sequence[TopicPartition]) -> str:

@@ -16,6 +16,7 @@ from ottla.spark.errors import OptionError
 log = logging.getLogger("ottla.spark")
 
 KAFKA: Final = "kafka."
+REMOTE_STORAGE: Final = "ottla.remote.storage.uri"
 
 READ_NAMES: Final = (
     "assign",
@@ -37,6 +38,8 @@ READ_NAMES: Final = (
     "fetchOffset.retryIntervalMs",
     "isolation",
     "verifyCrc",
+    REMOTE_STORAGE,
+    "ottla.topic.ids",
 )
 WRITE_NAMES: Final = ("topic",)
 BOTH_NAMES: Final = ("includeHeaders",)

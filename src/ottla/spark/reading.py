@@ -1,29 +1,27 @@
-"""One task: every offset of its splits exactly once, as Arrow batches; gaps are reported.
+"""A split that brokers have: every offset exactly once, as Arrow batches; gaps are reported.
 
 While one response is decoded, a thread fetches the next. Order: offsets ascend.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.cluster import ClusterClient
-from ottla.client.offsets import LATEST
 from ottla.records.batch import iter_headers
 from ottla.records.columnar import decode
 from ottla.records.errors import CorruptBatch
 from ottla.spark import lookup
-from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, DataLossError
 from ottla.spark.fetching import Fetched, OutOfRange, PartitionFetcher
+from ottla.spark.losses import deleted, missing_records, report_losses, shorter
 from ottla.spark.options import ReadOptions
-from ottla.spark.planner import Split, Task, report_losses
 from ottla.spark.schema import arrow_schema, record_columns
+from ottla.spark.splits import Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,17 @@ class Coverage:
 
 
 def measure(
-    records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool
+    records: memoryview,
+    offset: int,
+    end: int,
+    *,
+    epoch: int,
+    contiguous: bool,
+    may_precede: bool = False,
 ) -> Coverage:
     """Check the headers of the batches that were fetched for [offset, end).
 
+    `may_precede`: they may also end before `offset`.
     Raises: CorruptBatch where offsets or leader epochs decrease, or the batches end before
             `offset`.
     """
@@ -76,7 +81,7 @@ def measure(
         reached = min(header.next_offset, end)
         if reached == end:
             break
-    if reached == offset:
+    if reached == offset and not may_precede:
         raise CorruptBatch(f"batches were fetched for offset {offset}, and end at {previous - 1}")
     return Coverage(size, reached, epoch, tuple(gaps))
 
@@ -87,70 +92,15 @@ def _note(gaps: list[tuple[int, int]], start: int, end: int, contiguous: bool) -
     return end
 
 
-def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the records of a task's splits; of open ones up to the latest readable offset.
-
-    Raises: as `read_split`.
-    """
-    for split in _ended(task.splits, options):
-        if split.start < split.end:
-            yield from read_split(split, options, columns)
-
-
-def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
-    """Return the splits with the ends that open ones have now.
-
-    Raises: DataLossError where a log was deleted, or is shorter than when the query was planned,
-            unless `failOnDataLoss` is false; ClusterError.
-    """
-    names = {each.topic for each in splits if each.is_open}
-    if not names:
-        return list(splits)
-    ended: list[Split] = []
-    losses: list[str] = []
-    with ClusterClient(options.cluster) as client:
-        topics = retried(
-            client, "looking up topics", lambda: client.topics(sorted(names), skip_unknown=True)
-        )
-        ids = {each.name or "": each.topic_id for each in topics}
-        there = [each for each in splits if each.is_open and _is_same(each, ids.get(each.topic))]
-        latest = lookup.offsets_at(
-            client,
-            {(each.topic, each.partition): LATEST for each in there},
-            read_committed=options.read_committed,
-            attempts_min=1 + options.offset_retries,
-            backoff_ms=options.offset_retry_ms,
-        )
-    for split in splits:
-        key = split.topic, split.partition
-        if split in there:
-            end = latest[key] or 0
-            if end < split.end:
-                losses.append(_shorter(split, end))
-            ended.append(replace(split, end=end))
-        elif split.is_open and split.start == split.end:
-            losses.append(_deleted(split, split.start))
-        else:  # Has an end already, or was deleted: then reading it fails.
-            ended.append(split)
-    report_losses(losses, fail=options.fail_on_data_loss)
-    return ended
-
-
-def _is_same(split: Split, topic_id: Uuid | None) -> bool:
-    return topic_id is not None and (
-        split.topic_id == topic_id or NO_UUID in (split.topic_id, topic_id)
-    )
-
-
 def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
     """Yield the records of a split as batches of `columns`.
 
     Raises: DataLossError where records are gone, unless `failOnDataLoss` is false; ClusterError;
             CorruptBatch.
     """
-    constants = _ConstantColumns(split, columns)
+    constants = ConstantColumns(split, columns)
     offset, epoch = split.start, -1
-    with ClusterClient(options.cluster) as client, ThreadPoolExecutor(1) as pool:
+    with ClusterClient(options.brokers) as client, ThreadPoolExecutor(1) as pool:
         fetcher = PartitionFetcher(
             client,
             split,
@@ -172,7 +122,7 @@ def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> 
             )
             if coverage.next_offset < split.end:
                 pending = pool.submit(fetcher.fetch, coverage.next_offset)
-            report_losses(_losses(split, coverage), fail=options.fail_on_data_loss)
+            report_losses(missing_records(split, coverage.gaps), fail=options.fail_on_data_loss)
             for batch in _decode(fetched, coverage, offset, options, columns):
                 yield constants.add_to(batch)
             offset, epoch = coverage.next_offset, coverage.epoch
@@ -195,14 +145,6 @@ def _decode(
     )
 
 
-def _losses(split: Split, coverage: Coverage) -> list[str]:
-    return [
-        f"{split.topic}-{split.partition}: records are missing among offsets {start} to {end - 1} "
-        "of a topic that is not compacted (expected where it was compacted in the past)"
-        for start, end in coverage.gaps
-    ]
-
-
 def _skip_lost(
     client: ClusterClient, split: Split, offset: int, error: Exception, options: ReadOptions
 ) -> int:
@@ -212,7 +154,7 @@ def _skip_lost(
     if isinstance(error, ClusterError):
         if error.code not in (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION):
             raise error
-        report_losses([_deleted(split, offset)], fail=options.fail_on_data_loss)
+        report_losses([deleted(split, offset)], fail=options.fail_on_data_loss)
         return split.end
     earliest, latest = lookup.edges_of(client, [key], read_committed=options.read_committed)[key]
     if offset < earliest:
@@ -220,30 +162,14 @@ def _skip_lost(
         loss = f"{subject}: offsets {offset} to {reached - 1} are no longer available"
     elif offset >= latest:
         reached = split.end
-        loss = _shorter(split, latest, offset)
+        loss = shorter(split, latest, offset)
     else:
         raise DataLossError(f"{subject}: offset {offset} is refused, yet within the log") from error
     report_losses([loss], fail=options.fail_on_data_loss)
     return reached
 
 
-def _shorter(split: Split, latest: int, offset: int | None = None) -> str:
-    first = latest if offset is None else offset
-    return (
-        f"{split.topic}-{split.partition}: offsets {first} to {split.end - 1} are lost; "
-        f"the log ends at {latest}"
-    )
-
-
-def _deleted(split: Split, offset: int) -> str:
-    gone = f"; offsets {offset} to {split.end - 1} of the former one are lost"
-    return (
-        f"{split.topic}-{split.partition}: the topic was deleted, or deleted and re-created, "
-        f"since the query was planned{gone if offset < split.end else ''}"
-    )
-
-
-class _ConstantColumns:
+class ConstantColumns:
     """Adds the columns topic and partition: one value for all rows."""
 
     def __init__(self, split: Split, columns: tuple[str, ...]) -> None:

@@ -20,9 +20,9 @@ from ottla.spark.errors import OptionError
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.raw_options import RawOptions, log
-from ottla.spark.reading import read_task
 from ottla.spark.schema import columns_of, source_schema
 from ottla.spark.sink import BatchWriter
+from ottla.spark.tasks import read_task
 from ottla.spark.write_options import WriteOptions
 
 # pyspark is not type-checked, hence its classes are Any to mypy.

@@ -9,10 +9,9 @@ earlier attempt; no object is ever written again with other content. Names sort 
 
 import re
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ottla.base.ids import Uuid, parse_uuid, uuid_text
-from ottla.tiered.segment_metadata import SegmentMetadata
 
 DIGITS: Final = 20
 MANIFEST_DIRECTORY: Final = "manifest"
@@ -43,18 +42,33 @@ class ObjectName(NamedTuple):
     kind: ObjectKind
 
 
+class NamedSegment(Protocol):
+    """What the names of a segment's objects are made of: `SegmentMetadata` has it."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def segment_id(self) -> Uuid: ...
+    @property
+    def start_offset(self) -> int: ...
+
+
 def partition_prefix(topic: str, topic_id: Uuid, partition: int) -> str:
     """Return the directory of a partition's objects, without a slash at its end."""
     return f"{topic}-{uuid_text(topic_id)}/{partition}"
 
 
-def object_name(segment: SegmentMetadata, kind: ObjectKind) -> str:
+def object_name(segment: NamedSegment, kind: ObjectKind) -> str:
     """Return the name of one of a segment's objects."""
     prefix = partition_prefix(segment.topic, segment.topic_id, segment.partition)
     return f"{prefix}/{segment.start_offset:0{DIGITS}}-{uuid_text(segment.segment_id)}.{kind.value}"
 
 
-def object_names(segment: SegmentMetadata) -> tuple[str, ...]:
+def object_names(segment: NamedSegment) -> tuple[str, ...]:
     """Return the names that a segment's objects may have, for their deletion.
 
     The transaction index is among them, even of a segment without one: deleting a missing object

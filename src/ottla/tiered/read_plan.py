@@ -7,7 +7,7 @@ ends, so that no record is left out silently.
 Source: RemoteLogManager.read, collectAbortedTransactions; KIP-405.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +78,21 @@ def plan_reads(
         if reached == end_offset:
             break
     return ReadPlan(slices=tuple(slices), end_offset=reached)
+
+
+def own_ranges(visible: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return which offsets [start, end) to read from each visible segment, so that none is twice.
+
+    `visible`: start and end offset (inclusive) of each, as `lineage.visible_segments` has them.
+    """
+    ranges: list[tuple[int, int]] = []
+    reached = 0
+    for start, end in visible:
+        assert end >= reached
+        start = max(start, reached)
+        reached = end + 1
+        ranges.append((start, reached))
+    return ranges
 
 
 def transaction_indexes(

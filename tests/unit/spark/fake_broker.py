@@ -1,7 +1,8 @@
 """A broker on a real socket that keeps one topic in memory and misbehaves on request.
 
 It speaks Metadata, ListOffsets, Fetch, InitProducerId and Produce, with the checks of sequence
-numbers that make retries harmless. `faults` holds, by request class, what to do with the next
+numbers that make retries harmless; with TIERED also DescribeRemoteLog. Transactions are what a test
+puts into a `Log`. `faults` holds, by request class, what to do with the next
 requests of that class: an error code, DROP (do it, then close the connection unanswered),
 or LEAVE_OUT (do nothing for a Produce's first partition, and do not answer for it).
 """
@@ -16,11 +17,20 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.cluster import ClientConfig
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import iter_headers, restamp
+from ottla.records.record import find_timestamp
 from ottla.wire import registry
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header, encode_response
-from ottla.wire.messages import api_versions, fetch, init_producer_id, list_offsets, metadata
+from ottla.wire.messages import (
+    api_versions,
+    describe_remote_log,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+)
 from ottla.wire.messages import produce as produce_messages
 
 DROP = -100
@@ -30,6 +40,8 @@ ID = Uuid(b"i" * 16)
 NODE = 7
 
 VERSIONS = {0: (3, 12), 1: (4, 17), 2: (1, 8), 3: (1, 12), 18: (0, 4), 22: (0, 4)}
+TIERED = {1006: (0, 0)}
+"""For `versions`: the broker serves DescribeRemoteLog."""
 
 
 @dataclass
@@ -41,6 +53,16 @@ class Log:
     end: int = 0
     last: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The last batch of each producer: its first and last sequence."""
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    first_open: int | None = None
+    """Where the first open transaction begins."""
+    remote: tuple[describe_remote_log.RemoteLogSegment, ...] = ()
+    local_start: int = 0
+
+    def end_for(self, isolation_level: int) -> int:
+        """Return the offset behind the last readable record."""
+        is_open = isolation_level and self.first_open is not None
+        return self.first_open if is_open and self.first_open is not None else self.end
 
     def append(self, batch: bytes) -> int:
         stamped = bytearray(batch)
@@ -137,7 +159,8 @@ class FakeBroker:
         for topic in request.topics:
             for each in topic.partitions:
                 log = self.logs[each.partition_index]
-                offset = {-1: log.end, -2: log.start}.get(each.timestamp, -1)
+                edges = {-1: log.end_for(request.isolation_level), -2: log.start}
+                offset = edges.get(each.timestamp, _offset_since(log, each.timestamp))
                 answers.append(
                     list_offsets.ListOffsetsPartitionResponse(
                         partition_index=each.partition_index,
@@ -156,26 +179,56 @@ class FakeBroker:
             error = error or Error.UNKNOWN_TOPIC_ID
         if not error and not log.start <= each.fetch_offset <= log.end:
             error = Error.OFFSET_OUT_OF_RANGE
-        found = log.data
+        begin, stop = len(log.data), len(log.data)
         for position, header in iter_headers(log.data):
-            found = log.data[position : position + each.partition_max_bytes]
-            if header.next_offset > each.fetch_offset:
-                whole = position + header.size_in_bytes
-                found = log.data[position : max(whole, position + each.partition_max_bytes)]
+            if header.next_offset > each.fetch_offset and begin == stop:
+                begin = position
+                first = header.size_in_bytes
+            if header.base_offset >= log.end_for(request.isolation_level):
+                stop = position
                 break
-        else:
-            found = bytearray()
+        found = log.data[begin:stop]
+        if found:
+            found = found[: max(first, each.partition_max_bytes)]
+        ends = [header.next_offset for _, header in iter_headers(found, allow_partial=True)]
+        aborted = [
+            fetch.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+            for one in log.aborted
+            if ends and one.last_offset >= each.fetch_offset and one.first_offset < ends[-1]
+        ]
         data = fetch.PartitionData(
             partition_index=each.partition,
             error_code=error,
             high_watermark=log.end,
             log_start_offset=log.start,
             records=b"" if error else bytes(found),
+            aborted_transactions=tuple(aborted) if request.isolation_level else None,
         )
         response = fetch.FetchableTopicResponse(
             topic=topic.topic, topic_id=topic.topic_id, partitions=(data,)
         )
         return fetch.FetchResponse(responses=(response,))
+
+    def _describe_remote_log(self, request: Any, error: int) -> Any:
+        topics = []
+        for topic in request.topics:
+            rows = [
+                describe_remote_log.RemoteLogPartition(
+                    partition=number,
+                    error_code=error,
+                    local_start_offset=self.logs[number].local_start,
+                    log_end_offset=self.logs[number].end,
+                    local_bytes=len(self.logs[number].data),
+                    segments=self.logs[number].remote,
+                )
+                for number in topic.partitions
+            ]
+            topics.append(
+                describe_remote_log.RemoteLogTopic(
+                    name=topic.name, topic_id=self.topic_id, partitions=tuple(rows)
+                )
+            )
+        return describe_remote_log.DescribeRemoteLogResponse(error_code=0, topics=tuple(topics))
 
     def _init_producer_id(self, request: Any, error: int) -> Any:
         return init_producer_id.InitProducerIdResponse(
@@ -218,11 +271,21 @@ class FakeBroker:
         return 0
 
 
+def _offset_since(log: Log, timestamp: int) -> int:
+    for position, header in iter_headers(log.data):
+        if header.max_timestamp >= timestamp and header.next_offset > log.start:
+            found = find_timestamp(log.data, position, header, timestamp, log.start)
+            if found is not None:
+                return found[0]
+    return -1
+
+
 _ANSWERS: dict[type, Any] = {
     api_versions.ApiVersionsRequest: FakeBroker._api_versions,
     metadata.MetadataRequest: FakeBroker._metadata,
     list_offsets.ListOffsetsRequest: FakeBroker._list_offsets,
     fetch.FetchRequest: FakeBroker._fetch,
+    describe_remote_log.DescribeRemoteLogRequest: FakeBroker._describe_remote_log,
     init_producer_id.InitProducerIdRequest: FakeBroker._init_producer_id,
     produce_messages.ProduceRequest: FakeBroker._produce,
 }

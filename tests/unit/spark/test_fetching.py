@@ -12,7 +12,7 @@ from ottla.records.builder import encode_batch
 from ottla.records.record import iter_records
 from ottla.spark.errors import ClusterError
 from ottla.spark.fetching import OutOfRange, PartitionFetcher
-from ottla.spark.planner import Split
+from ottla.spark.splits import Split
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.unit.spark.fake_broker import DROP, ID, TOPIC, FakeBroker

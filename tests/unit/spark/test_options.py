@@ -149,3 +149,39 @@ def test_fetch_sizes_are_bounded() -> None:
     assert read(**{"kafka.fetch.max.bytes": "999"}).fetch_bytes == 999
     huge = read(**{"kafka.max.partition.fetch.bytes": str(1 << 31)})
     assert huge.fetch_bytes == 64 * 1024 * 1024
+
+
+URI = "file:///mnt/store"
+
+
+def test_the_object_store() -> None:
+    assert read().remote_storage is None
+    both = read(**{"ottla.remote.storage.uri": URI})
+    assert (both.remote_storage, both.cluster is not None) == (URI, True)
+    ids = "AAAAAAAAAAAAAAAAAAAAAQ, AAAAAAAAAAAAAAAAAAAAAg"
+    alone = {"subscribe": "t", "Ottla.Remote.Storage.Uri": URI, "ottla.topic.ids": ids}
+    options = ReadOptions.of(alone)
+    assert options.cluster is None
+    assert {each[-1] for each in options.topic_ids} == {1, 2}
+    with pytest.raises(OptionError, match=r"servers is missing.*ottla.remote.storage.uri"):
+        ReadOptions.of({"subscribe": "t"})
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("/mnt/store", "option ottla.remote.storage.uri=/mnt/store: expected file:///"),
+        ("s3://key:secret@bucket", "credentials belong in the environment"),
+        ("s3://bucket?secret_access_key=hush", "credentials .* belong in the environment"),
+    ],
+)
+def test_wrong_stores(uri: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message) as caught:
+        read(**{"ottla.remote.storage.uri": uri})
+    assert "hush" not in str(caught.value)
+    assert "key:secret" not in str(caught.value)
+
+
+def test_wrong_topic_ids() -> None:
+    with pytest.raises(OptionError, match=r"ottla.topic.ids=7: expected ids of 22 characters"):
+        read(**{"ottla.topic.ids": "7"})

@@ -8,7 +8,8 @@ import pytest
 from ottla.records.builder import encode_batch
 from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.options import ReadOptions
-from ottla.spark.planner import Split, Task, plan
+from ottla.spark.planner import Task, plan
+from ottla.spark.splits import Split
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
 
 

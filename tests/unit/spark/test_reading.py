@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
 from ottla.client.cluster import ClientConfig
 from ottla.records.batch import restamp
 from ottla.records.builder import encode_batch
 from ottla.records.errors import CorruptBatch
 from ottla.spark.errors import DataLossError
 from ottla.spark.options import Edge, ReadOptions, Subscribe
-from ottla.spark.planner import Split, Task
-from ottla.spark.reading import measure, read_split, read_task
+from ottla.spark.reading import measure, read_split
+from ottla.spark.splits import Split
 from ottla.wire.messages.fetch import FetchRequest
 from tests.unit.spark.fake_broker import DROP, ID, TOPIC, FakeBroker
 
@@ -67,6 +66,8 @@ def test_offsets_and_epochs_must_not_go_back() -> None:
         measure(log(batch(0, 2), batch(1, 2)), 0, 4, epoch=-1, contiguous=False)
     with pytest.raises(CorruptBatch, match="fetched for offset 2, and end at 1"):
         measure(log(batch(0, 2)), 2, 4, epoch=-1, contiguous=False)
+    before = measure(log(batch(0, 2)), 2, 4, epoch=-1, contiguous=True, may_precede=True)
+    assert (before.next_offset, before.size, before.gaps) == (2, len(batch(0, 2)), ())
 
 
 def options(cluster: ClientConfig, **changes: Any) -> ReadOptions:
@@ -165,46 +166,6 @@ def test_a_re_created_topic() -> None:
         with pytest.raises(DataLossError, match="deleted and re-created"):
             rows(split, options(cluster))
         assert rows(split, options(cluster, fail_on_data_loss=False)) == []
-
-
-def test_an_open_split_ends_where_the_log_does_when_it_is_read() -> None:
-    with FakeBroker(partitions=3) as broker:
-        open_ones = tuple(Split(TOPIC, ID, number, 0, 0, True, True) for number in (0, 2))
-        closed = Split(TOPIC, ID, 1, 0, 5, True)
-        assert task_rows(broker, *open_ones) == []
-        for log in broker.logs:
-            log.append(batch(0, 10))
-        assert task_rows(broker, *open_ones, closed) == [*(10 * [0]), *(10 * [2]), *(5 * [1])]
-        begun = Split(TOPIC, ID, 0, 4, 10, True, True)
-        assert task_rows(broker, begun) == 6 * [0]
-        broker.logs[0].append(batch(10, 10))
-        assert task_rows(broker, begun) == 16 * [0]
-
-
-def task_rows(broker: FakeBroker, *splits: Split, **changes: Any) -> list[int]:
-    """Return the partitions of all rows of a task."""
-    chosen = options(broker.options(**changes))
-    batches = list(read_task(Task(splits), chosen, COLUMNS))
-    return [number for each in batches for number in each.column("partition").to_pylist()]
-
-
-def test_an_open_split_of_a_deleted_log() -> None:
-    with FakeBroker() as broker:
-        broker.logs[0].append(batch(0, 10))
-        idle = Split(TOPIC, ID, 0, 20, 20, True, True)
-        with pytest.raises(DataLossError, match="offsets 10 to 19 are lost; the log ends at 10"):
-            task_rows(broker, idle)
-        begun = Split(TOPIC, ID, 0, 5, 20, True, True)
-        with pytest.raises(DataLossError, match="offsets 10 to 19 are lost; the log ends at 10"):
-            task_rows(broker, begun)
-        lenient = options(broker.options(), fail_on_data_loss=False)
-        [found] = read_task(Task((begun,)), lenient, COLUMNS)
-        assert found.num_rows == 5
-        broker.topic_id = Uuid(b"j" * 16)
-        for split in (idle, Split(TOPIC, ID, 0, 0, 0, True, True)):
-            with pytest.raises(DataLossError, match=r"since the query was planned\."):
-                task_rows(broker, split)
-        assert list(read_task(Task((idle,)), lenient, COLUMNS)) == []
 
 
 def test_damage_is_seen_unless_not_looked_for() -> None:

@@ -11,8 +11,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import pyspark_ottla
 from ottla.spark.errors import OptionError
-from ottla.spark.planner import Split, Task
+from ottla.spark.planner import Task
 from ottla.spark.source import BatchReader, OttlaDataSource
+from ottla.spark.splits import Split
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 

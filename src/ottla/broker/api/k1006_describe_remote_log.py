@@ -93,7 +93,10 @@ def _describe(
     try:
         partition = ctx.broker.replicas.partition(name, partition_id)
         row = _row(ctx, partition)
-        if not include_segments or ctx.broker.remote is None:
+        if not include_segments:
+            return row
+        partition.metrics.is_used = True
+        if ctx.broker.remote is None:
             return row
         return replace(row, segments=(yield from _segments(ctx, partition)))
     except ApiError as refusal:
@@ -160,6 +163,7 @@ def _segment(each: Visible) -> wire.RemoteLogSegment:
         tiered_epoch=each.segment.tiered_epoch,
         max_timestamp_ms=each.segment.max_timestamp_ms,
         size_bytes=each.segment.size_bytes,
+        txn_index_empty=each.segment.txn_index_empty,
     )
 
 

@@ -49,6 +49,8 @@ class RemoteLogSegment:
     tiered_epoch: int = field(INT32)
     max_timestamp_ms: int = field(INT64)
     size_bytes: int = field(INT64)
+    txn_index_empty: bool = field(BOOL, versions="0+", tag=0, default=False, ignorable=True)
+    """It has no transaction index; False also where that is not known."""
 
 
 @struct_of

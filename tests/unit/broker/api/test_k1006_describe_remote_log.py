@@ -36,6 +36,7 @@ def segment(number: int) -> SegmentMetadata:
         state=SegmentState.DELETE_STARTED if number == DELETED else SegmentState.COPY_FINISHED,
         leader_epoch=0,
         tiered_epoch=1,
+        txn_index_empty=number % 2 == 0,
     )
 
 
@@ -66,7 +67,7 @@ def test_the_segments_of_a_partition_are_listed_in_steps() -> None:
     harness.broker.replicas.append("t", 0, batch("v"))
     log = harness.broker.replicas.partition("t", 0).log
     assert log is not None
-    log.log_end_offset = SEGMENTS  # As if they were local, too.
+    log.local.log_end_offset = SEGMENTS  # As if they were local, too.
     known = Known()
     remote = SimpleNamespace(
         manager=SimpleNamespace(status=lambda *_: None),
@@ -98,9 +99,23 @@ def test_the_segments_of_a_partition_are_listed_in_steps() -> None:
     assert [each.start_offset for each in row.segments] == [
         each for each in range(SEGMENTS) if each != DELETED
     ]
+    assert [each.txn_index_empty for each in row.segments[:3]] == [True, False, True]
     assert row.log_end_offset == SEGMENTS
     assert unread.error_code == Error.REPLICA_NOT_AVAILABLE
     assert unread.segments == ()
+
+
+def test_who_asks_for_segments_uses_the_topic_and_others_do_not() -> None:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=1)
+    metrics = harness.broker.replicas.partition("t", 0).metrics
+    asked = (wire.DescribeRemoteLogTopic(name="t", partitions=(0,)),)
+    for include_segments in (False, True):
+        request = wire.DescribeRemoteLogRequest(topics=asked, include_segments=include_segments)
+        for _ in api.handle.steps(harness.context(1006, 0), request):
+            pass
+        assert metrics.is_used == include_segments
 
 
 def test_the_dispatcher_runs_it_in_turns_whatever_the_size_of_the_request() -> None:

@@ -1,0 +1,229 @@
+"""A tiered topic is one table: remote records come from the object store, the rest from brokers.
+
+Method: a cluster of its own with a directory as the store, segments of 16 KB and a local retention
+of nothing, so that all but the last segments are remote only. Rows are compared with those of a
+plain consumer; brokers' metrics show what they served. The last test stops the brokers.
+"""
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.spark import tier_lookup
+from ottla.spark.tier_planning import Tiers
+from ottla.testing import Cluster
+from tests.exposition import Scrape
+
+pytestmark = pytest.mark.spark
+
+CONFIG = {
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "300",
+    "remote.log.manager.task.interval.ms": "300",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+    "log.retention.ms": "-1",
+}
+TOPIC = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "16384",
+    "local.retention.bytes": "1",
+    "file.delete.delay.ms": "100",
+}
+PARTITIONS = 2
+RECORDS = 400
+REMOTE_MIN = 300
+"""Offsets of each partition that are remote only."""
+WITHIN_SECONDS = 60.0
+
+Row = tuple[int, int, bytes, bytes, int, Any]
+
+
+@pytest.fixture(scope="module")
+def tiered() -> Iterator[Cluster]:
+    with Cluster(brokers=1, config=CONFIG, remote_storage=True, metrics=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def orders(tiered: Cluster) -> str:
+    return filled(tiered, "orders")
+
+
+def filled(cluster: Cluster, topic: str) -> str:
+    """Create a topic, fill it, and wait until most of it is remote only."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(30)
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "linger.ms": 5, "batch.num.messages": 4}
+    )
+    for number in range(RECORDS * PARTITIONS):
+        producer.produce(
+            topic,
+            b"%06d" % number + b"x" * 500,
+            b"k%d" % number,
+            number % PARTITIONS,
+            headers=[("n", b"%d" % number)] if number % 3 else None,
+            timestamp=1_700_000_000_000 + number,
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    until(
+        lambda: all(each.local_start >= REMOTE_MIN for each in tiers_of(cluster, topic).values()),
+        "most records in the remote tier only",
+    )
+    return topic
+
+
+def until(is_done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_SECONDS
+    while not is_done():
+        assert time.monotonic() < deadline, f"no {what} within {WITHIN_SECONDS} s"
+        time.sleep(0.1)
+
+
+def tiers_of(cluster: Cluster, topic: str) -> dict[Any, Tiers]:
+    with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
+        [found] = client.topics([topic])
+        ids = {(topic, number): found.topic_id for number in range(PARTITIONS)}
+        return tier_lookup.describe(client, ids)
+
+
+@pytest.fixture
+def read(spark: Any, tiered: Cluster) -> Callable[..., Any]:
+    def read(topic: str, /, *, brokers: bool = True, store: str = "", **options: str) -> Any:
+        reader = spark.read.format("ottla").option("subscribe", topic)
+        reader = reader.option("ottla.remote.storage.uri", store or tiered.remote_dir.as_uri())
+        if brokers:
+            reader = reader.option("kafka.bootstrap.servers", tiered.bootstrap)
+        for name, value in options.items():
+            reader = reader.option(name.replace("__", "."), value)
+        return reader.load()
+
+    return read
+
+
+def consumed(cluster: Cluster, topic: str) -> list[Row]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "plain"})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: list[Row] = []
+    deadline = time.monotonic() + WITHIN_SECONDS
+    while len(found) < RECORDS * PARTITIONS:
+        assert time.monotonic() < deadline, "the consumer got too few records"
+        for message in consumer.consume(1000, 1.0):
+            assert message.error() is None
+            found.append(
+                (
+                    message.partition(),
+                    message.offset(),
+                    message.key(),
+                    message.value(),
+                    message.timestamp()[1],
+                    message.headers(),
+                )
+            )
+    consumer.close()
+    return sorted(found)
+
+
+def rows(frame: Any) -> list[Row]:
+    columns = ("partition", "offset", "key", "value", "unix_millis(timestamp) ms", "headers")
+    found = frame.selectExpr(*columns).collect()
+    return sorted(
+        (
+            each.partition,
+            each.offset,
+            bytes(each.key),
+            bytes(each.value),
+            each.ms,
+            each.headers and [(one.key, bytes(one.value)) for one in each.headers],
+        )
+        for each in found
+    )
+
+
+def bytes_out(cluster: Cluster, topic: str) -> float:
+    url = f"http://{cluster.metrics_address(1)}/metrics"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        found = Scrape(answer.read().decode())
+    return found.value("kafka_server_broker_topic_metrics_bytes_out_total", topic=topic)
+
+
+def test_it_is_the_whole_topic_and_brokers_serve_only_the_rest(
+    read: Callable[..., Any], tiered: Cluster, orders: str
+) -> None:
+    expected = consumed(tiered, orders)
+    tiers = tiers_of(tiered, orders)
+    before = bytes_out(tiered, orders)
+    remote_ends = {each[1]: tiers[each].segments[-1].end_offset for each in tiers}
+    ends = ",".join(f'"{number}":{end}' for number, end in remote_ends.items())
+    remote = read(orders, includeHeaders="true", endingOffsets=f'{{"{orders}":{{{ends}}}}}')
+    assert rows(remote) == [each for each in expected if each[1] < remote_ends[each[0]]]
+    assert bytes_out(tiered, orders) == before
+    whole = read(orders, includeHeaders="true", minPartitions="7")
+    assert rows(whole) == expected
+    served = bytes_out(tiered, orders) - before
+    assert 0 < served <= sum(each.local_bytes for each in tiers.values())
+    # Within segments, at offsets and at a timestamp.
+    inner = read(orders, startingOffsets=f'{{"{orders}":{{"0":77,"1":3}}}}')
+    assert inner.count() == len(expected) - 80
+    since = read(orders, startingTimestamp=str(1_700_000_000_000 + 500), maxRecordsPerPartition="9")
+    assert since.count() == len(expected) - 500
+
+
+def test_what_expired_is_lost_and_named(read: Callable[..., Any], tiered: Cluster) -> None:
+    topic = filled(tiered, "expiring")
+    strict, lenient = read(topic), read(topic, failOnDataLoss="false")
+    assert (strict.count(), lenient.count()) == (RECORDS * PARTITIONS,) * 2
+    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    [future] = admin.delete_records([TopicPartition(topic, 0, 250)]).values()
+    future.result(30)
+    until(lambda: len(objects(tiered, topic, 0)) < 8, "expired segments deleted")
+    with pytest.raises(Exception, match=f"{topic}-0: offsets 0 to 249 are no longer available"):
+        strict.count()
+    assert lenient.count() == RECORDS * PARTITIONS - 250
+
+
+def objects(cluster: Cluster, topic: str, partition: int) -> list[Any]:
+    return list(cluster.remote_dir.glob(f"{topic}-*/{partition}/*.log"))
+
+
+def test_a_deleted_topic_and_a_missing_store(read: Callable[..., Any], tiered: Cluster) -> None:
+    topic = filled(tiered, "deleted")
+    quick = {"kafka__default__api__timeout__ms": "1000"}
+    elsewhere = read(topic, store="file:///no/such/store", **quick)
+    with pytest.raises(Exception, match="RemoteStorageError: the object store file:///no/such/st"):
+        elsewhere.count()
+    remote_only = {"endingOffsets": f'{{"{topic}":{{"0":200,"1":200}}}}'}
+    strict, lenient = (
+        read(topic, **quick, **remote_only),
+        read(topic, failOnDataLoss="false", **quick, **remote_only),
+    )
+    assert (strict.count(), lenient.count()) == (400, 400)
+    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    until(lambda: not objects(tiered, topic, 0) + objects(tiered, topic, 1), "purged objects")
+    with pytest.raises(Exception, match=f"{topic}-[01]: the topic was deleted, or deleted and re-"):
+        strict.count()
+    assert lenient.count() == 0
+
+
+def test_without_brokers_it_is_what_the_store_holds(
+    read: Callable[..., Any], tiered: Cluster, orders: str
+) -> None:
+    ends = {key[1]: each.segments[-1].end_offset for key, each in tiers_of(tiered, orders).items()}
+    expected = [each for each in consumed(tiered, orders) if each[1] < ends[each[0]]]
+    tiered.stop()
+    whole = read(orders, brokers=False, includeHeaders="true", minPartitions="5")
+    assert rows(whole) == expected
+    since = read(orders, brokers=False, startingTimestamp=str(1_700_000_000_000 + 500))
+    assert since.count() == len(expected) - 500
+    committed = read(orders, brokers=False, isolation="read_committed")
+    assert committed.count() == len(expected)
+    with pytest.raises(Exception, match="has no topic nothing"):
+        read("nothing", brokers=False).count()

@@ -16,6 +16,7 @@ from ottla.cli.pipeline.pipeline_options import (
     RemoteStorage,
     StoreTimeout,
     Topics,
+    check_store_uri,
     client_config,
 )
 from ottla.cli.pipeline.running import (
@@ -73,6 +74,7 @@ def audit(
         raise UsageError(f"--grace {grace:g}: expected 0 to {GRACE_SECONDS_MAX:g} seconds")
     if command_config is not None and bootstrap_server is None:
         raise UsageError("--command-config needs --bootstrap-server")
+    check_store_uri(remote_storage)
     check_spark()
     from ottla.spark.jobs.audit import AuditOptions, plan_audit
 

@@ -16,6 +16,7 @@ from ottla.cli.pipeline.pipeline_options import (
     RemoteStorage,
     StoreTimeout,
     Topics,
+    check_store_uri,
     client_config,
 )
 from ottla.cli.pipeline.running import check_spark, local_session, reported_errors, with_progress
@@ -47,6 +48,7 @@ def purge_check(
     """
     check_seconds(timeout)
     ids = tuple(_parse_id(each) for each in topic_id or ())
+    check_store_uri(remote_storage)
     check_spark()
     from ottla.spark.jobs.purge_check import PurgeOptions, plan_purge_check, purge_rows
 

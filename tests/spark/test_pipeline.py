@@ -94,8 +94,9 @@ def wait_copied(cluster: Cluster, topic: str) -> None:
         return [each.lag_segments for each in found.partitions]
 
     eventually(lambda: lag() == [0, 0], f"{topic} is copied")
-    objects = None
-    while objects != (objects := sorted(cluster.remote_dir.rglob("*"))):
+    before: list[Path] = []
+    while (listed := sorted(cluster.remote_dir.rglob("*"))) != before:
+        before = listed
         time.sleep(1)
 
 

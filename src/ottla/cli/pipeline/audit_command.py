@@ -102,9 +102,11 @@ def audit(
 
 def _check_topics(options: "AuditOptions", plan: "AuditPlan") -> None:
     for each in options.topics:
-        if each not in plan.topics:
-            where = "the store" if options.cluster is None else "the store and the cluster"
-            raise CommandError(f"{where} have no topic {each}".replace("store have", "store has"))
+        if each in plan.topics:
+            continue
+        if options.cluster is None:
+            raise CommandError(f"the store has no topic {each}")
+        raise CommandError(f"neither the store nor the cluster has a topic {each}")
 
 
 def _plan_text(options: "AuditOptions", plan: "AuditPlan", *, as_json: bool) -> str:

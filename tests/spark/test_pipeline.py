@@ -1,9 +1,9 @@
 """`ottla pipeline audit` and `purge-check` over a real cluster and its store.
 
-Method: one broker, a directory as the store, two tiered topics. First the audit runs while segments
-are copied, then after tiered storage was turned off and on again: nothing is found. Then objects
-are damaged, one for each kind, and each is named. At last topics go, and the purge check says so.
-The commands run in this process, in its Spark session.
+Method: one broker, a directory as the store, two topics whose tiered storage was turned off, with
+both policies, and on again. The audit runs while segments are copied, and after that: nothing is
+found. Then objects are damaged, one for each kind, and each is named. At last a topic goes, and the
+purge check says so. The commands run in this process, in its Spark session.
 """
 
 import json
@@ -23,6 +23,7 @@ from ottla.spark.jobs.audit import AuditOptions, audit
 from ottla.spark.jobs.purge_check import PurgeOptions, purge_check
 from ottla.testing import Cluster
 from ottla.tiered.manifest_codec import decode_manifest, encode_manifest
+from ottla.wire.messages import describe_remote_log as wire
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -41,12 +42,6 @@ TOPIC = {
 BATCH = 4
 VALUE_BYTES = 1_000
 LONG_AGO_S = 7_200
-
-
-@pytest.fixture(scope="module")
-def tiered() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=CONFIG, remote_storage=True) as running:
-        yield running
 
 
 def produce(cluster: Cluster, topic: str, count: int) -> None:
@@ -87,6 +82,40 @@ def eventually(is_true: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
+def wait_copied(cluster: Cluster, topic: str) -> None:
+    """Wait until all closed segments are copied, and the manifests say so."""
+
+    def lag() -> list[int]:
+        with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
+            request = wire.DescribeRemoteLogRequest(
+                topics=(wire.DescribeRemoteLogTopic(name=topic, partitions=(0, 1)),)
+            )
+            (found,) = client.ask(request, wire.DescribeRemoteLogResponse).topics
+        return [each.lag_segments for each in found.partitions]
+
+    eventually(lambda: lag() == [0, 0], f"{topic} is copied")
+    before: list[Path] = []
+    while (listed := sorted(cluster.remote_dir.rglob("*"))) != before:
+        before = listed
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def tiered() -> Iterator[Cluster]:
+    """A broker whose topics' tiered storage was turned off with both policies, and on again."""
+    with Cluster(brokers=1, config=CONFIG, remote_storage=True) as running:
+        create(running, "orders")
+        create(running, "clicks")
+        produce(running, "orders", 160)
+        produce(running, "clicks", 240)
+        eventually(lambda: len(logs(running, "clicks")) >= 6, "clicks are copied")
+        alter(running, "orders", "remote.storage.enable=false")
+        alter(running, "orders", "remote.storage.enable=true")
+        alter(running, "clicks", "remote.log.disable.policy=delete, remote.storage.enable=false")
+        alter(running, "clicks", "remote.storage.enable=true")
+        yield running
+
+
 @pytest.fixture
 def job(
     spark: Any, tiered: Cluster, capsys: pytest.CaptureFixture[str]
@@ -106,21 +135,12 @@ def job(
 
 
 def test_a_sound_store(tiered: Cluster, job: Callable[..., Any]) -> None:
-    create(tiered, "orders")
-    produce(tiered, "orders", 160)
+    for topic in ("orders", "clicks"):
+        produce(tiered, topic, 160)
     # While segments are copied.
     code, found = job("audit", "--deep")
     assert (code, found["findings"]) == (0, [])
-    alter(tiered, "orders", "remote.storage.enable=false")
-    alter(tiered, "orders", "remote.storage.enable=true")
-    create(tiered, "clicks")
-    produce(tiered, "clicks", 240)
-    produce(tiered, "orders", 160)
-    eventually(lambda: len(logs(tiered, "clicks")) >= 6, "clicks are copied")
-    alter(tiered, "clicks", "remote.log.disable.policy=delete, remote.storage.enable=false")
-    alter(tiered, "clicks", "remote.storage.enable=true")
-    produce(tiered, "clicks", 160)
-    eventually(lambda: len(logs(tiered, "orders", 1)) >= 8, "orders are copied")
+    wait_copied(tiered, "orders")
     code, found = job("audit", "--deep", "--grace", "600")
     assert (code, found["findings"]) == (0, [])
     assert found["summary"]["segments"] >= 16
@@ -186,7 +206,8 @@ def damage(cluster: Cluster) -> dict[str, str]:
 
 
 def test_each_damage_is_named(spark: Any, tiered: Cluster, job: Callable[..., Any]) -> None:
-    assert len(logs(tiered, "orders")) >= 7, "needs the store of the test before"
+    produce(tiered, "orders", 160)
+    wait_copied(tiered, "orders")
     expected = damage(tiered)
     code, found = job("audit", "--deep")
     assert code == 1
@@ -205,9 +226,11 @@ def test_each_damage_is_named(spark: Any, tiered: Cluster, job: Callable[..., An
 def test_purge_check(spark: Any, tiered: Cluster, job: Callable[..., Any]) -> None:
     create(tiered, "deleted")
     produce(tiered, "deleted", 40)
-    AdminClient({"bootstrap.servers": tiered.bootstrap}).delete_topics(["deleted"])[
-        "deleted"
-    ].result(30)
+    unknown = tiered.remote_dir / "gone-AAAAAAAAAAAAAAAAAAAABA" / "0" / "x.log"
+    unknown.parent.mkdir(parents=True, exist_ok=True)
+    unknown.write_bytes(b"x")
+    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    admin.delete_topics(["deleted"])["deleted"].result(30)
     eventually(lambda: not logs(tiered, "deleted"), "objects are deleted")
     code, found = job("purge-check")
     assert (code, found["proven"]) == (1, False)
@@ -216,7 +239,7 @@ def test_purge_check(spark: Any, tiered: Cluster, job: Callable[..., Any]) -> No
     assert rows["deleted", "deleted"]["receipt"] == "pending, not finished"
     assert not rows["deleted", "deleted"]["signed_off"]
     assert rows["clicks", "disabled"]["receipt"].startswith("ENABLED, floor 1: ")
-    assert rows["gone", "unknown"]["objects_left"] == 1
+    assert rows["gone", "unknown"]["objects_left"] >= 1
     assert "such as gone-" in rows["gone", "unknown"]["reason"]
     with ClusterClient(ClientConfig(bootstrap=tiered.bootstrap)) as client:
         options = PurgeOptions(

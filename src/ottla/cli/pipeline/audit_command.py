@@ -16,6 +16,7 @@ from ottla.cli.pipeline.pipeline_options import (
     RemoteStorage,
     StoreTimeout,
     Topics,
+    check_store_uri,
     client_config,
 )
 from ottla.cli.pipeline.running import (
@@ -73,6 +74,7 @@ def audit(
         raise UsageError(f"--grace {grace:g}: expected 0 to {GRACE_SECONDS_MAX:g} seconds")
     if command_config is not None and bootstrap_server is None:
         raise UsageError("--command-config needs --bootstrap-server")
+    check_store_uri(remote_storage)
     check_spark()
     from ottla.spark.jobs.audit import AuditOptions, plan_audit
 
@@ -100,9 +102,11 @@ def audit(
 
 def _check_topics(options: "AuditOptions", plan: "AuditPlan") -> None:
     for each in options.topics:
-        if each not in plan.topics:
-            where = "the store" if options.cluster is None else "the store and the cluster"
-            raise CommandError(f"{where} have no topic {each}".replace("store have", "store has"))
+        if each in plan.topics:
+            continue
+        if options.cluster is None:
+            raise CommandError(f"the store has no topic {each}")
+        raise CommandError(f"neither the store nor the cluster has a topic {each}")
 
 
 def _plan_text(options: "AuditOptions", plan: "AuditPlan", *, as_json: bool) -> str:

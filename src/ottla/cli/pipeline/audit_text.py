@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 500
 """Findings in the table; --json has all."""
-WIDTH_MIN = 160
-"""Columns of the table where the output is no terminal."""
+WIDTH_MIN = 1_000
+"""Columns that the table may have where the output is no terminal: nothing is folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def print_findings(findings: "Sequence[Finding]") -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=max(console.width, WIDTH_MIN))
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in ("SEVERITY", "KIND", "PARTITION", "OFFSETS"):
         shown.add_column(title, no_wrap=True)
     shown.add_column("OBJECT", overflow="fold")

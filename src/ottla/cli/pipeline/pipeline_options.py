@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.errors import CommandError
 from ottla.cli.options import connect
 from ottla.client.cluster import ClientConfig
+from ottla.stores.uri import StoreUriError, parse_store_uri
 
 CLIENT_ID = "pipeline"
 TIMEOUT_SECONDS = 60.0
@@ -30,6 +32,14 @@ StoreTimeout = Annotated[
         help="How long to wait for brokers, and how long to repeat an operation of the store.",
     ),
 ]
+
+
+def check_store_uri(uri: str) -> None:
+    """Raise CommandError for a URI that is not a store's."""
+    try:
+        parse_store_uri(uri)
+    except StoreUriError as error:
+        raise CommandError(f"--remote-storage {error}") from None
 
 
 def client_config(

@@ -16,6 +16,7 @@ from ottla.cli.pipeline.pipeline_options import (
     RemoteStorage,
     StoreTimeout,
     Topics,
+    check_store_uri,
     client_config,
 )
 from ottla.cli.pipeline.running import check_spark, local_session, reported_errors, with_progress
@@ -47,6 +48,7 @@ def purge_check(
     """
     check_seconds(timeout)
     ids = tuple(_parse_id(each) for each in topic_id or ())
+    check_store_uri(remote_storage)
     check_spark()
     from ottla.spark.jobs.purge_check import PurgeOptions, plan_purge_check, purge_rows
 
@@ -70,6 +72,7 @@ def purge_check(
                 found = purge_rows(spark, options, units)
                 collected = with_progress(spark, "listing", progress, found.collect)
             rows = [each.asDict() for each in collected]
+            rows.sort(key=lambda each: (each["topic"], each["topic_id"]))
     print(json.dumps(result_json(rows)) if as_json else "\n".join(result_lines(rows)))
     return 0 if all(each["proven"] for each in rows) else 1
 
@@ -125,10 +128,10 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def reason_of(row: dict[str, Any]) -> str:
     """Return why it is not proven that nothing is left."""
-    if row["error"]:
-        return str(row["error"])
     if row["objects_left"]:
         return f"{row['objects_left']} objects are left, such as {row['example']}"
+    if row["error"]:
+        return str(row["error"])
     if row["what"] == "unknown":
         return "the deletion ledger does not have it"
     return "the purge is pending"

@@ -59,14 +59,11 @@ def reported_errors() -> Iterator[None]:
     """Turn what store, brokers and Spark raise into CommandError."""
     from pyspark.errors import PySparkException
 
-    from ottla.spark.jobs.store_access import StoreFailed
-    from ottla.stores.uri import StoreUriError
+    from ottla.spark.errors import RemoteStorageError
 
     try:
         yield
-    except StoreUriError as error:
-        raise CommandError(f"--remote-storage {error}") from None
-    except StoreFailed as error:
+    except RemoteStorageError as error:
         raise CommandError(str(error)) from None
     except PySparkException as error:
         raise CommandError(f"Spark failed: {last_line(str(error))}") from None

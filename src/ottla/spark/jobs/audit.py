@@ -79,7 +79,7 @@ class AuditPlan:
 def plan_audit(options: AuditOptions) -> AuditPlan:
     """Return the plan, from listings and metadata alone.
 
-    Raises: StoreUriError, StoreFailed, ClientError.
+    Raises: OptionError, RemoteStorageError, ClientError.
     """
     with StoreAccess(options.remote_storage, options.timeout_s) as store:
         stored = stored_partitions(store, options.topics)
@@ -128,7 +128,7 @@ def audit(spark: Any, options: AuditOptions) -> Any:
     """Return the findings as a DataFrame; each action on it audits anew.
 
     Columns: topic, topic_id, partition, kind, severity, object, start_offset, end_offset, detail.
-    Raises:  StoreUriError, StoreFailed, ClientError, where store or cluster cannot be reached.
+    Raises:  OptionError, RemoteStorageError, ClientError, where store or cluster cannot be reached.
     """
     rows = audit_rows(spark, options, plan_audit(options))
     return rows.where(f"row = '{FINDING}'").drop("row", "payload")
@@ -219,7 +219,7 @@ def measure_audit(options: AuditOptions, report: Callable[[int], object]) -> lis
     """List all objects of what is to be audited; return their numbers and sizes by topic.
 
     `report` is called with the number of objects so far, now and then.
-    Raises: StoreUriError, StoreFailed.
+    Raises: OptionError, RemoteStorageError.
     """
     found: dict[tuple[str, Uuid], Measured] = {}
     count = 0

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.base.ids import Uuid
-from ottla.base.object_store import Failure
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import ClientError
 from ottla.records.errors import RecordsError
+from ottla.spark.errors import RemoteStorageError
 from ottla.spark.jobs.cluster_facts import log_starts, statuses
 from ottla.spark.jobs.findings import Finding, Kind, Severity, confirmed
 from ottla.spark.jobs.metadata_log import (
@@ -38,8 +38,9 @@ from ottla.spark.jobs.segment_bytes import (
     check_auxiliary,
     index_entries,
     segment_finding,
+    size_fault,
 )
-from ottla.spark.jobs.store_access import StoreAccess, StoreFailed
+from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import Listing, list_partition
 from ottla.spark.jobs.topic_status import Existence, check_absent
 from ottla.tiered.object_names import ObjectKind, object_name
@@ -51,7 +52,7 @@ SECOND_LOOK_S: Final = 2.0
 """How long after the first look the second one begins: a manifest follows its copy by less."""
 AUXILIARY_BYTES_MAX: Final = 64 * 1024 * 1024
 
-_EXPECTED: Final = (ClientError, StoreFailed, MetadataChanged, RecordsError, TimeoutError)
+_EXPECTED: Final = (ClientError, RemoteStorageError, MetadataChanged, RecordsError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,9 +312,9 @@ def read_segment(store: StoreAccess, segment: SegmentMetadata) -> tuple[list[Fin
     for kind in ObjectKind:
         if kind is ObjectKind.LOG or (kind is ObjectKind.TXN_INDEX and segment.txn_index_empty):
             continue
-        small = _read_small(store, object_name(segment, kind))
-        if small is None:
-            continue  # The listing has told.
+        small = store.read_or_none(object_name(segment, kind), 0, AUXILIARY_BYTES_MAX)
+        if small is None or size_fault(kind, len(small)) is not None:
+            continue  # The listing has shown it.
         read_bytes += len(small)
         found += check_auxiliary(segment, kind, small)
         if kind is ObjectKind.OFFSET_INDEX:
@@ -329,18 +330,6 @@ def read_segment(store: StoreAccess, segment: SegmentMetadata) -> tuple[list[Fin
         checker.add(data)
         read_bytes += len(data)
     return [*found, *checker.end()], read_bytes
-
-
-def _read_small(store: StoreAccess, name: str) -> bytes | None:
-    """Return a small object; None = it is not there. An empty one cannot be read, only listed."""
-    try:
-        return bytes(store.read(name, 0, AUXILIARY_BYTES_MAX))
-    except StoreFailed as failed:
-        if failed.error.failure is Failure.NOT_FOUND:
-            return None
-        if failed.error.failure is Failure.INVALID:
-            return b""
-        raise
 
 
 def _is_gone(work: Work, options: AuditOptions) -> bool:

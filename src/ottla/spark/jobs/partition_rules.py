@@ -10,10 +10,10 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from ottla.base.ids import NO_OFFSET
-from ottla.log import offset_index, time_index, transaction_index
 from ottla.spark.jobs.findings import Finding, Kind, Severity, limited
 from ottla.spark.jobs.manifest_rules import check_manifests
 from ottla.spark.jobs.partition_view import PartitionView
+from ottla.spark.jobs.segment_bytes import size_fault
 from ottla.tiered.lineage import Lineage, Visible, visible_segments
 from ottla.tiered.manifest import ManifestState
 from ottla.tiered.object_names import (
@@ -33,13 +33,6 @@ from ottla.tiered.segment_metadata import (
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 OFFSET_MAX: Final = 2**63 - 1
-
-ENTRY_BYTES: Final = {
-    ObjectKind.OFFSET_INDEX: offset_index.ENTRY_SIZE,
-    ObjectKind.TIME_INDEX: time_index.ENTRY_SIZE,
-    ObjectKind.TXN_INDEX: transaction_index.ENTRY_SIZE,
-}
-"""The sizes of these objects are multiples of these."""
 
 
 def check_partition(view: PartitionView) -> list[Finding]:
@@ -75,16 +68,8 @@ def _segment_objects(view: PartitionView, state: ManifestState | None) -> Iterat
                 if found.size_bytes != segment.size_bytes:
                     detail = f"{found.size_bytes} bytes, its metadata say {segment.size_bytes}"
                     yield _of_segment(view, segment, Kind.WRONG_SIZE, detail, name)
-            elif found.size_bytes % ENTRY_BYTES.get(kind, 1):
-                detail = f"{found.size_bytes} bytes are not whole entries of {ENTRY_BYTES[kind]}"
-                yield _of_segment(view, segment, Kind.DAMAGED_AUXILIARY, detail, name)
-            elif not found.size_bytes and kind in _NEVER_EMPTY:
-                yield _of_segment(view, segment, Kind.DAMAGED_AUXILIARY, "it is empty", name)
-
-
-_NEVER_EMPTY: Final = frozenset(
-    {ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS, ObjectKind.TXN_INDEX}
-)
+            elif (fault := size_fault(kind, found.size_bytes)) is not None:
+                yield _of_segment(view, segment, Kind.DAMAGED_AUXILIARY, fault, name)
 
 
 def _missing(view: PartitionView, segment: SegmentMetadata, kind: ObjectKind, name: str) -> Finding:

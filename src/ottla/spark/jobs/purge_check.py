@@ -21,12 +21,13 @@ from ottla.base.ids import Uuid, uuid_text
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import ClientError
 from ottla.records.errors import RecordsError
+from ottla.spark.errors import RemoteStorageError
 from ottla.spark.jobs import metadata_log
 from ottla.spark.jobs.audit_tasks import NO_METADATA, SECOND_LOOK_S
 from ottla.spark.jobs.cluster_facts import disabled_topics, ledger_of, statuses
 from ottla.spark.jobs.metadata_log import Key, MetadataChanged, MetadataPartition, UserLog
 from ottla.spark.jobs.purge_rules import Left, is_proven, left_of, left_of_floor
-from ottla.spark.jobs.store_access import StoreAccess, StoreFailed
+from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import list_partition, stored_partitions
 from ottla.spark.jobs.tasks import mapped, to_batches
 from ottla.spark.jobs.topic_status import Existence, TopicStatus
@@ -49,7 +50,7 @@ _FIELDS: Final[list[Any]] = [
     ("error", pa.string()),
 ]
 _ARROW: Final = pa.schema(_FIELDS)
-_EXPECTED: Final = (ClientError, StoreFailed, MetadataChanged, RecordsError, TimeoutError)
+_EXPECTED: Final = (ClientError, RemoteStorageError, MetadataChanged, RecordsError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class PurgeUnit:
 
 
 def plan_purge_check(options: PurgeOptions) -> list[PurgeUnit]:
-    """Return the units. Raises: StoreUriError, StoreFailed, ClientError."""
+    """Return the units. Raises: OptionError, RemoteStorageError, ClientError."""
 
     def is_wanted(status: TopicStatus) -> bool:
         return (not options.topics or status.topic in options.topics) and (
@@ -108,7 +109,7 @@ def purge_check(spark: Any, options: PurgeOptions) -> Any:
 
     Columns: topic, topic_id, what (deleted, disabled, unknown), receipt (what the cluster says),
              objects_left, bytes_left, example (an object), proven, error.
-    Raises:  StoreUriError, StoreFailed, ClientError, where store or cluster cannot be reached.
+    Raises:  OptionError, RemoteStorageError, ClientError, where store or cluster cannot be reached.
     """
     return purge_rows(spark, options, plan_purge_check(options))
 
@@ -116,16 +117,12 @@ def purge_check(spark: Any, options: PurgeOptions) -> Any:
 def purge_rows(spark: Any, options: PurgeOptions, units: list[PurgeUnit]) -> Any:
     """Return the rows of a plan."""
     rows = mapped(spark, partial(_check_batches, units, options), len(units), ROW_SCHEMA)
-    return (
-        rows.groupBy("topic", "topic_id", "what", "receipt")
-        .agg(
-            sql.sum("objects_left").alias("objects_left"),
-            sql.sum("bytes_left").alias("bytes_left"),
-            sql.max("example").alias("example"),
-            sql.min("proven").alias("proven"),
-            sql.max("error").alias("error"),
-        )
-        .orderBy("topic", "topic_id")
+    return rows.groupBy("topic", "topic_id", "what", "receipt").agg(
+        sql.sum("objects_left").alias("objects_left"),
+        sql.sum("bytes_left").alias("bytes_left"),
+        sql.max("example").alias("example"),
+        sql.min("proven").alias("proven"),
+        sql.max("error").alias("error"),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.base.ports import Buffer
+from ottla.log import offset_index, time_index, transaction_index
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.offset_index import ENTRY, OffsetIndex
@@ -203,6 +204,24 @@ def index_entries(segment: SegmentMetadata, data: Buffer) -> dict[int, int]:
     return {
         position: segment.start_offset + relative for relative, position in ENTRY.iter_unpack(data)
     }
+
+
+ENTRY_BYTES: Final = {
+    ObjectKind.OFFSET_INDEX: offset_index.ENTRY_SIZE,
+    ObjectKind.TIME_INDEX: time_index.ENTRY_SIZE,
+    ObjectKind.TXN_INDEX: transaction_index.ENTRY_SIZE,
+}
+"""The sizes of these objects are multiples of these."""
+_NEVER_EMPTY: Final = frozenset(
+    {ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS, ObjectKind.TXN_INDEX}
+)
+
+
+def size_fault(kind: ObjectKind, size_bytes: int) -> str | None:
+    """Return why an auxiliary object cannot have this size; None = it can."""
+    if size_bytes % ENTRY_BYTES.get(kind, 1):
+        return f"{size_bytes} bytes are not whole entries of {ENTRY_BYTES[kind]}"
+    return "it is empty" if not size_bytes and kind in _NEVER_EMPTY else None
 
 
 def check_auxiliary(segment: SegmentMetadata, kind: ObjectKind, data: Buffer) -> Iterator[Finding]:

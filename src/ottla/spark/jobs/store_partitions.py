@@ -56,8 +56,8 @@ def stored_partitions(store: StoreAccess, topics: Collection[str] = ()) -> Store
 def _discover(store: StoreAccess, found: StoredPartitions, begin: str) -> None:
     after = begin
     while True:
-        page, is_last = store.list_page("", after)
-        for each in page:
+        page = store.list_page("", after)
+        for each in page.objects:
             if begin and not each.name.startswith(begin):
                 return
             parsed = parse_directory_name(each.name)
@@ -65,12 +65,11 @@ def _discover(store: StoreAccess, found: StoredPartitions, begin: str) -> None:
                 found.keys.add(parsed)
             elif len(found.foreign) < FINDINGS_MAX:
                 found.foreign.append(_foreign(each))
-        if is_last or not page:
+        if page.is_last or not page.objects:
             return
-        last = page[-1].name
-        after = last
-        if parse_directory_name(last) is not None:
-            after = "/".join((*last.split("/")[:2], BEHIND_ALL))
+        after = page.objects[-1].name
+        if parse_directory_name(after) is not None:
+            after = "/".join((*after.split("/")[:2], BEHIND_ALL))
 
 
 def _foreign(each: ObjectInfo) -> Finding:

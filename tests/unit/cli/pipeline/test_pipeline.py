@@ -81,7 +81,7 @@ def test_wrong_usage(run: Run, store: Path, arguments: tuple[str, ...], expected
     ("arguments", "expected"),
     [
         (("--remote-storage", "ftp://x"), "--remote-storage ftp://x: expected"),
-        (("--remote-storage", "file:///no/such", "--timeout", "0.1"), "no such directory"),
+        (("--remote-storage", "file:///no/such", "--timeout", "3"), "no such directory"),
         (("--topic", "nosuch"), "the store has no topic nosuch"),
         (
             ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2"),

@@ -10,12 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.base.errors import Error
-from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
-from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.cluster import ClusterClient
 from ottla.metadata.deletions import Remote
-from ottla.records.batch import iter_headers, restamp
-from ottla.records.builder import encode_batch
 from ottla.spark.jobs.audit_tasks import (
     NO_METADATA,
     AuditOptions,
@@ -29,97 +25,14 @@ from ottla.spark.jobs.audit_tasks import (
 )
 from ottla.spark.jobs.findings import Finding, Kind
 from ottla.spark.jobs.store_access import StoreAccess
-from ottla.tiered.metadata_records import encode
-from ottla.wire.messages import describe_deletions as deletions
-from ottla.wire.messages import describe_topic_tiering as tiering
-from ottla.wire.messages import fetch as fetched
-from ottla.wire.messages import list_offsets as offsets
-from tests.unit.client.fake_broker import FakeBroker, topic
-from tests.unit.tiered.support import DELETED, DELETING, TOPIC, TOPIC_ID, update
+from ottla.tiered.object_names import ObjectKind
+from tests.unit.tiered.support import DELETED, DELETING, update
 
+from .fake_cluster import Cluster
 from .support import GRACE_MS, KEY, NOW_MS, Store, sound
 from .test_store_partitions import write
 
 GRACE_S = GRACE_MS / 1_000
-
-
-class Cluster:
-    """A fake broker with the metadata of a store. `records`: what it serves."""
-
-    def __init__(self, store: Store) -> None:
-        self.broker = FakeBroker()
-        self.records = list(store.records)
-        self.remote: Remote | None = None
-        self.log_start = 0
-        self.local_start = 60
-        self.on_log_start: Callable[[], None] = lambda: None
-        self.broker.topics = [topic(REMOTE_LOG_METADATA_TOPIC), topic(TOPIC, 4, topic_id=TOPIC_ID)]
-        self.broker.answer(offsets.ListOffsetsRequest, self._offsets)
-        self.broker.answer(fetched.FetchRequest, self._fetch)
-        self.broker.answer(tiering.DescribeTopicTieringRequest, self._tiering)
-        self.broker.answer(deletions.DescribeDeletionsRequest, self._deletions)
-
-    @property
-    def config(self) -> ClientConfig:
-        return ClientConfig(bootstrap=self.broker.address).with_timeout(5)
-
-    def delete_topic(self, remote: Remote | None) -> None:
-        """Remove the topic; `remote`: what the ledger says, None = it has no entry."""
-        del self.broker.topics[1]
-        self.remote = remote
-
-    def _offsets(self, request: Any) -> Any:
-        (asked,) = request.topics
-        (partition,) = asked.partitions
-        if asked.name == TOPIC:
-            self.on_log_start()
-            found = self.log_start if partition.timestamp == -2 else self.local_start
-        else:
-            found = 0 if partition.timestamp == -2 else len(self.records)
-        answer = offsets.ListOffsetsPartitionResponse(
-            partition_index=partition.partition_index, error_code=0, timestamp=-1, offset=found
-        )
-        rows = (offsets.ListOffsetsTopicResponse(name=asked.name, partitions=(answer,)),)
-        return offsets.ListOffsetsResponse(topics=rows)
-
-    def _fetch(self, request: Any) -> Any:
-        (asked,) = request.topics
-        (partition,) = asked.partitions
-        at = partition.fetch_offset
-        data = bytearray()
-        if at < len(self.records):
-            # One that cannot be decoded is skipped, as brokers do.
-            values = [encode(each) for each in self.records[at : at + 2]]
-            data += encode_batch([(None, value, (), 5) for value in values])
-            restamp(data, 0, base_offset=at, leader_epoch=0)
-            assert list(iter_headers(data))
-        row = fetched.PartitionData(
-            partition_index=partition.partition,
-            error_code=0,
-            high_watermark=len(self.records),
-            records=memoryview(bytes(data)),
-        )
-        answer = fetched.FetchableTopicResponse(
-            topic=asked.topic, topic_id=asked.topic_id, partitions=(row,)
-        )
-        return fetched.FetchResponse(error_code=Error.NONE, responses=(answer,))
-
-    def _tiering(self, request: Any) -> Any:
-        return tiering.DescribeTopicTieringResponse(error_code=0)
-
-    def _deletions(self, request: Any) -> Any:
-        if self.remote is None:
-            return deletions.DescribeDeletionsResponse(error_code=0)
-        entry = deletions.DescribedDeletion(
-            topic_id=TOPIC_ID,
-            name=TOPIC,
-            policy=1,
-            asked_ms=1,
-            finished_ms=2 if self.remote is not Remote.PENDING else -1,
-            halted=0,
-            remote=int(self.remote),
-        )
-        return deletions.DescribeDeletionsResponse(error_code=0, deletions=(entry,))
 
 
 @pytest.fixture
@@ -189,6 +102,13 @@ def test_what_a_second_look_does_not_find_is_no_finding(
     write(tmp_path, store)
     (tmp_path / store.name(1)).unlink()
     assert kinds(audited(tmp_path, cluster, between=lambda: write(tmp_path, store))) == []
+    (tmp_path / store.name(1)).unlink()
+
+    def damage_another() -> None:
+        write(tmp_path, store)
+        (tmp_path / store.name(2)).unlink()
+
+    assert kinds(audited(tmp_path, cluster, between=damage_another)) == []
 
 
 def test_a_segment_that_expires_while_it_is_looked_at(
@@ -242,7 +162,7 @@ def test_a_topic_that_does_not_exist(
 
 
 def test_a_store_that_fails_is_no_silence(tmp_path: Path, store: Store, cluster: Cluster) -> None:
-    (found,) = audited(tmp_path / "none", cluster, timeout_s=0.1)
+    (found,) = audited(tmp_path / "none", cluster, timeout_s=3.0)
     assert isinstance(found, Finding)
     assert found.kind is Kind.NOT_AUDITED
     assert "no such directory" in found.detail
@@ -295,6 +215,16 @@ def test_bytes_are_checked(
     assert kinds(checked(tmp_path, asked, every[1])) == [Kind.CRC_MISMATCH]
     path.unlink()
     assert Kind.MISSING_OBJECT in kinds(checked(tmp_path, asked, every[1]))
+
+
+def test_what_the_listing_shows_is_not_found_again(tmp_path: Path, store: Store) -> None:
+    write(tmp_path, store)
+    name = store.name(1, ObjectKind.OFFSET_INDEX)
+    (tmp_path / name).write_bytes(b"abc")
+    (tmp_path / store.name(2, ObjectKind.PRODUCER_SNAPSHOT)).unlink()
+    assert kinds(audited(tmp_path, None)) == [Kind.DAMAGED_AUXILIARY, Kind.MISSING_AUXILIARY]
+    for work in works(tmp_path, None):
+        assert kinds(checked(tmp_path, None, work)) == []
 
 
 def test_a_segment_that_was_deleted_before_it_was_read(

@@ -24,7 +24,7 @@ from tests.unit.tiered.support import (
     update,
 )
 
-from .support import GRACE_MS, LONG_AGO_MS, NOW_MS, Store, finished, offsets, sound
+from .support import GRACE_MS, LONG_AGO_MS, NOW_MS, Store, finished, objects_of, offsets, sound
 
 YOUNG_MS = NOW_MS - GRACE_MS + 1
 
@@ -226,6 +226,15 @@ def test_the_lineage_goes_on_where_the_manifest_ends() -> None:
     assert lineage_of(None, ()).entries == ()
 
 
+def test_the_lineage_ignores_a_leader_that_was_replaced() -> None:
+    store = Store([fence(3)])
+    store.copy(*finished(1, 0, 19, ((1, 0), (3, 10)), leader_epoch=3))
+    store.write_manifest(epochs=((1, 0), (3, 10)))
+    stale = segment(2, 10, 29, ((2, 10),), leader_epoch=2, state=FINISHED)
+    state = store.look().manifest_state()
+    assert lineage_of(state, [*store.look().readable(state), stale]).entries == ((1, 0), (3, 10))
+
+
 # What should be gone
 
 
@@ -266,3 +275,8 @@ def test_kafkas_own_metadata_without_epochs_and_fences() -> None:
     store.manifests = {}
     store.objects = {name: data for name, data in store.objects.items() if "/manifest/" not in name}
     assert store.kinds() == [Kind.MANIFEST_BEHIND]  # Kafka writes none.
+    # Whose copies overlap is not known either.
+    made, log = finished(3, 30, 49, leader_epoch=-1, tiered_epoch=-1)
+    store.records += [made, update(3, FINISHED, leader_epoch=-1, tiered_epoch=-1)]
+    store.objects |= objects_of(made, log)
+    assert store.kinds() == [Kind.MANIFEST_BEHIND]

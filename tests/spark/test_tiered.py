@@ -184,7 +184,7 @@ def test_what_expired_is_lost_and_named(read: Callable[..., Any], tiered: Cluste
     [future] = admin.delete_records([TopicPartition(topic, 0, 250)]).values()
     future.result(30)
     until(lambda: len(objects(tiered, topic, 0)) < 8, "expired segments deleted")
-    with pytest.raises(Exception, match=f"{topic}-0: offsets 0 to 249 are no longer available"):
+    with pytest.raises(Exception, match=f"{topic}-0: offsets 0 to .* are no longer available"):
         strict.count()
     assert lenient.count() == RECORDS * PARTITIONS - 250
 

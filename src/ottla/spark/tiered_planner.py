@@ -103,7 +103,11 @@ def split_of_range(piece: Range) -> Split:
 
 
 def unexpectedly_missing(error: ObjectMissingError, session: StoreSession) -> RemoteStorageError:
-    """Return the error for an object that is listed, yet is not there."""
+    """Return the error for an object that is listed, yet is not there.
+
+    Raises: RemoteStorageError where the store as a whole cannot be read.
+    """
+    session.check("")
     return RemoteStorageError(
         f"{error}, which is listed as readable: expected the brokers' own object store in the "
         f"option ottla.remote.storage.uri (found {session.uri})"

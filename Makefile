@@ -57,6 +57,7 @@ soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s $(VARIANTS)
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
+	@OTTLA_DISABLING_STEPS=all $(BIN)/python -m pytest -n 2 tests/sim/test_disabling_crashes.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest tests/sim/test_seeds.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 $(STORIES)
 	@OTTLA_RAFT_SEEDS=5000 $(BIN)/python -m pytest --timeout=3600 tests/unit/raft/test_simulation.py

@@ -11,7 +11,6 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -21,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.testing import Cluster
+from waiting import until
 
 AMOUNT_MB = 600
 RECORD = os.urandom(1000)
@@ -91,13 +91,6 @@ def send(port: int, files: list[Path]) -> None:
                 peer.sendfile(file)
 
 
-def wait(ready: Callable[[], bool]) -> float:
-    """Wait; return the moment."""
-    while not ready():
-        time.sleep(POLL_S)
-    return time.perf_counter()
-
-
 def catch_up(cluster: Cluster, partitions: int, table: Table) -> None:
     """Fill a topic while a broker is down, bring it back, and measure."""
     topic = f"catch-up-{partitions}"
@@ -108,13 +101,16 @@ def catch_up(cluster: Cluster, partitions: int, table: Table) -> None:
     while any(3 in each.isr for each in cluster.partitions(topic).values()):
         time.sleep(0.05)
     fill(cluster.bootstrap, topic, partitions, AMOUNT_MB)
-    wait(lambda: size(segments(cluster, 1, topic)) == size(segments(cluster, 2, topic)))
+    until(
+        lambda: size(segments(cluster, 1, topic)) == size(segments(cluster, 2, topic)),
+        every_s=POLL_S,
+    )
     wanted = size(segments(cluster, 1, topic))
     cluster.start(3)
-    began = wait(lambda: size(segments(cluster, 3, topic)) > 0)
+    began = until(lambda: size(segments(cluster, 3, topic)) > 0, every_s=POLL_S)
     process = psutil.Process(cluster.pid(3))
     cpu_before = sum(process.cpu_times()[:2])
-    ended = wait(lambda: size(segments(cluster, 3, topic)) >= wanted)
+    ended = until(lambda: size(segments(cluster, 3, topic)) >= wanted, every_s=POLL_S)
     cpu_s = sum(process.cpu_times()[:2]) - cpu_before
     with tempfile.TemporaryDirectory(dir=cluster.data_dir()) as folder:
         plain_s = plain_copy_s(segments(cluster, 1, topic), Path(folder))

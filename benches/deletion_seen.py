@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,12 +43,12 @@ from ottla.wire.messages.describe_deletions import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from waiting import until
 
 BATCH = 100
 """Topics of one request, and of one turn of the storm."""
 
 WAIT_S = 600.0
-POLL_S = 0.05
 LEDGER_POLL_S = 2.0
 
 TO_DELETE = "kafka_controller_kafka_controller_topics_to_delete_count"
@@ -237,7 +237,7 @@ class Seen:
 
     def wait_forgotten(self) -> None:
         """Wait until nothing at all is in the ledger: the receipts have had their time."""
-        until(lambda: self.ledger() == (0, 0), every=LEDGER_POLL_S)
+        until(lambda: self.ledger() == (0, 0), every_s=LEDGER_POLL_S)
 
 
 # -- what clients ask ------------------------------------------------------------------------------
@@ -295,11 +295,3 @@ def alive_to(connection: Connection) -> set[int]:
 def _check(answers: Iterable[tuple[int, str | None]]) -> None:
     wrong = [each for each in answers if each[0] != Error.NONE]
     assert not wrong, wrong[0]
-
-
-def until(look: Callable[[], bool], *, every: float = POLL_S) -> None:
-    """Poll until something is so."""
-    deadline = time.perf_counter() + WAIT_S
-    while not look():
-        assert time.perf_counter() < deadline, "what is waited for does not come"
-        time.sleep(every)

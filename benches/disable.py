@@ -12,7 +12,6 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
@@ -34,6 +33,7 @@ from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.metadata.tiering import TieringState
 from ottla.testing import Cluster
 from ottla.wire.messages import describe_topic_tiering as wire
+from waiting import until
 
 BROKERS = 3
 SEGMENTS = 3
@@ -89,7 +89,7 @@ class Topics:
                 producer.produce(each, VALUE, partition=0)
             producer.flush(120)
         wanted = SEGMENTS * len(self.names)
-        until(lambda: self.copied() >= wanted, 600)
+        until(lambda: self.copied() >= wanted, within_s=600)
 
     def copied(self) -> int:
         """Return how many segments of these topics are in the store."""
@@ -135,15 +135,6 @@ class Topics:
         return not any(each.purge_pending for each in self.described())
 
 
-def until(holds: Callable[[], bool], seconds: float) -> None:
-    """Wait for something."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s")
-        time.sleep(0.05)
-
-
 def cost(cluster: Cluster) -> Cost:
     """Return what all brokers have used; metadata of the first broker."""
     cpu_s, requests = 0.0, 0
@@ -176,11 +167,11 @@ def run(cluster: Cluster, count: int, policy: str, table: Table) -> None:
     topics.create()
     before, began = cost(cluster), time.monotonic()
     topics.alter(remote_storage_enable="false", remote_log_disable_policy=policy)
-    until(topics.are_disabled, 600)
+    until(topics.are_disabled, within_s=600)
     disabled_s, used = time.monotonic() - began, cost(cluster)
     purged = "-"
     if policy == "delete":
-        until(topics.are_purged, 1_200)
+        until(topics.are_purged, within_s=1_200)
         purged = f"{time.monotonic() - began:.1f}"
     after = cost(cluster)
     table.add_row(

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -39,6 +38,7 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from waiting import until
 
 SESSION_MS = 2_000
 CONFIG = {
@@ -72,15 +72,6 @@ class Results:
         """Note a duration."""
         self.seconds.setdefault(row, []).append(value)
         print(f"{row}: {value:.2f} s", file=sys.stderr, flush=True)
-
-
-def until(look: Callable[[], bool]) -> float:
-    """Poll until something is so; return when that was seen."""
-    deadline = time.perf_counter() + WAIT_S
-    while not look():
-        assert time.perf_counter() < deadline, "what is waited for does not come"
-        time.sleep(POLL_S)
-    return time.perf_counter()
 
 
 class Mode:
@@ -180,7 +171,7 @@ def restart(mode: Mode, results: Results) -> None:
 
 def until_elected(mode: Mode, besides: int) -> float:
     """Wait until another one is elected; return when that was."""
-    return until(lambda: mode.elected() not in (None, besides))
+    return until(lambda: mode.elected() not in (None, besides), every_s=POLL_S)
 
 
 def failover(mode: Mode, results: Results, number: int, what: str) -> None:
@@ -220,8 +211,8 @@ def broker_loss(mode: Mode, results: Results, topic: str) -> None:
         assert lost, led
         begun = time.perf_counter()
         cluster.kill(victim)
-        first = until(lambda: leaders(connection, [topic]).count(victim) < lost)
-        last = until(lambda: not {victim, -1} & set(leaders(connection, [topic])))
+        first = until(lambda: leaders(connection, [topic]).count(victim) < lost, every_s=POLL_S)
+        last = until(lambda: not {victim, -1} & set(leaders(connection, [topic])), every_s=POLL_S)
     results.add("another broker killed, to all its partitions led anew", last - begun)
     results.add("  of these, until the first is (session: 2 s)", first - begun)
     results.add("  of these, after the first", last - first)
@@ -240,7 +231,9 @@ def creation(mode: Mode, results: Results, topics: int) -> None:
         results.add(row, create(connection, names, PARTITIONS, 3) - begun)
         after = mode.stored()
         wanted = topics * PARTITIONS
-        done = until(lambda: sum(each >= 0 for each in leaders(connection, names)) == wanted)
+        done = until(
+            lambda: sum(each >= 0 for each in leaders(connection, names)) == wanted, every_s=POLL_S
+        )
         results.add("  and to every leader named", done - begun)
     transactions, znodes, stored = (new - old for old, new in zip(before, after, strict=True))
     results.words["  written for it"] = (

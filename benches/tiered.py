@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -39,6 +39,7 @@ from ottla.tiered.metadata_records import encode
 from ottla.tiered.segment_metadata import Fence, SegmentMetadata, SegmentState, SegmentUpdate
 from ottla.wire.messages import describe_remote_log as wire
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from waiting import until
 
 MB = 1_000_000
 RECORD_BYTES = 1_000
@@ -136,14 +137,6 @@ def node(**config: str) -> Iterator[Node]:
         yield Node(cluster)
 
 
-def until(holds: Callable[[], bool], seconds: float, pause: float = 0.05) -> None:
-    """Wait for something."""
-    deadline = time.perf_counter() + seconds
-    while not holds():
-        assert time.perf_counter() < deadline, "what is waited for does not come"
-        time.sleep(pause)
-
-
 def fill(bootstrap: str, topic: str, mb: int) -> int:
     """Write so many MB to partition 0; return the number of records."""
     producer = Producer(
@@ -228,10 +221,8 @@ def copies_and_reads(console: Console) -> None:
     with node() as server:
         topic = server.create(1, ROLLED)
         fill(server.bootstrap, topic, TOTAL_MB)
-        # A first round pays for connections.
-        local = [consumed_mb_per_s(server.bootstrap, topic, TOTAL_MB) for _ in range(ROUNDS + 1)][
-            1:
-        ]
+        consumed_mb_per_s(server.bootstrap, topic, TOTAL_MB)  # Pays for connections.
+        local = [consumed_mb_per_s(server.bootstrap, topic, TOTAL_MB) for _ in range(ROUNDS)]
         some = [consumed_mb_per_s(server.bootstrap, topic, WARM_MB) for _ in range(ROUNDS)]
         topic_id = server.topic_id(topic)
         raw_local = [fetched_mb_per_s(server, topic_id, TOTAL_MB) for _ in range(ROUNDS)]
@@ -243,12 +234,13 @@ def copies_and_reads(console: Console) -> None:
             (found,) = server.described([topic])
             return found.remote_segments > 0 and found.lag_segments == 0
 
-        until(is_copied, 300)
+        until(is_copied, within_s=300)
         elapsed_s, cpu_s = time.perf_counter() - begun, server.cpu_s() - cpu_s
         (found,) = server.described([topic])
         copied_mb = found.remote_bytes / MB
         server.configure(topic, local_retention_bytes="1")
-        until(lambda: server.described([topic])[0].local_start_offset > found.remote_end_offset, 60)
+        end = found.remote_end_offset
+        until(lambda: server.described([topic])[0].local_start_offset > end, within_s=60)
         remote_mb = int(copied_mb) - 1
         resident_mb = server.resident_mb()
         cold = [consumed_mb_per_s(server.bootstrap, topic, remote_mb) for _ in range(ROUNDS)]
@@ -320,7 +312,7 @@ def _paced_p99_ms(server: Node, bystander: str, *, tiered: bool) -> float:
     filling = Thread(target=_fill_at_rate, args=(server.bootstrap, bulk, stop))
     filling.start()
     if tiered:
-        until(lambda: server.described([bulk])[0].remote_segments > 0, 60)
+        until(lambda: server.described([bulk])[0].remote_segments > 0, within_s=60)
     else:
         time.sleep(2.0)
     times: list[float] = []
@@ -379,7 +371,7 @@ def start_with_many_segments(console: Console) -> None:
             rows = [{"value": b"x"}] * (each + 1)
             assert producer.produce_batch(topic, rows, partition=partition) == len(rows)
             assert producer.flush(60) == 0  # All together would be more than its queue holds.
-        until(lambda: METADATA_TOPIC in server.admin.list_topics(timeout=10).topics, 60)
+        until(lambda: METADATA_TOPIC in server.admin.list_topics(timeout=10).topics, within_s=60)
         cluster.stop(1)
         rows = [("no remote segments", *_start(server, 0))]
         cluster.kill(1)
@@ -411,7 +403,7 @@ def _start(server: Node, segments: int) -> tuple[float, float, float, float]:
             and all(each.remote_segments >= 0 for each in found)
         )
 
-    until(is_known, 300, pause=0.5)
+    until(is_known, within_s=300, every_s=0.5)
     return serving_s, time.perf_counter() - begun, server.cpu_s(), server.resident_mb()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.drawn import FAULT_ROUNDS, drawn
 
@@ -16,6 +17,27 @@ settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("ottla")
 
 SPARK = "tests/spark"
+SIMULATOR = "tests/sim"
+
+LONGEST = (
+    "tests/cluster/test_tiered_storage.py",
+    "tests/cluster/test_tiered_off.py",
+    "tests/cluster/test_tiered_deletion.py",
+    "tests/cluster/test_slow_store.py",
+    "tests/cluster/test_cli_local.py",
+    "tests/cluster/zookeeper/test_local_clusters.py",
+    "tests/cluster/zookeeper/test_tiered_storage.py",
+    "tests/cluster/test_tiered_followers.py",
+    "tests/cluster/test_restore.py",
+    "tests/cluster/zookeeper/test_ensemble_faults.py",
+    "tests/cluster/test_replication.py",
+    "tests/cluster/zookeeper/test_zombies.py",
+    "tests/cluster/test_faults.py",
+    "tests/cluster/test_rolling_restart.py",
+    "tests/cluster/test_replicated_compaction.py",
+    "tests/cluster/test_lost_disks.py",
+)
+"""Files that are begun first, so that no worker is left alone with one of them at the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -44,12 +66,22 @@ def forms_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
 class FileScheduling(LoadScopeScheduling):
     """Keeps a file in one worker, since its tests share clusters; all of Spark, which starts once.
 
-    xdist's own `loadgroup` sets the groups in a way that pytest 9 does not see.
+    Simulated clusters are each test's own, so these tests go to any worker, last. xdist's own
+    `loadgroup` sets the groups in a way that pytest 9 does not see.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
-        return SPARK if path.startswith(f"{SPARK}/") else path
+        if path.startswith(f"{SPARK}/"):
+            return SPARK
+        return nodeid if path.startswith(f"{SIMULATOR}/") else path
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for path in LONGEST:
+            if path in self.workqueue:
+                self.workqueue.move_to_end(path, last=False)
+                break
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)

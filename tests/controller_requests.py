@@ -11,6 +11,7 @@ from ottla.broker.dispatch import load_apis
 from ottla.wire.messages import alter_configs, incremental_alter_configs, update_features
 from ottla.wire.messages import alter_partition_reassignments as reassign
 from ottla.wire.messages import assign_replicas_to_dirs as assign
+from ottla.wire.messages.abandon_purge import AbandonPurgeRequest
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -114,6 +115,7 @@ REQUESTS: dict[int, Any] = {
     1004: ReportIdleTopicsRequest(broker_id=1, broker_epoch=1, coordinators=(), topics=()),
     1005: DescribeIdleTopicsRequest(),
     1009: DescribeTopicTieringRequest(),
+    1010: AbandonPurgeRequest(topic_id=ID),
     1007: ReportPurgesRequest(broker_id=1, broker_epoch=1, topics=()),
 }
 """By API key. The first one writes, so that what only reads waits behind a write."""

@@ -18,17 +18,17 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.disabling.acknowledgements import Acknowledgement, Given, missing
 from ottla.controller.disabling.disabling_manager import finish_disabling
 from ottla.controller.elections.leader_rebalance import balance
-from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.metadata_port import Committed, Fenced, MetadataPort
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step, refused
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.configs import Alteration, alter_configs
+from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.controller.zookeeper.broker_changes import process_broker_change
 from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of

@@ -13,9 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.controller import partition_states, replica_states
-from ottla.controller.partition_states import PartitionState
-from ottla.controller.replica_states import ReplicaState
+from ottla.controller.partitions import partition_states, replica_states
+from ottla.controller.partitions.partition_states import PartitionState
+from ottla.controller.partitions.replica_states import ReplicaState
 from ottla.controller.tiering_states import (
     BY_ACKNOWLEDGEMENT,
     BY_CONFIGURATION,

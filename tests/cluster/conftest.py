@@ -4,6 +4,7 @@ A cluster that many tests share is never stopped or damaged by one; tests that k
 nodes make their own.
 """
 
+import gc
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -53,6 +54,13 @@ class Kind(Enum):
 def kinds(*chosen: Kind) -> pytest.MarkDecorator:
     """Run a test with clusters of these kinds, all where none is named: its argument `kind`."""
     return pytest.mark.parametrize("kind", chosen or tuple(Kind), ids=lambda each: each.value)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaks_are_found_here() -> Iterator[None]:
+    """Collect garbage after each file: a socket that it left open must not fail another file."""
+    yield
+    gc.collect()
 
 
 MakeTopic = Callable[..., str]

@@ -19,7 +19,7 @@ from ottla.testing import Cluster
 from .clients import Closing, Message, client_of, eventually
 from .conftest import Kind, NewCluster, kinds, new_name
 from .ottla_command import ottla
-from .test_tiered_storage import EARLIEST, TIERED, TOPIC, earliest
+from .tiered import EARLIEST, TIERED, TOPIC, earliest
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -19,7 +19,7 @@ from .clients import Closing, Message, client_of, eventually
 from .conftest import new_name
 from .ottla_command import ottla
 from .store_gate import StoreGate
-from .test_tiered_storage import TIERED, TOPIC, crc, earliest, read_all
+from .tiered import TIERED, TOPIC, crc, earliest, read_all
 
 pytestmark = pytest.mark.timeout(300)
 

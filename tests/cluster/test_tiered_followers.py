@@ -27,7 +27,7 @@ from .conftest import Kind, NewCluster, new_name
 from .ottla_command import ottla
 from .raw import PRODUCE_VERSION, produce_request
 from .test_lost_disks import wipe
-from .test_tiered_storage import (
+from .tiered import (
     EARLIEST,
     EARLIEST_LOCAL,
     LOCAL_SEGMENTS_MAX,

@@ -17,7 +17,7 @@ from ottla.wire.messages import describe_topic_tiering as wire
 from .clients import eventually
 from .conftest import Kind, NewCluster, new_name, revived
 from .ottla_command import ottla
-from .test_tiered_storage import (
+from .tiered import (
     EARLIEST,
     EARLIEST_LOCAL,
     RECORDS,

@@ -26,7 +26,7 @@ from .clients import Closing, client_of, eventually
 from .conftest import BROKERS, Kind, NewCluster, new_name
 from .fault_load import Load
 from .test_tiered_off import DELETE, ENABLE, RETAIN, alter, wait_state
-from .test_tiered_storage import EARLIEST, TIERED, TOPIC, earliest, read_from
+from .tiered import EARLIEST, TIERED, TOPIC, earliest, read_from
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.forms(1)]
 

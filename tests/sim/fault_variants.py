@@ -21,14 +21,15 @@ from ottla.broker.replication import follower_rules, replica_fetcher
 from ottla.broker.replication.followers import FollowerState
 from ottla.broker.replication.isr_manager import IsrManager
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
-from ottla.controller import brokers
-from ottla.controller import isr as isr_module
+from ottla.controller.brokers import brokers
+from ottla.controller.partitions import isr as isr_module
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.zookeeper.store import store_writing
 from ottla.host.zookeeper.store.store_writing import Done, Writer
 from ottla.log.dirs.replica_deletion import _ReplicaDeletion
 from ottla.log.file_cache import Handle
-from ottla.log.partition_log import PartitionLog
+from ottla.log.flushing import FlushOwner, LogFlusher
+from ottla.log.log_truncation import LogTruncation
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import multis, write_topics
@@ -86,21 +87,21 @@ def names_snapshots_without_a_sync() -> Iterator[None]:
 @contextmanager
 def lowers_its_recovery_point_late() -> Iterator[None]:
     """The checkpoint follows a truncation at some time, and not before the next append."""
-    with replaced(PartitionLog, "_is_limited", lambda self, limits: True):
+    with replaced(LogTruncation, "_is_limited", lambda self, limits: True):
         yield
 
 
 @contextmanager
 def counts_flushes_as_done() -> Iterator[None]:
     """The recovery point moves when a flush begins."""
-    start = PartitionLog._start_flush
+    start = LogFlusher._start
 
-    def early(self: PartitionLog) -> None:
-        start(self)
-        if self._flush_job is not None:
-            self.flushed(self._flush_job)
+    def early(self: LogFlusher, owner: FlushOwner) -> None:
+        start(self, owner)
+        if self._job is not None:
+            owner.flushed(self._job)
 
-    with replaced(PartitionLog, "_start_flush", early):
+    with replaced(LogFlusher, "_start", early):
         yield
 
 
@@ -202,7 +203,7 @@ def commits_by_the_smaller_set() -> Iterator[None]:
 @contextmanager
 def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
     """A follower may join below the offset at which its leader's epoch began."""
-    propose = Partition.propose_expansion
+    propose = Partition.maybe_expand_isr
 
     def lax(self: Partition, fetching: Any = None) -> None:
         start, self.epoch_start_offset = self.epoch_start_offset, -1
@@ -211,7 +212,7 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
         finally:
             self.epoch_start_offset = start
 
-    with replaced(Partition, "propose_expansion", lax):
+    with replaced(Partition, "maybe_expand_isr", lax):
         yield
 
 
@@ -299,7 +300,7 @@ def counts_one_record_too_many() -> Iterator[None]:
 @contextmanager
 def takes_in_followers_that_are_one_short() -> Iterator[None]:
     """A follower may join one record below the high watermark."""
-    propose = Partition.propose_expansion
+    propose = Partition.maybe_expand_isr
 
     def lax(self: Partition, fetching: Any = None) -> None:
         short = [each for node, each in self.followers.items() if node not in self.isr]
@@ -311,7 +312,7 @@ def takes_in_followers_that_are_one_short() -> Iterator[None]:
             for follower in short:
                 follower.log_end_offset -= 1
 
-    with replaced(Partition, "propose_expansion", lax):
+    with replaced(Partition, "maybe_expand_isr", lax):
         yield
 
 

@@ -11,16 +11,19 @@ from typing import Any
 
 from ottla.broker.partition import Partition
 from ottla.broker.replication import follower_rules
-from ottla.log import partition_log
+from ottla.log import log_retention
 from ottla.log.cleaner import cleaner_rewrite
 from ottla.log.cleaner import log_cleaner as cleaner
 from ottla.log.cleaner.cleaner_filter import BatchFilter
 from ottla.log.cleaner.cleaner_swap import Swap
 from ottla.log.config import INT64_MAX, LogConfig
 from ottla.log.epoch_cache import EpochCache
+from ottla.log.flushing import LogFlusher
+from ottla.log.local_log import LocalLog
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import _Loader
 from ottla.log.segment import Segment
 from ottla.log.time_index import TimeIndex
@@ -111,14 +114,14 @@ def forgets_to_store_epochs_that_are_cut_off() -> Iterator[None]:
 @contextmanager
 def keeps_producers_of_what_it_cut_off() -> Iterator[None]:
     """After a truncation the log still knows the producers' batches that are gone."""
-    follow = PartitionLog._apply_new_end
+    rebuild = ProducerStateManager.rebuild
 
-    def keeping(self: PartitionLog) -> None:
-        before = self.producers
-        follow(self)
-        self.producers = before
+    def keeping(self: ProducerStateManager, high_watermark: int) -> None:
+        before = self.state
+        rebuild(self, high_watermark)
+        self.state = before
 
-    with replaced(PartitionLog, "_apply_new_end", keeping):
+    with replaced(ProducerStateManager, "rebuild", keeping):
         yield
 
 
@@ -185,7 +188,7 @@ def follows_high_watermarks_back() -> Iterator[None]:
 
     def follow(self: PartitionLog, offset: int) -> bool:
         offset = min(offset, self.log_end_offset)
-        moved, self.high_watermark = offset != self.high_watermark, offset
+        moved, self.offsets.high_watermark = offset != self.high_watermark, offset
         self.producers.replicated_to(offset)
         return moved
 
@@ -233,11 +236,11 @@ def trusts_what_was_sealed_after_its_flush() -> Iterator[None]:
     def trusting(self: PartitionLog, now_ms: int, base_offset: int | None = None) -> None:
         before = self.recovery_point
         roll(self, now_ms, base_offset)
-        self.recovery_point = max(before, self.recovery_point)
+        self.flusher.recovery_point = max(before, self.recovery_point)
 
     point = property(lambda self: self.recovery_point)
     with (
-        replaced(PartitionLog, "checkpointed_recovery_point", point),
+        replaced(LogFlusher, "checkpointed_recovery_point", point),
         replaced(PartitionLog, "roll", trusting),
     ):
         yield
@@ -249,7 +252,7 @@ def trusts_what_was_sealed_after_its_flush() -> Iterator[None]:
 @contextmanager
 def expires_a_segment_too_many_by_size() -> Iterator[None]:
     """A segment goes that would leave less than retention.bytes."""
-    expired = partition_log.expired
+    expired = log_retention.expired
 
     def eager(segments: Any, config: LogConfig, **rest: Any) -> Any:
         if config.retention_bytes > 0 and segments:
@@ -257,7 +260,7 @@ def expires_a_segment_too_many_by_size() -> Iterator[None]:
             config = replace(config, retention_bytes=least)
         return expired(segments, config, **rest)
 
-    with replaced(partition_log, "expired", eager):
+    with replaced(log_retention, "expired", eager):
         yield
 
 
@@ -265,10 +268,10 @@ def expires_a_segment_too_many_by_size() -> Iterator[None]:
 def expires_segments_by_their_first_record() -> Iterator[None]:
     """A segment goes when its oldest record is older than retention.ms."""
 
-    def oldest(self: PartitionLog, segment: Segment) -> int:
+    def oldest(self: LocalLog, segment: Segment) -> int:
         return segment.first_batch_ms()
 
-    with replaced(PartitionLog, "_newest_ms", oldest):
+    with replaced(LocalLog, "_newest_ms", oldest):
         yield
 
 
@@ -303,11 +306,11 @@ def cleans_what_is_not_committed() -> Iterator[None]:
     find_cleanable = cleaner.find_cleanable
 
     def lax(log: PartitionLog, now_ms: int) -> Any:
-        before, log.high_watermark = log.high_watermark, log.log_end_offset
+        before, log.offsets.high_watermark = log.high_watermark, log.log_end_offset
         try:
             return find_cleanable(log, now_ms)
         finally:
-            log.high_watermark = before
+            log.offsets.high_watermark = before
 
     with replaced(cleaner, "find_cleanable", lax):
         yield
@@ -319,11 +322,11 @@ def cleans_what_is_not_durable() -> Iterator[None]:
     find_cleanable = cleaner.find_cleanable
 
     def lax(log: PartitionLog, now_ms: int) -> Any:
-        before, log.recovery_point = log.recovery_point, log.log_end_offset
+        before, log.flusher.recovery_point = log.recovery_point, log.log_end_offset
         try:
             return find_cleanable(log, now_ms)
         finally:
-            log.recovery_point = before
+            log.flusher.recovery_point = before
 
     with replaced(cleaner, "find_cleanable", lax):
         yield

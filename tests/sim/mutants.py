@@ -133,8 +133,8 @@ def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]
 
 
 PARTITION = "broker.partition:Partition"
-REGISTRATION = "controller.brokers"
-ISR = "controller.isr"
+REGISTRATION = "controller.brokers.brokers"
+ISR = "controller.partitions.isr"
 CHANGE = "controller.elections.partition_change"
 
 QUORUM = (
@@ -289,7 +289,7 @@ REPLICATION = (
         "joins_below_epoch_start",
         "a follower joins at the high watermark, which may lag behind what was committed",
         (
-            f"{PARTITION}.propose_expansion",
+            f"{PARTITION}.maybe_expand_isr",
             "max(log.high_watermark, self.epoch_start_offset)",
             "log.high_watermark",
         ),
@@ -386,7 +386,7 @@ REPLICATION = (
         "appends_later_epochs",
         "a follower takes batches of an epoch that it does not follow yet (KAFKA-18723)",
         (
-            "log.partition_log:PartitionLog.append_as_follower",
+            "log.validation:check_follower_batches",
             "header.partition_leader_epoch > leader_epoch",
             "False",
         ),

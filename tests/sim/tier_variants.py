@@ -52,7 +52,7 @@ def begins_at_the_local_log_after_a_restart() -> Iterator[None]:
 
     def local(self: PartitionLog, *given: Any, **named: Any) -> None:
         init(self, *given, **named)
-        self.log_start_offset = self.local_log_start_offset
+        self.offsets.log_start_offset = self.local_log_start_offset
 
     with replaced(PartitionLog, "__init__", local):
         yield

@@ -5,12 +5,14 @@ copying is turned on again right after a deletion, a leader dies before its fenc
 story takes a few seconds.
 """
 
+from dataclasses import replace
+
 from ottla.metadata.tiering import TieringState, TopicTiering
 from ottla.testing.history.topics import KEEPS_ALL
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.tiering_off import DELETE, ON, POLICY, RETAIN
 from ottla.testing.sim.watch.deletion_steps import controller_of
-from ottla.testing.sim_clients import Dialogue
+from ottla.testing.sim_clients import Dialogue, TopicSpec
 
 from .tier_stories import SEGMENT_BYTES, TOPIC, Stage, scenario_of, spec
 
@@ -40,6 +42,22 @@ class Switch(Stage):
         """Turn it on, and wait until segments are copied."""
         yield from self.set(ON)
         yield from self.until_more("COPY_FINISHED", 4)
+
+    def begin_transactions(self, topic: TopicSpec) -> Dialogue[None]:
+        """Begin with two producers of transactions, and a read_committed consumer."""
+        story = self.story
+        yield from story.create(topic)
+        for _ in range(2):
+            story.write_transactions(topic, interval_ms=150)
+        story.read_tiers(topic, interval_ms=700, committed_only=True)
+        yield from self.begin(topic)
+
+    def lead_anew(self) -> Dialogue[None]:
+        """Kill the leader, and have it back once another one leads."""
+        leader = self.leader
+        leader.crash(lose_unflushed=False)
+        yield from self.until_led(but=leader)
+        leader.restart()
 
     def cut_off_the_metadata(self) -> None:
         """Let no replica reach the leader of the metadata: no fence is written."""
@@ -117,7 +135,62 @@ def reelected(story: Story) -> Dialogue[None]:
     stage.over()
 
 
-STORIES = {each.__name__: each for each in (retained, deleted, unfenced, edited, reelected)}
+def transactions_retained(story: Story) -> Dialogue[None]:
+    """Transactions, of which some are aborted, are written and read while the topic is DISABLING:
+    they begin in remote segments and end in local ones. Then another leader serves them."""
+    stage = Switch(story)
+    topic = spec(
+        KEEPS_ALL, 2, min_insync_replicas="1", local_retention_bytes=str(2 * SEGMENT_BYTES)
+    )
+    yield from stage.begin_transactions(topic)
+    yield from stage.lead_apart()
+    stage.cut_off_the_metadata()
+    yield from stage.set(RETAIN)
+    yield UNANSWERED_MS
+    assert stage.tiering.state is TieringState.DISABLING
+    stage.mend()
+    yield from stage.until_state(TieringState.DISABLED)
+    yield from stage.lead_anew()
+    yield from stage.until_in_sync(2)
+    yield 2_000
+    yield from stage.on()
+    stage.over()
+
+
+def transactions_deleted(story: Story) -> Dialogue[None]:
+    """The same with delete: the log starts within transactions then. The leader has more local
+    records than its followers, which copy these; then one of them leads."""
+    stage = Switch(story)
+    topic = spec(local_retention_bytes=str(2 * SEGMENT_BYTES))
+    yield from stage.begin_transactions(topic)
+    leader = stage.log_on(stage.leader)
+    yield from stage.until(lambda: leader.local_log_start_offset > 0)
+    config = replace(leader.config, local_retention_bytes=10**9, local_retention_ms=-1)
+    leader.reconfigure(config)
+    yield from stage.until_more("COPY_FINISHED", 6)
+    yield from stage.set(DELETE)
+    yield 200
+    yield from stage.until_state(TieringState.DISABLED)
+    yield from stage.lead_anew()
+    yield from stage.until_in_sync()
+    yield 3_000
+    yield from stage.on()
+    yield 1_000
+    stage.over()
+
+
+STORIES = {
+    each.__name__: each
+    for each in (
+        retained,
+        deleted,
+        unfenced,
+        edited,
+        reelected,
+        transactions_retained,
+        transactions_deleted,
+    )
+}
 
 
 def scenario(name: str, *, zookeeper: bool = False) -> Scenario:

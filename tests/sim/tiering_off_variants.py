@@ -12,6 +12,7 @@ from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.controller.disabling import disabling_manager
 from ottla.controller.disabling.acknowledgements import Missing, Reason
+from ottla.log import earlier_segments
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
@@ -21,7 +22,10 @@ from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import Fence, SegmentState
 
 from .replaced import replaced
-from .tier_variants import remembers_the_highest_copied_offset
+from .tier_variants import (
+    asks_one_segment_for_aborted_transactions,
+    remembers_the_highest_copied_offset,
+)
 
 # -- fences ------------------------------------------------------------------------------------
 
@@ -89,6 +93,13 @@ def cancels_the_purge_with_the_expiration() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def copies_earlier_records_without_their_aborted_transactions() -> Iterator[None]:
+    """A follower copies its leader's earlier records without an index of what is aborted."""
+    with replaced(earlier_segments, "replay_batch", lambda producers, header, data, position: None):
+        yield
+
+
 # -- the controller ----------------------------------------------------------------------------
 
 
@@ -97,8 +108,10 @@ def counts_acknowledgements_of_former_leader_epochs() -> Iterator[None]:
     """A broker that has acknowledged has done so for good, whoever leads now."""
     plain = disabling_manager.missing
 
-    def loose(image: Any, tiering: Any, given: Any, errors: Any = None) -> Iterator[Missing]:
-        for each in plain(image, tiering, given, errors):
+    def loose(
+        image: Any, tiering: Any, given: Any, errors: Any = None, partitions: Any = None
+    ) -> Iterator[Missing]:
+        for each in plain(image, tiering, given, errors, partitions):
             key = each.partition, each.broker_id
             if each.reason is Reason.NO_LEADER or key not in given:
                 yield each
@@ -108,8 +121,8 @@ def counts_acknowledgements_of_former_leader_epochs() -> Iterator[None]:
         replaced(
             disabling_manager.Acknowledgements,
             "missing",
-            lambda self, image, tiering: loose(
-                image, tiering, self._of(tiering).given, self._of(tiering).errors
+            lambda self, image, tiering, partitions: loose(
+                image, tiering, self._of(tiering).given, self._of(tiering).errors, partitions
             ),
         ),
     ):
@@ -178,6 +191,16 @@ OFF_VARIANTS = (
         breaks=counts_acknowledgements_of_former_leader_epochs,
         story="unfenced",
         by="disabled too early",
+    ),
+    OffVariant(
+        breaks=copies_earlier_records_without_their_aborted_transactions,
+        story="transactions_deleted",
+        by="uncommitted record read",
+    ),
+    OffVariant(
+        breaks=asks_one_segment_for_aborted_transactions,
+        story="transactions_retained",
+        by="uncommitted record read",
     ),
     OffVariant(breaks=reads_the_policy_at_the_end, story="edited", by="tiering state wrong"),
     OffVariant(

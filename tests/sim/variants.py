@@ -15,10 +15,10 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.fetch import delayed_fetch
 from ottla.broker.partition import Partition
-from ottla.controller import brokers as brokers_module
-from ottla.controller import isr as isr_module
+from ottla.controller.brokers import brokers as brokers_module
 from ottla.controller.elections import partition_change
 from ottla.controller.metadata_port import Committed
+from ottla.controller.partitions import isr as isr_module
 from ottla.controller.step import Step
 from ottla.host.kraft.metadata_log import MetadataLog
 from ottla.host.kraft.quorum_storage import QuorumStorage

@@ -32,6 +32,7 @@ from ottla.wire.frames import (
     decode_request_header,
     encode_response,
     encode_response_in_steps,
+    peek_throttle_ms,
 )
 from ottla.wire.registry import FETCH, NAMES, PRODUCE, request_type, response_type
 from ottla.wire.schema import spec_of
@@ -313,6 +314,8 @@ class Dispatcher:
 
         def answered(response: Forwarded) -> None:
             if isinstance(response, bytes):
+                header = ctx.header
+                _mute(ctx, peek_throttle_ms(header.api_key, header.api_version, response))
                 end([len(response).to_bytes(4, "big"), response])
                 return
             refused: Outcome = None
@@ -377,7 +380,10 @@ class Dispatcher:
 
 def _throttle(ctx: Context, answer: Message) -> None:
     """Have the connection muted for as long as the response says (KIP-219)."""
-    throttle_ms = getattr(answer, "throttle_time_ms", 0)
+    _mute(ctx, getattr(answer, "throttle_time_ms", 0))
+
+
+def _mute(ctx: Context, throttle_ms: int) -> None:
     if throttle_ms > 0:
         ctx.connection.throttle_ms = throttle_ms
 

@@ -9,6 +9,7 @@ Source: Kafka's RequestMetrics, BrokerTopicMetrics.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from ottla.base.metrics import Histogram, latency_ns
@@ -107,6 +108,7 @@ class PartitionErrors:
         self.by_key.setdefault(key, Counter())[int(code)] += 1
 
 
+@cache
 def error_finder(response: type, *, nested: bool = True) -> Find | None:
     """Return a function that counts the errors of a response; None where it can hold none.
 

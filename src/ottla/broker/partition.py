@@ -338,11 +338,8 @@ class Partition:
             or self.leader != self.node_id
             or (acks == ACKS_ALL and not self.alone and len(self.isr) < self.min_isr)
         ):
-            refusal = self._unfit()
-            if origin == "client" and log is not None:
-                self.refused = self.refused or RefusedBatches()
-                self.refused.note(sent, refusal, log.producers.entries)
-            raise refusal
+            # Raised without a local name, which would keep this frame and all below it in a cycle.
+            raise self._refusal(sent, origin, log)
         if self.refused is not None and origin == "client":
             self._check_refused(sent, log)
         info = log.append_as_leader(
@@ -366,12 +363,22 @@ class Partition:
         finally:
             self.refused = self.refused or None
 
+    def _refusal(self, data: "Buffer", origin: Origin, log: "PartitionLog | None") -> ApiError:
+        refusal = self._unfit()
+        if origin == "client" and log is not None:
+            self.refused = self.refused or RefusedBatches()
+            self.refused.note(data, refusal, log.producers.entries)
+        return refusal
+
     def _unfit(self) -> ApiError:
-        """Return the reason why this partition accepts no append now."""
-        try:
-            self.leader_log()
-        except ApiError as refusal:
-            return refusal
+        """Return the reason why this partition accepts no append now.
+
+        Never raised before it is returned: its traceback would hold this frame and its callers.
+        """
+        if self.log is None:
+            return ApiError(Error.KAFKA_STORAGE_ERROR)
+        if self.leader != self.node_id:
+            return ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         return ApiError(
             Error.NOT_ENOUGH_REPLICAS,
             f"{len(self.isr)} replicas are in sync, min.insync.replicas is {self.min_isr}",
@@ -461,14 +468,14 @@ class Partition:
             now_ms=self.environment.monotonic_ms(),
         )
         if len(self.isr) <= len(self.followers):
-            self.propose_expansion(follower)
+            self.maybe_expand_isr(follower)
         if log.high_watermark < log.log_end_offset and self.advance_high_watermark():
             return True
         return low_moved
 
-    # -- ISR proposals (maybeExpandIsr, maybeShrinkIsr; KIP-903) --
+    # -- ISR proposals (KIP-497, KIP-903) --
 
-    def propose_expansion(self, fetching: FollowerState | None = None) -> None:
+    def maybe_expand_isr(self, fetching: FollowerState | None = None) -> None:
         """Propose to add the followers that are in sync again.
 
         Candidates have reached both the high watermark and the start of this leader's epoch: all
@@ -491,7 +498,7 @@ class Partition:
             at = (self.leader_epoch, self.partition_epoch)
             self._propose(expansion(self.isr, joining, self._broker_epochs(), at=at))
 
-    def propose_reduction(self) -> None:
+    def maybe_shrink_isr(self) -> None:
         """Propose to remove the followers that have lagged for too long."""
         log, environment = self.log, self.environment
         if self.pending is not None or log is None or not self.is_leader:

@@ -59,7 +59,8 @@ class Connection:
     refusal: str | None = None
     """Why its last request has no response, where that was found out later."""
     throttle_ms: int = 0
-    """How long it is muted, that is not read, once its next response is sent (KIP-219)."""
+    """How long it is muted, that is not read, once its current request is answered (KIP-219), or
+    handled, if it has no response: a handler of such a request sets it itself."""
     closed: Pending[None] = field(default_factory=Pending)
     """Completes when the connection closes: its delayed requests are released then."""
 

@@ -88,18 +88,28 @@ class DelayedOperation:
     def _time_out(self) -> None:
         self._timer = None
         if not self.done:
+            expire = self._expire
             self._leave()
-            self._expire()
+            expire()
 
     def _leave(self) -> None:
         if self.done:
             return
         self.done = True
+        # They mostly refer to this operation: without them it is no work for the garbage collector.
+        self._attempt, self._expire = _is_done, _nothing
         if self._timer is not None:
             self._timer.cancel()
         if self._closed is not None:
             self._closed.forget(self.abandon)
         self._purgatory._remove(self, self._keys)
+
+
+def _is_done() -> bool:
+    return True
+
+
+def _nothing() -> None: ...
 
 
 class Purgatory:

@@ -387,7 +387,7 @@ class ReplicaManager:
     def isr_changed(self, partition: Partition) -> None:
         """Handle a changed ISR: fewer or more replicas may hold the high watermark back."""
         self._commit(partition)
-        partition.propose_expansion()
+        partition.maybe_expand_isr()
 
     def recheck(self, *, shrink: bool = False) -> None:
         """Check all led partitions: time or a broker's state may have moved the high watermark.
@@ -398,7 +398,7 @@ class ReplicaManager:
             if partition.alone or not partition.is_leader or partition.log is None:
                 continue
             if shrink:
-                partition.propose_reduction()
+                partition.maybe_shrink_isr()
             self._commit(partition)
             if self.delete_records_purgatory.count:
                 # Fenced brokers are not waited for.

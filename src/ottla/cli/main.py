@@ -69,7 +69,10 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     ),
     (
         "Tiered storage",
-        (Command("tier", "tier.tier", "Show the tiers of partitions."),),
+        (
+            Command("tier", "tier.tier", "Show the tiers of partitions."),
+            Command("pipeline", "pipeline.pipeline", "Audit the object store, with Spark."),
+        ),
     ),
     (
         "Kafka's tools",
@@ -114,13 +117,6 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
 )
 
 COMMANDS = {command.name: command for _, commands in SECTIONS for command in commands}
-
-RESERVED = frozenset(
-    {
-        "pipeline",
-    }
-)
-"""Names that are reserved for commands of later versions."""
 
 EXAMPLES = """\
 Examples:
@@ -207,8 +203,6 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _refuse(name: str) -> int:
-    if name in RESERVED:
-        return _fail(f"ottla: {name} is not available in this version", WRONG_USAGE)
     import difflib
 
     near = difflib.get_close_matches(name, COMMANDS, n=1)

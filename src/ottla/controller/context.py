@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.deletion.purge_reports import PurgeReports
 from ottla.controller.disabling.acknowledgements import Acknowledgements
 from ottla.controller.idle import IdleReports
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import KRAFT_MODE, ModePolicy
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig

@@ -35,12 +35,15 @@ from ottla.controller.step import Decision, Step, refused
 from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.features import (
+    ABANDONED_PURGES,
     ELR_VERSION,
     LEDGER,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     OTTLA_VERSION,
+    OTTLA_VERSION_LEVEL,
     SUPPORTED,
+    TIERING,
 )
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -198,10 +201,19 @@ def _supported_range(features: Iterable[FeatureRange], name: str) -> FeatureRang
     )
 
 
+_ADDED: Final = {
+    LEDGER: "the deletion ledger",
+    TIERING: "topics' tiering states",
+    ABANDONED_PURGES: "abandoned purges",
+}
+"""What each level of `ottla.version` adds to the metadata."""
+assert sorted(_ADDED) == list(range(1, OTTLA_VERSION_LEVEL + 1))
+
+
 def _loss(image: ClusterImage, update: FeatureUpdate) -> str | None:
     """Return what a downgrade would lose, None where nothing."""
     if update.name == OTTLA_VERSION:
-        what = "the deletion ledger" if update.level < LEDGER else "topics' tiering states"
+        what = next(what for level, what in _ADDED.items() if update.level < level)
         return (
             f"{OTTLA_VERSION} cannot go back to level {update.level}: the records of {what} would"
             " stay in the metadata, where that level has none."

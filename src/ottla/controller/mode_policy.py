@@ -6,7 +6,7 @@ A decider is the same in both modes; what it must know of the mode comes with it
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.controller.assignment import (
+from ottla.controller.topics.assignment import (
     KRAFT_ASSIGNMENTS,
     ZOOKEEPER_ASSIGNMENTS,
     AssignmentPolicy,

@@ -5,7 +5,7 @@ taken again in halves, until the failing one is alone; that one gets a
 backoff, and is taken alone after it. Backoffs grow while it fails.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final, Generic, TypeVar
@@ -75,9 +75,16 @@ class RetryQueue(Generic[K]):
         """Tell whether there is something to take now."""
         return bool(self._parts or self._unpaused)
 
-    def take(self) -> list[K]:
-        """Return the keys to process together, at most `TAKEN_MAX`; empty = none now."""
-        keys = self._parts.pop() if self._parts else sorted(self._unpaused)[:TAKEN_MAX]
+    def take(self, count: Callable[[Sequence[K]], int] = len) -> list[K]:
+        """Return the keys to process together, at most `TAKEN_MAX`; empty = none now.
+
+        `count`: returns how many of the first ones to take, where keys differ in size.
+        """
+        is_part = bool(self._parts)
+        found = self._parts.pop() if is_part else sorted(self._unpaused)[:TAKEN_MAX]
+        keys = found[: count(found)]
+        if is_part and len(keys) < len(found):
+            self._parts.append(found[len(keys) :])
         self._waiting.difference_update(keys)
         self._unpaused.difference_update(keys)
         return keys

@@ -1,4 +1,4 @@
-"""The way of a group from one generation to the next: the join phase, its timers, and sessions.
+"""Rebalances: a group's way to its next generation, the timers of rebalance timeouts, and sessions.
 
 Source: the classic part of Kafka's GroupMetadataManager; KIP-134 (initial delay).
 """

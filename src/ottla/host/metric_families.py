@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
-from ottla.controller.statistics import ElectionStatistics
+from ottla.controller.elections.statistics import ElectionStatistics
 from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.controller.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.kraft.metadata_log import MetadataLog

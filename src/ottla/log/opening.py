@@ -54,7 +54,7 @@ def open_log(
         loaded=loaded,
         high_watermark=high_watermark,
     )
-    log.unsynced_handles.append(ports.files.handle(f"{directory}/{names.PARTITION_METADATA}"))
+    log.local.note_unsynced(f"{directory}/{names.PARTITION_METADATA}")
     return log
 
 

@@ -22,7 +22,8 @@ A producer expires `producer.id.expiration.ms` after this broker appended its la
 the batch's own timestamp counts, so a producer of historic data expires at once, and its retries
 are appended twice.
 
-Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98, KIP-360.
+Source: ProducerStateManager, ProducerStateEntry.findDuplicateBatch, ProducerAppendInfo; KIP-98,
+KIP-360.
 """
 
 from bisect import insort
@@ -131,7 +132,7 @@ class ProducerState:
     # --- before an append ----------------------------------------------------------------
 
     def check(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
-        """Return the batch that `header` repeats, or None where it may be appended.
+        """Return the duplicate, a batch with the same sequence numbers; None = it may be appended.
 
         Raises: ApiError as the module's table says.
         """

@@ -30,8 +30,18 @@ Source: KIP-405 (log start and local log start); KAFKA-16146 (log starts are alw
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
+from ottla.base.errors import ApiError
+from ottla.base.pending import Pending
+from ottla.base.ports import Disk
+from ottla.log import names
 from ottla.log.epoch_cache import EpochEntry
+from ottla.log.producer_snapshot import decode_snapshot
+from ottla.log.producer_state import ProducerEntry
+
+Truncated = Pending[OSError | ApiError | None]
+"""Completes when a truncation is durable, or was not done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +56,92 @@ class RemotePrefix:
     log_start_offset: int
     epochs: tuple[EpochEntry, ...] | None = None
     producers: bytes | None = None
+
+    def producer_entries(self) -> list[ProducerEntry]:
+        """Return the producers at the first local record. Raises: MalformedFile."""
+        return [] if self.producers is None else decode_snapshot(self.producers)
+
+
+class MarkerFile(Enum):
+    """The file that says that a log is incomplete."""
+
+    NONE = "the log is complete"
+    WRITING = "a worker writes it"
+    THERE = "it is durable"
+    REMOVED = "it may come back after a power loss"
+
+
+class PrefixBeginning:
+    """How far the beginning of a log with a remote prefix is: see the module.
+
+    Fields: `is_installing`: the leader epochs and the producers of the prefix are not durable yet.
+    """
+
+    __slots__ = ("_disk", "_marker", "_waiting", "is_installing")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._marker = MarkerFile.NONE
+        self._waiting: list[Truncated] = []
+        self.is_installing = False
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the next start may remove the log."""
+        return self._marker is not MarkerFile.NONE
+
+    @property
+    def awaits_checkpoints(self) -> bool:
+        """Whether something is to be done once the checkpoints are durable."""
+        return bool(self._waiting) or self.is_incomplete
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the marker file is durable."""
+        return self._marker is MarkerFile.THERE
+
+    def write_marker(self, directory: str) -> None:
+        """Have a start remove the log; `marked` follows. Blocks. Raises: OSError."""
+        self._disk.write_atomic(f"{directory}/{names.INCOMPLETE}", b"")
+
+    def marking(self) -> None:
+        """Note that a worker is about to write the marker file."""
+        self._marker = MarkerFile.WRITING
+
+    def marked(self) -> None:
+        """Note that the marker file is durable."""
+        self._marker = MarkerFile.THERE
+
+    def wait(self, done: Truncated) -> None:
+        """Complete a promise when the log is complete, durably."""
+        self._waiting.append(done)
+
+    def is_awaited_by(self, done: Truncated) -> bool:
+        """Return whether the promise is one of those to complete."""
+        return done in self._waiting
+
+    def checkpoints_durable(self, directory: str) -> bool:
+        """Remove the marker file, or complete the promises; return whether it was removed.
+
+        Then the caller syncs the directory and calls `durable`. Raises: OSError.
+        """
+        if self._marker is MarkerFile.NONE:
+            self.complete(None)
+            return False
+        if self._marker is MarkerFile.WRITING:
+            return False
+        self._disk.remove(f"{directory}/{names.INCOMPLETE}")
+        self._marker = MarkerFile.REMOVED
+        return True
+
+    def durable(self) -> None:
+        """Note that the marker file is gone for good."""
+        if self._marker is MarkerFile.REMOVED:
+            self._marker = MarkerFile.NONE
+            self.complete(None)
+
+    def complete(self, error: OSError | None) -> None:
+        """Complete the promises."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done.complete(error)

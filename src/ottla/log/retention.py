@@ -10,7 +10,8 @@ retention expires it, since only sealed segments are copied (KAFKA-15047). The r
 whole log is the remote log manager's. While a log that is not copied any more still has records in
 remote storage alone, nothing that follows them is deleted.
 
-Source: UnifiedLog.deleteOldSegments and the three deleteRetention… methods; KIP-405.
+Source: UnifiedLog.{deleteOldSegments, deleteRetentionMsBreachedSegments,
+deleteRetentionSizeBreachedSegments, deleteLogStartOffsetBreachedSegments}; KIP-405.
 """
 
 from collections.abc import Sequence

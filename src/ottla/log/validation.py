@@ -27,6 +27,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.log.config import INT64_MAX, LogConfig
 from ottla.log.producer_state import Origin
 from ottla.log.recovery.scan import marker_of
+from ottla.log.results import UnexpectedOffset
 from ottla.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,
@@ -170,6 +171,42 @@ def check_batches(
         ]
     except RecordsError as error:
         raise api_error(error) from None
+
+
+def check_follower_batches(
+    data: bytes | Writable, end_offset: int, leader_epoch: int, log_name: str
+) -> list[NewBatch]:
+    """Return the whole batches of a fetch response, up to the first one of an epoch after
+    `leader_epoch`.
+
+    Raises: ApiError where a batch is damaged; UnexpectedOffset where the first batch is below
+            `end_offset`, or offsets decrease.
+    """
+    new: list[NewBatch] = []
+    expected = end_offset
+    view = memoryview(data)
+    try:
+        for start, header in iter_headers(view, allow_partial=True):
+            check_crc(view, start, header)
+            if header.base_offset < expected:
+                raise UnexpectedOffset(
+                    f"{log_name}: expected a batch at offset {expected} or above, "
+                    f"got {header.base_offset}"
+                )
+            if header.partition_leader_epoch > leader_epoch:
+                break  # Appending it would hide that the logs diverge here (KAFKA-18723).
+            expected = header.next_offset
+            body = view[start : start + header.size_in_bytes]
+            new.append(NewBatch(body, header, _marker_in(body, header)))
+    except RecordsError as error:
+        raise api_error(error) from None
+    return new
+
+
+def _marker_in(body: memoryview, header: BatchHeader) -> tuple[Marker, int] | None:
+    if header.is_control and header.producer_id >= 0:
+        return marker_of(body, 0, header)
+    return None
 
 
 def check_plain(

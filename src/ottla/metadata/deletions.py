@@ -10,7 +10,8 @@ stays in the image until every replica is deleted. AT_ONCE, fenced by the topic'
 the topic is removed with the entry's first record.
 
 The objects of a tiered topic are deleted by brokers that outlive the topic (`Remote`): they learn
-from `DeletionsImage.purges` what is to be deleted, and report its end to the controller.
+from `DeletionsImage.purges` what is to be deleted, and report its end to the controller. Where the
+store is gone for good an operator abandons the purge.
 
 Source: KAFKA-330; TopicDeletionManager.scala, Kafka 3.9, which keeps this in the controller's
 memory alone.
@@ -34,6 +35,7 @@ from ottla.metadata.records import (
 from ottla.metadata.uuid_map import UuidMap
 
 NOT_FINISHED: Final = -1
+NOT_KNOWN: Final = -1
 
 
 class Policy(IntEnum):
@@ -60,6 +62,8 @@ class Remote(IntEnum):
     """Objects may be left."""
     PURGED = 2
     """The purgers of all partitions have reported that none is left."""
+    ABANDONED = 3
+    """An operator gave the purge up: what was left in the store stays there."""
 
 
 class DeletionState(IntEnum):
@@ -122,6 +126,9 @@ class DeletionImage:
     finished_ms: int = NOT_FINISHED
     leader_epoch: int = NO_EPOCH
     """The largest that a partition of the topic had; see `DeletionsImage.last_leader_epoch`."""
+    segments_left: int = NOT_KNOWN
+    """Of an abandoned purge, as last reported: what may be in the store."""
+    bytes_left: int = NOT_KNOWN
     replicas: Map[int, Rows] = field(default_factory=Map)
     """By broker."""
 
@@ -356,6 +363,8 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
         remote=Remote(record.remote),
         finished_ms=record.finished_ms,
         leader_epoch=record.leader_epoch,
+        segments_left=record.segments_left,
+        bytes_left=record.bytes_left,
         replicas=Map() if before is None or is_another else before.replicas,
     )
 
@@ -376,6 +385,8 @@ def header_record(deletion: DeletionImage) -> DeletionRecord:
         remote=deletion.remote,
         finished_ms=deletion.finished_ms,
         leader_epoch=deletion.leader_epoch,
+        segments_left=deletion.segments_left,
+        bytes_left=deletion.bytes_left,
     )
 
 
@@ -403,6 +414,7 @@ def deletion_records(deletion: DeletionImage) -> Iterator[DeletionRecord | Delet
 __all__ = [
     "BROKER_DOWN",
     "NOT_FINISHED",
+    "NOT_KNOWN",
     "STARTED",
     "SUCCESSFUL",
     "DeletionImage",

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from ottla.base.ids import NO_EPOCH, parse_uuid, uuid_text
 from ottla.metadata.deletions import (
     NOT_FINISHED,
+    NOT_KNOWN,
     DeletionImage,
     DeletionState,
     HaltReason,
@@ -57,6 +58,7 @@ def encode_deletion(deletion: DeletionImage) -> bytes:
         "remote": _enum_text(deletion.remote),
         "finished_ms": deletion.finished_ms,
         "leader_epoch": deletion.leader_epoch,
+        **_encode_left(deletion),
         "replicas": [
             {
                 "broker": broker_id,
@@ -86,6 +88,8 @@ def decode_deletion(data: bytes) -> DeletionImage:
             remote=_parse_enum(Remote, fields.get("remote", "none")),
             finished_ms=_parse_integer(fields.get("finished_ms", NOT_FINISHED), INT64),
             leader_epoch=_parse_integer(fields.get("leader_epoch", NO_EPOCH), INT32),
+            segments_left=_parse_integer(fields.get("segments_left", NOT_KNOWN), INT32),
+            bytes_left=_parse_integer(fields.get("bytes_left", NOT_KNOWN), INT64),
         )
         replicas = 0
         for row in fields.get("replicas", ()):
@@ -103,6 +107,12 @@ def decode_deletion(data: bytes) -> DeletionImage:
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a deletion: {type(error).__name__} {error}") from None
     return deletion
+
+
+def _encode_left(deletion: DeletionImage) -> dict[str, int]:
+    """Return what an abandoned purge has left; nothing of other deletions, nor where unknown."""
+    left = {"segments_left": deletion.segments_left, "bytes_left": deletion.bytes_left}
+    return {name: value for name, value in left.items() if value != NOT_KNOWN}
 
 
 def _encode_partitions(partitions: Collection[int]) -> dict[str, str]:

@@ -24,7 +24,9 @@ LEDGER: Final = 1
 """From this level on the metadata holds the deletion ledger."""
 TIERING: Final = 2
 """From this level on it holds topics' tiering states too."""
-OTTLA_VERSION_LEVEL: Final = TIERING
+ABANDONED_PURGES: Final = 3
+"""From this level on the purge of a deleted topic can be abandoned in the ledger."""
+OTTLA_VERSION_LEVEL: Final = ABANDONED_PURGES
 """The newest level of what Ottla adds to Kafka's records; 0 = nothing, as in clusters that were
 formatted before there was a level."""
 

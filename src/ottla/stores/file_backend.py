@@ -14,22 +14,22 @@ import errno
 import heapq
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
 from ottla.base.ports import Buffer
-from ottla.stores.backend import OperationFailed, check_size
+from ottla.stores.backend import OperationFailed
 from ottla.stores.daemon_threads import DaemonThreads
+from ottla.stores.durable_directories import DurableDirectories
+from ottla.stores.file_copies import copy_file
 
 T = TypeVar("T")
 
 UNFINISHED_SECONDS_MAX: Final = 24 * 3600
 """A temporary file that old belongs to a process that died."""
 
-COPY_BYTES: Final = 1 << 20
 CREATE_ATTEMPTS: Final = 20
 """Directories that became empty are removed, maybe just before a file is created in them."""
 
@@ -49,6 +49,7 @@ class FileBackend:
     def __init__(self, root: str) -> None:
         self._root: Final = root
         self._threads: Final = DaemonThreads("store-file")
+        self._durable: Final = DurableDirectories(root)
 
     async def put(self, name: str, source: Source) -> None:
         """Write or replace an object."""
@@ -129,7 +130,7 @@ class FileBackend:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        self._sync_directories(os.path.dirname(path))
+        self._durable.sync(os.path.dirname(path))
 
     def _create(self, path: str) -> int:
         for attempt in range(CREATE_ATTEMPTS):
@@ -141,15 +142,6 @@ class FileBackend:
                 if attempt == CREATE_ATTEMPTS - 1:
                     raise
         raise AssertionError("the last attempt raises")
-
-    def _sync_directories(self, directory: str) -> None:
-        """Make the names down to `directory` durable, from below."""
-        while True:
-            with contextlib.suppress(FileNotFoundError):
-                _sync_directory(directory)
-            if len(directory) <= len(self._root):
-                return
-            directory = os.path.dirname(directory)
 
     def _read(self, name: str, start: int, length: int) -> bytes:
         descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
@@ -211,18 +203,12 @@ class FileBackend:
 
 def _copy(source: Source, target: int) -> None:
     """Write a source to a descriptor."""
-    if not isinstance(source, FileSource):
-        view = memoryview(source).cast("B")
-        while view:
-            view = view[os.write(target, view) :]
+    if isinstance(source, FileSource):
+        copy_file(source, target)
         return
-    try:
-        with open(source.path, "rb", buffering=0) as file:
-            check_size(source, os.fstat(file.fileno()).st_size)
-            with os.fdopen(os.dup(target), "wb", buffering=0) as copy:
-                shutil.copyfileobj(file, copy, COPY_BYTES)
-    except FileNotFoundError:
-        raise OperationFailed(Failure.SOURCE, f"{source.path} does not exist") from None
+    view = memoryview(source).cast("B")
+    while view:
+        view = view[os.write(target, view) :]
 
 
 def _info(name: str, status: os.stat_result) -> ObjectInfo:

@@ -26,7 +26,7 @@ from pathlib import Path
 from ottla.base.ids import Uuid, uuid_text
 from ottla.host.rotating_output import OUTPUT_FILES_MAX, numbered
 from ottla.metadata.properties import write_properties
-from ottla.testing import cluster_file, ports, processes, readiness, zookeeper_process
+from ottla.testing import cluster_file, node_forks, ports, processes, readiness, zookeeper_process
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
 from ottla.testing.layout import (
     ZOOKEEPER_ID,
@@ -35,7 +35,10 @@ from ottla.testing.layout import (
     check_config,
     node_properties,
 )
+from ottla.testing.node_forks import ForkedNode
 from ottla.testing.zookeeper_process import Member
+
+Child = subprocess.Popen[bytes] | ForkedNode
 
 Report = Callable[[str], None]
 """Takes one line that says what is waited for."""
@@ -58,7 +61,7 @@ class LocalCluster:
     def __init__(self, data_dir: Path, *, bound: bool) -> None:
         self.data_dir = data_dir.resolve()
         self._bound = bound
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, Child] = {}
         self._guards: dict[int, subprocess.Popen[bytes]] = {}
 
     # -- what there is -------------------------------------------------------------------------
@@ -188,7 +191,7 @@ class LocalCluster:
                     raise ClusterError(f"node {node.plan.id} runs already (pid {_pid(node)})")
             for node in nodes:
                 _check_ports(node.plan)
-            started: list[subprocess.Popen[bytes]] = []
+            started: list[Child] = []
             try:
                 # ZooKeeper first, which the others look for.
                 for node in sorted(nodes, key=lambda node: not node.plan.is_zookeeper):
@@ -201,33 +204,39 @@ class LocalCluster:
             finally:
                 self._remember(started, entry)
 
-    def _remember(self, started: list["subprocess.Popen[bytes]"], entry: ClusterEntry) -> None:
+    def _remember(self, started: list[Child], entry: ClusterEntry) -> None:
         self._children |= {child.pid: child for child in started}
         try:
             cluster_file.save(self.data_dir, entry)
         except OSError:
             # A process that is in no file could never be stopped again.
             for child in started:
-                child.kill()
-                child.wait()
+                identity = processes.identify(child.pid)
+                processes.send_signal(identity, signal.SIGKILL)
+                processes.wait_until_gone(identity, 10)
             self._reap()
             raise
 
-    def _spawn(self, plan: NodePlan) -> "subprocess.Popen[bytes]":
+    def _spawn(self, plan: NodePlan) -> Child:
         if plan.is_zookeeper:
             directory = self.node_dir(plan.id)
             return zookeeper_process.spawn(
                 directory, is_ensemble=False, own_session=not self._bound
             )
-        # -P: a directory named ottla in the working directory must not be taken for the package.
-        command = [sys.executable, "-P", "-m", "ottla.cli", "server"]
+        arguments = ["server"]
         if self._bound:
-            command.append("--until-stdin-closes")
-        command += ["--rotate-output", str(self.log_path(plan.id))]
-        command.append(str(self.properties_path(plan.id)))
+            arguments.append("--until-stdin-closes")
+        arguments += ["--rotate-output", str(self.log_path(plan.id))]
+        arguments.append(str(self.properties_path(plan.id)))
         with open(self.log_path(plan.id), "ab") as log:
+            if self._bound and node_forks.can_fork():
+                return node_forks.SERVER.start(
+                    arguments, directory=self.node_dir(plan.id), output=log
+                )
+            # -P: a directory named ottla in the working directory must not be taken for the
+            # package.
             return subprocess.Popen(
-                command,
+                [sys.executable, "-P", "-m", "ottla.cli", *arguments],
                 stdin=subprocess.PIPE if self._bound else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -59,6 +59,7 @@ class RemoteLog:
     __slots__ = (
         "_by_id",
         "_changed",
+        "_ended",
         "_forgotten",
         "_ids",
         "_ordered",
@@ -74,6 +75,8 @@ class RemoteLog:
         self._readable = SegmentIndex()
         self._changed: list[Uuid] = []
         self._forgotten = 0
+        self._ended: set[Uuid] = set()
+        """Those that are DELETE_STARTED and were COPY_FINISHED before."""
         self.fence: Fence | None = None
         self.refused = 0
 
@@ -200,8 +203,12 @@ class RemoteLog:
         """Note that a segment changes; the same one before it = it is removed."""
         if before is not None and before.state in self._ids:
             self._ids[before.state].remove(segment.segment_id)
-        if before is not segment and segment.state in self._ids:
+        if before is segment:
+            self._ended.discard(segment.segment_id)
+        elif segment.state in self._ids:
             self._ids[segment.state].add(segment.segment_id)
+            if before is not None and before.state is SegmentState.COPY_FINISHED:
+                self._ended.add(segment.segment_id)
         self._changed.append(segment.segment_id)
         if len(self._changed) > 2 * CHANGES_MAX:
             self._forgotten += CHANGES_MAX
@@ -234,6 +241,12 @@ class RemoteLog:
     def deleting(self) -> list[SegmentMetadata]:
         """Return the segments that are DELETE_STARTED, by start offset."""
         return self._in_state(SegmentState.DELETE_STARTED)
+
+    def has_ended(self, segment: SegmentMetadata) -> bool:
+        """Tell whether a segment's copy was finished, also if it is being deleted by now: nothing
+        of it was being written any more."""
+        is_readable = segment.state is SegmentState.COPY_FINISHED
+        return is_readable or segment.segment_id in self._ended
 
     def _in_state(self, state: SegmentState) -> list[SegmentMetadata]:
         return sorted((self._by_id[each] for each in self._ids[state]), key=by_offset)
@@ -281,15 +294,18 @@ class RemoteLog:
 
     def image(self) -> bytes:
         """Return all that was replayed, for `from_image`."""
-        return remote_log_image.encode_image(self._ordered, self.fence, self.refused)
+        return remote_log_image.encode_image(
+            self._ordered, self._ended, fence=self.fence, refused=self.refused
+        )
 
     @classmethod
     def from_image(cls, data: bytes) -> "RemoteLog":
         """Return the log of an image; the next records are replayed onto it. Raises: ValueError."""
-        segments, fence, refused = remote_log_image.decode_image(data)
+        image = remote_log_image.decode_image(data)
         log = cls()
-        for segment in segments:
+        for segment in image.segments:
             log._add(segment)
-        log.fence = fence
-        log.refused = refused
+        log._ended = set(image.ended)
+        log.fence = image.fence
+        log.refused = image.refused
         return log

@@ -1,12 +1,13 @@
 """The bytes of a `RemoteLog` in the checkpoint of whoever reads `__remote_log_metadata`.
 
 A byte with the format's version, the CRC32C of the rest, then one flexible message. Topic and
-partition are written once; segments are in the order of their offsets.
+partition are written once; segments are in the order of their offsets. Version 1 says which of the
+segments that are deleted had been copied; of version 0 that is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -35,7 +36,7 @@ from ottla.wire.schema import (
     struct_of,
 )
 
-VERSION: Final = 0
+VERSION: Final = 1
 _HEADER: Final = Struct(">BI")
 
 
@@ -72,7 +73,7 @@ class ImageFence:
     event_timestamp_ms: int = field(INT64)
 
 
-@message(versions="0", flexible="0+")
+@message(versions="0-1", flexible="0+")
 class RemoteLogImage:
     topic: str = field(STRING)
     topic_id: Uuid = field(UUID)
@@ -80,9 +81,26 @@ class RemoteLogImage:
     refused: int = field(INT64)
     fence: ImageFence | None = field(ImageFence, nullable="0+")
     segments: tuple[ImageSegment, ...] = field(array(ImageSegment))
+    ended: tuple[Uuid, ...] = field(array(UUID), versions="1+", default=())
+    """The segments that are deleted after their copies were finished."""
 
 
-def encode_image(segments: Sequence[SegmentMetadata], fence: Fence | None, refused: int) -> bytes:
+class DecodedImage(NamedTuple):
+    """What an image holds. `ended`: the deleted segments whose copies were finished."""
+
+    segments: list[SegmentMetadata]
+    ended: Collection[Uuid]
+    fence: Fence | None
+    refused: int
+
+
+def encode_image(
+    segments: Sequence[SegmentMetadata],
+    ended: Collection[Uuid],
+    *,
+    fence: Fence | None,
+    refused: int,
+) -> bytes:
     """Return the image of a remote log."""
     some: SegmentMetadata | Fence | None = fence or (segments[0] if segments else None)
     body = codec.encode(
@@ -93,24 +111,25 @@ def encode_image(segments: Sequence[SegmentMetadata], fence: Fence | None, refus
             refused=refused,
             fence=_from_fence(fence),
             segments=tuple(map(_from_segment, segments)),
+            ended=tuple(sorted(ended)),
         ),
         VERSION,
     )
     return _HEADER.pack(VERSION, crc32c(body)) + body
 
 
-def decode_image(data: Buffer) -> tuple[list[SegmentMetadata], Fence | None, int]:
-    """Return segments, fence and the number of refused records. Raises: ValueError."""
+def decode_image(data: Buffer) -> DecodedImage:
+    """Return what an image holds. Raises: ValueError."""
     if len(data) < _HEADER.size:
         raise ValueError("an image of a remote log is too short")
     version, crc = _HEADER.unpack_from(data)
-    if version != VERSION:
+    if version > VERSION:
         raise ValueError(f"an image of a remote log of version {version}")
     body = bytes(memoryview(data)[_HEADER.size :])
     if crc32c(body) != crc:
         raise ValueError("an image of a remote log fails its checksum")
     try:
-        image = codec.decode(RemoteLogImage, body, VERSION)
+        image = codec.decode(RemoteLogImage, body, version)
     except WireError as error:
         raise ValueError(f"an image of a remote log: {error}") from None
     segments = [_to_segment(image, each) for each in image.segments]
@@ -119,7 +138,7 @@ def decode_image(data: Buffer) -> tuple[list[SegmentMetadata], Fence | None, int
     fence = _to_fence(image)
     if fence is not None:
         check_fence(fence)
-    return segments, fence, image.refused
+    return DecodedImage(segments, tuple(map(Uuid, image.ended)), fence, image.refused)
 
 
 def _from_segment(segment: SegmentMetadata) -> ImageSegment:

@@ -15,7 +15,13 @@ from ottla.wire.compile_decode import skip_tags
 from ottla.wire.compile_encode import Cut
 from ottla.wire.errors import EncodeError, UnsupportedVersionError, WireError
 from ottla.wire.primitives import Buffer
-from ottla.wire.registry import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, ApiInfo
+from ottla.wire.registry import (
+    API_VERSIONS,
+    APIS,
+    CONTROLLED_SHUTDOWN,
+    ApiInfo,
+    response_type,
+)
 from ottla.wire.schema import Chunk, is_flexible, spec_of
 
 T = TypeVar("T")
@@ -173,6 +179,23 @@ def decode_response(cls: type[T], buffer: Buffer, version: int) -> tuple[int, T]
             raise WireError("the response ends within its header")
         position = skip_tags(buffer, 5, buffer[4])
     return correlation_id, decode(cls, buffer, version, position)
+
+
+def peek_throttle_ms(api_key: int, version: int, buffer: Buffer) -> int:
+    """Return the throttle of an encoded response (its size prefix taken off); 0 = it has none.
+
+    Only for responses where it is the first field, as in all that the controller has for brokers to
+    pass on.
+    """
+    fields = spec_of(response_type(api_key)).fields
+    first = next((each for each in fields if version in each.versions), None)
+    position = 4
+    if response_header_version(api_key, version) and len(buffer) > position:
+        position = skip_tags(buffer, position + 1, buffer[position])
+    if first is None or first.name != "throttle_time_ms" or len(buffer) < position + 4:
+        return 0
+    throttle_ms: int = _INT32.unpack_from(buffer, position)[0]
+    return throttle_ms
 
 
 def _key_of(message: object) -> int:

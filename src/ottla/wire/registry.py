@@ -144,6 +144,7 @@ APIS: Final[dict[int, ApiInfo]] = {
     1007: ApiInfo("ReportPurges", 0, 0, 0),
     1008: ApiInfo("RestoreTopic", 0, 0, 0),
     1009: ApiInfo("DescribeTopicTiering", 0, 0, 0),
+    1010: ApiInfo("AbandonPurge", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

@@ -159,7 +159,7 @@ def test_a_broker_s_registration(operator: Operator, number: int) -> None:
             "timestamp": found["timestamp"],
             "endpoints": [f"PLAINTEXT://127.0.0.1:{port}"],
             "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
-            "features": {"ottla.version": {"min_version": 1, "max_version": 2}},
+            "features": {"ottla.version": {"min_version": 1, "max_version": 3}},
         }
     )
     assert operator.stat(f"/brokers/ids/{number}").ephemeralOwner != 0

@@ -19,7 +19,7 @@ from ottla.testing import Cluster
 
 from ..clients import Closing, Refused, client_of, eventually
 from ..conftest import new_name, revived
-from ..test_tiered_storage import (
+from ..tiered import (
     RECORDS,
     TIERED,
     TOPIC,

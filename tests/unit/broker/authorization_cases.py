@@ -16,6 +16,7 @@ from ottla.base.authorizer import (
 )
 from ottla.broker.ports import Listener
 from ottla.wire.messages import (
+    abandon_purge,
     alter_configs,
     alter_partition_reassignments,
     create_acls,
@@ -140,6 +141,7 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     1007: {(ACTION, WHOLE)},
     1008: {(A, WHOLE)},
     1009: {(DESCRIBE, WHOLE)},
+    1010: {(A, WHOLE)},
 }
 """By API key, from Kafka 4; Ottla's own keys are above 1000."""
 
@@ -540,6 +542,10 @@ CASES = [
     Case(
         "RestoreTopic", made(restore_topic.RestoreTopicRequest, name="r", topic_id=bytes(16)), 0,
         (cluster(A),), {"": C31}, ("*",),
+    ),
+    Case(
+        "AbandonPurge", made(abandon_purge.AbandonPurgeRequest, topic_id=bytes(16)), 0,
+        (cluster(A),), {"": C31},
     ),
     Case(
         "DescribeIdleTopics", made(describe_idle_topics.DescribeIdleTopicsRequest), 0,

@@ -18,8 +18,8 @@ from ottla.base.timers import Timers
 from ottla.broker.api.base import Context
 from ottla.broker.forwarding.controller_limits import within_limit
 from ottla.broker.ports import Connection, Listener
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext, next_offset
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import KRAFT_MODE, ModePolicy
 from ottla.controller.step import Decision
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of

@@ -23,11 +23,11 @@ from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Connection, Listener
-from ottla.controller.brokers import UNFENCE, fencing_records, register_broker
+from ottla.controller.brokers.brokers import UNFENCE, fencing_records, register_broker
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import Rules, elect_after_unfencing
 from ottla.controller.elections.partition_change import Election, PartitionTarget, build_change
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision
 from ottla.log.config import LogConfig
 from ottla.log.dirs.dir_loading import Verdict

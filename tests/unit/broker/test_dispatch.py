@@ -28,12 +28,13 @@ from ottla.broker.dispatch import (
     read_header,
 )
 from ottla.broker.ports import CloseConnection, Connection, Forwarded, Listener
-from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.frames import decode_response, encode_request, encode_response
+from ottla.wire.messages.abandon_purge import AbandonPurgeRequest
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest
-from ottla.wire.messages.create_topics import CreateTopicsRequest
+from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.describe_deletions import DescribeDeletionsRequest
 from ottla.wire.messages.describe_idle_topics import DescribeIdleTopicsRequest
@@ -110,7 +111,7 @@ def test_ottlas_own_keys_are_listed_to_ottlas_clients_only() -> None:
     for zookeeper in (False, True):
         others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
         own = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper, to_ottla=True)
-        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009}
+        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009, 1010}
         assert all(key < 1000 for key in others)
 
 
@@ -260,6 +261,37 @@ def test_the_controllers_requests_are_forwarded_as_they_came() -> None:
     assert outcome.value == [b"\0\0\0\3", b"abc"]
 
 
+@pytest.mark.parametrize("throttle_ms", [0, 250])
+def test_the_throttle_of_a_forwarded_response_mutes_its_connection(throttle_ms: int) -> None:
+    broker = Broker()
+    request_ = CreateTopicsRequest(topics=(), timeout_ms=1)
+    dispatcher = Dispatcher(TABLE, timers=Timers(), turns=ScriptedTurns())
+    for version in TABLE[19].api.versions:
+        broker.forwarder.answer = Pending()
+        frame = memoryview(encode_request(request_, version, 77, "me"))[4:]
+        header, body_at = read_header(frame)
+        ctx = Context(header, connection(), 0, 0, node=None, broker_or_none=broker)  # type: ignore[arg-type]
+        outcome = dispatcher.dispatch(ctx, frame, body_at)
+        assert isinstance(outcome, Pending)
+        has_throttle = version >= 2
+        response = CreateTopicsResponse(
+            topics=(), throttle_time_ms=throttle_ms if has_throttle else 0
+        )
+        frame_sent = b"".join(encode_response(response, version, 77))
+        broker.forwarder.answer.complete(frame_sent[4:])
+        assert b"".join(outcome.value or ()) == frame_sent
+        assert ctx.connection.take_throttle_ms() == (throttle_ms if has_throttle else 0)
+
+
+def test_a_forwarded_response_has_its_throttle_in_front() -> None:
+    """It is read there: see `peek_throttle_ms`."""
+    for key, endpoint in TABLE.items():
+        fields = spec_of(response_type(key)).fields
+        for version in endpoint.api.versions if endpoint.api.is_forwarded else ():
+            names = [each.name for each in fields if version in each.versions]
+            assert "throttle_time_ms" not in names[1:], (endpoint.name, version)
+
+
 def test_what_the_controller_could_not_answer_ends_the_connection() -> None:
     broker = Broker()
     dispatcher = scripted(lambda *_: None, runs_on=RunsOn.CONTROLLER)
@@ -284,6 +316,7 @@ FORWARDED = (
     DescribeDeletionsRequest(topics=()),
     DescribeIdleTopicsRequest(),
     DescribeTopicTieringRequest(),
+    AbandonPurgeRequest(topic_id=NO_UUID),
     RestoreTopicRequest(name="t", topic_id=NO_UUID, tiered_epoch=1, configs=(), partitions=()),
 )
 """What clients ask controllers through brokers."""

@@ -3,6 +3,9 @@
 Method: partitions over real logs; the metadata is made by hand, followers' progress too.
 """
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -140,6 +143,22 @@ class TestCommitting:
         with pytest.raises(ApiError) as refusal:
             append(partition, "b", acks=ALL)
         assert refusal.value.error is Error.NOT_ENOUGH_REPLICAS
+
+    @pytest.mark.parametrize("leader", [1, 2])
+    def test_a_refusal_is_no_work_for_the_garbage_collector(
+        self, partition: Partition, leader: int
+    ) -> None:
+        partition.min_insync_replicas = 2
+        partition.apply(state(1, replicas=(1, 2), leader=leader))
+        gc.disable()
+        try:
+            try:
+                append(partition, "b", acks=ALL)
+            except ApiError as refusal:
+                gone = weakref.ref(refusal)
+            assert gone() is None
+        finally:
+            gc.enable()
 
     def test_followers_out_of_sync_do_not_count(self, partition: Partition) -> None:
         partition.apply(state(1, 2, replicas=(1, 2, 3)))

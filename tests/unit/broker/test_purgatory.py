@@ -3,6 +3,11 @@
 Method: requests that note their own attempts and ends; timers are run by hand.
 """
 
+import gc
+import weakref
+
+import pytest
+
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.purgatory import DelayedOperation, Purgatory
@@ -217,3 +222,29 @@ def test_a_request_whose_asker_is_gone_is_forgotten() -> None:
     add(False)
     assert purgatory.count == 0
     assert answers == ["answered"]
+
+
+@pytest.mark.parametrize("ends", ["answered", "expired", "abandoned"])
+def test_a_finished_request_is_no_work_for_the_garbage_collector(ends: str) -> None:
+    timers, closed = Timers(), Pending[None]()
+    request = Request(Purgatory(timers), "a")
+    operation = request.operation = request.operation._purgatory.add(
+        "b", attempt=request._attempt, expire=request._expire, deadline_ms=50, closed=closed
+    )
+    gone = weakref.ref(request)
+    gc.disable()
+    try:
+        if ends == "answered":
+            request.ready = True
+            assert operation.try_now()
+        elif ends == "expired":
+            timers.run_due(50)
+            assert request.expired == 1
+        else:
+            closed.complete(None)
+        timers.run_due(100)
+        assert operation.done
+        del request
+        assert gone() is None
+    finally:
+        gc.enable()

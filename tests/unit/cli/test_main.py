@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.main import COMMANDS, RESERVED
+from ottla.cli.main import COMMANDS
 
 from .conftest import Run
 
@@ -39,13 +39,6 @@ def test_an_unknown_command_is_wrong_usage_and_gets_a_hint(run: Run) -> None:
     ran = run("topic")
     assert ran.code == 2
     assert ran.err == "ottla: there is no command 'topic': did you mean topics?\n"
-
-
-@pytest.mark.parametrize("name", sorted(RESERVED))
-def test_commands_of_later_versions_are_refused_and_not_listed(run: Run, name: str) -> None:
-    ran = run(name, "--whatever")
-    assert (ran.code, ran.err) == (2, f"ottla: {name} is not available in this version\n")
-    assert f"  {name} " not in run("--help").out
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

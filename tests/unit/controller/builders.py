@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ottla.base.ids import Uuid
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext, next_offset
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.delta import replay

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.deletion.abandon_purge import AbandonedPurge, abandon_purge
 from ottla.controller.deletion.delete_topics import mark_topics
 from ottla.controller.deletion.deletion_events import (
     DeletionsAnswered,
@@ -38,6 +39,7 @@ from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy
 from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -50,7 +52,7 @@ from ottla.metadata.records import (
 from ottla.metadata.tiering import TopicTiering, tiering_record
 from ottla.metadata.topics import DIRECTORY_LOST, partition_record
 
-from .builders import broker, uuid
+from .builders import broker, context, uuid
 
 Log = tuple[str, Uuid, int]
 """A log on a disk: by its topic's name and id, and its number."""
@@ -94,6 +96,8 @@ class DeletionHarness:
         self.is_tiered = False
         self.reported: set[tuple[Uuid, int]] = set()
         """What any purger has reported to be purged."""
+        self.abandoned: set[Uuid] = set()
+        """Whose purges a test has given up."""
         for broker_id in self.machines:
             self.start(broker_id)
         self.elect()
@@ -355,6 +359,19 @@ class DeletionHarness:
         if decided.step.records:
             self.write(decided.step.records)
         return decided.reply[topic_id]
+
+    def abandon(self, topic_id: Uuid) -> AbandonedPurge:
+        """Have an operator give up the purge of a topic. Raises: ApiError."""
+        level = self.image.features.set(OTTLA_VERSION, OTTLA_VERSION_LEVEL)
+        decided = abandon_purge(
+            replace(self.image, features=level),
+            topic_id,
+            validate_only=False,
+            context=replace(context(), purges=self.purges),
+        )
+        if decided.step.records:
+            self.write(decided.step.records)
+        return decided.reply
 
     def step(self, event: Event) -> None:
         """Have the controller handle an event, and decide when a test says so."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling.acknowledgements import Acknowledgements, Missing
 from ottla.controller.disabling.disabling_manager import (
     DisablingAnswered,
@@ -38,6 +37,7 @@ from ottla.controller.manager_events import (
 )
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.retry_queue import RETRY_MS_MAX
+from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.metadata.brokers import FeatureRange, record_of
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.features import OTTLA_VERSION, TIERING
@@ -100,6 +100,7 @@ class DisablingHarness:
         self.manager = DisablingManager(self.acknowledgements)
         self.is_active = False
         self.work: Work | None = None
+        self.wake_at_ms: int | None = None
         self.orders = Orders()
         self.fences: set[tuple[Uuid, int, int, int]] = set()
         """Topic, partition, leader epoch and tiered epoch."""
@@ -350,6 +351,7 @@ class DisablingHarness:
         if not self.is_active:
             return
         ready = self.manager.step(event, now_ms=self.now_ms)
+        self.wake_at_ms = ready.wake_at_ms
         for order in ready.orders:
             self.orders.count += 1
             self.orders.replicas += ((order.broker_id, each) for each in order.replicas)
@@ -392,6 +394,8 @@ class DisablingHarness:
                 self.carry_out(broker_id)
             if self.work is not None:
                 self.decide()
+            elif self.wake_at_ms is not None and self.wake_at_ms <= self.now_ms:
+                self.wait(0)
             elif not busy:
                 return
         raise AssertionError("it does not end")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.controller.brokers import (
+from ottla.controller.brokers.brokers import (
     NO_BROKER_EPOCH,
     Heartbeat,
     HeartbeatReply,

@@ -2,8 +2,8 @@
 
 from ottla.base.errors import Error
 from ottla.controller.elections.elections import elect_after_unfencing, remove_from_isrs
-from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.reassignment import Target, alter_reassignments
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import (

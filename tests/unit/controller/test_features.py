@@ -10,7 +10,6 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.features import (
@@ -20,8 +19,10 @@ from ottla.controller.features import (
     UpgradeType,
     update_features,
 )
+from ottla.controller.topics.configs import Alteration, Operation, alter_configs
 from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.features import (
+    ABANDONED_PURGES,
     ELR_VERSION,
     LEDGER,
     METADATA_VERSION,
@@ -145,8 +146,8 @@ def test_a_lower_level_is_no_upgrade(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", UpgradeType)
-@pytest.mark.parametrize("value", [-32768, -1, 3, 32767])
-@pytest.mark.parametrize(("name", "highest"), [(OTTLA_VERSION, 2), (ELR_VERSION, 1)])
+@pytest.mark.parametrize("value", [-32768, -1, 4, 32767])
+@pytest.mark.parametrize(("name", "highest"), [(OTTLA_VERSION, 3), (ELR_VERSION, 1)])
 def test_levels_that_there_are_not(name: str, highest: int, value: int, kind: UpgradeType) -> None:
     message = refusal(THREE, name, value, kind)
     assert message == f"Level {value} of {name} is not supported: expected 0 to {highest}."
@@ -161,6 +162,12 @@ def test_the_level_of_tiering_keeps_the_ledger(before: int) -> None:
     assert ledger_enabled(raised.features)
     message = refusal(raised, OTTLA_VERSION, LEDGER, SAFE)
     assert message.startswith(f"{OTTLA_VERSION} cannot go back to level 1: the records of topics'")
+    newest = advance(raised, granted(raised, OTTLA_VERSION, ABANDONED_PURGES))
+    assert refusal(newest, OTTLA_VERSION, LEDGER, SAFE) == message
+    message = refusal(newest, OTTLA_VERSION, TIERING, SAFE)
+    assert message.startswith(
+        f"{OTTLA_VERSION} cannot go back to level 2: the records of abandoned"
+    )
 
 
 @pytest.mark.parametrize("kind", UpgradeType)
@@ -367,7 +374,7 @@ def test_one_refusal_is_everybodys() -> None:
 def test_what_is_only_validated_is_answered_the_same_and_not_done() -> None:
     update = FeatureUpdate(OTTLA_VERSION, 1)
     assert decide(THREE, update, validate_only=True) == ((), (UpdatedFeature(OTTLA_VERSION),))
-    bad = FeatureUpdate(OTTLA_VERSION, 3)
+    bad = FeatureUpdate(OTTLA_VERSION, 4)
     assert decide(THREE, bad, validate_only=True) == decide(THREE, bad)
     assert decide(THREE, bad)[1][0].error is INVALID
 

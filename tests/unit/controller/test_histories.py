@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.brokers import fence_stalest
-from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import NewPartitions, create_partitions
+from ottla.controller.brokers.brokers import fence_stalest
+from ottla.controller.brokers.unregister import unregister_broker
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.topics import NewTopic, create_topics
-from ottla.controller.unregister import unregister_broker
+from ottla.controller.topics.configs import Alteration, alter_configs
+from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 
 from .builders import SESSION_MS
 from .history import History

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
-from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.idle import (
     NO_TOKEN,
     PARTITIONS_MAX,
@@ -29,7 +28,8 @@ from ottla.controller.idle import (
     due_topics,
 )
 from ottla.controller.mode_policy import KRAFT_MODE
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.configs import Alteration, Operation, alter_configs
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.features import OTTLA_VERSION

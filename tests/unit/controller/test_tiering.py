@@ -12,12 +12,12 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.configs import Alteration, AlteredResource, alter_configs
 from ottla.controller.context import DecisionContext
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.step import Decision
 from ottla.controller.tiering import disabled
-from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
+from ottla.controller.topics.configs import Alteration, AlteredResource, alter_configs
+from ottla.controller.topics.create_topics import CreatedTopic, NewTopic, create_topics
 from ottla.metadata.brokers import FeatureRange
 from ottla.metadata.features import LEDGER, OTTLA_VERSION, TIERING
 from ottla.metadata.image import ClusterImage

@@ -23,6 +23,7 @@ ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD, HUGE = (
 SLOW_SECONDS = 0.004
 
 THROTTLED = b"T"
+THROTTLED_NOTHING = b"t"
 THROTTLE_SECONDS = 1.0
 BIG_BYTES = 100_000
 HUGE_BYTES = 8_000_000
@@ -93,6 +94,9 @@ class Scripted:
         if kind == THROTTLED:
             connection.throttle_ms = int(1000 * THROTTLE_SECONDS)
             return framed(rest)
+        if kind == THROTTLED_NOTHING:
+            connection.throttle_ms = int(1000 * THROTTLE_SECONDS)
+            return None if rest == b"now" else completed([])
         if kind == NOW:
             return completed(framed(rest))
         if kind == FILE:

@@ -149,10 +149,10 @@ def append(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, **opti
 def make_complete(log: PartitionLog) -> None:
     """Make a log durable that begins with a remote prefix, as a broker's checkpoints do."""
     log.flush_now()
-    log.checkpointed(list(log.limits), log.truncation_count)
-    assert log.checkpoints_durable(log.truncation_count)
+    log.truncation.checkpointed(list(log.limits), log.truncation_count)
+    assert log.truncation.checkpoints_durable(log.truncation_count)
     log.ports.disk.sync_dir(log.directory)
-    log.beginning_durable(log.truncation_count)
+    log.truncation.beginning_durable(log.truncation_count)
     assert not log.is_incomplete
 
 

@@ -138,7 +138,7 @@ class History:
     # --- what happens --------------------------------------------------------------------
 
     def append(self) -> None:
-        if self.log.truncation_unflushed and self.random.random() < 0.5:
+        if self.log.flusher.truncation_unflushed and self.random.random() < 0.5:
             self.workers.run()  # Mostly one waits for the flush, as a fetcher does.
             self._settle()
         # What a leader sends is not older than what it shares with its follower.
@@ -153,7 +153,7 @@ class History:
             entry = Entry(before.end, value, epoch)
             # After a crash within the append it may have been done.
             self.now = State(before.start, before.end + 1, (*before.entries, entry), before.began)
-            if self.log.truncation_unflushed:
+            if self.log.flusher.truncation_unflushed:
                 self.now = before
                 self.log._check_appendable()
                 self._settle()
@@ -240,7 +240,7 @@ class History:
         if not self.unwritten:
             return
         self.checkpoint = self.unwritten.pop(0)
-        self.log.checkpointed(self.checkpoint.numbers, self.checkpoint.truncation_count)
+        self.log.truncation.checkpointed(self.checkpoint.numbers, self.checkpoint.truncation_count)
         if self.random.random() < 0.5:
             self.disk.sync_dir(self.log.directory)
 
@@ -394,7 +394,7 @@ class History:
 
     def _settle(self) -> None:
         """Follow that truncations are durable now."""
-        if not self.log.truncation_unflushed:
+        if not self.log.flusher.truncation_unflushed:
             self.older.clear()
 
     def _cut_at(self) -> int:

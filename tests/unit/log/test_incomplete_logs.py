@@ -113,7 +113,7 @@ class Broker(KilledLogDir):
         assert self.starts == (0, 0, 0)
         assert log.epochs.entries == ()
         assert log.producer_states() == []
-        assert log.snapshots == []
+        assert log.producer_manager.snapshots == []
         files = [names.parse_segment_name(each) for each in self.disk.listdir("/d1/t-0")]
         assert {each[0] for each in files if each is not None} == {0}
         return "empty"
@@ -272,7 +272,7 @@ def test_a_marker_that_a_worker_is_writing_is_not_removed() -> None:
     broker = Broker(tiered=False)
     log = broker.log
     log.truncate_fully_in_background(OFFSET, lambda: True, PREFIX)
-    assert not log.checkpoints_durable(log.truncation_count)
+    assert not log.truncation.checkpoints_durable(log.truncation_count)
     assert log.is_incomplete
     broker.finish()
     broker.begin_again()

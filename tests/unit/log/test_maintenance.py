@@ -78,7 +78,7 @@ def test_snapshots_below_the_first_segment_go() -> None:
     log = filled(env)
     retain(log, env.clock.ms + 1_501)
     snapshots = [name for name in env.names() if name.endswith(".snapshot")]
-    assert [int(name[:20]) for name in snapshots] == bases(log) == log.snapshots
+    assert [int(name[:20]) for name in snapshots] == bases(log) == log.producer_manager.snapshots
 
 
 def test_a_log_all_of_which_is_old_rolls_first() -> None:
@@ -161,7 +161,7 @@ def test_truncation_to_every_offset(offset: int) -> None:
     assert log.log_end_offset == end
     assert log.high_watermark == end
     assert values(log) == before[:end]
-    assert max(log.snapshots, default=0) <= end
+    assert max(log.producer_manager.snapshots, default=0) <= end
     assert append(log, batch([b"new"]), epoch=3) == end
     assert values(log) == [*before[:end], (end, b"new")]
     log.flush()
@@ -225,7 +225,7 @@ def test_truncate_fully_and_start_at() -> None:
     log = filled(env)
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
-    assert (log.size_bytes, log.epochs.entries, log.snapshots) == (0, (), [])
+    assert (log.size_bytes, log.epochs.entries, log.producer_manager.snapshots) == (0, (), [])
     assert append(log, batch([b"x"]), epoch=9) == 100
     log.flush()
     env.pass_ms(50)

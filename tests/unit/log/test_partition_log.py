@@ -353,7 +353,7 @@ def test_a_closed_log_refuses_everything() -> None:
         lambda: log.truncate_fully_and_start_at(0),
         lambda: log.expire_segments(0),
         lambda: log.delete_expired_segments(0),
-        log.flush_job,
+        log.flusher.job,
     ):
         with pytest.raises(ApiError) as caught:
             attempt()

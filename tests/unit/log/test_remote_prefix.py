@@ -121,7 +121,7 @@ def test_the_leader_epochs_are_kept_from_the_log_start() -> None:
 
 def test_producer_snapshots_below_the_local_log_start_are_removed() -> None:
     log = tiered(Environment())
-    assert log.snapshots[0] == 4
+    assert log.producer_manager.snapshots[0] == 4
 
 
 # --- local retention --------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_the_local_log_start_waits_for_the_own_log_start() -> None:
     broker.run()
     broker.dirs.checkpoint_log_starts()
     broker.log.truncate_fully_and_start_at(50)
-    broker.log.log_start_offset = (
+    broker.log.offsets.log_start_offset = (
         40  # As retention and a new prefix would have it, sooner or later.
     )
     while broker.workers.queue:

@@ -180,14 +180,14 @@ class Story:
         self.settle()
 
     def settle(self) -> None:
-        if not self.log.truncation_unflushed:
+        if not self.log.flusher.truncation_unflushed:
             self.older.clear()
 
     # --- what happens ---
 
     def append(self) -> None:
         self.workers.run()  # As a fetcher waits for the flush of a truncation.
-        if self.log.truncation_unflushed:
+        if self.log.flusher.truncation_unflushed:
             return
         self.settle()
         self.epoch += self.random.random() < 0.2

@@ -53,9 +53,9 @@ def test_a_roll_right_behind_a_flush(seed: int) -> None:
     log.flush()
     run(env)
     assert log.recovery_point == log.log_end_offset == 11
-    before = log.checkpointed_recovery_point
+    before = log.flusher.checkpointed_recovery_point
     log.roll(0)
-    checkpoint = max(before, log.checkpointed_recovery_point)
+    checkpoint = max(before, log.flusher.checkpointed_recovery_point)
     disk.lose_power(Random(seed))
     check_reopened(env, checkpoint)
 
@@ -63,13 +63,13 @@ def test_a_roll_right_behind_a_flush(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_roll_while_a_flush_is_under_way(seed: int) -> None:
     env, log, disk = written()
-    job = log.flush_job()
+    job = log.flusher.job()
     log.roll(0)
     job.run()
     job.release(failed=False)
     log.flushed(job)
     disk.lose_power(Random(seed))
-    check_reopened(env, log.checkpointed_recovery_point)
+    check_reopened(env, log.flusher.checkpointed_recovery_point)
 
 
 def test_the_flush_of_the_roll_makes_it_trusted() -> None:
@@ -77,7 +77,7 @@ def test_the_flush_of_the_roll_makes_it_trusted() -> None:
     log.roll(0)
     assert log.recovery_point == 0
     run(env)
-    assert log.recovery_point == log.checkpointed_recovery_point == 11
+    assert log.recovery_point == log.flusher.checkpointed_recovery_point == 11
     disk.lose_power(Random(1))
     check_reopened(env, 11)
 
@@ -86,6 +86,6 @@ def test_the_checkpointed_recovery_point_is_never_the_end_of_the_active_segment(
     env, log, _ = written()
     log.flush()
     run(env)
-    assert (log.recovery_point, log.checkpointed_recovery_point) == (11, 10)
+    assert (log.recovery_point, log.flusher.checkpointed_recovery_point) == (11, 10)
     append(log, batch([bytes(55)]))
-    assert (log.recovery_point, log.checkpointed_recovery_point) == (11, 11)
+    assert (log.recovery_point, log.flusher.checkpointed_recovery_point) == (11, 11)

@@ -92,9 +92,9 @@ def test_a_missing_producer_snapshot_is_rebuilt() -> None:
     there = files(log, 2).producer_snapshot
     assert there is not None
     expected = content(env, there)
-    for offset in tuple(log.snapshots):
+    for offset in tuple(log.producer_manager.snapshots):
         env.disk.remove(f"{DIRECTORY}/{names.segment_name(offset, names.SNAPSHOT)}")
-        log.snapshots.remove(offset)
+        log.producer_manager.snapshots.remove(offset)
     found = files(log, 2)
     assert found.producer_snapshot is None
     assert found.rebuild_snapshot() == expected

@@ -132,6 +132,8 @@ def one_deletion(draw: st.DrawFn) -> DeletionImage:
         remote=draw(st.sampled_from(Remote)),
         finished_ms=draw(st.just(NOT_FINISHED) | epochs),
         leader_epoch=draw(st.integers(-1, 5)),
+        segments_left=draw(st.integers(-1, 2**31 - 1)),
+        bytes_left=draw(st.integers(-1, 2**63 - 1)),
     )
     rows = st.tuples(ids, standings, st.lists(ids, min_size=1, max_size=4))
     for broker_id, standing, numbers in draw(st.lists(rows, max_size=4)):

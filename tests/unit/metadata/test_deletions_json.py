@@ -20,6 +20,7 @@ from ottla.metadata.deletions import (
     DeletionState,
     Policy,
     Reason,
+    Remote,
     ReplicaStatus,
 )
 from ottla.metadata.deletions_json import (
@@ -61,6 +62,19 @@ def test_text_is_for_people_too() -> None:
     assert encode_deletion(entry) == GOLDEN
     assert decode_deletion(GOLDEN) == entry
     assert decode_deletion(STEPS).partitions_at(1, STARTED) == {5, 8}
+
+
+def test_what_an_abandoned_purge_has_left_is_written_where_it_is_known() -> None:
+    entry = replace(ENTRY, remote=Remote.ABANDONED)
+    assert b'"remote":"abandoned","finished_ms":-1,"leader_epoch":4,"replicas"' in (
+        encode_deletion(entry)
+    )
+    known = replace(entry, segments_left=3, bytes_left=40)
+    data = encode_deletion(known)
+    assert b'"leader_epoch":4,"segments_left":3,"bytes_left":40,"replicas":[]}' in data
+    assert decode_deletion(data) == known
+    with pytest.raises(ValueError, match="not a deletion"):
+        decode_deletion(data.replace(b":40,", b":true,"))
 
 
 @given(st.frozensets(st.integers(0, 60)))

@@ -35,7 +35,7 @@ def test_eligible_leader_replicas_are_on_in_new_clusters_and_may_be_off() -> Non
 
 def test_new_clusters_keep_a_ledger_of_deletions_and_older_ones_go_on_without() -> None:
     _version, _elr, ottla = SUPPORTED
-    assert (ottla.name, ottla.min_version, ottla.max_version) == ("ottla.version", 0, 2)
+    assert (ottla.name, ottla.min_version, ottla.max_version) == ("ottla.version", 0, 3)
     assert ledger_enabled(DEFAULT_LEVELS)
     assert ledger_enabled({"ottla.version": 1})
     assert not ledger_enabled({"metadata.version": 25})

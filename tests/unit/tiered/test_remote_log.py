@@ -5,12 +5,15 @@ against a model that judges each segment by itself, from the whole history, and 
 point of one.
 """
 
+import struct
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.tiered import remote_log_image
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import (
     Fence,
@@ -20,6 +23,7 @@ from ottla.tiered.segment_metadata import (
     epoch_ranges,
     may_follow,
 )
+from ottla.wire import codec
 from tests.unit.tiered.support import (
     DELETED,
     DELETING,
@@ -119,6 +123,21 @@ def test_highest_offset_is_of_what_is_there_now() -> None:
 def test_segments_are_in_the_order_of_their_offsets() -> None:
     log = replayed(segment(3, 20, 29), segment(1, 10, 19), segment(2, 0, 9), segment(4, 10, 12))
     assert list(numbers(log)) == [2, 4, 1, 3]
+
+
+def test_of_what_is_deleted_it_is_known_whether_its_copy_had_ended() -> None:
+    log = copied(segment(1, 0, 9), segment(2, 10, 19))
+    log.replay(segment(3, 20, 29))
+    found = {each.start_offset: each for each in log.segments()}
+    assert [log.has_ended(found[each]) for each in (0, 10, 20)] == [True, True, False]
+    log.replay(update(1, DELETING))
+    log.replay(fence(5, 2, floor=1))
+    log.replay(update(1, DELETING))  # Repeated after a lost answer.
+    for replay in (log, RemoteLog.from_image(log.image())):
+        assert numbers(replay) == {1: DELETING, 2: DELETING, 3: DELETING}
+        assert [replay.has_ended(found[each]) for each in (0, 10, 20)] == [True, True, False]
+    log.replay(update(1, DELETED))
+    assert not log.has_ended(replace(found[0], state=DELETING))
 
 
 # Fences
@@ -334,6 +353,22 @@ def test_an_image_and_the_rest_are_everything(
         log.replay(record)
     assert facts(log) == facts(replayed(*history))
     assert log.image() == replayed(*history).image()
+
+
+def test_an_image_of_the_first_version_is_read() -> None:
+    """Of what it says is deleted it is not known whether its copy had ended."""
+    log = copied(segment(1, 0, 9), segment(2, 10, 19))
+    log.replay(update(1, DELETING))
+    image = log.image()
+    old = remote_log_image.decode_image(image)
+    body = codec.encode(
+        replace(codec.decode(remote_log_image.RemoteLogImage, image[5:], 1), ended=()), 0
+    )
+    read = RemoteLog.from_image(struct.pack(">BI", 0, crc32c(body)) + body)
+    assert list(read.segments()) == old.segments
+    found = read.get(segment_id(1))
+    assert found is not None
+    assert not read.has_ended(found)
 
 
 def test_damaged_images() -> None:

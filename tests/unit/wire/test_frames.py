@@ -20,6 +20,7 @@ from ottla.wire.frames import (
     encode_request,
     encode_request_header,
     encode_response,
+    peek_throttle_ms,
     request_header_version,
     response_header_version,
 )
@@ -140,6 +141,15 @@ def test_api_versions_response_has_header_v0() -> None:
     assert isinstance(frame, bytes)
     assert frame[4:10] == b"\x00\x00\x00\x07\x00\x00"
     assert decode_response(ApiVersionsResponse, frame[4:], 3) == (7, response)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_throttle_of_a_response_is_read_without_decoding_it(version: int) -> None:
+    throttle_ms = 70_000 if version else 0
+    message = HeartbeatResponse(error_code=27, throttle_time_ms=throttle_ms)
+    frame = b"".join(encode_response(message, version, 9))[4:]
+    assert peek_throttle_ms(12, version, frame) == throttle_ms
+    assert peek_throttle_ms(12, version, frame[:7]) == 0
 
 
 def test_size_counts_chunks_that_are_not_bytes() -> None:

@@ -9,6 +9,7 @@ from ottla.base.ids import Uuid
 from ottla.wire.codec import decode, encode
 from ottla.wire.frames import decode_request_header, encode_request
 from ottla.wire.messages import (
+    abandon_purge,
     delete_replicas,
     describe_deletions,
     describe_idle_topics,
@@ -121,6 +122,21 @@ MESSAGES: list[tuple[object, str]] = [
         "02" "00000006" "00" "00",
     ),
     (
+        abandon_purge.AbandonPurgeRequest(topic_id=ID, validate_only=True),
+        ID_HEX + "01" "00",
+    ),
+    (
+        abandon_purge.AbandonPurgeResponse(
+            error_code=0,
+            name="t",
+            topic_id=ID,
+            was_abandoned=True,
+            segments_left=4,
+            bytes_left=5,
+        ),
+        "0000" "00" "0274" + ID_HEX + "01" "00000004" "0000000000000005" "00",
+    ),
+    (
         describe_topic_tiering.DescribeTopicTieringRequest(topics=None),
         "00" "00",
     ),
@@ -146,12 +162,14 @@ MESSAGES: list[tuple[object, str]] = [
                     purge_segments_left=8,
                     purge_bytes_left=9,
                     purge_error="e",
+                    purge_leaderless=(10,),
                 ),
             ),
         ),
         "0000" "00" "02" "0274" + ID_HEX + "02" "00000003" "02" "00000001" "01"
         "02" "00000004" "01" "02" "0037" "02" "00000005" "00"
-        "00000006" "00000007" "00000008" "0000000000000009" "0265" "00" "00",
+        "00000006" "00000007" "00000008" "0000000000000009" "0265"
+        "01" "00" "05" "02" "0000000a" "00",
     ),
     (
         disable_remote_topic.DisableRemoteTopicRequest(
@@ -323,7 +341,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {*range(1001, 1010)} == {key for key in APIS if key >= 93}
+    assert keys == {*range(1001, 1011)} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

@@ -32,8 +32,8 @@ def test_table_and_declarations_agree(key: int) -> None:
             assert (version in spec.flexible) == api.is_flexible(version)
 
 
-def test_every_key_of_kafka_4_is_there_and_nine_of_ottlas() -> None:
-    assert set(APIS) == {*range(93), *range(1001, 1010)}
+def test_every_key_of_kafka_4_is_there_and_ten_of_ottlas() -> None:
+    assert set(APIS) == {*range(93), *range(1001, 1011)}
     assert set(REQUESTS) == set(RESPONSES) == set(NAMES) == set(APIS)
     assert len(REQUESTS) == len(APIS)
 

@@ -16,8 +16,8 @@ from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Context
 from ottla.broker.api.parts import decide_in_parts
 from ottla.broker.ports import Message
-from ottla.controller.configs import Alteration, AlteredResource, alter_configs
 from ottla.controller.parts import in_parts
+from ottla.controller.topics.configs import Alteration, AlteredResource, alter_configs
 from ottla.metadata.configs import ResourceType
 
 ConfigAccess = Mapping[int, Access]

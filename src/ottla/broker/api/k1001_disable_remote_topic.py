@@ -201,5 +201,5 @@ def _of_follower(partition: Partition, tiering: TopicTiering) -> _Found:
     if log is None or log.failed or not gives_up:
         return _Found(Error.NONE)
     # A local log start that is not durable yet would be the old one after a crash.
-    is_behind = log.has_remote_prefix or log.prepends
+    is_behind = log.has_remote_prefix or log.retention.prepends
     return _Found(IN_PROGRESS if is_behind else Error.NONE)

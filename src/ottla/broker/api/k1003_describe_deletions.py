@@ -9,6 +9,7 @@ Behaviour: the controller responds from its appended image, so that every deleti
            name among many. UNSUPPORTED_VERSION where the cluster keeps no ledger
            (`ottla.version` below 1). How far a pending purge of the remote tier is comes from the
            brokers' reports to this controller: after a failover it is complete some seconds later.
+           What an abandoned purge has left is what was known of it then.
 Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  a deposed controller that does not know it yet responds from old state.
 """
@@ -28,7 +29,7 @@ from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
 from ottla.controller.deletion.purge_reports import NOT_PENDING, PurgeReports
 from ottla.controller.step import Decision, Step
-from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
+from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState, Remote
 from ottla.metadata.features import LEDGER, OTTLA_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import describe_deletions as wire
@@ -118,7 +119,7 @@ def described(
     deletion: DeletionImage, purges: PurgeReports | None = None
 ) -> wire.DescribedDeletion:
     """Return an entry of the ledger for the response. `purges`: how far a pending purge is."""
-    purge = NOT_PENDING
+    purge, is_over = NOT_PENDING, deletion.remote is not Remote.PENDING
     if purges is not None and deletion.is_purging:
         purge = purges.progress(deletion)
     return wire.DescribedDeletion(
@@ -141,7 +142,7 @@ def described(
         ),
         remote_partitions=purge.partitions,
         remote_partitions_left=purge.partitions_left,
-        remote_segments_left=purge.segments_left,
-        remote_bytes_left=purge.bytes_left,
+        remote_segments_left=deletion.segments_left if is_over else purge.segments_left,
+        remote_bytes_left=deletion.bytes_left if is_over else purge.bytes_left,
         remote_error=purge.error,
     )

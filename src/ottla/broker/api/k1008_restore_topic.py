@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import uuid_text
 from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
-from ottla.controller.restore import RestoredTopic, restore_topic
+from ottla.controller.topics.restore import RestoredTopic, restore_topic
 from ottla.metadata.tiering import RestoredPartition
 from ottla.wire.messages import restore_topic as wire
 

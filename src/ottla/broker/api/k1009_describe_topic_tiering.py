@@ -89,6 +89,7 @@ def _described(
         purge_segments_left=purge.segments_left,
         purge_bytes_left=purge.bytes_left,
         purge_error=purge.error,
+        purge_leaderless=purge.leaderless,
     )
 
 

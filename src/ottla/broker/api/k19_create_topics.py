@@ -22,7 +22,7 @@ from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps, RunsOn
 from ottla.broker.api.parts import decide_in_parts
 from ottla.broker.ports import Listener
-from ottla.controller.topics import CreatedTopic, NewTopic, create_topics, parts_of
+from ottla.controller.topics.create_topics import CreatedTopic, NewTopic, create_topics, parts_of
 from ottla.metadata.config_describe import Entry
 from ottla.wire.messages import create_topics as wire
 

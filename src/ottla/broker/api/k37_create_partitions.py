@@ -12,7 +12,11 @@ from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
-from ottla.controller.create_partitions import CreatedPartitions, NewPartitions, create_partitions
+from ottla.controller.topics.create_partitions import (
+    CreatedPartitions,
+    NewPartitions,
+    create_partitions,
+)
 from ottla.wire.messages import create_partitions as wire
 
 ALTER_TOPIC = Access(Operation.ALTER, ResourceType.TOPIC)

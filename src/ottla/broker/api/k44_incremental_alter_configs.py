@@ -10,7 +10,7 @@ from ottla.base.turns import Steps
 from ottla.broker.api.altering import ALTER_ACCESS, alter
 from ottla.broker.api.base import Answer, Api, Context, InSteps, RunsOn
 from ottla.broker.ports import Listener
-from ottla.controller.configs import Alteration
+from ottla.controller.topics.configs import Alteration
 from ottla.wire.messages import incremental_alter_configs as wire
 
 API = Api(

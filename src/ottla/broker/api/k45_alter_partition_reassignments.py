@@ -10,7 +10,7 @@ from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
-from ottla.controller.reassignment import Reassigned, Target, alter_reassignments
+from ottla.controller.partitions.reassignment import Reassigned, Target, alter_reassignments
 from ottla.wire.messages import alter_partition_reassignments as wire
 
 API = Api(

@@ -9,7 +9,7 @@ from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
-from ottla.controller.reassignment import Ongoing, list_reassignments
+from ottla.controller.partitions.reassignment import Ongoing, list_reassignments
 from ottla.controller.step import Decision, Step
 from ottla.wire.messages import list_partition_reassignments as wire
 

@@ -13,7 +13,7 @@ from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context, RunsOn
-from ottla.controller.isr import ANY_EPOCH, ChangedIsr, IsrChange, alter_partition
+from ottla.controller.partitions.isr import ANY_EPOCH, ChangedIsr, IsrChange, alter_partition
 from ottla.wire.messages import alter_partition as wire
 
 API = Api(

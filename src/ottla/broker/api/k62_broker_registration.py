@@ -14,7 +14,7 @@ import logging
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
-from ottla.controller.brokers import NO_BROKER_EPOCH, register_broker
+from ottla.controller.brokers.brokers import NO_BROKER_EPOCH, register_broker
 from ottla.controller.context import next_offset
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
 from ottla.wire.messages import broker_registration as wire

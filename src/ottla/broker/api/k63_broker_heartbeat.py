@@ -8,7 +8,7 @@ Versions:  v1 offline log directories (KIP-858). v2 (cordoned directories) is ne
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
-from ottla.controller.brokers import Heartbeat, HeartbeatReply, heartbeat
+from ottla.controller.brokers.brokers import Heartbeat, HeartbeatReply, heartbeat
 from ottla.controller.context import next_offset
 from ottla.wire.messages import broker_heartbeat as wire
 

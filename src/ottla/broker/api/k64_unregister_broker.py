@@ -10,7 +10,7 @@ from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import NOWHERE, Answer, Api, Context, RunsOn
 from ottla.broker.ports import Listener
-from ottla.controller.unregister import unregister_broker
+from ottla.controller.brokers.unregister import unregister_broker
 from ottla.wire.messages import unregister_broker as wire
 
 API = Api(

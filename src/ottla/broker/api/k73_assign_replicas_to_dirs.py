@@ -11,7 +11,7 @@ from itertools import groupby
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
-from ottla.controller.directories import DirectoryAssignment, assign_directories
+from ottla.controller.brokers.directories import DirectoryAssignment, assign_directories
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
 API = Api(

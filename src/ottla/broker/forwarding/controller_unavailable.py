@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Answer, Context
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext
-from ottla.controller.liveness import BrokerLiveness
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages.describe_quorum import DescribeQuorumResponse
 

@@ -11,6 +11,7 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.remote.copy_quota import UNLIMITED, TokenBucket
 from ottla.broker.remote.dialogue import Slots
+from ottla.broker.remote.held_bytes import HeldBytes
 from ottla.broker.remote.remote_metrics import RemoteMetrics
 from ottla.broker.remote.store_calls import StoreCalls
 
@@ -25,6 +26,9 @@ DELETED_SEGMENTS_PER_SECOND_MAX = 100
 not take the store's whole request rate."""
 
 DELETE_WINDOW_SECONDS = 10
+
+BACKFILL_BYTES_MAX = 8 * 1024 * 1024
+"""That followers hold of their leaders' earlier records, but for responses that are under way."""
 
 PURGES_AT_ONCE_MAX = 4
 """Partitions of deleted topics whose objects are deleted at once."""
@@ -103,6 +107,7 @@ class RemoteEnvironment:
             durable here and every live replica has it; readers anywhere see nothing below it then.
             `restored(topic_id, partition)`: where a restored partition began, None = it was not.
             `leader_records`: for followers whose local log begins too late, None = they wait.
+            `backfill_bytes`: what these have read from leaders and not written.
     """
 
     node_id: int
@@ -118,6 +123,7 @@ class RemoteEnvironment:
     leader_records: LeaderRecords | None = None
     config: RemoteLogManagerConfig = field(default_factory=RemoteLogManagerConfig)
     metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
+    backfill_bytes: HeldBytes = field(default_factory=lambda: HeldBytes(BACKFILL_BYTES_MAX))
     copier_slots: Slots = field(init=False)
     expiration_slots: Slots = field(init=False)
     purge_slots: Slots = field(init=False)

@@ -28,6 +28,7 @@ from ottla.broker.remote.status import RemoteStatus, status_of
 from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.floor_reports import FloorPurge
+from ottla.broker.remote.tasks.floor_seen import FloorSeen
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.local_backfill import LocalBackfill
@@ -60,12 +61,14 @@ class _Leader:
         log: "PartitionLog",
         leader_epoch: int,
         tiering: "TopicTiering",
+        floor_seen: FloorSeen,
     ) -> None:
         self._environment = environment
         self.log = log
         self.tiering = tiering
         self.leader_epoch = leader_epoch
-        self.term = LeaderTerm(environment, log, leader_epoch, tiering)
+        self.floor_seen = floor_seen
+        self.term = LeaderTerm(environment, log, leader_epoch, tiering, floor_seen)
         self._manifests = ManifestWriter(self.term)
         self.copy = CopyTask(self.term, self._manifests, self._expire)
         self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
@@ -191,12 +194,17 @@ class _Follower:
     """A partition that this broker follows."""
 
     def __init__(
-        self, environment: RemoteEnvironment, log: "PartitionLog", tiering: "TopicTiering"
+        self,
+        environment: RemoteEnvironment,
+        log: "PartitionLog",
+        tiering: "TopicTiering",
+        floor_seen: FloorSeen,
     ) -> None:
         self._environment = environment
         self.log = log
         self.tiering = tiering
         self.leader_epoch = NO_EPOCH
+        self.floor_seen = floor_seen
         self._backfill: Task | None = None
 
     def retier(self, tiering: "TopicTiering") -> None:
@@ -279,7 +287,9 @@ class RemoteLogManager:
             known.retier(tiering)
             return
         self.stop(*key)
-        leader = _Leader(self._environment, log, leader_epoch, tiering)
+        leader = _Leader(
+            self._environment, log, leader_epoch, tiering, self._floor_seen(known, key)
+        )
         if isinstance(known, _Leader) and known.log is log:
             leader.term.inherit(known.term)
         self._partitions[key] = leader
@@ -295,9 +305,19 @@ class RemoteLogManager:
         self.stop(*key)
         if known is not None and not _is_same_term(known.tiering, tiering):
             log.reset_remote()
-        follower = _Follower(self._environment, log, tiering)
+        follower = _Follower(self._environment, log, tiering, self._floor_seen(known, key))
         self._partitions[key] = follower
         follower.metadata_changed()
+
+    def _floor_seen(self, known: "_Leader | _Follower | None", key: Key) -> FloorSeen:
+        """Return what a partition's former role has noted, with what is replayed by now."""
+        seen = FloorSeen() if known is None else known.floor_seen
+        self._look_at_floor(seen, key)
+        return seen
+
+    def _look_at_floor(self, seen: FloorSeen, key: Key) -> None:
+        environment = self._environment
+        seen.look(environment.metadata.replayed(*key), environment.clock.monotonic_ms())
 
     def stop(self, topic_id: Uuid, partition: int) -> None:
         """End a partition's tasks: it is not hosted here any more, or its log has failed."""
@@ -352,6 +372,7 @@ class RemoteLogManager:
         """Note that the partition's segment metadata became ready, or that a record came."""
         known = self._partitions.get((topic_id, partition))
         if known is not None:
+            self._look_at_floor(known.floor_seen, (topic_id, partition))
             known.metadata_changed()
 
     def segment_rolled(self, topic_id: Uuid, partition: int) -> None:

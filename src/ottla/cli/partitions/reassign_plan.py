@@ -6,7 +6,7 @@ from ottla.base.errors import ApiError
 from ottla.cli.errors import CommandError
 from ottla.cli.partitions import partition_file as files
 from ottla.client.partitions import TopicPartition
-from ottla.controller.placement import Candidate, place
+from ottla.controller.topics.placement import Candidate, place
 from ottla.host.system_ports import SystemDice
 
 Assignment = dict[TopicPartition, tuple[int, ...]]

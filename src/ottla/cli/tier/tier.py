@@ -13,6 +13,7 @@ from ottla.cli.options import (
 )
 from ottla.cli.progress import print_stderr
 from ottla.cli.tier import purge_status, tier_waits
+from ottla.cli.tier.abandon_purge import abandon_purge
 from ottla.cli.tier.restore import restore
 from ottla.cli.tier.tier_options import (
     CLIENT_ID,
@@ -43,13 +44,14 @@ EPILOG = examples(
     "ottla tier describe --topic orders --json",
     "ottla tier describe --topic orders --wait --timeout 60",
     "ottla tier purge-status --bootstrap-server localhost:9092",
+    "ottla tier abandon-purge --topic-id 1fCzmb8xT2SBmHNBkZCqMg --execute",
     "ottla tier restore --remote-storage s3://bucket/prefix --topic orders --plan",
 )
 
 
 @app.callback(epilog=EPILOG)
 def tier() -> None:
-    """Describe tiered storage; restore topics from it."""
+    """Describe tiered storage; restore topics from it; give up purges."""
 
 
 @app.command("describe", epilog=EPILOG)
@@ -111,6 +113,7 @@ def purge_status_command(
         print("No purge is pending.")
 
 
+app.command("abandon-purge", epilog=EPILOG)(abandon_purge)
 app.command("restore", epilog=EPILOG)(restore)
 
 
@@ -147,12 +150,25 @@ def _describe(client: ClusterClient, expression: str | None) -> list[TopicTiers]
                 topics[found.name] = found
             for row in found.partitions:
                 rows.setdefault(found.name, {})[row.partition] = (leader, row)
-    known = _controller_states(client, [each for each in topics if topics[each].state])
+    led = {name for name in rows if name in topics}
+    asked = [each for each in rows if each not in led or topics[each].state]
+    known = _controller_states(client, asked)
+    for name in rows.keys() - led:
+        topics[name] = _of_controller(name, chosen[name], known.get(name))
     return [
         _with_state(topics[name], sorted(rows[name].items()), known.get(name))
         for name in sorted(topics)
         if topics[name].state or expression is not None
     ]
+
+
+def _of_controller(
+    name: str, described: MetadataResponseTopic, known: DescribedTopicTiering | None
+) -> wire.RemoteLogTopic:
+    """Return a topic without any leader; the controller's state is added later."""
+    topic_id = described.topic_id if known is None else known.topic_id
+    state = 0 if known is None else known.state
+    return wire.RemoteLogTopic(name=name, topic_id=topic_id, state=state)
 
 
 def _controller_states(client: ClusterClient, names: list[str]) -> dict[str, DescribedTopicTiering]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.ids import uuid_text
-from ottla.cli.tier.tier_waits import missing_lines, purge_text
+from ottla.cli.tier.tier_waits import missing_lines, purge_lines, purge_text
 from ottla.metadata.tiering import DisablePolicy, TieringState
 from ottla.wire.messages.describe_remote_log import RemoteLogPartition, RemoteLogTopic
 from ottla.wire.messages.describe_topic_tiering import DescribedTopicTiering
@@ -55,7 +55,8 @@ def table_lines(topics: Iterable[TopicTiers]) -> Iterator[str]:
             yield ""
         yield _topic_line(each)
         if each.controller is not None:
-            yield from (f"  waiting for {line}" for line in missing_lines(each.controller))
+            lines = [*missing_lines(each.controller), *purge_lines(each.controller)]
+            yield from (f"  waiting for {line}" for line in lines)
         rows = [TITLES, *(_row(leader, row) for _, (leader, row) in each.rows)]
         yield from table(rows)
 
@@ -156,6 +157,9 @@ def _topic_json(tiers: TopicTiers) -> dict[str, Any]:
         "remote_floor_epoch": topic.remote_floor_epoch if topic.state else None,
         "purge_pending": topic.purge_pending,
         "missing": None if tiers.controller is None else _missing_json(tiers.controller),
+        "purge_leaderless": (
+            None if tiers.controller is None else list(tiers.controller.purge_leaderless)
+        ),
         "partitions": [_row_json(leader, row) for _, (leader, row) in tiers.rows],
     }
 

@@ -83,6 +83,7 @@ def _open_text(topics: Iterable[wire.DescribedTopicTiering], *, purged: bool) ->
 
 def _purge_text(topic: wire.DescribedTopicTiering) -> str:
     error = "" if topic.purge_error is None else f"; last error: {topic.purge_error}"
+    error += "".join(f"; {line}" for line in purge_lines(topic))
     if topic.purge_partitions_left < 0:
         return error
     return f": {topic.purge_partitions_left} of {topic.purge_partitions} partitions left{error}"
@@ -97,6 +98,12 @@ def missing_lines(topic: wire.DescribedTopicTiering) -> Iterator[str]:
             continue
         role = "leader" if each.is_leader else "follower"
         yield f"broker {each.broker_id} as {role} of {partitions}: {_why(each)}"
+
+
+def purge_lines(topic: wire.DescribedTopicTiering) -> Iterator[str]:
+    """Yield what a pending purge waits for besides its purgers."""
+    if topic.purge_leaderless:
+        yield f"{_partitions_text(topic.purge_leaderless)}: no live leader, who purges"
 
 
 def _why(missing: wire.MissingAcknowledgement) -> str:

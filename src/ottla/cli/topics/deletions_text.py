@@ -154,11 +154,13 @@ def _json(deletion: DeletionImage) -> dict[str, Any]:
 
 
 def _purge_json(deletion: DeletionImage) -> dict[str, Any] | None:
-    if not isinstance(deletion, LedgerEntry) or deletion.purge_partitions < 0:
+    if not isinstance(deletion, LedgerEntry):
+        return None
+    if deletion.purge_partitions < 0 and deletion.remote is not Remote.ABANDONED:
         return None
     return {
-        "partitions": deletion.purge_partitions,
-        "partitions_left": deletion.purge_partitions_left,
+        "partitions": _known(deletion.purge_partitions),
+        "partitions_left": _known(deletion.purge_partitions_left),
         "segments_left": _known(deletion.purge_segments_left),
         "bytes_left": _known(deletion.purge_bytes_left),
         "last_error": deletion.purge_error,
@@ -180,12 +182,26 @@ def open_text(deletions: Sequence[DeletionImage]) -> str:
 
 
 def unproven_text(deletion: DeletionImage) -> str | None:
-    """Return a warning if replicas of a finished deletion were abandoned, else None."""
+    """Return a warning if part of a finished deletion was abandoned, else None."""
+    if not deletion.is_finished:
+        return None
+    found = [_abandoned_replicas_text(deletion)]
+    if deletion.remote is Remote.ABANDONED:
+        where = f"{deletion.name}-{uuid_text(deletion.topic_id)}"
+        found.append(
+            f"the purge of its remote tier was {purge_text(deletion)}: look for the directory"
+            f" {where} in the store"
+        )
+    texts = [each for each in found if each is not None]
+    return f"WARN: {deletion.name}: finished, but {'; '.join(texts)}" if texts else None
+
+
+def _abandoned_replicas_text(deletion: DeletionImage) -> str | None:
     abandoned: dict[Reason, list[int]] = defaultdict(list)
     for broker_id, standing, _ in deletion.rows():
         if standing.state is DeletionState.ABANDONED:
             abandoned[standing.reason].append(broker_id)
-    if not abandoned or not deletion.is_finished:
+    if not abandoned:
         return None
     why = "; ".join(
         f"{word(reason)}: {_ids_text('broker', sorted(brokers))}"
@@ -193,8 +209,8 @@ def unproven_text(deletion: DeletionImage) -> str | None:
     )
     gone = deletion.count(DeletionState.SUCCESSFUL)
     return (
-        f"WARN: {deletion.name}: finished, but only {gone} of {deletion.count(*DeletionState)}"
-        f" replicas are confirmed deleted; the others were abandoned ({why})"
+        f"only {gone} of {deletion.count(*DeletionState)} replicas are confirmed deleted; the"
+        f" others were abandoned ({why})"
     )
 
 

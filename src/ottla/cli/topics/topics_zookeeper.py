@@ -21,8 +21,8 @@ from ottla.cli.topics.topic_text import Partition, Reassignment, Topic, describe
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.cli.zookeeper_tiering import note_remote_storage
 from ottla.client.errors import Refusal
-from ottla.controller.placement import Candidate, place
-from ottla.controller.topics import check_partition_total
+from ottla.controller.topics.create_topics import check_partition_total
+from ottla.controller.topics.placement import Candidate, place
 from ottla.host.system_ports import SystemDice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.topic_config import validate_topic_configs

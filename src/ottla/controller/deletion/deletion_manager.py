@@ -11,7 +11,8 @@ ledger keeps the reason of the failure meanwhile: a disk that stays broken for w
 further record.
 
 `now_ms` is monotonic.
-Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330.
+Source: TopicDeletionManager.scala (failReplicaDeletion, retryDeletionForIneligibleReplicas,
+resumeDeletions), Kafka 3.9; KAFKA-330.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

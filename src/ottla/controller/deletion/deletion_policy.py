@@ -22,7 +22,8 @@ AT_ONCE. The topic is removed already; nothing makes it ineligible. A replica on
 unregistered is abandoned, and the receipt says so.
 
 Both. The remote part of a topic with a tiering state is PENDING from the entry's first record on.
-The receipt waits until it is PURGED (`purge_reports`), the topic's name does not.
+The receipt waits until it is PURGED (`purge_reports`) or ABANDONED (`abandon_purge`), the topic's
+name does not.
 
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330, KAFKA-6612, KAFKA-9946.
 """
@@ -36,7 +37,7 @@ from typing import Final, NamedTuple
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import RECEIPTS_PER_STEP_MAX
-from ottla.controller.replica_states import ReplicaState, is_legal
+from ottla.controller.partitions.replica_states import ReplicaState, is_legal
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import (
     BROKER_DOWN,
@@ -321,9 +322,11 @@ class _Evaluation:
         """Have the remote tier purged where that was not expected, or done for fewer partitions.
 
         Replicas are listed of a topic that became tiered, or got partitions, since it was queued.
+        A purge that an operator has abandoned stays so: partitions that somebody adds to the topic
+        by hand have nothing in the remote tier.
         """
         is_tiered = self._deletion.topic_id in self._image.tiering
-        if is_tiered and self._deletion.remote is not Remote.PENDING:
+        if is_tiered and self._deletion.remote in (Remote.NONE, Remote.PURGED):
             self._set_header(replace(self._deletion, remote=Remote.PENDING))
 
     def _is_lost(self, broker_id: int, partition_id: int) -> bool:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, Remote, header_record
 from ottla.metadata.image import ClusterImage, TopicImage
@@ -76,7 +76,8 @@ class PurgeProgress:
 
     Fields: `partitions`, `partitions_left`: all, and those that are not purged. `segments_left`,
             `bytes_left`: of the partitions that are known, -1 = none is. `error`: one of the last
-            failures, None = there is none.
+            failures, None = there is none. `leaderless`: partitions of an existing topic that are
+            not purged and have no leader, who would purge them.
     """
 
     partitions: int
@@ -84,6 +85,7 @@ class PurgeProgress:
     segments_left: int = UNKNOWN
     bytes_left: int = UNKNOWN
     error: str | None = None
+    leaderless: tuple[int, ...] = ()
 
 
 NOT_PENDING: Final = PurgeProgress(partitions=UNKNOWN, partitions_left=UNKNOWN)
@@ -173,6 +175,9 @@ class PurgeReports:
             segments_left=_sum([each.segments_left for each in reports]),
             bytes_left=_sum([each.bytes_left for each in reports]),
             error=next((each.error for each in reports if each.error is not None), None),
+            leaderless=tuple(
+                each for each in sorted(left) if topic.partitions[each].leader == NO_LEADER
+            ),
         )
 
     def _begin(self, image: ClusterImage, controller_epoch: int) -> None:

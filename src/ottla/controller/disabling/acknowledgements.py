@@ -19,7 +19,7 @@ controller epoch; the next controller asks again.
 Source: KIP-950's draft: the controller waits for the responses of all brokers.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.controller.deletion.deletion_policy import is_lost
 from ottla.metadata.features import TIERING, registered_level
-from ottla.metadata.image import ClusterImage
+from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 
 NO_BROKER: Final = -1
@@ -41,6 +41,9 @@ class Acknowledgement(NamedTuple):
     leader_epoch: int
     is_leader: bool
 
+
+Partitions = Iterable[tuple[int, PartitionImage]]
+"""Of one topic, by id."""
 
 ReplicaKey = tuple[int, int]
 """Partition and broker."""
@@ -101,13 +104,17 @@ def missing(
     tiering: TopicTiering,
     given: Mapping[ReplicaKey, Acknowledgement],
     errors: Mapping[ReplicaKey, Error] | None = None,
+    partitions: Partitions | None = None,
 ) -> Iterator[Missing]:
-    """Yield the acknowledgements that a topic's disablement needs and has not."""
+    """Yield the acknowledgements that a topic's disablement needs and has not.
+
+    `partitions`: those to look at, None = all.
+    """
     topic = image.topics.by_id(tiering.topic_id)
     assert topic is not None, "the tiering state of a topic that does not exist"
     live = {each: broker.epoch for each, broker in image.brokers.items() if not broker.fenced}
     older = {each for each in live if registered_level([image.brokers[each]]) < TIERING}
-    for partition_id, partition in topic.in_order():
+    for partition_id, partition in topic.in_order() if partitions is None else partitions:
         leader = partition.leader if partition.leader in live else NO_LEADER
         epoch = partition.leader_epoch
         if leader == NO_LEADER and tiering.policy is DisablePolicy.DELETE:
@@ -163,12 +170,14 @@ class Acknowledgements:
         topic = self._of(tiering)
         return Given(tiered_epoch=topic.tiered_epoch, acknowledgements=dict(topic.given))
 
-    def missing(self, image: ClusterImage, tiering: TopicTiering) -> Iterator[Missing]:
+    def missing(
+        self, image: ClusterImage, tiering: TopicTiering, partitions: Partitions | None = None
+    ) -> Iterator[Missing]:
         """Yield the acknowledgements that are missing in an image. Changes nothing."""
         topic = self._topics.get(tiering.topic_id)
         if topic is None or topic.tiered_epoch != tiering.tiered_epoch:
-            return missing(image, tiering, {})
-        return missing(image, tiering, topic.given, topic.errors)
+            return missing(image, tiering, {}, None, partitions)
+        return missing(image, tiering, topic.given, topic.errors, partitions)
 
     def _of(self, tiering: TopicTiering) -> _Topic:
         known = self._topics.get(tiering.topic_id)

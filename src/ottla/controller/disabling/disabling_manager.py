@@ -11,12 +11,15 @@ broker answers the same for what it has done already.
     work decided, refused         --> | BrokerOrders    | --> orders, to the brokers' channels
     time passed                   --> +-----------------+ --> wake at
 
+A turn of the loop looks at a limited number of replicas, both to check and to decide: `wake at` is
+now where there is more.
+
 `now_ms` is monotonic.
 Source: KIP-950's draft, which refers to the way topics are deleted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +42,7 @@ from ottla.controller.disabling.disabling_orders import (
     Result,
     orders_of,
 )
+from ottla.controller.disabling.topic_checks import REPLICAS_PER_STEP_MAX, TopicChecks
 from ottla.controller.manager_events import (
     Committed,
     Elected,
@@ -128,6 +132,9 @@ class DisablingManager:
         self._image = EMPTY
         self._topics: set[Uuid] = set()
         """That are DISABLING."""
+        self._checks = TopicChecks()
+        self._is_missing = False
+        """Whether the topic that is being checked lacks an acknowledgement, as far as it is."""
         self._orders: BrokerOrders[DisabledReplica] = BrokerOrders(
             in_progress=frozenset(Error) - {Error.NONE}
         )
@@ -142,9 +149,11 @@ class DisablingManager:
         """Handle one event. `is_idle`: whether the caller would decide at once."""
         handler: Callable[[DisablingManager, Any, int], Iterable[Uuid]]
         handler = _HANDLERS[type(event)]
-        orders = self._check(handler(self, event, now_ms))
+        self._checks.add(handler(self, event, now_ms))
+        orders = self._check()
         work = self._take_work() if is_idle else None
-        wake_at_ms = now_ms if self._has_work else self._next_due_ms
+        is_due = self._has_work or self._checks.has_any
+        wake_at_ms = now_ms if is_due else self._next_due_ms
         return Ready(wake_at_ms, orders, work)
 
     # -- events: each returns the topics to check ----------------------------------------------
@@ -254,13 +263,24 @@ class DisablingManager:
         if not self._has_work:
             return None
         self._is_deciding = True
-        self._taken = tuple(self._complete.take())
+        self._taken = tuple(self._complete.take(self._count_decided))
         found = ((each, disabling_state(self._image, each)) for each in self._taken)
         return {
             topic_id: self._acknowledgements.given(tiering)
             for topic_id, tiering in found
             if tiering
         }
+
+    def _count_decided(self, topic_ids: Sequence[Uuid]) -> int:
+        """Return how many of the first topics to decide on together: one at least."""
+        left = REPLICAS_PER_STEP_MAX
+        for number, topic_id in enumerate(topic_ids):
+            topic = self._image.topics.by_id(topic_id)
+            partitions = () if topic is None else topic.partitions.values()
+            left -= sum(len(each.replicas) for each in partitions)
+            if left < 0:
+                return max(1, number)
+        return len(topic_ids)
 
     def _decided(self, _event: WorkDecided, _now_ms: int) -> Iterable[Uuid]:
         self._is_deciding = False
@@ -282,24 +302,25 @@ class DisablingManager:
 
     # -- orders --------------------------------------------------------------------------------
 
-    def _check(self, topic_ids: Iterable[Uuid]) -> tuple[DisablingOrder, ...]:
+    def _check(self) -> tuple[DisablingOrder, ...]:
         """Return orders for what is missing and not ordered; note topics where nothing is."""
         wanted: dict[int, list[DisabledReplica]] = {}
-        for topic_id in sorted(topic_ids):
-            tiering = disabling_state(self._image, topic_id)
+        for part in self._checks.take(self._image, self._topics):
+            tiering = disabling_state(self._image, part.topic_id)
             assert tiering is not None, "a topic that is not DISABLING was kept"
-            is_complete = True
-            for each in self._acknowledgements.missing(self._image, tiering):
-                is_complete = False
+            for each in self._acknowledgements.missing(self._image, tiering, part.partitions):
+                self._is_missing = True
                 if each.broker_id == NO_BROKER or each.reason is Reason.OLDER_VERSION:
                     continue
                 wanted.setdefault(each.broker_id, []).append(
                     DisabledReplica(
-                        topic_id, tiering.tiered_epoch, each.partition, each.leader_epoch
+                        part.topic_id, tiering.tiered_epoch, each.partition, each.leader_epoch
                     )
                 )
-            if is_complete:
-                self._complete.add((topic_id,))
+            if part.is_last:
+                if not self._is_missing:
+                    self._complete.add((part.topic_id,))
+                self._is_missing = False
         orders: list[DisablingOrder] = []
         for broker_id, replicas in sorted(wanted.items()):
             epoch = self._image.brokers[broker_id].epoch

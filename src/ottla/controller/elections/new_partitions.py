@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.assignment import first_leader_epoch
 from ottla.controller.elections.elections import Rules, partitions
 from ottla.controller.step import Step
+from ottla.controller.topics.assignment import first_leader_epoch
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import PartitionRecord

@@ -25,8 +25,8 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.metrics import Histogram, latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
+from ottla.controller.elections.statistics import ElectionStatistics
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, MetadataPort
-from ottla.controller.statistics import ElectionStatistics
 from ottla.controller.step import Decision, Step
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage

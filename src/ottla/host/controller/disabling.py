@@ -147,10 +147,11 @@ class DisablingDriver:
 
     # -- events --------------------------------------------------------------------------------
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Event, *, is_idle: bool = True) -> None:
         if self._runtime is None or self._is_failed:
             return
-        ready = self._manager.step(event, now_ms=self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        ready = self._manager.step(event, now_ms=now_ms, is_idle=is_idle)
         self._timer = self._timers.move(self._timer, ready.wake_at_ms, self._tick)
         try:
             self._send(ready.orders)
@@ -179,9 +180,13 @@ class DisablingDriver:
 
     def _decide(self, runtime: TermRuntime, work: Work) -> None:
         manager = self._manager
+        wrote_records = False
 
         def decide(image: ClusterImage) -> Decision[tuple[Uuid, ...]]:
-            return finish_disabling(image, work)
+            nonlocal wrote_records
+            decision = finish_disabling(image, work)
+            wrote_records = bool(decision.step.records)
+            return decision
 
         def decided(reply: tuple[Uuid, ...] | ApiError) -> None:
             if runtime is not self._runtime or manager is not self._manager:
@@ -193,7 +198,8 @@ class DisablingDriver:
                 return
             for topic_id in reply:
                 self._log_disabled(topic_id)
-            self._guard(lambda: self._step(WorkDecided()))
+            # Without records there is nothing to follow: other work runs before the next decision.
+            self._guard(lambda: self._step(WorkDecided(), is_idle=wrote_records))
 
         runtime.run(decide).then(decided)
 

@@ -14,10 +14,10 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timer
 from ottla.broker.ports import Listeners
 from ottla.controller.activation import first_records
-from ottla.controller.brokers import fence_stalest
+from ottla.controller.brokers.brokers import fence_stalest
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import elect_after_failover
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.controller.disabling import DisablingDriver

@@ -412,6 +412,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not isinstance(outcome, Pending):
             if outcome is not None:
                 self._send(outcome)
+            elif self.info.throttle_ms:
+                self._mute(self.info.take_throttle_ms())
         elif outcome.done:
             # Not by a callback: requests answered so would be handled one within another.
             self._answer(outcome.value)

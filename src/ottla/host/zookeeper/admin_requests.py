@@ -23,17 +23,17 @@ from typing import TypeVar
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, gather
 from ottla.base.zookeeper import Delete, Operation, SetData, ZkError
-from ottla.controller.assignment import RegistrationCheck
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.leader_rebalance import Elected, elect_leaders
 from ottla.controller.elections.partition_change import Election
-from ottla.controller.reassignment import (
+from ottla.controller.partitions.reassignment import (
     Reassigned,
     Target,
     alter_reassignments,
     target_of,
 )
 from ottla.controller.step import Decision, Step
+from ottla.controller.topics.assignment import RegistrationCheck
 from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.store.store_requests import StoreHooks
 from ottla.host.zookeeper.store.store_writing import Written

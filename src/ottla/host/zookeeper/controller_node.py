@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.controller.step import Decision
 from ottla.host.controller.controller_channel import (

@@ -34,7 +34,7 @@ from ottla.controller.deletion.deletion_events import IneligibleTopics, MarkersC
 from ottla.controller.deletion.deletion_manager import DeletionManager
 from ottla.controller.elections.elections import elect_after_failover
 from ottla.controller.elections.new_partitions import bring_online
-from ottla.controller.reassignment import finish_reassignments
+from ottla.controller.partitions.reassignment import finish_reassignments
 from ottla.controller.step import Step
 from ottla.controller.zookeeper.broker_changes import process_broker_change, process_missed_restarts
 from ottla.controller.zookeeper.observed_tiering import (

@@ -83,8 +83,8 @@ class Swap:
 
     def begin(self) -> None:
         """Start the first step."""
-        assert self._log.swap is None
-        self._log.swap = self
+        assert self._log.local.swap is None
+        self._log.local.swap = self
         self._step(self._name_cleaned, self._named_cleaned)
 
     def settle(self) -> None:
@@ -109,7 +109,7 @@ class Swap:
         if self._is_here() and self._ending:
             for suffix in self._suffixes:
                 self._log.ports.disk.remove(self._path(suffix) + self._ending)
-            self._log.names_changed = True
+            self._log.local.names_changed = True
         self._end(False)
 
     # --- the steps -----------------------------------------------------------------------
@@ -141,10 +141,9 @@ class Swap:
         # Readers of the old segments can go on.
         log.delete_segments(old_segments)
         segment.moved(log.directory, names.SWAP)
-        log.segments.replace(log.segments.floor(segment.base_offset), len(old_segments), segment)
-        log.size_bytes += segment.size - sum(old.size for old in old_segments)
-        log.names_changed = True
-        _remove_snapshots(log, {old.base_offset for old in old_segments[1:]})
+        log.local.replace_segments(old_segments, segment)
+        # Those at the base offsets of segments that are gone.
+        log.producer_manager.remove_snapshots({old.base_offset for old in old_segments[1:]})
 
     def _replaced(self) -> None:
         if not self._is_here():
@@ -170,7 +169,7 @@ class Swap:
         for suffix in self._suffixes:
             if suffix != names.LOG:
                 self._rename(suffix)
-        self._log.names_changed = True
+        self._log.local.names_changed = True
 
     def _rename(self, suffix: str) -> None:
         path = self._path(suffix)
@@ -226,12 +225,5 @@ class Swap:
     def _end(self, outcome: bool | OSError) -> None:
         if not self._over:
             self._over = True
-            self._log.swap = None
+            self._log.local.swap = None
             self._on_end(outcome)
-
-
-def _remove_snapshots(log: PartitionLog, offsets: set[int]) -> None:
-    """Remove the producer snapshots at the base offsets of replaced segments."""
-    for offset in offsets.intersection(log.snapshots):
-        log.ports.disk.remove(f"{log.directory}/{names.segment_name(offset, names.SNAPSHOT)}")
-        log.snapshots.remove(offset)

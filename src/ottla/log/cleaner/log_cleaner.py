@@ -269,7 +269,7 @@ class LogCleaner:
 
         def durable(error: OSError | None) -> None:
             if error is None and not log.failed and log.truncation_count == truncation_count:
-                log.clean_offset = max(log.clean_offset, end.end_offset)
+                log.offsets.clean_offset = max(log.clean_offset, end.end_offset)
                 self._log_dirs.checkpoint_cleaned(log)
             # Other logs may be due, or this one again, if its keys exceeded the map.
             self.start_cleanings()

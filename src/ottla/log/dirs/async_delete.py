@@ -113,7 +113,7 @@ class AsyncDelete:
             self._settled = Pending()
         key = (log.topic, log.partition)
         del directory.logs[key]
-        log.failed = True
+        log.local.failed = True
         self._postponed[key] = (directory, log)
 
     def remove_log(self, directory: LogDir, log: PartitionLog, kind: PartitionDirKind) -> None:

@@ -14,7 +14,7 @@ Source: LogManager.truncateTo (checkpointRecoveryOffsetsInDir).
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.base.ports import Disk
@@ -49,6 +49,80 @@ DAMAGED = NO_LIMITS._replace(recovery_point=0)
 def lowest(limits: Iterable[CheckpointLimits]) -> CheckpointLimits:
     """Return the least of each field."""
     return CheckpointLimits(*map(min, zip(NO_LIMITS, *limits, strict=True)))
+
+
+def limits_of_cut(entries: CheckpointLimits, offset: int, base_offset: int) -> CheckpointLimits:
+    """Return the limits for a truncation to `offset`, in the segment that starts at `base_offset`.
+
+    `entries`: what a checkpoint written now would have, with no local log start but that of a
+    remote prefix.
+    """
+    return CheckpointLimits(
+        recovery_point=min(entries.recovery_point, base_offset),
+        log_start_offset=min(entries.log_start_offset, offset),
+        # If `offset` is within a batch, the end is not known yet.
+        high_watermark=(
+            entries.high_watermark if entries.high_watermark <= offset else base_offset
+        ),
+        clean_offset=entries.clean_offset if entries.clean_offset <= offset else base_offset,
+        local_log_start_offset=min(entries.local_log_start_offset, offset),
+    )
+
+
+def limits_of_start(entries: CheckpointLimits, offset: int, base_offset: int) -> CheckpointLimits:
+    """Return the limits for a log that starts anew at `offset`; `base_offset`: of its first
+    segment; `entries`: as `limits_of_cut`."""
+    # Until the flush any of the old segments may come back.
+    limits = CheckpointLimits(
+        recovery_point=min(entries.recovery_point, base_offset, offset),
+        log_start_offset=min(entries.log_start_offset, offset),
+        high_watermark=offset,
+        clean_offset=min(entries.clean_offset, offset),
+    )
+    if not entries.local_log_start_offset:
+        return limits
+    # Both starts hold for the old segments, also if the log is not truncated after all.
+    return limits._replace(
+        log_start_offset=entries.log_start_offset,
+        local_log_start_offset=entries.local_log_start_offset,
+    )
+
+
+class LimitFiles:
+    """The limits files of one log. `limits`: those that are on the disk, by number."""
+
+    __slots__ = ("_disk", "_number", "limits")
+
+    def __init__(self, disk: Disk, limits: Mapping[int, CheckpointLimits]) -> None:
+        self._disk = disk
+        self.limits = dict(limits)
+        self._number = max(limits, default=0)
+
+    def are_enough(self, entries: CheckpointLimits, limits: CheckpointLimits) -> bool:
+        """Return whether no checkpoint entry, however old, exceeds `limits`.
+
+        `entries`: what a checkpoint written now would have, with a local log start if any
+        checkpoint may have one.
+        """
+        lowered = lowest((entries, *self.limits.values()))
+        return all(now <= most for now, most in zip(lowered, limits, strict=True))
+
+    def next_number(self) -> int:
+        """Return a number that no limits file in the directory has."""
+        self._number += 1
+        return self._number
+
+    def store(self, directory: str, limits: CheckpointLimits) -> None:
+        """Write limits durably. Blocks. Raises: OSError."""
+        number = self.next_number()
+        write_limits(self._disk, directory, number, limits)
+        self.limits[number] = limits
+
+    def remove(self, directory: str, numbers: Iterable[int]) -> None:
+        """Remove limits; the caller syncs the directory. Raises: OSError."""
+        for number in numbers:
+            if self.limits.pop(number, None) is not None:
+                remove_limits(self._disk, directory, number)
 
 
 def write_limits(disk: Disk, directory: str, number: int, limits: CheckpointLimits) -> None:

@@ -387,7 +387,7 @@ class DirLoader:
             # The process that wrote it may have crashed before its first flush. Without the file
             # the directory would be a stray after a power loss, whatever is flushed from now on.
             path = f"{log.directory}/{names.PARTITION_METADATA}"
-            log.unsynced_handles.append(self._ports.files.handle(path))
+            log.local.note_unsynced(path)
         self._load_next()
 
     def _fail(self, error: BaseException) -> None:

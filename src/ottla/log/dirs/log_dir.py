@@ -321,7 +321,7 @@ class LogDir:
     def _log_starts_durable(self) -> None:
         for log, truncation_count in self._starts_in_write:
             if log.truncation_count == truncation_count:
-                log.is_log_start_stored = True
+                log.offsets.is_log_start_stored = True
         self._starts_in_write.clear()
 
     def _then_local_starts(self, written: Written) -> Written:
@@ -370,7 +370,7 @@ class LogDir:
 
     def _limited(self) -> list[PartitionLog]:
         """Return the logs with limits for their checkpoint entries, or a new remote prefix."""
-        return [log for log in self.logs.values() if log.awaits_checkpoints]
+        return [log for log in self.logs.values() if log.truncation.awaits_checkpoints]
 
     def _lift_limits(
         self, log: PartitionLog, numbers: tuple[int, ...], truncation_count: int
@@ -379,14 +379,14 @@ class LogDir:
         if self.error is not None:
             return
         try:
-            log.checkpointed(numbers, truncation_count)
+            log.truncation.checkpointed(numbers, truncation_count)
         except OSError as error:
             self._on_failure(self, error)
             return
 
         def lifted() -> None:
-            if log.checkpoints_durable(truncation_count):
-                self._sync_log(log, lambda: log.beginning_durable(truncation_count))
+            if log.truncation.checkpoints_durable(truncation_count):
+                self._sync_log(log, lambda: log.truncation.beginning_durable(truncation_count))
 
         self._sync_log(log, lifted)
 
@@ -465,7 +465,7 @@ class LogDir:
                 except OSError as error:
                     self._on_failure(self, error)
                     return
-                log.names_changed = True
+                log.local.names_changed = True
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
         """Return the entries of a checkpoint written now."""
@@ -490,7 +490,7 @@ class LogDir:
 
 
 _CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
-    names.RECOVERY_POINTS: lambda log: log.checkpointed_recovery_point,
+    names.RECOVERY_POINTS: lambda log: log.flusher.checkpointed_recovery_point,
     names.LOG_STARTS: lambda log: log.log_start_offset,
     names.HIGH_WATERMARKS: lambda log: log.high_watermark,
     names.CLEANER_OFFSETS: lambda log: log.clean_offset,

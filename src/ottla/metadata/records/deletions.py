@@ -23,6 +23,9 @@ class DeletionRecord:
     """Epoch milliseconds of its end; -1 = not finished."""
     leader_epoch: int = field(INT32, tag=3, default=-1)
     """The largest of its partitions; -1 = not known."""
+    segments_left: int = field(INT32, tag=4, default=-1)
+    """Remote segments that were left when their purge was abandoned; -1 = not known."""
+    bytes_left: int = field(INT64, tag=5, default=-1)
 
 
 @record(type=5001, versions="0")

@@ -46,7 +46,7 @@ def left_over(sim: Sim) -> Iterator[LeftOver]:
 def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
     hosted = [] if node.broker is None else list(node.broker.replicas.hosted())
     # A topic that is cleaned often has a hundred segments with a delayed deletion.
-    delayed = sum(each.log.delayed_deletions for each in hosted if each.log is not None)
+    delayed = sum(each.log.local.delayed_deletions for each in hosted if each.log is not None)
     most = TIMERS_MAX + TIMERS_PER_PARTITION * len(hosted) + delayed
     yield "timers", len(core.ports.timers), most
     if node.broker is not None:

@@ -87,7 +87,7 @@ def _log(
 def _stored_epochs(
     log: PartitionLog, files: dict[str, bytes]
 ) -> tuple[tuple[int, int], ...] | None:
-    if log.epochs.dirty or log.is_flushing:
+    if log.epochs.dirty or log.flusher.is_flushing:
         return None
     try:
         stored = EpochCache.decode(files[names.LEADER_EPOCHS])

@@ -304,6 +304,8 @@ class Pipe:
         if not isinstance(outcome, Pending):
             if outcome is not None:
                 self._answer(outcome)
+            else:
+                self._mute()
         elif outcome.done:
             self._answer(outcome.value)
         else:
@@ -321,6 +323,10 @@ class Pipe:
             self.close_server()  # As the server does when a file slice cannot be read.
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
+        self._mute()
+
+    def _mute(self) -> None:
+        """Read nothing for as long as the request that was handled says."""
         throttle_ms = self.info.take_throttle_ms()
         if throttle_ms:
             self._muted = True

@@ -67,7 +67,8 @@ class DescribedDeletion:
     remote_partitions_left: int = field(INT32, tag=1, default=-1)
     """Those of them that are not purged yet."""
     remote_segments_left: int = field(INT32, tag=2, default=-1)
-    """Remote segments of those, as far as their purgers have reported; -1 = none has."""
+    """Remote segments of those, as far as their purgers have reported; -1 = none has. Of an
+    abandoned purge: as far as was known then."""
     remote_bytes_left: int = field(INT64, tag=3, default=-1)
     remote_error: str | None = field(STRING, nullable="0+", tag=4, default=None)
     """Of the last deletion of objects that failed; None = none did."""

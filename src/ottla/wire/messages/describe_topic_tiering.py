@@ -60,6 +60,10 @@ class DescribedTopicTiering:
     purge_bytes_left: int = field(INT64, default=-1)
     purge_error: str | None = field(STRING, nullable="0+", default=None)
     """Of the last deletion of objects that failed; None = none did."""
+    purge_leaderless: tuple[int, ...] = field(
+        array(INT32), versions="0+", tag=0, default=(), ignorable=True
+    )
+    """Partitions that are not purged and have no leader, who would purge them."""
 
 
 @message(key=1009, versions="0", flexible="0+")

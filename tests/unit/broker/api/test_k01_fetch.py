@@ -325,7 +325,7 @@ def test_what_is_in_remote_storage_only_is_no_next_local_record(replica_id: int)
     harness.add_topic(replicas=(1, 2), isr=(1,))
     append(harness, *(batch(str(number)) for number in range(6)))
     log = harness.broker.replicas.partition("t", 0).leader_log()
-    log.log_start_offset, log.local_log_start_offset = 2, 4
+    log.offsets.log_start_offset, log.offsets.local_log_start_offset = 2, 4
     found = [
         errors(harness.ask(fetch(want(offset), replica_id=replica_id), 12))[0]
         for offset in (1, 2, 3, 4)

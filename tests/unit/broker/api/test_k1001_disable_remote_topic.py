@@ -219,7 +219,8 @@ def test_rule_7_a_follower_waits_for_its_leader_s_log_start(made: Disabled) -> N
     assert made.codes(1) == [IN_PROGRESS]
     log.delete_records(15)
     assert made.codes(1) == [Error.NONE]
-    log.prepends = True  # The records before its local log are here, but not durable yet.
+    # The records before its local log are here, but not durable yet.
+    log.retention.prepends = True
     assert made.codes(1) == [IN_PROGRESS]
     assert made.fences == [(0, 0, 2, 1)]
 

@@ -67,7 +67,7 @@ def test_the_segments_of_a_partition_are_listed_in_steps() -> None:
     harness.broker.replicas.append("t", 0, batch("v"))
     log = harness.broker.replicas.partition("t", 0).log
     assert log is not None
-    log.log_end_offset = SEGMENTS  # As if they were local, too.
+    log.local.log_end_offset = SEGMENTS  # As if they were local, too.
     known = Known()
     remote = SimpleNamespace(
         manager=SimpleNamespace(status=lambda *_: None),

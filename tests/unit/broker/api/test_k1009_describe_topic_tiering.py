@@ -92,6 +92,7 @@ def test_the_response_has_who_has_not_acknowledged_and_why() -> None:
         ),
         purge_partitions=3,
         purge_partitions_left=3,
+        purge_leaderless=(2,),
     )
 
 

@@ -42,7 +42,7 @@ def test_a_refusal_is_the_top_level_error(version: int) -> None:
     wanted = request(update(ELR_VERSION, 1), update(OTTLA_VERSION, 9))
     answer = controller.ask(wanted, version)
     assert answer.error_code == Error.INVALID_UPDATE_VERSION
-    assert answer.error_message == "Level 9 of ottla.version is not supported: expected 0 to 2."
+    assert answer.error_message == "Level 9 of ottla.version is not supported: expected 0 to 3."
     each = [
         (ELR_VERSION, Error.FEATURE_UPDATE_FAILED),
         (OTTLA_VERSION, Error.INVALID_UPDATE_VERSION),

@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 ONCE = {19, 20, 33, 37, 43, 44, 45, 57, 64, 1008}
 """What changes what is called by a name or a number, which may be another's by then."""
 
-REPEATED = {7, 46, 55, 56, 62, 63, 67, 73, 1003, 1004, 1005, 1007, 1009}
+REPEATED = {7, 46, 55, 56, 62, 63, 67, 73, 1003, 1004, 1005, 1007, 1009, 1010}
 """Questions; and what brokers say of themselves, which names epochs and topic ids."""
 
 

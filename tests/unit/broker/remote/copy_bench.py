@@ -399,7 +399,7 @@ class BenchBroker:
 
     def delete_local(self, base_offset: int) -> None:
         """Have local retention delete what is below a segment."""
-        self.log.local_log_start_offset = base_offset
+        self.log.offsets.local_log_start_offset = base_offset
         self.log.delete_expired_segments(base_offset)
 
 

@@ -52,9 +52,6 @@ class RemoteLog:
 class TieredLog(PartitionLog):
     """A log whose files below `local_log_start_offset` count as deleted."""
 
-    local_log_start_offset = 0
-    highest_remote_offset = -1
-
     def read(self, offset: int, **how: Any) -> ReadResult:
         if self.log_start_offset <= offset < self.local_log_start_offset:
             raise ApiError(Error.OFFSET_MOVED_TO_TIERED_STORAGE)
@@ -135,8 +132,8 @@ def tiered(log: PartitionLog, remote: int) -> TieredLog:
     """Make the first `remote` segments of a log, all of them sealed, count as deleted."""
     log.__class__ = TieredLog
     assert isinstance(log, TieredLog)
-    log.local_log_start_offset = log.segments[remote].base_offset
-    log.highest_remote_offset = log.segments.active.base_offset - 1
+    log.offsets.local_log_start_offset = log.segments[remote].base_offset
+    log.offsets.highest_remote_offset = log.segments.active.base_offset - 1
     return log
 
 

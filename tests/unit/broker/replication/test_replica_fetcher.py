@@ -437,7 +437,7 @@ def test_no_fetch_is_sent_before_a_truncation_is_durable() -> None:
     sender.answer(answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=2))))
     assert (log.log_end_offset, sender.sent) == (5, [])
     harness.workers.run()
-    assert (log.log_end_offset, log.truncation_unflushed) == (2, False)
+    assert (log.log_end_offset, log.flusher.truncation_unflushed) == (2, False)
     ((request, _, _),) = sender.sent
     assert positions(request) == {0: (2, 0)}
 

@@ -6,6 +6,7 @@ one row, of no broker.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
@@ -118,6 +119,18 @@ def test_a_purge_from_its_begin_to_its_end() -> None:
     assert [each.topic_id for each in both.here.deletions] == [OTHER_ID]
     both.write(ForgetDeletionRecord(topic_id=OTHER_ID))
     assert len(both.here.deletions) == 0
+
+
+def test_a_purge_is_abandoned() -> None:
+    both = Both()
+    begun = entry().with_status(1, STARTED, [0, 1])
+    both.write(*deletion_records(begun))
+    told = both.told
+    both.write(header_record(replace(begun, remote=Remote.ABANDONED)))
+    assert both.told == told + 1
+    assert len(both.here.deletions) == 0
+    both.write(*deletion_records(replace(begun, remote=Remote.ABANDONED)))
+    assert both.told == told + 1
 
 
 def test_partitions_are_added() -> None:

@@ -168,13 +168,13 @@ def test_a_release_is_all_its_levels(
     assert asked(broker) == [
         ("eligible.leader.replicas.version", 1, kind),
         ("metadata.version", 25, kind),
-        ("ottla.version", 2, kind),
+        ("ottla.version", 3, kind),
     ]
     mapping = run("features", "version-mapping", "--release-version", release)
     assert mapping.out.splitlines() == [
         "metadata.version=25 (4.0-IV3)",
         "eligible.leader.replicas.version=1",
-        "ottla.version=2",
+        "ottla.version=3",
     ]
     assert run("features", "version-mapping").out == mapping.out
 
@@ -203,8 +203,8 @@ def test_feature_dependencies(run: Run) -> None:
         (("version-mapping", "--release-version", "x"), "--release-version x: expected 4.0-IV3"),
         (("feature-dependencies", "--feature", "b=1"), "unknown feature b: expected one of"),
         (
-            ("feature-dependencies", "--feature", "ottla.version=3"),
-            "ottla.version has no level 3: expected 0 to 2",
+            ("feature-dependencies", "--feature", "ottla.version=4"),
+            "ottla.version has no level 4: expected 0 to 3",
         ),
     ],
 )

@@ -230,6 +230,39 @@ def test_wait_purged_waits_for_the_purge_too(run: Run, broker: FakeBroker) -> No
     assert "waiting for the purge of t" in ran.err
 
 
+def test_a_partition_without_a_leader_is_named_while_it_is_not_purged(
+    run: Run, broker: FakeBroker
+) -> None:
+    pending = replace(
+        state_of(DISABLED, pending=True),
+        purge_partitions=3, purge_partitions_left=2, purge_leaderless=(1, 2),
+    )  # fmt: skip
+    controller_says(broker, pending)
+    found = replace(tiered(row(), state=3), policy=2, purge_pending=True)
+    lines = ask(run, broker, found=found).out.splitlines()
+    assert lines[1] == "  waiting for partitions 1, 2: no live leader, who purges"
+    (described,) = json.loads(ask(run, broker, "--json", found=found).out)["topics"]
+    assert described["purge_leaderless"] == [1, 2]
+    ran = ask(run, broker, "--wait-purged", "--timeout", "0.3", found=found)
+    assert "2 of 3 partitions left; partitions 1, 2: no live leader, who purges" in ran.err
+
+
+def test_a_topic_without_any_leader_is_shown_as_the_controller_knows_it(
+    run: Run, broker: FakeBroker
+) -> None:
+    controller_says(broker, replace(state_of(DISABLED, pending=True), purge_leaderless=(0,)))
+    broker.answer(wire.DescribeRemoteLogRequest, lambda _: None)
+    led = topic("t")
+    [partition] = led.partitions
+    broker.topics = [replace(led, partitions=(replace(partition, leader_id=-1),))]
+    ran = run("tier", "describe", "--bootstrap-server", broker.address)
+    assert ran.code == 0, ran.err
+    head, waiting, _, line = ran.out.splitlines()
+    assert head == f"t ({uuid_text(ID)}): DISABLED (delete), tiered epoch 2, purge pending"
+    assert waiting == "  waiting for partition 0: no live leader, who purges"
+    assert line.split()[:2] == ["0", "-"]
+
+
 def test_wait_ends_with_its_timeout(run: Run, broker: FakeBroker) -> None:
     controller_says(broker, state_of(DISABLING, missing(3, Reason.NOT_ANSWERED, 0, 0)))
     ran = ask(run, broker, "--wait", "--timeout", "0.3", found=tiered(row()))

@@ -5,6 +5,7 @@ Method: entries made by hand; whole outputs are compared, since people and progr
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -17,10 +18,12 @@ from ottla.cli.topics.deletions_text import (
     state_of,
     table_lines,
     time_text,
+    unproven_text,
 )
 from ottla.cli.topics.ledger_entry import LedgerEntry, purge_text
 from ottla.metadata.deletions import (
     BROKER_DOWN,
+    NOT_FINISHED,
     STARTED,
     SUCCESSFUL,
     DeletionImage,
@@ -247,3 +250,32 @@ def test_a_purge_that_nobody_has_reported_yet() -> None:
     assert purge_text(entry) == "pending, 3 of 3 partitions left"
     purge = json.loads(json_text([entry]))["deletions"][0]["purge"]
     assert (purge["segments_left"], purge["bytes_left"], purge["last_error"]) == (None, None, None)
+
+
+def test_an_abandoned_purge_shows_what_was_left_and_is_warned_of() -> None:
+    entry = LedgerEntry(
+        topic_id=ID, name="orders", policy=Policy.AT_ONCE, asked_ms=ASKED_MS,
+        finished_ms=ASKED_MS + 2_000, remote=Remote.ABANDONED,
+        purge_segments_left=7, purge_bytes_left=2048,
+    )  # fmt: skip
+    assert purge_text(entry) == "abandoned, 7 segments (2.0 KiB) left"
+    assert json.loads(json_text([entry]))["deletions"][0]["purge"] == {
+        "partitions": None,
+        "partitions_left": None,
+        "segments_left": 7,
+        "bytes_left": 2048,
+        "last_error": None,
+    }
+    found = entry.with_status(1, GIVEN_UP, (0, 1)).with_status(2, SUCCESSFUL, (0,))
+    remote = (
+        "the purge of its remote tier was abandoned, 7 segments (2.0 KiB) left: look for the"
+        f" directory orders-{uuid_text(ID)} in the store"
+    )
+    assert unproven_text(entry) == f"WARN: orders: finished, but {remote}"
+    assert unproven_text(found) == (
+        "WARN: orders: finished, but only 1 of 3 replicas are confirmed deleted; the others were"
+        f" abandoned (unregistered: broker 1); {remote}"
+    )
+    assert unproven_text(replace(entry, finished_ms=NOT_FINISHED)) is None
+    unknown = replace(entry, purge_segments_left=-1, purge_bytes_left=-1)
+    assert purge_text(unknown) == "abandoned"

@@ -7,7 +7,6 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.deletion import delete_topics as deletion
 from ottla.controller.deletion.delete_topics import (
     DeletedTopic,
@@ -17,7 +16,8 @@ from ottla.controller.deletion.delete_topics import (
     find_topics,
 )
 from ottla.controller.step import Decision
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.deletions import Policy
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage

@@ -3,9 +3,9 @@
 Method: all orders of events on a small cluster, up to a depth, state after state, each once. In
 every state: no living topic's replica was ordered away or deleted; a topic that began to go
 never lives again; a receipt says SUCCESSFUL only of what is on no disk, and of a tiered topic's
-objects that they are purged only once that was reported of all partitions. From every state: once
-all brokers run, nothing halts it and the purgers report, every deletion ends, with a new controller
-or the old one.
+objects that they are purged only once that was reported of all partitions, and that they are not
+only where an operator gave them up. From every state: once all brokers run, nothing halts it and
+the purgers report, every deletion ends, with a new controller or the old one.
 """
 
 from collections.abc import Callable, Iterator
@@ -94,6 +94,14 @@ def purge_events(harness: DeletionHarness) -> Iterator[Event]:
     for topic_id in sorted(ids | harness.image.deletions.ids()):
         yield f"report {topic_id.hex()}", lambda w, t=topic_id: _report(w, t)
 
+    for entry in harness.image.deletions.purges():
+        yield f"abandon {entry.topic_id.hex()}", lambda w, t=entry.topic_id: _abandon(w, t)
+
+
+def _abandon(harness: DeletionHarness, topic_id: Uuid) -> None:
+    assert not harness.abandon(topic_id).was_abandoned
+    harness.abandoned.add(topic_id)
+
 
 def _report(harness: DeletionHarness, topic_id: Uuid) -> None:
     entry = harness.image.deletions.of(topic_id)
@@ -151,9 +159,11 @@ def check(harness: DeletionHarness, begun: frozenset[bytes]) -> frozenset[bytes]
     for entry in harness.image.deletions:
         if entry.remote is Remote.PURGED:
             assert {(entry.topic_id, each) for each in entry.partitions()} <= harness.reported
+        assert (entry.remote is Remote.ABANDONED) == (entry.topic_id in harness.abandoned)
         if entry.is_finished:
             assert harness.image.topics.by_id(entry.topic_id) is None
-            assert entry.remote is (Remote.PURGED if harness.is_tiered else Remote.NONE)
+            if entry.topic_id not in harness.abandoned:
+                assert entry.remote is (Remote.PURGED if harness.is_tiered else Remote.NONE)
             for broker_id, standing, numbers in entry.rows():
                 if standing.state is DeletionState.SUCCESSFUL:
                     on_disk = harness.logs_of(entry.topic_id)

@@ -6,10 +6,10 @@ Method: the deciders of the APIs on an image in which one topic is queued (ZooKe
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import NewPartitions, create_partitions
-from ottla.controller.reassignment import Target, alter_reassignments
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
+from ottla.controller.topics.configs import Alteration, alter_configs
+from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import ClusterImage

@@ -4,14 +4,20 @@ Method: notes on topics, taken as a controller does that cannot write some of th
 """
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion.deletion_manager import Undecided
 from ottla.controller.deletion.deletion_policy import Replica
-from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX, Pause
+from ottla.controller.retry_queue import (
+    RETRY_FIRST_MS,
+    RETRY_MS_MAX,
+    TAKEN_MAX,
+    Pause,
+    RetryQueue,
+)
 from tests.unit.controller.builders import uuid
 
 TOPICS = sorted(uuid(f"t{number}") for number in range(64))
@@ -169,6 +175,28 @@ def test_a_decision_is_of_so_many_topics_at_most() -> None:
     notes = Undecided()
     notes.schedule(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
     assert [len(each) for each in drain(notes)] == [TAKEN_MAX, 1]
+
+
+def test_keys_of_different_size_are_taken_by_what_they_are_together() -> None:
+    """What is left of a part that failed stays apart from the others."""
+    queue: RetryQueue[int] = RetryQueue()
+
+    def count(keys: Sequence[int]) -> int:
+        return min(2, len(keys))
+
+    queue.add(range(5))
+    taken = queue.take(count)
+    assert taken == [0, 1]
+    queue.failed(taken, 0)
+    assert [queue.take(count) for _ in range(2)] == [[0], [1]]
+    queue.add(range(5, 12))
+    failed = queue.take()
+    assert failed == list(range(2, 12))
+    queue.failed(failed, 0)
+    found = []
+    while queue.has_any:
+        found.append(queue.take(count))
+    assert found == [[2, 3], [4, 5], [6], [7, 8], [9, 10], [11]]
 
 
 def test_a_pause_is_short_again_once_an_attempt_did_not_fail() -> None:

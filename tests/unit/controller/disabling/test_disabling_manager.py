@@ -5,20 +5,25 @@ Tests of the rules for the holes of KIP-950's draft are named after them. Orders
 nobody thought of: `test_disabling_histories.py`.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.disabling.acknowledgements import Missing, Reason
-from ottla.controller.disabling.disabling_manager import FULL_CHECK_MS
+from ottla.controller.disabling import disabling_manager, topic_checks
+from ottla.controller.disabling.acknowledgements import Acknowledgements, Missing, Reason
+from ottla.controller.disabling.disabling_manager import FULL_CHECK_MS, Work
 from ottla.controller.disabling.disabling_orders import PARTITIONS_PER_ORDER_MAX
 from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.metadata.deletions import DeletionImage, Policy, deletion_records
 from ottla.metadata.features import LEDGER
-from ottla.metadata.tiering import DisablePolicy, TieringState
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.metadata.topics import DIRECTORY_LOST, partition_record
+from tests.unit.controller import disabling_harness
 from tests.unit.controller.builders import uuid
 from tests.unit.controller.disabling_harness import MODES, DisablingHarness
 
@@ -394,8 +399,11 @@ def test_many_topics_are_few_requests(cluster: DisablingHarness) -> None:
     for name in names:
         cluster.disable("retain", name)
     cluster.elect()
+    while cluster.wake_at_ms == cluster.now_ms:
+        cluster.wait(0)
     sizes = [len(order.replicas) for order in cluster.machines[1].queue]
-    assert sizes == [PARTITIONS_PER_ORDER_MAX, 200]
+    assert sizes == [500, 500, 200], "one for each turn that looks at REPLICAS_PER_STEP_MAX"
+    assert max(sizes) <= PARTITIONS_PER_ORDER_MAX
     cluster.settle()
     assert all(map(cluster.is_disabled, names))
 
@@ -476,4 +484,83 @@ def test_hole_20_ten_rounds_with_both_policies(cluster: DisablingHarness) -> Non
         cluster.enable()
     assert cluster.state().tiered_epoch == 21
     assert cluster.state().remote_floor_epoch == 19
+    assert not cluster.wrongs
+
+
+# -- many replicas ---------------------------------------------------------------------------------
+
+
+def many(cluster: DisablingHarness, topics: int, partitions: int) -> int:
+    """Have topics DISABLING; return how many replicas these have."""
+    for number in range(topics):
+        cluster.create(f"t{number}", dict.fromkeys(range(partitions), (1, 2, 3)))
+    cluster.is_active = False
+    for number in range(topics):
+        cluster.disable("delete", f"t{number}")
+    return topics * partitions * 3
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(20, 5), (1, 100), (3, 37)])
+def test_a_new_controller_checks_a_limited_number_of_replicas_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch, cluster: DisablingHarness, topics: int, partitions: int
+) -> None:
+    """Orders, decisions and what is looked at; a part may end within a topic."""
+    replicas = many(cluster, topics, partitions)
+    limit = 20
+    monkeypatch.setattr(topic_checks, "REPLICAS_PER_STEP_MAX", limit)
+    monkeypatch.setattr(disabling_manager, "REPLICAS_PER_STEP_MAX", limit)
+    looked = 0
+    plain = Acknowledgements.missing
+
+    def missing(
+        self: Acknowledgements, image: ClusterImage, tiering: TopicTiering, some: Any = None
+    ) -> Iterator[Missing]:
+        nonlocal looked
+        assert some is not None
+        looked += sum(len(each.replicas) for _, each in some)
+        return plain(self, image, tiering, some)
+
+    monkeypatch.setattr(Acknowledgements, "missing", missing)
+    cluster.elect()
+    turns = 1
+    while cluster.wake_at_ms == cluster.now_ms:
+        before = looked
+        cluster.wait(0)
+        assert looked - before <= limit + 3
+        turns += 1
+    assert looked == replicas
+    assert turns >= replicas // (limit + 3)
+    asked = [
+        (broker_id, each.topic_id, each.partition) for broker_id, each in cluster.orders.replicas
+    ]
+    assert len(asked) == len(set(asked)) == replicas
+    decided: list[int] = []
+    finish = disabling_manager.finish_disabling
+
+    def finishes(image: ClusterImage, work: Work) -> Any:
+        decided.append(sum(3 * len(image.topics.by_id(each).partitions) for each in work))  # type: ignore[union-attr]
+        return finish(image, work)
+
+    monkeypatch.setattr(disabling_harness, "finish_disabling", finishes)
+    cluster.settle()
+    assert all(cluster.is_disabled(f"t{number}") for number in range(topics))
+    assert max(decided) <= max(limit, 3 * partitions)
+    assert sum(decided) == replicas
+    assert not cluster.wrongs
+
+
+def test_what_changes_while_a_large_topic_is_checked_is_checked_again(
+    monkeypatch: pytest.MonkeyPatch, cluster: DisablingHarness
+) -> None:
+    """And the check goes on where it was: a topic that changes all the time has an end, too."""
+    many(cluster, 1, 100)
+    monkeypatch.setattr(topic_checks, "REPLICAS_PER_STEP_MAX", 20)
+    cluster.elect()
+    for number in range(14):
+        cluster.lead(2, "t0", number % 3)
+        cluster.lead(1, "t0", number % 3)
+    asked = {each.partition for _, each in cluster.orders.replicas}
+    assert asked == set(range(100))
+    cluster.settle()
+    assert cluster.is_disabled("t0")
     assert not cluster.wrongs

@@ -183,6 +183,17 @@ def test_the_progress_is_what_is_reported(purges: Purges) -> None:
     )
 
 
+def test_partitions_that_nobody_can_purge_are_named(purges: Purges) -> None:
+    purges.cluster.disable("delete")
+    purges.cluster.settle()
+    purges.purged(1, [0])
+    for number in (0, 1):
+        purges.cluster.lead(-1, "t", number)
+    assert purges.progress().leaderless == (1,)
+    purges.cluster.lead(2, "t", 1)
+    assert purges.progress().leaderless == ()
+
+
 def test_remote_empty_is_known_after_retain_and_not_before_it_is_disabled(purges: Purges) -> None:
     """Scenario 2 of KIP-950: all remote segments have expired."""
     purges.cluster.disable("retain")

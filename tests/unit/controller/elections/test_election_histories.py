@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.controller.activation import MIN_ISR
-from ottla.controller.brokers import NO_BROKER_EPOCH, fence_stalest
-from ottla.controller.configs import UNCLEAN, Alteration, alter_configs
+from ottla.controller.brokers.brokers import NO_BROKER_EPOCH, fence_stalest
+from ottla.controller.brokers.unregister import unregister_broker
 from ottla.controller.elections.elections import elect_after_failover, elect_uncleanly
 from ottla.controller.elections.leader_rebalance import balance, elect_leaders
-from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.reassignment import Target, alter_reassignments
-from ottla.controller.topics import NewTopic, create_topics
-from ottla.controller.unregister import unregister_broker
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
+from ottla.controller.topics.configs import UNCLEAN, Alteration, alter_configs
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, elr_enabled
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord

@@ -10,9 +10,9 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
 from ottla.controller.elections.leader_rebalance import balance, elect_leaders
-from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
-from ottla.controller.reassignment import Target, alter_reassignments
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.controller.step import Step
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.delta import ClusterDelta

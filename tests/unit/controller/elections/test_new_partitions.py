@@ -19,8 +19,8 @@ from ottla.controller.elections.elections import (
 )
 from ottla.controller.elections.leader_rebalance import balance, elect_leaders
 from ottla.controller.elections.new_partitions import bring_online
-from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.reassignment import Target, alter_reassignments
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING
 from tests.unit.controller.builders import after, context

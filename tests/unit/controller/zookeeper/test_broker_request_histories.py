@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER
-from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.elections.elections import elect_after_failover, elect_uncleanly
 from ottla.controller.elections.leader_rebalance import balance, elect_leaders
 from ottla.controller.elections.new_partitions import bring_online
-from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
-from ottla.controller.reassignment import Target, alter_reassignments
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.controller.zookeeper.broker_changes import process_broker_change
 from ottla.controller.zookeeper.broker_requests import delta_batch, full_batch, live_brokers_batch
 from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown

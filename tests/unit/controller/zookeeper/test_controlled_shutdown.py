@@ -8,8 +8,8 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
+from ottla.controller.partitions.isr import IsrChange, alter_partition
 from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage

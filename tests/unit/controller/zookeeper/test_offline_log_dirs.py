@@ -5,8 +5,8 @@ Method: a cluster, the broker's response, the image after it and after the broke
 
 from ottla.base.ids import NO_LEADER
 from ottla.controller.elections.elections import elect_after_failover
-from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
+from ottla.controller.partitions.isr import IsrChange, alter_partition
 from ottla.controller.zookeeper.broker_changes import process_broker_change
 from ottla.controller.zookeeper.offline_log_dirs import take_replicas_offline
 from ottla.metadata.image import ClusterImage

@@ -7,7 +7,7 @@ deletion are in test_deletion_manager, and their orders in test_deletion_orders.
 import pytest
 
 from ottla.controller.keys import PartitionKey
-from ottla.controller.replica_states import ReplicaState, replica_state_of
+from ottla.controller.partitions.replica_states import ReplicaState, replica_state_of
 from ottla.controller.zookeeper.broker_requests import full_batch, resend_batch
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, Record

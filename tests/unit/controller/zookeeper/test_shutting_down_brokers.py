@@ -8,8 +8,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord

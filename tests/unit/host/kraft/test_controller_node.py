@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
+from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.host.kraft.controller_node import RECHECK_MS, ControllerNode
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from ottla.host.log_dirs.storage import bootstrap_records

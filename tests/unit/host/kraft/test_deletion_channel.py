@@ -11,29 +11,24 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.brokers.unregister import unregister_broker
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS
 from ottla.controller.retry_queue import RETRY_FIRST_MS
-from ottla.controller.step import Decision, Step
-from ottla.controller.unregister import unregister_broker
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.brokers import Endpoint, record_of
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.records import (
-    BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionRecord,
-    Record,
     TopicRecord,
 )
-from tests.unit.host.fake_brokers import FakeBrokers
-from tests.unit.host.harness import Harness
+from tests.unit.host.kraft.controller_cluster import ControllerCluster
 from tests.unit.host.kraft.test_controller_node import (
     FEATURES,
     PROPERTIES,
-    SESSION_MS,
     add_broker,
     running,
 )
@@ -43,12 +38,10 @@ RETENTION_MS = 60_000
 
 
 @dataclass
-class Cluster:
+class Cluster(ControllerCluster):
     """A controller in its first term, and two brokers that hold partition 0 of a topic."""
 
     features: Mapping[str, int] = field(default_factory=lambda: FEATURES)
-    harness: Harness = field(default_factory=Harness)
-    brokers: FakeBrokers = field(default_factory=FakeBrokers)
 
     def __post_init__(self) -> None:
         self.controller = self.start()
@@ -81,11 +74,6 @@ class Cluster:
         )
         self.write(TopicRecord(name="t", topic_id=topic_id), partition)
 
-    def write(self, *records: Record) -> None:
-        """Have records committed."""
-        self.controller.run(lambda _image: Decision(Step(records), None))
-        self.harness.workers.run()
-
     def delete(self) -> None:
         """Delete t, as the API does; committed once the disk has it."""
         self.controller.run(
@@ -107,23 +95,6 @@ class Cluster:
         """Have brokers do what they are ordered; all that follows is committed."""
         self.brokers.answer_all(*broker_ids)
         self.harness.workers.run()
-
-    def fence(self, broker_id: int, *, fenced: bool = True) -> None:
-        """Fence a broker, or let it come back as the process that it was."""
-        epoch = self.controller.image.brokers[broker_id].epoch
-        change = 1 if fenced else -1
-        self.write(
-            BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=change)
-        )
-
-    def wait(self, ms: int) -> None:
-        """Let time pass; all brokers that are not fenced send heartbeats meanwhile."""
-        while ms > 0:
-            for broker_id in self.controller.image.brokers:
-                self.controller.context.liveness.touch(broker_id, self.harness.clock.monotonic_ms())
-            step = min(ms, SESSION_MS // 2)
-            self.harness.advance(step)
-            ms -= step
 
     @property
     def entry(self) -> DeletionImage | None:

@@ -4,34 +4,31 @@ Method: the controller role on a disk in memory, brokers that are records, and l
 ends are the test; manual time. Who has to acknowledge is tested with the manager.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling import disabling_manager
 from ottla.controller.retry_queue import RETRY_FIRST_MS
-from ottla.controller.step import Decision, Step
+from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION, SUPPORTED, TIERING
 from ottla.metadata.records import (
-    BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    Record,
     TopicRecord,
 )
 from ottla.metadata.tiering import TieringState, TopicTiering, tiering_record
 from ottla.wire.messages import disable_remote_topic as wire
-from tests.unit.host.fake_brokers import PORT, FakeBrokers, Order
-from tests.unit.host.harness import Harness
-from tests.unit.host.kraft.test_controller_node import PROPERTIES, SESSION_MS, running
+from tests.unit.host.fake_brokers import PORT, Order
+from tests.unit.host.kraft.controller_cluster import ControllerCluster
+from tests.unit.host.kraft.test_controller_node import PROPERTIES, running
 
 TOPIC = Uuid(b"topic-----------")
 FEATURES = {ELR_VERSION: 0, OTTLA_VERSION: TIERING}
@@ -40,11 +37,8 @@ POLICIES = ("retain", "delete")
 
 
 @dataclass
-class Cluster:
+class Cluster(ControllerCluster):
     """A controller in its first term, and two brokers that hold partition 0 of a tiered topic."""
-
-    harness: Harness = field(default_factory=Harness)
-    brokers: FakeBrokers = field(default_factory=FakeBrokers)
 
     def __post_init__(self) -> None:
         self.controller = self.start()
@@ -84,13 +78,6 @@ class Cluster:
             fenced=False,
         )
         self.write(record_of(there))
-
-    def write(self, *records: Record) -> None:
-        """Have records committed."""
-        self.controller.run(lambda _image: Decision(Step(records), None))
-        for broker_id in self.controller.image.brokers:
-            self.controller.context.liveness.touch(broker_id, self.harness.clock.monotonic_ms())
-        self.harness.workers.run()
 
     def configure(self, *, commits: bool = True, **values: str) -> Error:
         """Alter the topic's configuration, as the API does."""
@@ -159,24 +146,6 @@ class Cluster:
             for each in request.topics
         )
         return wire.DisableRemoteTopicResponse(error_code=whole, topics=() if whole else topics)
-
-    def fence(self, broker_id: int, *, fenced: bool = True) -> None:
-        """Fence a broker, or let it come back as the process that it was."""
-        epoch = self.controller.image.brokers[broker_id].epoch
-        change = 1 if fenced else -1
-        self.write(
-            BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=change)
-        )
-
-    def wait(self, ms: int) -> None:
-        """Let time pass; all brokers that are not fenced send heartbeats meanwhile."""
-        while ms > 0:
-            for broker_id in self.controller.image.brokers:
-                self.controller.context.liveness.touch(broker_id, self.harness.clock.monotonic_ms())
-            step = min(ms, SESSION_MS // 2)
-            self.harness.advance(step)
-            self.harness.workers.run()
-            ms -= step
 
     @property
     def state(self) -> TopicTiering:

@@ -61,7 +61,7 @@ def test_the_bootstrap_file_holds_the_levels_between_header_and_footer() -> None
     assert read_bootstrap(harness.disk, "/a") == (
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
-        FeatureLevelRecord(name="ottla.version", feature_level=2),
+        FeatureLevelRecord(name="ottla.version", feature_level=3),
     )
     batches = list(read_batches(harness.disk.read_bytes("/a/bootstrap.checkpoint")))
     assert [batch.is_control for batch in batches] == [True, False, True]

@@ -25,6 +25,7 @@ from tests.unit.host.scripted import (
     SLOW,
     THROTTLE_SECONDS,
     THROTTLED,
+    THROTTLED_NOTHING,
     PlainFile,
     PlainSlice,
     eventually,
@@ -138,6 +139,24 @@ def test_a_connection_with_a_throttle_is_muted_after_its_response() -> None:
             assert await read_frame(reader) == b"4"
             writer.close()
             other_writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("answer", [b"now", b"late"])
+def test_a_request_without_a_response_may_have_a_throttle(answer: bytes) -> None:
+    """As a Produce with acks=0, whose batches are appended at once or after a check."""
+
+    async def test() -> None:
+        async with serving() as (peer, _server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            writer.write(request(THROTTLED_NOTHING, answer) + request(ECHO, b"2"))
+            await eventually(lambda: peer.seen == 1)
+            assert await read_frame(reader) == b"2"
+            assert loop.time() - began >= THROTTLE_SECONDS
+            writer.close()
 
     run(test)
 

@@ -3,8 +3,8 @@
 from functools import partial
 
 from ottla.base.ids import Uuid
-from ottla.controller.create_partitions import create_partitions
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_partitions import create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.records import ProducerIdsRecord
 from tests.metadata_port_checks import facts
 

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.base.pending import Pending, completed
 from ottla.base.zookeeper import Delete, Operation, SetData
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.admin_requests import AdminRequests

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.disabling.acknowledgements import Reason
+from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.metadata.features import LEDGER
 from ottla.metadata.znodes import paths
 from ottla.testing.sim.zookeeper.zookeeper import Written

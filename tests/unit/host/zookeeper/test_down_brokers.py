@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.reassignment import Target, alter_reassignments
-from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
+from ottla.controller.topics.create_topics import CreatedTopic, NewTopic, create_topics
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 

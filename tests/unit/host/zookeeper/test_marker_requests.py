@@ -12,8 +12,8 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
+from ottla.controller.brokers.liveness import BrokerLiveness
 from ottla.controller.context import DecisionContext
-from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.host.controller.controller_runtime import ControllerRuntime
 from ottla.host.zookeeper.marker_requests import MarkerRequests

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.base.errors import Error
-from ottla.controller.configs import Alteration, AlteredResource, alter_configs
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
+from ottla.controller.topics.configs import Alteration, AlteredResource, alter_configs
 from ottla.metadata.features import LEDGER
 from ottla.metadata.tiering import TieringState
 from ottla.metadata.znodes import paths

@@ -214,6 +214,26 @@ def test_a_new_reader_finds_it(make: Callable[[], PortBench], cls: type[Any]) ->
     assert comparable(bench.stored()) == comparable(expected)
 
 
+@pytest.mark.parametrize("make", BENCHES)
+@pytest.mark.parametrize("left", [(-1, -1), (3, 40)])
+def test_an_abandoned_purge_is_found_by_a_new_reader(
+    make: Callable[[], PortBench], left: tuple[int, int]
+) -> None:
+    bench = make()
+    bench.set_brokers((1, 2))
+    append(bench, [*TOPIC, DELETION])
+    segments, size = left
+    record = replace(DELETION, remote=Remote.ABANDONED, segments_left=segments, bytes_left=size)
+    append(bench, [record])
+    found = bench.stored().deletions.of(T)
+    assert found is not None
+    assert (found.remote, found.segments_left, found.bytes_left) == (Remote.ABANDONED, *left)
+    assert comparable(bench.stored()) == comparable(bench.port.image)
+    data = [encode_record(each) for each in bench.stored().to_records()]
+    again = replay(EMPTY, map(decode_record, data), offset=0, epoch=0).image
+    assert again.deletions.of(T) == found
+
+
 def test_a_record_without_a_znode_writer_raises() -> None:
     class UnknownRecord:
         pass

@@ -14,9 +14,9 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import NO_EPOCH, uuid_text
 from ottla.base.pending import Pending, completed
 from ottla.base.zookeeper import Create, SetData, Watcher, ZkCode, ZkError, ZnodeData
-from ottla.controller.create_partitions import NewPartitions
 from ottla.controller.metadata_port import Committed
 from ottla.controller.step import Step
+from ottla.controller.topics.create_partitions import NewPartitions
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,

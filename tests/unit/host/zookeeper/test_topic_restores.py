@@ -12,7 +12,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
-from ottla.controller.restore import RestoredTopic, restore_topic
+from ottla.controller.topics.restore import RestoredTopic, restore_topic
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.tiering import RestoredPartition, TopicTiering
 from ottla.metadata.znodes import multis, paths

@@ -79,7 +79,7 @@ class Swapping:
         self.storage.log.flush()
         self.workers.holds = True
         self.storage.cleaner.start_cleanings()
-        assert self.storage.log.swap is not None
+        assert self.storage.log.local.swap is not None
 
 
 STEPS = range(5)
@@ -93,7 +93,7 @@ def test_a_truncation_settles_it(steps: int, offset: int) -> None:
         storage, workers = swapping.storage, swapping.workers
         workers.run(steps)
         storage.log.truncate_to(offset)
-        assert storage.log.swap is None
+        assert storage.log.local.swap is None
         end = storage.log.log_end_offset
         assert end <= offset
         for number in range(6):
@@ -143,14 +143,14 @@ def test_readers_notice_nothing_between_the_steps(steps: int) -> None:
     assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
     workers.run()
     assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
-    assert storage.log.swap is None
+    assert storage.log.local.swap is None
     assert not [name for name in storage.names() if name.endswith((names.SWAP, names.CLEANED))]
 
 
 def test_segments_that_expire_meanwhile_leave_nothing_behind() -> None:
     swapping = Swapping()
     storage, workers = swapping.storage, swapping.workers
-    while not (storage.log.swap is not None and storage.log.swap.is_replaced):
+    while not (storage.log.local.swap is not None and storage.log.local.swap.is_replaced):
         workers.run(1)
     storage.log.delete_records(20)
     storage.log.delete_expired_segments(20)

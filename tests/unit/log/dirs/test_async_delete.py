@@ -271,7 +271,7 @@ def long_lived(node: Node) -> LogDirs:
     node.run()
     log.advance_high_watermark(50)
     log.delete_records(40)
-    log.clean_offset = 45
+    log.offsets.clean_offset = 45
     dirs.checkpoint()
     node.run()
     return dirs

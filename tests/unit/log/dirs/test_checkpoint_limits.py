@@ -8,7 +8,10 @@ from ottla.log.dirs.checkpoint_limits import (
     DAMAGED,
     NO_LIMITS,
     CheckpointLimits,
+    LimitFiles,
     limits_number,
+    limits_of_cut,
+    limits_of_start,
     lowest,
     read_limits,
     remove_limits,
@@ -54,6 +57,63 @@ def test_only_files_of_that_name_are_limits() -> None:
     for name in (".ottla_truncation", ".ottla_truncation-", ".ottla_truncation-7.tmp", "t-7"):
         assert limits_number(name) is None
     assert is_log_file(".ottla_truncation-7")
+
+
+# --- what a truncation limits -----------------------------------------------------------
+
+ENTRIES = CheckpointLimits(
+    recovery_point=50, log_start_offset=10, high_watermark=60, clean_offset=40
+)
+TIERED = ENTRIES._replace(local_log_start_offset=30)
+
+
+def test_a_cut_trusts_nothing_from_the_base_offset_of_its_segment_on() -> None:
+    """Of the cut segment the disk may have old pages, new ones or a mix, also below the cut."""
+    assert limits_of_cut(ENTRIES, 35, 32) == CheckpointLimits(32, 10, 32, 32)
+    assert limits_of_cut(ENTRIES, 45, 42) == CheckpointLimits(42, 10, 42, 40)
+    assert limits_of_cut(ENTRIES, 70, 65) == CheckpointLimits(50, 10, 60, 40)
+
+
+def test_only_a_remote_prefix_limits_the_local_log_start() -> None:
+    assert limits_of_cut(ENTRIES, 35, 32).local_log_start_offset == 0
+    assert limits_of_cut(TIERED, 35, 32).local_log_start_offset == 30
+    assert limits_of_cut(TIERED, 20, 20).local_log_start_offset == 20
+
+
+def test_of_a_log_that_starts_anew_any_old_segment_may_come_back() -> None:
+    assert limits_of_start(ENTRIES, 100, 10) == CheckpointLimits(10, 10, 100, 40)
+    assert limits_of_start(ENTRIES, 5, 10) == CheckpointLimits(5, 5, 5, 5)
+
+
+def test_both_starts_of_a_remote_prefix_hold_until_the_old_segments_are_gone() -> None:
+    """The truncation may not happen after all."""
+    assert limits_of_start(TIERED, 5, 30) == CheckpointLimits(5, 10, 5, 5, 30)
+
+
+def test_limits_are_enough_if_every_entry_is_below_one_of_them() -> None:
+    disk = Environment().disk
+    disk.mkdir(DIRECTORY)
+    files = LimitFiles(disk, {})
+    limits = CheckpointLimits(32, 10, 32, 32)
+    assert not files.are_enough(ENTRIES, limits)
+    files.store(DIRECTORY, limits)
+    assert files.are_enough(ENTRIES, limits)
+    assert not files.are_enough(ENTRIES, limits._replace(recovery_point=31))
+    assert files.are_enough(TIERED, limits)  # They say that there is no remote prefix.
+    assert not LimitFiles(disk, {}).are_enough(TIERED, ENTRIES)
+    assert read_limits(disk, DIRECTORY) == files.limits
+
+
+def test_limits_files_are_numbered_on_and_removed_by_number() -> None:
+    disk = Environment().disk
+    disk.mkdir(DIRECTORY)
+    write_limits(disk, DIRECTORY, 7, FIRST)
+    files = LimitFiles(disk, read_limits(disk, DIRECTORY))
+    files.store(DIRECTORY, SECOND)
+    assert read_limits(disk, DIRECTORY) == {7: FIRST, 8: SECOND}
+    files.remove(DIRECTORY, [7, 6])
+    assert read_limits(disk, DIRECTORY) == files.limits == {8: SECOND}
+    assert files.next_number() == 9
 
 
 # --- in a log directory -----------------------------------------------------------------
@@ -145,7 +205,7 @@ def test_a_log_that_was_truncated_below_its_high_watermark_lacks_nothing(
     node.run()
     if killed_before:
         log = restarted(node)
-        log.recovery_point = 0
+        log.flusher.recovery_point = 0
     log.truncate_to(3)
     assert restarted(node).high_watermark <= 3
 

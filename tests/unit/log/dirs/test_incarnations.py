@@ -186,7 +186,7 @@ class Story:
             log.advance_high_watermark(log.log_end_offset)
             topic.high_watermark = log.log_end_offset
             topic.start = max(log.log_start_offset, log.log_end_offset - 1)
-            topic.clean = log.clean_offset = log.log_end_offset
+            topic.clean = log.offsets.clean_offset = log.log_end_offset
             log.delete_records(topic.start)
 
     def mature(self, name: str) -> None:

@@ -64,7 +64,8 @@ FIELDS = {
     25: "reason",
     27: "controller_id incarnation_id zk_migration_ready end_points features",
     28: "topic_name",
-    5000: "topic_id name policy asked_ms halted remote finished_ms leader_epoch",
+    5000: "topic_id name policy asked_ms halted remote finished_ms leader_epoch"
+    " segments_left bytes_left",
     5001: "topic_id broker_id state reason error partitions",
     5002: "topic_id",
     5003: "topic_id state tiered_epoch policy remote_floor_epoch purge_pending restored",

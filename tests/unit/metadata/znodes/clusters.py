@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import TopicImage
 from ottla.metadata.znodes import paths

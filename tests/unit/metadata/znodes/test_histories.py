@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import NO_EPOCH
-from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.elections.elections import (
     elect_after_unfencing,
     elect_uncleanly,
     remove_from_isrs,
 )
 from ottla.controller.elections.new_partitions import bring_online
-from ottla.controller.isr import IsrChange, alter_partition
+from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Target, alter_reassignments
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Decision, Step
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.configs import Alteration, alter_configs
+from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay
 from ottla.metadata.image import PartitionImage

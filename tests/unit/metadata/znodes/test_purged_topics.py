@@ -11,7 +11,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.deletion.deletion_policy import DeletionWork, Replica, decide
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.deletions import DeletionImage, Remote, header_record
 from ottla.metadata.deletions_json import decode_deletion
 from ottla.metadata.tiering import TopicTiering, tiering_record

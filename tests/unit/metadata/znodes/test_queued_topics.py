@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.limits import DELETIONS_QUEUED_PER_STEP_MAX
 from ottla.controller.deletion.delete_topics import TopicReference, delete_first, find_topics
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.deletions import SUCCESSFUL, DeletionImage, Policy
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.topic_names import NAME_LENGTH_MAX

@@ -13,7 +13,7 @@ import pytest
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.new_partitions import bring_online
 from ottla.controller.mode_policy import ZOOKEEPER_MODE
-from ottla.controller.restore import RestoredTopic, restore_topic
+from ottla.controller.topics.restore import RestoredTopic, restore_topic
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.records import RemoveTopicRecord, TopicTieringRecord

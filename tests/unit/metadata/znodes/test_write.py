@@ -12,7 +12,7 @@ import pytest
 from ottla.base.ids import NO_EPOCH
 from ottla.base.limits import ZOOKEEPER_MULTI_BYTES_MAX, ZOOKEEPER_MULTI_OPERATIONS_MAX
 from ottla.base.zookeeper import Check, Create, Delete, SetData, ZkCode, ZkError
-from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.topics.create_topics import NewTopic, create_topics
 from ottla.metadata.deletions import (
     STARTED,
     SUCCESSFUL,

@@ -34,6 +34,7 @@ class Server:
         self.parks = False
         self.refuses = False
         self.throttle_ms = 0
+        self.answers_nothing = False
         self.parked: list[Callable[[], None]] = []
         self.connections: list[Connection] = []
         self.listener = SimListener(self.process, place, Listener.CLIENT, "PLAINTEXT", self.handle)
@@ -51,6 +52,9 @@ class Server:
             ApiVersionsResponse(error_code=0, api_keys=()), 0, header.correlation_id
         )
         connection.throttle_ms = self.throttle_ms
+        if self.answers_nothing:
+            self.answers_nothing = False
+            return None
         if not self.parks:
             return answer
         late: Pending[list[Any] | None] = Pending()
@@ -124,6 +128,18 @@ def test_a_connection_with_a_throttle_is_muted_after_its_response(parks: bool) -
     assert len(story.answers) == 2
     story.run(400)
     assert story.errors == [None] * 4
+
+
+def test_a_request_without_a_response_may_have_a_throttle() -> None:
+    story = Story()
+    story.server.throttle_ms, story.server.answers_nothing = 1_000, True
+    link = story.link()
+    for _ in range(2):
+        story.ask(link, timeout_ms=10_000)
+    story.run(900)
+    assert len(story.server.correlations) == 1
+    story.run(200)
+    assert len(story.server.correlations) == 2
 
 
 def test_the_next_request_of_a_connection_waits_for_the_one_before() -> None:

@@ -287,7 +287,7 @@ def test_a_high_watermark_that_moves_without_a_message_is_observed_at_once() -> 
     moved_to = log.log_end_offset + 1
 
     def move() -> None:
-        log.high_watermark = moved_to
+        log.offsets.high_watermark = moved_to
         sim.observe(
             lambda each: (
                 seen.append(sim.scheduler.now_us)

@@ -163,8 +163,6 @@ class ExpirationTask:
             if error is not None:
                 return error
         for segment, reason in begun:
-            if segment.state is SegmentState.COPY_FINISHED:
-                term.expires(segment)
             logger.info(
                 "%s: deleting remote segment %d-%d of %d bytes: %s",
                 term.name,

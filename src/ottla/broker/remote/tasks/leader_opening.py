@@ -18,7 +18,7 @@ from ottla.base.pending import Pending
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.metadata.tiering import TieringState
-from ottla.tiered.segment_metadata import NO_FLOOR, SegmentState
+from ottla.tiered.segment_metadata import NO_FLOOR
 
 if TYPE_CHECKING:
     from ottla.tiered.remote_log import RemoteLog
@@ -44,7 +44,6 @@ class LeaderOpening:
         yield from wait(self._restored)
         is_disabling = term.tiering.state is TieringState.DISABLING
         if is_disabling or (yield from self._lacks_fence()):
-            self._note_ended_copies()
             remote = yield from term.append_fence()
             if term.is_fenced(remote):
                 return  # Another broker leads by now; this one's word would be worth nothing.
@@ -62,13 +61,6 @@ class LeaderOpening:
             return True
         fence = remote.fence
         return not tiering.copies and (fence is None or fence.tiered_epoch < tiering.tiered_epoch)
-
-    def _note_ended_copies(self) -> None:
-        """Note which segments the floor takes that are not being written."""
-        remote, floor = self._replayed(), self._term.tiering.remote_floor_epoch
-        for each in () if remote is None else remote.finished():
-            if each.tiered_epoch <= floor and each.state is SegmentState.COPY_FINISHED:
-                self._term.expires(each)
 
     def _replayed(self) -> "RemoteLog | None":
         log = self._term.log

@@ -11,7 +11,8 @@ can finish a copy any more.
 3. The upload is executed after all. Nobody knows of this object.
 
 So a segment is forgotten, DELETE_FINISHED, only when nothing of its copy can be executed any more,
-and its objects are deleted once more then.
+and its objects are deleted once more then. A copy that was finished had been given up by then in
+all its earlier attempts. One that was not may have been in progress until its time was over.
 """
 
 import logging
@@ -21,11 +22,12 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
-from ottla.base.object_store import StoreError
+from ottla.base.object_store import Failure, StoreError
 from ottla.base.pending import gather
 from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.store_calls import LATE_WRITE_MS, transfer_ms_max
+from ottla.broker.remote.tasks.floor_seen import FloorSeen
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.segment_metadata import (
     Fence,
@@ -74,6 +76,7 @@ class LeaderTerm:
     Fields: `copying`: the segment that is being copied. `has_begun`: it is known where the log
             starts, over both tiers. `has_fenced`: this term's fence is replayed. `last_error`: of
             the last failure, None after a success. `visible`: see `VisibleSegments`.
+            `floor_seen`: since when this process, as a follower too, knows of dead segments.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class LeaderTerm:
         log: "PartitionLog",
         leader_epoch: int,
         tiering: "TopicTiering",
+        floor_seen: FloorSeen | None = None,
     ) -> None:
         self.environment = environment
         self.log = log
@@ -92,6 +96,7 @@ class LeaderTerm:
         self.has_fenced = False
         self.last_error: str | None = None
         self.visible = VisibleSegments()
+        self.floor_seen = FloorSeen() if floor_seen is None else floor_seen
         self.metrics = environment.metrics.of_topic(log.topic)
         self.gauges = environment.metrics.add_partition(log.topic, log.partition)
         self._quiet_ms: dict[Uuid, int] = {}
@@ -163,12 +168,15 @@ class LeaderTerm:
     def quiet_ms(self, segment: SegmentMetadata) -> int:
         """Return from when on nothing of a segment's copy can be executed, monotonic.
 
-        A copy that this term did not make may be in progress until its time is over.
+        A copy that this term did not make, and that was not finished, may be in progress until its
+        time is over.
         """
         known = self._quiet_ms.get(segment.segment_id)
         if known is None:
-            known = self.environment.clock.monotonic_ms() + LATE_WRITE_MS
-            known += copy_ms_max(segment.size_bytes)
+            now_ms, remote = self.environment.clock.monotonic_ms(), self.remote()
+            known = self.floor_seen.dead_since_ms(segment, now_ms) + LATE_WRITE_MS
+            if remote is None or not remote.has_ended(segment):
+                known += copy_ms_max(segment.size_bytes)
             self._quiet_ms[segment.segment_id] = known
         return known
 
@@ -183,11 +191,6 @@ class LeaderTerm:
             segments_deleted=len(deleted),
             late_writes_ms=max(0, until_ms - now_ms),
         )
-
-    def expires(self, segment: SegmentMetadata) -> None:
-        """Note that a readable segment is to be deleted: its copy ended some time ago."""
-        if segment.segment_id not in self._quiet_ms:
-            self.write_unknown(segment)
 
     def inherit(self, before: "LeaderTerm") -> None:
         """Take over what an earlier term of this process knows of segments that are deleted.
@@ -285,14 +288,19 @@ class LeaderTerm:
     def failed(self, work: str, what: str, cause: object, pause_ms: int) -> None:
         """Note a failure, and log it unless it is that of the last time again.
 
-        `work`: what is repeated; each logs its own causes.
+        `work`: what is repeated; each logs its own causes. That others of this broker's operations
+        are first is no failure of the store: with many partitions it is normal.
         """
         text = _error_text(cause)
         self.last_error = f"{what} failed: {text}"
         kind = cause.failure.value if isinstance(cause, StoreError) else text
         if self._warned.get(work) != kind:
             self._warned[work] = kind
-            logger.warning("%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms)
+            is_busy = isinstance(cause, StoreError) and cause.failure is Failure.BUSY
+            logger.log(
+                logging.DEBUG if is_busy else logging.WARNING,
+                "%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms,
+            )  # fmt: skip
 
     def succeeded(self, work: str) -> None:
         """Forget the failures of some work."""

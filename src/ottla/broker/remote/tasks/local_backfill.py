@@ -10,7 +10,8 @@ durable it does not acknowledge the disablement.
 It does so, too, where it was away while tiered storage was turned off and on again, until the new
 copies reach its local log.
 
-Not done: throttling.
+It is bounded in bytes, not in rate: each leader is asked by one fetch at a time (`remote_storage`
+has its size), and by no more while too much is not written yet.
 """
 
 import logging
@@ -96,7 +97,7 @@ class LocalBackfill:
         """Copy all that is lacking."""
         log = self._log
         truncation_count, begin = log.truncation_count, log.local_log_start_offset
-        writer = self._writer = log.earlier_segments()
+        writer = self._writer = log.retention.earlier_segments()
         earlier: list[EarlierSegment] = []
         if writer is not None:
             problem = yield from self._read(writer)
@@ -109,12 +110,12 @@ class LocalBackfill:
             self._abandon()
             return None  # The log is another one by now, or nothing is lacking any more.
         self._writer = None
-        log.prepend_segments(earlier)
+        log.retention.prepend_segments(earlier)
         try:
             yield from self._work(lambda: log.ports.disk.sync_dir(log.directory))
-            is_lowered = log.lower_local_start(truncation_count)
+            is_lowered = log.retention.lower_local_start(truncation_count)
         except BaseException:
-            log.prepends = False  # Retention deletes what was put there.
+            log.retention.prepends = False  # Retention deletes what was put there.
             raise
         if not is_lowered:
             return None
@@ -123,19 +124,25 @@ class LocalBackfill:
             *(log.name, log.local_log_start_offset, begin),
         )
         stored = self._records.store_local_start(log)
-        stored.then(lambda error: None if error else log.local_start_stored())
+        stored.then(lambda error: None if error else log.retention.local_start_stored())
         return (yield from wait(stored))
 
     def _read(self, writer: EarlierSegments) -> Dialogue[Exception | None]:
         log = self._log
+        held = self._environment.backfill_bytes
         while not writer.is_complete:
+            yield from held.wait()
             found = yield from wait(
                 self._records.read(log.topic_id, log.partition, writer.next_offset)
             )
             if isinstance(found, ApiError):
                 return found
             if found:
-                yield from self._work(lambda data=found: writer.write(data))  # type: ignore[misc]
+                held.take(len(found))
+                try:
+                    yield from self._work(lambda data=found: writer.write(data))  # type: ignore[misc]
+                finally:
+                    held.give_back(len(found))
             else:
                 yield LEADER_PAUSE_MS
             if log.failed or not self._is_needed():

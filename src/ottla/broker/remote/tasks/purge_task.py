@@ -204,14 +204,7 @@ class PurgeTask:
     def _fence(self, remote: "RemoteLog") -> Dialogue[None]:
         """Append the fence, unless it is there: this broker's or another one's."""
         if remote.floor < WHOLE_TOPIC:
-            # They are finished copies, so nothing of these is being written.
-            ended = [
-                each.segment_id
-                for each in remote.segments()
-                if each.state is SegmentState.COPY_FINISHED
-            ]
             yield from self._append([self._fence_record()])
-            self._quiet_ms |= dict.fromkeys(ended, self._now_ms + LATE_WRITE_MS)
             self._fenced_ms, self._has_swept = self._now_ms, False
         elif self._fenced_ms is None:
             self._fenced_ms = self._now_ms
@@ -264,7 +257,9 @@ class PurgeTask:
         """
         known = self._quiet_ms.get(segment.segment_id)
         if known is None:
-            known = self._now_ms + LATE_WRITE_MS + copy_ms_max(segment.size_bytes)
+            known, remote = self._now_ms + LATE_WRITE_MS, self._remote()
+            if remote is None or not remote.has_ended(segment):
+                known += copy_ms_max(segment.size_bytes)
             self._quiet_ms[segment.segment_id] = known
         return known
 

@@ -4,6 +4,7 @@ Most follow from observations; those of error codes come from the product's own 
 """
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
@@ -52,23 +53,29 @@ class ErrorMarks:
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
-        self._counted: Counter[int] = Counter()
+        self._counted: dict[int, int] = {}
 
     def take(self) -> "Counter[str]":
         """Return the marks of the responses since the last call."""
-        total: Counter[int] = Counter()
-        for api in self._core.apis.values():
-            total += api.errors
-        broker = None if self._core.broker is None else self._core.broker.broker
-        if broker is not None:
-            for errors in broker.partition_errors.by_key.values():
-                total += errors
-        fresh = total - self._counted
-        self._counted = total
+        total: dict[int, int] = {}
+        for errors in self._counters():
+            for code, count in errors.items():
+                total[code] = total.get(code, 0) + count
+        before, self._counted = self._counted, total
+        if total == before:
+            return Counter()
         return Counter(
             {
-                f"told-{Error(code).name.lower().replace('_', '-')}": count
-                for code, count in sorted(fresh.items())
-                if Error(code) not in ORDINARY
+                f"told-{Error(code).name.lower().replace('_', '-')}": count - before.get(code, 0)
+                for code, count in sorted(total.items())
+                if count > before.get(code, 0) and Error(code) not in ORDINARY
             }
         )
+
+    def _counters(self) -> Iterator[Mapping[int, int]]:
+        for api in self._core.apis.values():
+            if api.errors:
+                yield api.errors
+        broker = None if self._core.broker is None else self._core.broker.broker
+        if broker is not None:
+            yield from broker.partition_errors.by_key.values()

@@ -117,6 +117,16 @@ class RemoteSegmentChanged(NamedTuple):
     is_refused: bool
 
 
+class PartitionFenced(NamedTuple):
+    """A fence is committed in `__remote_log_metadata`. `node`: the broker that wrote it."""
+
+    at_ms: int
+    node: int
+    topic_id: Uuid
+    partition: int
+    tiered_epoch: int
+
+
 class TieringSet(NamedTuple):
     """A committed metadata record has changed a topic's tiering state; None = there was none."""
 
@@ -224,6 +234,7 @@ Observation = (
     | Acknowledged
     | LogOpened
     | RemoteSegmentChanged
+    | PartitionFenced
     | NodeChanged
     | DiskRefused
     | UnfencedWrite

@@ -275,7 +275,9 @@ class TierWatch:
             self.sim.mark("tier-segment-copied")
         if not isinstance(record, Fence):
             self._changed(record, ledger)
-        elif record.floor > NO_FLOOR:
+        else:
+            self._fenced(record)
+        if isinstance(record, Fence) and record.floor > NO_FLOOR:
             self._look_at_replicas(key, f"the segments up to tiered epoch {record.floor} are dead")
         if unreadable is not None:
             self.sim.mark("tier-segment-expired")
@@ -298,6 +300,18 @@ class TierWatch:
                 record.segment_id,
                 record.state.name,
                 is_refused,
+            )
+        )
+
+    def _fenced(self, fence: Fence) -> None:
+        """Report a fence to those who follow the history."""
+        self.sim.notify(
+            seen.PartitionFenced(
+                self.sim.now_ms,
+                fence.broker_id,
+                fence.topic_id,
+                fence.partition,
+                fence.tiered_epoch,
             )
         )
 

@@ -90,7 +90,9 @@ class TieringWatch:
         """Check what brokers have acknowledged."""
         fence = self._tiers.ledgers[key].fence
         is_fenced = fence is not None and fence.tiered_epoch >= tiering.tiered_epoch
-        is_led = self._leader(key) != NO_LEADER and self._is_old(self._led_ms[key][1])
+        # A broker that is gone may be the leader still, until another one is elected.
+        leader = self._sim.image.brokers.get(self._leader(key))
+        is_led = leader is not None and not leader.fenced and self._is_old(self._led_ms[key][1])
         if not is_fenced and (is_led or tiering.policy is DisablePolicy.DELETE):
             self._report_early(key, f"no fence with tiered epoch {tiering.tiered_epoch} is there")
         if tiering.policy is not DisablePolicy.DELETE:

@@ -4,13 +4,16 @@ Method: real logs, the model of the store with faults, and metadata replayed wit
 (`copy_bench`).
 """
 
+import logging
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from ottla.base.object_store import Failure, StoreError
 from ottla.broker.remote.environment import RemoteLogManagerConfig
 from ottla.broker.remote.tasks.copy_task import UNDELETED_COPIES_MAX
+from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.metadata.tiering import TieringState, TopicTiering
 from ottla.records.control import build_marker
 from ottla.testing.sim.object_store import ObjectStoreFaults
@@ -144,7 +147,7 @@ def test_a_missing_producer_snapshot_is_rebuilt() -> None:
     path = f"{broker.log.directory}/{4:020d}.snapshot"
     before = broker.disk.read_bytes(path)
     broker.disk.remove(path)
-    broker.log.snapshots.remove(4)
+    broker.log.producer_manager.snapshots.remove(4)
     broker.lead(5)
     bench.run(10)
     [segment] = bench.segments()
@@ -274,6 +277,23 @@ def test_a_store_that_is_down_fills_neither_the_metadata_nor_the_store() -> None
     status = broker.life.manager.status(TOPIC_ID, 0)
     assert status is not None
     assert status.last_error is None
+
+
+def test_a_store_that_is_busy_with_other_operations_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(faults=ObjectStoreFaults(is_down=True))
+    broker = led(bench, 1)
+    term = LeaderTerm(broker.life.environment, broker.log, 1, TopicTiering(topic_id=TOPIC_ID))
+    caplog.set_level(logging.DEBUG)
+    for failure in (Failure.BUSY, Failure.BUSY, Failure.UNAVAILABLE):
+        term.failed("expiration", "deletion", StoreError(failure, "503"), 100)
+    levels = {each.getMessage(): each.levelname for each in caplog.records}
+    assert levels == {
+        "topic-0: deletion failed: busy: 503; retrying in 100 ms": "DEBUG",
+        "topic-0: deletion failed: unavailable: 503; retrying in 100 ms": "WARNING",
+    }
+    assert term.last_error == "deletion failed: unavailable: 503"
 
 
 def test_copying_goes_on_where_only_deletions_fail() -> None:
@@ -480,8 +500,8 @@ def test_the_log_start_of_a_new_leader_is_that_of_the_remote_tier() -> None:
     bench.check(first, [(20, 30), (30, 40)])
     second = bench.broker(2)
     second.copy_of(first)
-    second.log.local_log_start_offset = 30
-    second.log.log_start_offset = 0
+    second.log.offsets.local_log_start_offset = 30
+    second.log.offsets.log_start_offset = 0
     second.lead(6)
     bench.run(10)
     assert second.log.log_start_offset == 20

@@ -19,6 +19,7 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.remote.dialogue import Task
 from ottla.broker.remote.environment import LeaderRecords
+from ottla.broker.remote.held_bytes import HeldBytes
 from ottla.broker.remote.tasks.local_backfill import LocalBackfill
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers
@@ -50,8 +51,9 @@ def leader_log() -> PartitionLog:
 class Follower:
     """A broker with a replica whose local log begins at LOCAL."""
 
-    def __init__(self, leader: PartitionLog) -> None:
+    def __init__(self, leader: PartitionLog, held: HeldBytes | None = None) -> None:
         self.leader = leader
+        self.held = HeldBytes(1 << 20) if held is None else held
         self.node = Node(QueuedWorkers())
         self.workers = cast(QueuedWorkers, self.node.env.workers)
         self.dirs, _ = self.node.start()
@@ -97,7 +99,10 @@ class Follower:
         self.log.advance_log_start(START)
         env = self.node.env
         environment: Any = SimpleNamespace(
-            workers=self.workers, dice=FakeDice(), calls=SimpleNamespace(backoff=Backoff())
+            workers=self.workers,
+            dice=FakeDice(),
+            calls=SimpleNamespace(backoff=Backoff()),
+            backfill_bytes=self.held,
         )
         records = LeaderRecords(
             read=self.read,
@@ -151,7 +156,7 @@ def test_a_follower_copies_what_its_leader_has_before_its_own_local_log() -> Non
     follower = Follower(leader_log())
     follower.begin()
     follower.run()
-    assert not follower.log.prepends
+    assert not follower.log.retention.prepends
     assert len(follower.reads) > 1  # In chunks.
     follower.check()
     assert not [name for name in follower.files() if name.endswith(".cleaned")]
@@ -165,8 +170,8 @@ def test_it_is_durable_before_it_counts() -> None:
     follower.begin()
     while follower.log.has_remote_prefix:
         assert follower.workers.run(1)
-    assert follower.log.prepends
-    while follower.log.prepends:
+    assert follower.log.retention.prepends
+    while follower.log.retention.prepends:
         assert follower.workers.run(1) or not follower.node.pass_ms(10)
     follower.node.disk.crash()
     follower.restart()
@@ -189,7 +194,7 @@ def test_every_piece_of_work_may_be_the_last(crash: Crash) -> None:
         while done < count and (follower.workers.run(1) or not follower.node.pass_ms(10)):
             done += 1
         is_over = follower.task is not None and follower.task.is_over
-        is_ready = not follower.log.has_remote_prefix and not follower.log.prepends
+        is_ready = not follower.log.has_remote_prefix and not follower.log.retention.prepends
         crash(follower)
         follower.restart()
         found.add(starts(follower.log))
@@ -224,7 +229,7 @@ def test_a_cancelled_copy_leaves_nothing() -> None:
         follower.settle()
         assert starts(follower.log) == (START, LOCAL, END), count
         assert set(follower.files()) <= {*before, "leader-epoch-checkpoint.tmp"}, count
-        assert not follower.log.prepends
+        assert not follower.log.retention.prepends
         count += 1
     assert count > 4
 
@@ -286,3 +291,26 @@ def test_aborted_transactions_are_known() -> None:
     expected = leader.aborted_transactions(START, END)
     assert expected
     assert follower.log.aborted_transactions(START, END) == expected
+
+
+def test_no_more_is_read_while_too_much_is_not_written() -> None:
+    """The bound is shared by all partitions; a cancelled one gives back what it held."""
+    leader, held = leader_log(), HeldBytes(300)
+    followers = [Follower(leader, held) for _ in range(5)]
+    for each in followers:
+        each.begin()
+    reading = [each for each in followers if each.reads]
+    assert 0 < len(reading) < len(followers)
+    assert 300 <= held.held < 300 + 150 + 30
+    assert reading[0].task is not None
+    reading[0].task.cancel()
+    most = 0
+    while not all(each.task is not None and each.task.is_over for each in followers):
+        for each in followers:
+            each.node.pass_ms(100)
+            most = max(most, held.held)
+    assert most < 300 + 150 + 30
+    assert held.held == 0
+    for each in followers:
+        if each is not reading[0]:
+            each.check()

@@ -6,10 +6,13 @@ number alone, so there is one deleted topic at a time.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
+from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid, uuid_text
 from ottla.base.pending import Pending
 from ottla.broker.remote.tasks.purge_reporter import REPORT_INTERVAL_MS, UNKNOWN_PAUSE_MS
 from ottla.broker.remote.tasks.purge_task import QUIET_MS
@@ -28,6 +31,7 @@ from ottla.metadata.deletions import (
     Policy,
     Remote,
     deletion_records,
+    header_record,
 )
 from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -305,6 +309,34 @@ def test_errors_are_reported() -> None:
     assert (progress.partitions, progress.partitions_left) == (6, 6)
     assert progress.error == "unavailable: 503 Slow Down"
     assert len(cluster.brokers[1].requests) <= HOUR_S * 1000 / REPORT_INTERVAL_MS + 1
+
+
+@pytest.mark.parametrize("is_down", [True, False], ids=["down", "during the purge"])
+def test_a_purge_that_is_abandoned_ends_and_does_not_go_on_when_the_store_is_back(
+    is_down: bool,
+) -> None:
+    cluster = PurgeCluster(1, 2)
+    model = cluster.bench.model
+    name = f"{TOPIC}-{uuid_text(TOPIC_ID)}/0/left"
+    model.put(name, b"x", replace=True)
+    model.faults.is_down = is_down
+    model.faults.slow = 0.0 if is_down else 1.0
+    cluster.add_metadata_topic(1, 2, 1, 2)
+    cluster.delete()
+    cluster.bench.run(1 if not is_down else HOUR_S)
+    cluster.write(header_record(replace(ENTRY, remote=Remote.ABANDONED)))
+    for broker in cluster.brokers.values():
+        assert not broker.read
+        assert not broker.purger.is_needed
+    model.faults.is_down, model.faults.slow = False, 0.0
+    cluster.bench.run(60)  # What was under way has ended.
+    model.put(name, b"x", replace=True)
+    begun, sent = len(model.history), [len(each.requests) for each in cluster.brokers.values()]
+    cluster.lead(0, 2)
+    cluster.bench.run(HOUR_S)
+    assert len(model.history) == begun
+    assert [len(each.requests) for each in cluster.brokers.values()] == sent
+    assert name in model.objects
 
 
 def test_many_partitions_are_reported_in_several_requests() -> None:

@@ -47,7 +47,7 @@ def another(bench: Bench, broker: BenchBroker, tiering: TopicTiering) -> BenchBr
     """A follower that has not heard of the log start yet."""
     second = bench.broker(2)
     second.copy_of(broker)
-    second.log.local_log_start_offset = 10
+    second.log.offsets.local_log_start_offset = 10
     second.lead(EPOCH + 1, tiering)
     return second
 
@@ -61,7 +61,7 @@ def run(name: str, crash_at: int | None, take_over: TakeOver) -> tuple[int, list
     broker.lead(EPOCH - 1)
     bench.run(10)
     assert len(bench.readable()) == 3
-    broker.log.local_log_start_offset = 10
+    broker.log.offsets.local_log_start_offset = 10
     life = broker.start(crash_at=crash_at)
     broker.lead(EPOCH)
     broker.produce(7, epoch=EPOCH)

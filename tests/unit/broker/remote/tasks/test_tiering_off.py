@@ -15,6 +15,7 @@ from ottla.base.pending import Pending, completed
 from ottla.broker.remote.environment import LeaderRecords
 from ottla.broker.remote.remote_metrics import TieringCounts
 from ottla.broker.remote.store_calls import LATE_WRITE_MS
+from ottla.broker.remote.tasks.leader_term import copy_ms_max
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.tiered.manifest import follow
 from ottla.tiered.manifest_codec import decode_manifest
@@ -439,6 +440,73 @@ def test_rule_9_the_purge_goes_on_under_the_next_leader() -> None:
     assert is_purged(second, 1)
 
 
+def purge_began(bench: Bench, first: BenchBroker) -> float:
+    """Give up the segments; return the time at which the fence was replayed, in seconds."""
+    first.retier(delete())
+    while not bench.metadata.replayed().floor:
+        bench.run(0.01)
+    return bench.scheduler.now_ms / 1000
+
+
+def purged_within(bench: Bench, broker: BenchBroker, floor: int, began_s: float) -> float:
+    """Return how long after its fence a purge was over, in seconds."""
+    while not is_purged(broker, floor):
+        assert bench.scheduler.now_ms / 1000 < began_s + HOUR_S, "the purge does not end"
+        bench.run(1)
+    return bench.scheduler.now_ms / 1000 - began_s
+
+
+@pytest.mark.parametrize("after_s", [5, 30, 55, 300])
+def test_a_leader_change_does_not_prolong_a_purge(after_s: int) -> None:
+    """The next leader has replayed the fence as a follower; late writes end when they would."""
+    bench = Bench()
+    first, second = pair(bench)
+    bench.model.faults.is_down = True
+    began_s = purge_began(bench, first)
+    bench.run(after_s)
+    first.life.process.alive = False
+    bench.model.faults.is_down = False
+    second.lead(EPOCH + 1, delete(state=TieringState.DISABLED))
+    took_s = purged_within(bench, second, 1, began_s)
+    assert took_s <= max(LATE_WRITE_MS / 1000, after_s) + 10
+    bench.check(second, [])
+
+
+def test_a_restarted_leader_waits_for_late_writes_only() -> None:
+    """It knows that the copies were finished, and not when."""
+    bench = Bench()
+    broker = tiered(bench)
+    purge_began(bench, broker)
+    bench.run(30)
+    broker.start()
+    restarted_s = bench.scheduler.now_ms / 1000
+    broker.lead(EPOCH + 1, delete(state=TieringState.DISABLED))
+    took_s = purged_within(bench, broker, 1, restarted_s)
+    assert LATE_WRITE_MS / 1000 - 1 <= took_s <= LATE_WRITE_MS / 1000 + 10
+    bench.check(broker, [])
+
+
+def test_a_copy_that_the_fence_interrupted_has_its_whole_time_under_the_next_leader() -> None:
+    bench = Bench()
+    first, second = bench.broker(1), bench.broker(2)
+    first.fill(4)
+    second.copy_of(first)
+    second.follow()
+    first.lead(EPOCH)
+    while not bench.segments():
+        bench.run(0.005)
+    [copying] = bench.segments()
+    began_s = purge_began(bench, first)
+    assert bench.metadata.replayed().get(copying.segment_id) is not None
+    assert not bench.metadata.replayed().has_ended(copying)
+    bench.run(20)
+    first.life.process.alive = False
+    second.lead(EPOCH + 1, delete(state=TieringState.DISABLED))
+    took_s = purged_within(bench, second, 1, began_s)
+    whole_s = (LATE_WRITE_MS + copy_ms_max(copying.size_bytes)) / 1000
+    assert whole_s - 1 <= took_s <= whole_s + 10
+
+
 def test_rule_12_a_leader_that_was_away_begins_with_its_local_files() -> None:
     """Its log start is that of the time before."""
     bench = Bench()
@@ -493,7 +561,7 @@ def test_rule_34_a_follower_has_all_of_its_leader_s_local_log_before_it_counts()
     follower.log.delete_records(leader.log.log_start_offset)
     bench.run(5)
     assert not follower.log.has_remote_prefix
-    assert not follower.log.prepends
+    assert not follower.log.retention.prepends
     # The leader dies: nothing of what is not expired is lost.
     leader.life.process.alive = False
     follower.lead(EPOCH + 1, delete())

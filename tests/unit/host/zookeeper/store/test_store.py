@@ -9,11 +9,11 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.base.zookeeper import Delete, SetData
-from ottla.controller.create_partitions import NewPartitions
 from ottla.controller.elections.new_partitions import bring_online
 from ottla.controller.metadata_port import Committed, Conflict, Fenced
 from ottla.controller.step import Step
-from ottla.controller.topics import NewTopic
+from ottla.controller.topics.create_partitions import NewPartitions
+from ottla.controller.topics.create_topics import NewTopic
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (

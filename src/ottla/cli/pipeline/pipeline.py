@@ -1,0 +1,38 @@
+"""`ottla pipeline`: jobs over topics and their remote segments, on Spark on this machine.
+
+The jobs are functions of `ottla.spark.jobs`; for a cluster the same functions run under
+spark-submit.
+"""
+
+from ottla.cli.errors import UsageError
+from ottla.cli.pipeline.audit_command import audit
+from ottla.cli.pipeline.purge_check_command import purge_check
+from ottla.cli.typing_app import examples, new_app, run_app
+
+LATER = frozenset({"backfill", "export", "replay", "retention-report"})
+"""Jobs of later versions."""
+
+app = new_app()
+
+EPILOG = examples(
+    "ottla pipeline audit --bootstrap-server localhost:9092 --remote-storage s3://bucket/prefix",
+    "ottla pipeline audit --remote-storage file:///mnt/store --topic orders --plan",
+    "ottla pipeline audit --bootstrap-server localhost:9092 --remote-storage … --deep --json",
+    "ottla pipeline purge-check --bootstrap-server localhost:9092 --remote-storage …",
+)
+
+
+@app.callback(epilog=EPILOG)
+def pipeline() -> None:
+    """Check tiered storage with Spark."""
+
+
+app.command("audit", epilog=EPILOG)(audit)
+app.command("purge-check", epilog=EPILOG)(purge_check)
+
+
+def run(words: list[str]) -> int:
+    """Run a job; refuse those of later versions by name."""
+    if words and words[0] in LATER:
+        raise UsageError(f"{words[0]} is not available in this version")
+    return run_app(app, "pipeline", words, {})

@@ -1,0 +1,40 @@
+"""Options that the jobs of `ottla pipeline` share."""
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.options import connect
+from ottla.client.cluster import ClientConfig
+
+CLIENT_ID = "pipeline"
+TIMEOUT_SECONDS = 60.0
+
+RemoteStorage = Annotated[
+    str,
+    typer.Option(
+        "--remote-storage", metavar="URI", help="The object store: file:///DIR or s3://BUCKET."
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="NAME", help="Only this topic; may be repeated."),
+]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Show what would be read, and do nothing.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StoreTimeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="How long to wait for brokers, and how long to repeat an operation of the store.",
+    ),
+]
+
+
+def client_config(
+    bootstrap_server: str | None, command_config: str | None, timeout: float
+) -> ClientConfig:
+    """Return how to reach the brokers. Raises: UsageError, CommandError."""
+    with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
+        return client.config

@@ -1,0 +1,122 @@
+"""Runs a job in a local Spark session, with its progress on stderr.
+
+Spark is imported here only: the command says what to install where it is missing.
+"""
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from ottla.cli.errors import CommandError
+from ottla.cli.progress import Progress
+
+T = TypeVar("T")
+
+POLL_SECONDS: Final = 0.25
+REPORT_SECONDS: Final = 2.0
+"""How often progress is printed where it is not one line that changes."""
+
+
+def check_spark() -> None:
+    """Raise CommandError where Spark is not installed."""
+    try:
+        for name in ("ottla.spark", "pyarrow", "pandas"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise CommandError(
+            f"this command runs on Spark, which is not installed: pip install 'ottla[spark]' "
+            f"({error})"
+        ) from None
+
+
+@contextmanager
+def local_session(app_name: str, progress: Progress) -> Iterator[Any]:
+    """Start a local session and stop it, unless there was one before. Raises: CommandError."""
+    check_spark()
+    from pyspark.sql import SparkSession
+
+    import ottla.spark
+
+    is_ours = SparkSession.getActiveSession() is None
+    progress.wait("starting Spark")
+    try:
+        spark = ottla.spark.session(app_name)
+    except ottla.spark.NoJavaError as error:
+        raise CommandError(str(error)) from None
+    try:
+        yield spark
+    finally:
+        progress.done()
+        if is_ours:
+            spark.stop()
+
+
+@contextmanager
+def reported_errors() -> Iterator[None]:
+    """Turn what store, brokers and Spark raise into CommandError."""
+    from pyspark.errors import PySparkException
+
+    from ottla.spark.jobs.store_access import StoreFailed
+    from ottla.stores.uri import StoreUriError
+
+    try:
+        yield
+    except StoreUriError as error:
+        raise CommandError(f"--remote-storage {error}") from None
+    except StoreFailed as error:
+        raise CommandError(str(error)) from None
+    except PySparkException as error:
+        raise CommandError(f"Spark failed: {last_line(str(error))}") from None
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a Python traceback within Spark's: the error itself."""
+    lines = [each.strip() for each in text.splitlines() if each.strip()]
+    for number, line in enumerate(lines):
+        if line.startswith("Traceback"):
+            errors = [each for each in lines[number:] if _ERROR_MARK in each.split(" ")[0]]
+            if errors:
+                return errors[0]
+    return lines[0] if lines else "no reason given"
+
+
+_ERROR_MARK: Final = "Error:"
+
+
+def with_progress(spark: Any, what: str, progress: Progress, act: Callable[[], T]) -> T:
+    """Run `act`, a Spark action, and show how many of its tasks are done."""
+    result: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(act())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="spark-action", daemon=True)
+    thread.start()
+    last, shown_at = "", 0.0
+    while thread.is_alive():
+        thread.join(POLL_SECONDS)
+        line = f"{what}: {_tasks_text(spark)}"
+        if line != last and time.monotonic() - shown_at >= REPORT_SECONDS:
+            progress.wait(line)
+            last, shown_at = line, time.monotonic()
+    progress.done()
+    if failed:
+        raise failed[0]
+    return result[0]
+
+
+def _tasks_text(spark: Any) -> str:
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    known = [each for each in stages if each is not None]
+    if not known:
+        return "planning"
+    done = sum(each.numCompletedTasks for each in known)
+    return f"{done} of {sum(each.numTasks for each in known)} tasks done"

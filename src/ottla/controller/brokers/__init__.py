@@ -1,0 +1,1 @@
+"""Brokers: registrations, heartbeats, fencing, and the log directories of their replicas."""

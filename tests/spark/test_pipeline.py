@@ -1,0 +1,226 @@
+"""`ottla pipeline audit` and `purge-check` over a real cluster and its store.
+
+Method: one broker, a directory as the store, two tiered topics. First the audit runs while segments
+are copied, then after tiered storage was turned off and on again: nothing is found. Then objects
+are damaged, one for each kind, and each is named. At last topics go, and the purge check says so.
+The commands run in this process, in its Spark session.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.cli.main import main
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.spark.jobs.audit import AuditOptions, audit
+from ottla.spark.jobs.purge_check import PurgeOptions, purge_check
+from ottla.testing import Cluster
+from ottla.tiered.manifest_codec import decode_manifest, encode_manifest
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+CONFIG = {
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "remote.log.manager.task.interval.ms": "500",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "4",
+}
+TOPIC = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "16384",
+    "local.retention.bytes": "1",
+    "file.delete.delay.ms": "100",
+}
+BATCH = 4
+VALUE_BYTES = 1_000
+LONG_AGO_S = 7_200
+
+
+@pytest.fixture(scope="module")
+def tiered() -> Iterator[Cluster]:
+    with Cluster(brokers=1, config=CONFIG, remote_storage=True) as running:
+        yield running
+
+
+def produce(cluster: Cluster, topic: str, count: int) -> None:
+    """Produce records to two partitions, four a batch."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 100})
+    for number in range(0, count, BATCH):
+        for _ in range(BATCH):
+            producer.produce(topic, os.urandom(VALUE_BYTES), partition=number // BATCH % 2)
+        assert producer.flush(30) == 0
+
+
+def create(cluster: Cluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 1, config=TOPIC)])[topic].result(30)
+
+
+def alter(cluster: Cluster, topic: str, added: str) -> None:
+    code = main(
+        ["configs", "--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "topics",
+         "--entity-name", topic, "--add-config", added]
+    )  # fmt: skip
+    assert code == 0
+    code = main(
+        ["tier", "describe", "--bootstrap-server", cluster.bootstrap, "--topic", topic, "--wait"]
+    )
+    assert code == 0
+
+
+def logs(cluster: Cluster, topic: str, partition: int = 0) -> list[Path]:
+    found = cluster.remote_dir.glob(f"{topic}-*/{partition}/*.log")
+    return sorted(found, key=lambda path: path.name)
+
+
+def eventually(is_true: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < until, what
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def job(
+    spark: Any, tiered: Cluster, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, Any]]:
+    """Run a job of `ottla pipeline` in the session of the tests; return code and JSON."""
+    assert spark is not None
+
+    def run(name: str, *words: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = main(
+            ["pipeline", name, "--bootstrap-server", tiered.bootstrap,
+             "--remote-storage", tiered.remote_dir.as_uri(), "--json", *words]
+        )  # fmt: skip
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_a_sound_store(tiered: Cluster, job: Callable[..., Any]) -> None:
+    create(tiered, "orders")
+    produce(tiered, "orders", 160)
+    # While segments are copied.
+    code, found = job("audit", "--deep")
+    assert (code, found["findings"]) == (0, [])
+    alter(tiered, "orders", "remote.storage.enable=false")
+    alter(tiered, "orders", "remote.storage.enable=true")
+    create(tiered, "clicks")
+    produce(tiered, "clicks", 240)
+    produce(tiered, "orders", 160)
+    eventually(lambda: len(logs(tiered, "clicks")) >= 6, "clicks are copied")
+    alter(tiered, "clicks", "remote.log.disable.policy=delete, remote.storage.enable=false")
+    alter(tiered, "clicks", "remote.storage.enable=true")
+    produce(tiered, "clicks", 160)
+    eventually(lambda: len(logs(tiered, "orders", 1)) >= 8, "orders are copied")
+    code, found = job("audit", "--deep", "--grace", "600")
+    assert (code, found["findings"]) == (0, [])
+    assert found["summary"]["segments"] >= 16
+    assert found["summary"]["read_bytes"] > 16 * 12_000
+    assert main(
+        ["pipeline", "audit", "--remote-storage", tiered.remote_dir.as_uri(), "--topic", "orders"]
+    ) == 0  # fmt: skip
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def damage(cluster: Cluster) -> dict[str, str]:
+    """Damage the store of `orders`; return the kinds that are to be found, by object."""
+    root = cluster.remote_dir
+    expected: dict[str, str] = {}
+
+    def expect(kind: str, path: Path) -> Path:
+        expected[str(path.relative_to(root))] = kind
+        return path
+
+    first = logs(cluster, "orders")
+    expect("missing-object", first[1]).unlink()
+    expect("missing-auxiliary", first[2].with_suffix(".snapshot")).unlink()
+    flip(expect("crc-mismatch", first[3]))
+    path = expect("wrong-size", first[4])
+    path.write_bytes(path.read_bytes()[:-10])
+    expect("damaged-auxiliary", first[5].with_suffix(".epochs")).write_bytes(b"0\n1\n")
+    # The batches of another segment: whole, but of other offsets.
+    path = expect("offsets-not-covered", first[0])
+    size = path.stat().st_size
+    other = next(each for each in first[6:] if each.stat().st_size == size)
+    path.write_bytes(other.read_bytes())
+    path.with_suffix(".index").write_bytes(b"")
+    orphan = first[0].with_name(f"{0:020}-AAAAAAAAAAAAAAAAAAAABA.log")
+    expect("orphan-object", orphan).write_bytes(b"x")
+    old = time.time() - LONG_AGO_S
+    os.utime(orphan, (old, old))
+    expect("foreign-object", first[0].with_name("notes.txt")).write_bytes(b"x")
+    expect("foreign-object", root / "README").write_bytes(b"x")
+    unknown = root / "gone-AAAAAAAAAAAAAAAAAAAABA" / "0" / orphan.name
+    unknown.parent.mkdir(parents=True)
+    expect("unknown-topic", unknown).write_bytes(b"x")
+    os.utime(unknown, (old, old))
+
+    manifests = sorted(first[0].parent.glob("manifest/*"))
+    expect("manifest-missing", manifests[-2]).unlink()
+    last = expect("manifest-chain-broken", manifests[-1])
+    assert not decode_manifest(last.read_bytes()).is_base
+    # The other partition: its last manifest lists too much, and is of epochs without a fence.
+    second = logs(cluster, "orders", 1)
+    last = sorted(second[0].parent.glob("manifest/*"))[-1]
+    ahead = decode_manifest(last.read_bytes())
+    fields = {name: getattr(ahead, name) for name in ahead.__slots__}
+    fields |= {"sequence": ahead.sequence + 1, "leader_epoch": ahead.leader_epoch + 7}
+    fields |= {"added": (), "removed": (), "is_base": False, "partition_count": None}
+    path = expect("manifest-ahead", last.with_name(f"{ahead.sequence + 1:020}"))
+    path.write_bytes(encode_manifest(type(ahead)(**fields | {"configs": None})))
+    return expected
+
+
+def test_each_damage_is_named(spark: Any, tiered: Cluster, job: Callable[..., Any]) -> None:
+    assert len(logs(tiered, "orders")) >= 7, "needs the store of the test before"
+    expected = damage(tiered)
+    code, found = job("audit", "--deep")
+    assert code == 1
+    by_object: dict[str, set[str]] = {}
+    for each in found["findings"]:
+        by_object.setdefault(each["object"], set()).add(each["kind"])
+    assert {name: kind for name, kind in expected.items() if kind not in by_object[name]} == {}
+    assert set(by_object) <= set(expected)
+    assert len(set(expected.values())) >= 12
+    # The same as a function, with objects alone.
+    options = AuditOptions(remote_storage=tiered.remote_dir.as_uri(), topics=("orders",))
+    kinds = {each.kind for each in audit(spark, options).select("kind").collect()}
+    assert {"missing-object", "orphan-object", "manifest-chain-broken"} <= kinds
+
+
+def test_purge_check(spark: Any, tiered: Cluster, job: Callable[..., Any]) -> None:
+    create(tiered, "deleted")
+    produce(tiered, "deleted", 40)
+    AdminClient({"bootstrap.servers": tiered.bootstrap}).delete_topics(["deleted"])[
+        "deleted"
+    ].result(30)
+    eventually(lambda: not logs(tiered, "deleted"), "objects are deleted")
+    code, found = job("purge-check")
+    assert (code, found["proven"]) == (1, False)
+    rows = {(each["topic"], each["what"]): each for each in found["topics"]}
+    # Nothing is left, but a late write may come: the receipt waits for two minutes.
+    assert rows["deleted", "deleted"]["receipt"] == "pending, not finished"
+    assert not rows["deleted", "deleted"]["signed_off"]
+    assert rows["clicks", "disabled"]["receipt"].startswith("ENABLED, floor 1: ")
+    assert rows["gone", "unknown"]["objects_left"] == 1
+    assert "such as gone-" in rows["gone", "unknown"]["reason"]
+    with ClusterClient(ClientConfig(bootstrap=tiered.bootstrap)) as client:
+        options = PurgeOptions(
+            remote_storage=tiered.remote_dir.as_uri(), cluster=client.config, topics=("clicks",)
+        )
+        (only,) = purge_check(spark, options).collect()
+    assert (only.topic, only.objects_left, only.error) == ("clicks", 0, None)

@@ -15,6 +15,7 @@ BENCHES = (
     "codec",
     "decode",
     "spark_scan",
+    "spark_tiers",
     "controller",
     "failover",
     "modes",

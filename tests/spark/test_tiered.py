@@ -20,7 +20,7 @@ from ottla.spark.tier_planning import Tiers
 from ottla.testing import Cluster
 from tests.exposition import Scrape
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 CONFIG = {
     "log.initial.task.delay.ms": "200",
@@ -165,14 +165,16 @@ def test_it_is_the_whole_topic_and_brokers_serve_only_the_rest(
     remote = read(orders, includeHeaders="true", endingOffsets=f'{{"{orders}":{{{ends}}}}}')
     assert rows(remote) == [each for each in expected if each[1] < remote_ends[each[0]]]
     assert bytes_out(tiered, orders) == before
-    whole = read(orders, includeHeaders="true", minPartitions="7")
+    whole = read(orders, includeHeaders="true", minPartitions="4")
     assert rows(whole) == expected
     served = bytes_out(tiered, orders) - before
     assert 0 < served <= sum(each.local_bytes for each in tiers.values())
     # Within segments, at offsets and at a timestamp.
     inner = read(orders, startingOffsets=f'{{"{orders}":{{"0":77,"1":3}}}}')
     assert inner.count() == len(expected) - 80
-    since = read(orders, startingTimestamp=str(1_700_000_000_000 + 500), maxRecordsPerPartition="9")
+    since = read(
+        orders, startingTimestamp=str(1_700_000_000_000 + 500), maxRecordsPerPartition="60"
+    )
     assert since.count() == len(expected) - 500
 
 
@@ -184,7 +186,7 @@ def test_what_expired_is_lost_and_named(read: Callable[..., Any], tiered: Cluste
     [future] = admin.delete_records([TopicPartition(topic, 0, 250)]).values()
     future.result(30)
     until(lambda: len(objects(tiered, topic, 0)) < 8, "expired segments deleted")
-    with pytest.raises(Exception, match=f"{topic}-0: offsets 0 to 249 are no longer available"):
+    with pytest.raises(Exception, match=f"{topic}-0: offsets 0 to .* are no longer available"):
         strict.count()
     assert lenient.count() == RECORDS * PARTITIONS - 250
 
@@ -219,7 +221,7 @@ def test_without_brokers_it_is_what_the_store_holds(
     ends = {key[1]: each.segments[-1].end_offset for key, each in tiers_of(tiered, orders).items()}
     expected = [each for each in consumed(tiered, orders) if each[1] < ends[each[0]]]
     tiered.stop()
-    whole = read(orders, brokers=False, includeHeaders="true", minPartitions="5")
+    whole = read(orders, brokers=False, includeHeaders="true", minPartitions="3")
     assert rows(whole) == expected
     since = read(orders, brokers=False, startingTimestamp=str(1_700_000_000_000 + 500))
     assert since.count() == len(expected) - 500

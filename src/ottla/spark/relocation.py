@@ -13,7 +13,7 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.splits import Split
 from ottla.spark.store_session import ObjectMissingError, StoreSession
 from ottla.spark.stored_logs import list_topics, read_topic, stored_log
-from ottla.spark.tier_planning import Aborted, AbortedSearch, Piece, places_of, split_of
+from ottla.spark.tier_planning import Aborted, AbortedSearch, places_of, split_of, whole_piece
 from ottla.spark.tiered_planner import unexpectedly_missing
 from ottla.tiered.object_names import partition_prefix
 
@@ -85,7 +85,7 @@ def _in_store(
     losses += (expired(split, each.start, each.end) for each in places if each.segment is None)
     report_losses(losses, fail=options.fail_on_data_loss)
     return [
-        split_of(Piece(*each), log.facts, {}, aborted)
+        split_of(whole_piece(each), log.facts, aborted)
         for each in places
         if each.segment is not None
     ]

@@ -7,6 +7,7 @@ before the first transaction that is open there.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from ottla.base.ids import Uuid, uuid_text
@@ -16,6 +17,7 @@ from ottla.records.batch import iter_headers
 from ottla.records.errors import CorruptBatch
 from ottla.records.record import find_timestamp
 from ottla.spark.errors import OptionError, RemoteStorageError
+from ottla.spark.losses import report_losses
 from ottla.spark.options import Assign, ByPartition, Pattern, ReadOptions, Subscription
 from ottla.spark.planning import PartitionFacts
 from ottla.spark.remote_reading import object_data
@@ -266,13 +268,19 @@ def stored_log(session: StoreSession, stored: StoredPartition, options: ReadOpti
 
     Raises: ObjectMissingError where a segment was deleted meanwhile; RemoteStorageError.
     """
-    state = stored.state
     start, visible = _visible(stored)
     segments = with_own_ranges([_segment(each) for each in visible])
     end = segments[-1].end_offset if segments else start
     if options.read_committed and segments:
-        assert state is not None
-        end = max(start, _stable_end(session, visible, segments))
+        count = _before_hole(segments)
+        if count < len(segments):
+            loss = (
+                f"{stored.topic}-{stored.partition}: no remote segment has the offsets "
+                f"{segments[count - 1].own[1]} to {segments[count].own[0] - 1}, so which "
+                "transactions behind them were aborted is not known"
+            )
+            report_losses([loss], fail=options.fail_on_data_loss)
+        end = max(start, _stable_end(session, visible[:count], segments[:count]))
     facts = PartitionFacts(
         topic=stored.topic,
         topic_id=stored.topic_id,
@@ -322,6 +330,14 @@ def _segment(each: Visible) -> RemoteSegment:
         max_timestamp_ms=segment.max_timestamp_ms,
         txn_index_empty=segment.txn_index_empty,
     )
+
+
+def _before_hole(segments: Sequence[RemoteSegment]) -> int:
+    """Return how many segments there are before the first hole between two."""
+    for number, (before, behind) in enumerate(pairwise(segments), 1):
+        if before.own[1] < behind.own[0]:
+            return number
+    return len(segments)
 
 
 def _stable_end(

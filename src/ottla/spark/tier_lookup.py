@@ -1,6 +1,6 @@
 """Requests of planning over tiers: DescribeRemoteLog to brokers, indexes from the object store."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.base.ids import Uuid
@@ -128,26 +128,24 @@ def aborted_at(client: ClusterClient, key: TopicPartition, topic_id: Uuid, offse
 
 
 def read_positions(
-    session: StoreSession, segments: Collection[RemoteSegment]
-) -> dict[Uuid, SegmentPositions]:
-    """Return the offset indexes of segments; one that cannot be used is left out.
+    session: StoreSession, segments: Iterable[RemoteSegment]
+) -> Iterator[SegmentPositions | None]:
+    """Yield the offset index of each segment, a few of them read ahead; None = it cannot be used.
 
     Without it a task reads its segment from the beginning. Raises: RemoteStorageError.
     """
-    positions: dict[Uuid, SegmentPositions] = {}
-    names = [each.object(ObjectKind.OFFSET_INDEX) for each in segments]
-    contents = session.try_reads((name, 0, INDEX_BYTES_MAX) for name in names)
-    for segment, name, data in zip(segments, names, contents, strict=True):
+    named = [(each, each.object(ObjectKind.OFFSET_INDEX)) for each in segments]
+    contents = session.try_reads((name, 0, INDEX_BYTES_MAX) for _, name in named)
+    for (segment, name), data in zip(named, contents, strict=True):
         if isinstance(data, ObjectMissingError):
             log.warning("%s; the segment is read from its beginning", data)
+            yield None
             continue
         try:
-            positions[segment.segment_id] = SegmentPositions(
-                bytes(data), segment.start_offset, segment.size_bytes
-            )
+            yield SegmentPositions(bytes(data), segment.start_offset, segment.size_bytes)
         except ValueError as error:
             log.warning("%s: %s; the segment is read from its beginning", name, error)
-    return positions
+            yield None
 
 
 def search_aborted(session: StoreSession, search: AbortedSearch) -> None:

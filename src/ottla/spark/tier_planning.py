@@ -12,7 +12,7 @@ positions of its offset index. Small neighbours are read by one task.
 Which segments are visible is decided by `tiered.lineage`, for brokers and here alike.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -177,12 +177,20 @@ def cuttings(places: Sequence[Place], limits: Limits) -> list[Cutting]:
 
 
 class Piece(NamedTuple):
-    """A part of a place, for one task."""
+    """A part of a place, for one task. `position`, `end_position`: see `RemotePlace`."""
 
     start: int
     end: int
     segment: RemoteSegment | None
     size_bytes: int
+    position: int = 0
+    end_position: int = 0
+
+
+def whole_piece(place: Place) -> Piece:
+    """Return all of a place, to be read without an index."""
+    end_position = 0 if place.segment is None else place.segment.size_bytes
+    return Piece(*place, end_position=end_position)
 
 
 def cut_place(
@@ -192,10 +200,12 @@ def cut_place(
     place = cutting.place
     bounds = [place.start, *_inner_bounds(cutting, positions, limits), place.end]
     for start, end in pairwise(bounds):
-        size = place.size_bytes * (end - start) // (place.end - place.start)
+        share = place.size_bytes * (end - start) // (place.end - place.start)
+        piece = whole_piece(Place(start, end, place.segment, share))
         if positions is not None:
-            size = positions.end_position_of(end) - positions.position_of(start)
-        yield Piece(start, end, place.segment, size)
+            begin, stop = positions.position_of(start), positions.end_position_of(end)
+            piece = piece._replace(size_bytes=stop - begin, position=begin, end_position=stop)
+        yield piece
 
 
 def _inner_bounds(
@@ -326,12 +336,7 @@ def offsets_to_ask(places: Sequence[Place], tiers: Tiers, latest: int) -> list[i
 # What tasks get
 
 
-def split_of(
-    piece: Piece,
-    facts: PartitionFacts,
-    positions: Mapping[Uuid, SegmentPositions],
-    aborted: Aborted,
-) -> Split:
+def split_of(piece: Piece, facts: PartitionFacts, aborted: Aborted) -> Split:
     """Return a piece as a task reads it."""
     return Split(
         facts.topic,
@@ -340,25 +345,19 @@ def split_of(
         piece.start,
         piece.end,
         facts.contiguous,
-        remote=_remote_place(piece, positions, aborted),
+        remote=_remote_place(piece, aborted),
     )
 
 
-def _remote_place(
-    piece: Piece, positions: Mapping[Uuid, SegmentPositions], aborted: Aborted
-) -> RemotePlace | None:
+def _remote_place(piece: Piece, aborted: Aborted) -> RemotePlace | None:
     segment = piece.segment
     if segment is None:
         return None
-    position, end_position = 0, segment.size_bytes
-    index = positions.get(segment.segment_id)
-    if index is not None:
-        position, end_position = index.position_of(piece.start), index.end_position_of(piece.end)
     return RemotePlace(
         segment_id=segment.segment_id,
         name=segment.object(ObjectKind.LOG),
         size_bytes=segment.size_bytes,
-        position=position,
-        end_position=end_position,
+        position=piece.position,
+        end_position=piece.end_position,
         aborted=aborted.within(piece.start, piece.end),
     )

@@ -1,6 +1,6 @@
 """From ranges of tiered partitions to the splits of tasks: reads indexes; see `tier_planning`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ottla.client.partitions import TopicPartition
@@ -15,7 +15,10 @@ from ottla.spark.tier_lookup import read_positions, search_aborted
 from ottla.spark.tier_planning import (
     Aborted,
     AbortedSearch,
+    Cutting,
+    Limits,
     Pairs,
+    Piece,
     Place,
     Tiers,
     cut_place,
@@ -103,7 +106,11 @@ def split_of_range(piece: Range) -> Split:
 
 
 def unexpectedly_missing(error: ObjectMissingError, session: StoreSession) -> RemoteStorageError:
-    """Return the error for an object that is listed, yet is not there."""
+    """Return the error for an object that is listed, yet is not there.
+
+    Raises: RemoteStorageError where the store as a whole cannot be read.
+    """
+    session.check("")
     return RemoteStorageError(
         f"{error}, which is listed as readable: expected the brokers' own object store in the "
         f"option ottla.remote.storage.uri (found {session.uri})"
@@ -139,24 +146,18 @@ def _cut(
     aborted: Aborted,
 ) -> list[list[Split]]:
     limits = limits_of(places, tasks_min=share, max_records=options.max_records_per_partition)
-    cut = cuttings(places, limits)
-    wanted = [
-        each.place.segment for each in cut if each.needs_index and each.place.segment is not None
-    ]
-    positions = read_positions(session, wanted)
-    pieces = [
-        piece
-        for each in cut
-        for piece in cut_place(
-            each,
-            None if each.place.segment is None else positions.get(each.place.segment.segment_id),
-            limits,
-        )
-    ]
-    return [
-        [split_of(piece, whole.facts, positions, aborted) for piece in some]
-        for some in packed(pieces, limits)
-    ]
+    tasks = packed(_pieces(cuttings(places, limits), limits, session), limits)
+    return [[split_of(piece, whole.facts, aborted) for piece in some] for some in tasks]
+
+
+def _pieces(cut: Sequence[Cutting], limits: Limits, session: StoreSession) -> Iterator[Piece]:
+    """Yield the pieces of places; of the indexes only a few are in memory."""
+    positions = read_positions(
+        session,
+        [each.place.segment for each in cut if each.needs_index and each.place.segment is not None],
+    )
+    for each in cut:
+        yield from cut_place(each, next(positions) if each.needs_index else None, limits)
 
 
 def _with_open_end(whole: Range, tasks: list[list[Split]]) -> list[list[Split]]:

@@ -7,8 +7,12 @@ Source: OffsetIndex; TransactionIndex; ProducerStateManager. Formats: `log.offse
 `log.transaction_index`, `log.producer_snapshot`.
 """
 
+import sys
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import islice
+from operator import lt
 
 from ottla.base.ids import NO_OFFSET
 from ottla.log.offset_index import ENTRY
@@ -32,7 +36,7 @@ class SegmentPositions:
     `start_offset` and `size_bytes` are the segment's.
     """
 
-    __slots__ = ("_offsets", "_positions", "size_bytes", "start_offset")
+    __slots__ = ("_positions", "_relative", "size_bytes", "start_offset")
 
     def __init__(self, data: bytes, start_offset: int, size_bytes: int) -> None:
         """Decode the index. Raises: ValueError where it is damaged."""
@@ -40,27 +44,28 @@ class SegmentPositions:
             raise ValueError(f"an offset index of {len(data)} bytes is not whole entries")
         self.start_offset = start_offset
         self.size_bytes = size_bytes
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        before = (-1, -1)
-        for entry in ENTRY.iter_unpack(data):
-            if entry[0] <= before[0] or entry[1] <= before[1]:
-                raise ValueError(f"offset index entry {entry} follows {before}")
-            before = entry
-            self._offsets.append(entry[0] + start_offset)
-            self._positions.append(entry[1])
-        if before[1] >= size_bytes:
-            raise ValueError(f"an offset index leads to {before[1]} of {size_bytes} bytes")
+        # A segment of 1 GB has a quarter of a million entries: no loop in Python.
+        fields = array("i", data)
+        if sys.byteorder == "little":
+            fields.byteswap()
+        self._relative, self._positions = fields[0::2], fields[1::2]
+        for each in (self._relative, self._positions):
+            if not all(map(lt, each, islice(each, 1, None))) or (each and each[0] < 0):
+                raise ValueError("the entries of an offset index do not ascend")
+        if self._positions and self._positions[-1] >= size_bytes:
+            raise ValueError(
+                f"an offset index leads to {self._positions[-1]} of {size_bytes} bytes"
+            )
 
     def position_of(self, offset: int) -> int:
         """Return where to read from on, to find an offset: a batch begins there."""
-        slot = bisect_right(self._offsets, offset)
+        slot = bisect_right(self._relative, offset - self.start_offset)
         return self._positions[slot - 1] if slot else 0
 
     def end_position_of(self, end_offset: int) -> int:
         """Return up to where offsets below `end_offset` are: no batch behind has any."""
         # The batch of this entry may have some: its last offset is `end_offset` - 1 or more.
-        slot = bisect_left(self._offsets, end_offset - 1)
+        slot = bisect_left(self._relative, end_offset - 1 - self.start_offset)
         return self._positions[slot + 1] if slot + 1 < len(self._positions) else self.size_bytes
 
     def cut_at(self, position: int) -> int:
@@ -70,7 +75,7 @@ class SegmentPositions:
         batch. NO_OFFSET: there is no entry.
         """
         slot = bisect_right(self._positions, position)
-        return self._offsets[slot - 1] + 1 if slot else NO_OFFSET
+        return self.start_offset + self._relative[slot - 1] + 1 if slot else NO_OFFSET
 
 
 def aborted_in(

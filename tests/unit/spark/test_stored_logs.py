@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import boto3
 import pytest
 
 from ottla.base.ids import Uuid, uuid_text
@@ -19,7 +20,9 @@ from ottla.tiered.manifest import Manifest
 from ottla.tiered.manifest_codec import encode_manifest
 from ottla.tiered.object_names import manifest_name
 from tests.unit.spark.fake_broker import ID, TOPIC
+from tests.unit.spark.test_tiered_planner import read
 from tests.unit.spark.tiered_log import TieredLog, drawn_log
+from tests.unit.stores.moto_server import MotoServer
 
 OTHER = Uuid(b"o" * 16)
 
@@ -173,3 +176,27 @@ def test_a_damaged_producer_snapshot(tmp_path: Path) -> None:
         path.write_bytes(b"123")
     with pytest.raises(RemoteStorageError, match=r"snapshot .* is damaged"):
         plan(options(tmp_path, isolation="read_committed"))
+
+
+def test_the_same_from_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: moto's server; credentials from the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    filled(tmp_path)
+    write_manifest(tmp_path, f"{TOPIC}-archive", OTHER)
+    chosen = replace(options(tmp_path), fetch_bytes=150, fail_on_data_loss=False)
+    expected = read(plan(chosen), chosen)
+    assert [offset for offset, _ in expected] == list(range(15))
+    with MotoServer() as moto:
+        client = boto3.client("s3", endpoint_url=moto.url, region_name="us-east-1")
+        client.create_bucket(Bucket="bucket")
+        for path in tmp_path.rglob("*"):
+            if path.is_file():
+                name = f"a/prefix/{path.relative_to(tmp_path)}"
+                client.put_object(Bucket="bucket", Key=name, Body=path.read_bytes())
+        uri = f"s3://bucket/a/prefix?region=us-east-1&endpoint={moto.url}"
+        remote = replace(chosen, remote_storage=uri)
+        assert read(plan(remote), remote) == expected
+        gone = replace(remote, remote_storage=uri.replace("bucket", "other"), store_timeout_ms=500)
+        with pytest.raises(RemoteStorageError, match="object store s3://other/a/prefix could not"):
+            plan(gone)

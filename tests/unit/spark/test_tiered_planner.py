@@ -167,9 +167,17 @@ def test_without_brokers_the_table_is_what_the_store_holds(
 
 
 def stable_remote_end(log: TieredLog) -> int:
-    """Return where the first transaction begins whose end is behind all whole remote segments."""
-    whole = [each for each in log.visible() if each.end_offset == each.segment.end_offset]
-    whole = [each for each in whole if each.end_offset >= log.start]
+    """Return up to where the remote tier alone tells which transactions were aborted.
+
+    Not behind a hole, nor behind the last segment that is the log's as a whole; there not behind
+    the begin of a transaction that is open at its end.
+    """
+    visible = [each for each in log.visible() if each.end_offset >= log.start]
+    for number, (before, behind) in enumerate(itertools.pairwise(visible), 1):
+        if before.end_offset + 1 < behind.segment.start_offset:
+            del visible[number:]
+            break
+    whole = [each for each in visible if each.end_offset == each.segment.end_offset]
     if not whole:
         return log.start
     end = whole[-1].end_offset + 1

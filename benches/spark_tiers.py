@@ -1,0 +1,146 @@
+"""Scan a tiered topic with Spark: from the object store, and the same records through brokers.
+
+One broker with a directory as its store, local retention of nothing: all but the last segments are
+remote only. Spark runs as `local[2]` into its noop sink, so every column of every record is decoded
+and crosses to the JVM. Rounds alternate and the best of each counts. Broker, Spark and store share
+the machine. `broker CPU`: of the last round, per million records.
+"""
+
+import os
+import sys
+import time
+import uuid
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+import ottla.spark
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.spark.tier_lookup import describe
+from ottla.testing import Cluster
+
+ROUNDS = 3
+PARTITIONS = 2
+SIZES = ((100, 1_000_000), (1000, 200_000))
+CONFIG = {
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "remote.log.manager.task.interval.ms": "500",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+}
+TOPIC = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "local.retention.bytes": "1",
+    "file.delete.delay.ms": "100",
+}
+TIERED_WITHIN_SECONDS = 300
+
+
+def fill(bootstrap: str, size: int, count: int) -> str:
+    """Write `count` records of about `size` bytes, keys included; return the topic."""
+    topic = f"tiers-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(30)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "batch.size": 250_000,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 5_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+        }
+    )
+    pad = b"abcdefghij" * (size // 10)
+    per_call = 10_000
+    for start in range(0, count, per_call):
+        messages = [
+            {"key": b"key-%09d" % number, "value": b"%d" % number + pad[: size - 22]}
+            for number in range(start, start + per_call)
+        ]
+        producer.produce_batch(topic, messages, partition=start // per_call % PARTITIONS)
+    assert producer.flush(300) == 0, "not every record was acknowledged"
+    return topic
+
+
+def remote_ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Wait until local logs have only their last segments; return where the remote tier ends."""
+    deadline = time.monotonic() + TIERED_WITHIN_SECONDS
+    with ClusterClient(ClientConfig(bootstrap=bootstrap)) as client:
+        [found] = client.topics([topic])
+        keys = {(topic, number): found.topic_id for number in range(PARTITIONS)}
+        while True:
+            tiers = describe(client, keys)
+            if all(
+                each.segments and each.local_bytes < 2 * 16 * 1024 * 1024 for each in tiers.values()
+            ):
+                return {key[1]: each.segments[-1].end_offset for key, each in tiers.items()}
+            assert time.monotonic() < deadline, "the topic was not tiered in time"
+            time.sleep(0.5)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(cluster: Cluster, frames: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return, of each frame, the best time and the broker's CPU in its last round, in seconds."""
+    [node] = cluster.brokers
+    pid = cluster.pid(node.id)
+    assert pid is not None
+    best: dict[str, tuple[float, float]] = {}
+    for _ in range(ROUNDS):
+        for name, frame in frames.items():
+            cpu, begun = cpu_seconds(pid), time.perf_counter()
+            frame.write.format("noop").mode("overwrite").save()
+            elapsed_s = time.perf_counter() - begun
+            fastest = min(elapsed_s, best.get(name, (elapsed_s, 0))[0])
+            best[name] = fastest, cpu_seconds(pid) - cpu
+    return best
+
+
+def main(console: Console, share: float) -> None:
+    """Run and print; `share` of the usual number of records."""
+    table = Table(title=f"Scans of {PARTITIONS} tiered partitions, records a second")
+    for heading in ("", "from the store", "through brokers", "ratio", "broker CPU s/M", "s/M"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    with Cluster(brokers=1, config=CONFIG, remote_storage=True) as cluster:
+        spark = ottla.spark.session("bench", master="local[2]")
+        for size, records in SIZES:
+            topic = fill(
+                cluster.bootstrap, size, max(20_000, int(records * share) // 20_000 * 20_000)
+            )
+            ends = remote_ends(cluster.bootstrap, topic)
+            count = sum(ends.values())
+            until = ",".join(f'"{number}":{end}' for number, end in ends.items())
+            reader = spark.read.format("ottla").option("subscribe", topic)
+            reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
+            reader = reader.option("endingOffsets", f'{{"{topic}":{{{until}}}}}')
+            brokers = reader.load()
+            uri = cluster.remote_dir.as_uri()
+            store = reader.option("ottla.remote.storage.uri", uri).load()
+            assert store.count() == brokers.count() == count
+            found = measure(cluster, {"store": store, "brokers": brokers})
+            rates = {name: count / seconds for name, (seconds, _) in found.items()}
+            cpu = {name: seconds * 1e6 / count for name, (_, seconds) in found.items()}
+            table.add_row(
+                f"{size} B",
+                f"{rates['store']:,.0f}",
+                f"{rates['brokers']:,.0f}",
+                f"{rates['store'] / rates['brokers']:.2f}",
+                f"{cpu['store']:.2f}",
+                f"{cpu['brokers']:.2f}",
+            )
+        spark.stop()
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(Console(width=120), float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)

@@ -15,10 +15,10 @@ from typing import Protocol
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Disk, File
 from ottla.log import names
+from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_cache import Handle
 from ottla.log.local_log import LocalLog
-from ottla.log.log_ports import LogPorts
 from ottla.log.segment import Segment
 
 Flushed = Pending[OSError | None]
@@ -111,7 +111,7 @@ class LogFlusher:
     )
 
     def __init__(
-        self, ports: LogPorts, local: LocalLog, epochs: EpochCache, recovery_point: int
+        self, ports: DiskPorts, local: LocalLog, epochs: EpochCache, recovery_point: int
     ) -> None:
         self._ports = ports
         self._local = local

@@ -16,10 +16,10 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ports import Buffer
 from ottla.log import names
 from ottla.log.config import LogConfig
+from ottla.log.disk_ports import DiskPorts
 from ottla.log.earlier_segments import EarlierSegment
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_cache import FileSlice, Handle
-from ottla.log.log_ports import LogPorts
 from ottla.log.recovery.log_loader import LoadedSegment
 from ottla.log.recovery.producer_replay import Extent
 from ottla.log.results import NOTHING, DamagedLog, ReadResult
@@ -72,7 +72,7 @@ class LocalLog:
 
     def __init__(
         self,
-        ports: LogPorts,
+        ports: DiskPorts,
         directory: str,
         name: str,
         config: LogConfig,
@@ -470,7 +470,7 @@ class LocalLog:
         self.unsynced_handles.clear()
 
 
-def _segment(ports: LogPorts, directory: str, found: LoadedSegment) -> Segment:
+def _segment(ports: DiskPorts, directory: str, found: LoadedSegment) -> Segment:
     segment = Segment(
         ports.files,
         directory,

@@ -28,11 +28,11 @@ from ottla.log.dirs.checkpoint_limits import (
     limits_of_start,
     write_limits,
 )
+from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.flushing import Flushed, LogFlusher
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
-from ottla.log.log_ports import LogPorts
 from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.remote_prefix import PrefixBeginning, RemotePrefix, Truncated
 from ottla.log.segment import Segment
@@ -78,7 +78,7 @@ class LogTruncation:
 
     def __init__(
         self,
-        ports: LogPorts,
+        ports: DiskPorts,
         *,
         local: LocalLog,
         offsets: LogOffsets,

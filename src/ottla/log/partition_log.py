@@ -23,17 +23,18 @@ Source: UnifiedLog.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest
+from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache, EpochEnd, EpochEntry
 from ottla.log.flushing import Flushed, FlushJob, LogFlusher
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
-from ottla.log.log_ports import LogPorts
 from ottla.log.log_retention import LogRetention
 from ottla.log.log_truncation import LogTruncation
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX
@@ -62,6 +63,28 @@ from ottla.records.batch import LOG_OVERHEAD, BatchHeader, restamp
 from ottla.records.control import Marker
 
 __all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
+
+
+def ignore(log: "PartitionLog") -> None:
+    """Do nothing: for logs without checkpoints."""
+
+
+def ignore_failure(log: "PartitionLog", error: OSError) -> None:
+    """Do nothing: for logs whose owner asks for every flush itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LogPorts(DiskPorts):
+    """The ports and callbacks that all logs of a node share.
+
+    Fields: `on_failure`: called when a worker's disk operation failed; `on_truncated`: called when
+            a truncation requires the log's checkpoints to be rewritten; `on_rolled`: called when a
+            segment is sealed and another one is active.
+    """
+
+    on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
+    on_truncated: Callable[["PartitionLog"], None] = ignore
+    on_rolled: Callable[["PartitionLog"], None] = ignore
 
 
 class PartitionLog:

@@ -118,8 +118,10 @@ class Consumer:
             try:
                 self._library.seek(LibraryPartition(*partition, offset))
             except KafkaException as error:
-                # librdkafka seeks only once it has begun to fetch.
-                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
+                # librdkafka seeks only once it has begun to fetch, and drops a seek that the begin
+                # of the fetch, or a new leader, has overtaken.
+                again = (KafkaError._STATE, KafkaError._OUTDATED)
+                if error.args[0].code() not in again or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
             else:

@@ -128,6 +128,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def reason_of(row: dict[str, Any]) -> str:
     """Return why it is not proven that nothing is left."""
+    if row["objects_left"] == 1:
+        return f"1 object is left: {row['example']}"
     if row["objects_left"]:
         return f"{row['objects_left']} objects are left, such as {row['example']}"
     if row["error"]:

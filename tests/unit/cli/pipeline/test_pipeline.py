@@ -205,6 +205,7 @@ def row(**more: Any) -> dict[str, Any]:
     ("more", "reason"),
     [
         ({"objects_left": 2, "example": "a.log"}, "2 objects are left, such as a.log"),
+        ({"objects_left": 1, "example": "a.log"}, "1 object is left: a.log"),
         ({"receipt": "pending, not finished"}, "the purge is pending"),
         ({"what": "unknown"}, "the deletion ledger does not have it"),
         ({"error": "store x: unavailable"}, "store x: unavailable"),

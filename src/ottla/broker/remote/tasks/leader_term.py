@@ -296,11 +296,12 @@ class LeaderTerm:
         kind = cause.failure.value if isinstance(cause, StoreError) else text
         if self._warned.get(work) != kind:
             self._warned[work] = kind
-            is_busy = isinstance(cause, StoreError) and cause.failure is Failure.BUSY
-            logger.log(
-                logging.DEBUG if is_busy else logging.WARNING,
-                "%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms,
-            )  # fmt: skip
+            if isinstance(cause, StoreError) and cause.failure is Failure.BUSY:
+                logger.debug(
+                    "%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms
+                )
+                return
+            logger.warning("%s: %s failed: %s; retrying in %d ms", self.name, what, text, pause_ms)
 
     def succeeded(self, work: str) -> None:
         """Forget the failures of some work."""

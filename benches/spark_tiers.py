@@ -31,13 +31,14 @@ CONFIG = {
     "remote.log.manager.task.interval.ms": "500",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
 }
+SEGMENT_BYTES = 4 * 1024 * 1024
 TOPIC = {
     "remote.storage.enable": "true",
-    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.bytes": str(SEGMENT_BYTES),
     "local.retention.bytes": "1",
     "file.delete.delay.ms": "100",
 }
-TIERED_WITHIN_SECONDS = 300
+TIERED_WITHIN_SECONDS = 120
 
 
 def fill(bootstrap: str, size: int, count: int) -> str:
@@ -76,7 +77,7 @@ def remote_ends(bootstrap: str, topic: str) -> dict[int, int]:
         while True:
             tiers = describe(client, keys)
             if all(
-                each.segments and each.local_bytes < 2 * 16 * 1024 * 1024 for each in tiers.values()
+                each.segments and each.local_bytes < 2 * SEGMENT_BYTES for each in tiers.values()
             ):
                 return {key[1]: each.segments[-1].end_offset for key, each in tiers.items()}
             assert time.monotonic() < deadline, "the topic was not tiered in time"

@@ -40,6 +40,12 @@ def operator(zookeeper: ZooKeeperServer) -> Iterator[Operator]:
 def kill(operator: Operator, broker_id: int) -> None:
     operator.cluster.kill(broker_id)
     until(lambda: operator.stat(paths.broker(broker_id)) is None, "the end of its session")
+    # Only then has the controller seen it.
+    admin = AdminClient({"bootstrap.servers": operator.cluster.bootstrap})
+    until(
+        lambda: broker_id not in admin.list_topics(timeout=PATIENCE_SECONDS).brokers,
+        "the metadata without it",
+    )
 
 
 def test_a_move_to_a_broker_that_is_down_ends_when_it_is_back(operator: Operator) -> None:

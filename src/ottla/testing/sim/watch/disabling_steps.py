@@ -9,7 +9,7 @@ the step of that number: what was done by then stays done, nothing follows.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.base.ids import NO_LEADER, REMOTE_LOG_METADATA_TOPIC, Uuid
 from ottla.log.partition_log import PartitionLog
@@ -25,6 +25,7 @@ from ottla.testing.sim.watch.observations import (
 from ottla.tiered.object_names import ObjectKind, parse_manifest_name, parse_object_name
 
 if TYPE_CHECKING:
+    from ottla.log.log_retention import LogRetention
     from ottla.testing.sim.node import SimNode
     from ottla.testing.sim.sim import Sim
 
@@ -115,19 +116,19 @@ class DisablingSteps:
                 self._follow_log(self._sim.nodes[node_id], log)
 
     def _follow_log(self, node: "SimNode", log: PartitionLog) -> None:
-        for name in ("advance_log_start", "delete_records", "lower_local_start"):
+        for name in ("advance_log_start", "delete_records"):
             self._follow_call(node, log, name)
+        followed = _FollowedRetention(log.retention, lambda: self._reached(Step.FILLED, by=node))
+        log.retention = cast("LogRetention", followed)
 
     def _follow_call(self, node: "SimNode", log: PartitionLog, name: str) -> None:
         plain: Callable[..., Any] = getattr(log, name)
 
         def watched(*given: Any, **named: Any) -> Any:
-            start, local_start = log.log_start_offset, log.local_log_start_offset
+            start = log.log_start_offset
             result = plain(*given, **named)
             if log.log_start_offset > start:
                 self._reached(Step.STARTED, by=node)
-            elif log.local_log_start_offset < local_start:
-                self._reached(Step.FILLED, by=node)
             return result
 
         setattr(log, name, watched)
@@ -216,3 +217,20 @@ class DisablingSteps:
         victim.die(lose_unflushed=False, then=back)
         if by is victim:
             raise ProcessDied
+
+
+class _FollowedRetention:
+    """A log's retention; `lowered` is called when it has moved the local log start down."""
+
+    def __init__(self, plain: "LogRetention", lowered: Callable[[], None]) -> None:
+        self._plain = plain
+        self._lowered = lowered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+    def lower_local_start(self, truncation_count: int) -> bool:
+        is_lowered = self._plain.lower_local_start(truncation_count)
+        if is_lowered:
+            self._lowered()
+        return is_lowered

@@ -5,6 +5,7 @@ Source: Kafka's OffsetMetadataManager and ClassicGroup; KIP-447 (stable fetches)
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_UUID, Uuid
@@ -22,6 +23,8 @@ from ottla.coordinator.values import (
     OffsetToCommit,
     PartitionKey,
 )
+
+TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
@@ -77,7 +80,10 @@ def _check_commit(group: Group | None, request: Commit) -> Error:
 
 
 def _fact(request: Commit, offset: OffsetToCommit, now_ms: int, topic_id: Uuid) -> OffsetFact:
-    expire_ms = NO_TIMESTAMP if request.retention_ms is None else now_ms + request.retention_ms
+    expire_ms = NO_TIMESTAMP
+    if request.retention_ms is not None:
+        # Clients may name any int64; "for ever" must not overflow that of the record.
+        expire_ms = min(max(0, now_ms + request.retention_ms), TIMESTAMP_MAX)
     committed = CommittedOffset(
         offset=offset.offset,
         # The one version of the record with an expiry has no leader epoch.

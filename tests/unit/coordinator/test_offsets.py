@@ -114,6 +114,19 @@ def test_a_commit_stands_for_a_heartbeat() -> None:
     assert not harness.group.members
 
 
+@pytest.mark.parametrize(
+    ("retention_ms", "expire_ms"), [(2**63 - 1, 2**63 - 1), (-(2**63), 0), (-2, None), (5, None)]
+)
+def test_any_retention_of_a_client_is_stored(retention_ms: int, expire_ms: int | None) -> None:
+    harness = Harness()
+    expected = harness.clock.now_ms() + retention_ms if expire_ms is None else expire_ms
+    assert send(harness, retention_ms=retention_ms) == [Error.NONE]
+    stored = harness.shard.offsets.get(GROUP, "t", 0)
+    assert stored is not None
+    assert stored.expire_ms == expected
+    assert durable(harness.replayed().shard) == durable(harness.shard)
+
+
 def test_metadata_beyond_the_limit_fails_alone() -> None:
     harness = Harness(GroupConfig(offset_metadata_bytes_max=5))
     errors = send(

@@ -7,9 +7,9 @@ many nodes loads them once, in a process of its own: that one has a single threa
 safely, and each fork runs `ottla server` as if it had been started so. All of them have one hash
 seed. DESCRIPTOR is a socket of sequenced packets from the process that wants the nodes:
 
-    {"start": [argument, ...], "directory": ..., "environment": {...}}, with standard input and
-    output                                -> {"pid": ...} or {"error": ...}
-    {"collect": pid}                      -> {"code": exit code, as subprocess has it, or null}
+    {"start": [argument, ...], "directory": ..., "environment": {...}, "limits": {...},
+    "cores": [...]}, with standard input and output  -> {"pid": ...} or {"error": ...}
+    {"collect": pid}               -> {"code": exit code, as subprocess has it, or null}
 
 It ends when the other end is closed; nodes are told by their standard input.
 """
@@ -18,6 +18,7 @@ import atexit
 import gc
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from ottla.testing.layout import ClusterError
 
 MESSAGE_BYTES_MAX = 1 << 17
 """Half of what Linux sends in one packet by default; environments are a few KB."""
+
+LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name[:7] == "RLIMIT_"})
 
 PRELOADED = ("ottla.cli.local.server", "ottla.host.node", "ottla.client.errors")
 
@@ -75,6 +78,8 @@ class ForkServer:
             "start": list(arguments),
             "directory": str(directory),
             "environment": dict(os.environ),
+            "limits": {kind: resource.getrlimit(kind) for kind in LIMITS},
+            "cores": sorted(os.sched_getaffinity(0)),
         }
         read_end, write_end = os.pipe()
         try:
@@ -210,6 +215,11 @@ def _run(request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
     os.dup2(output, 2)
     for descriptor in descriptors:
         os.close(descriptor)
+    # What a started process has from the one that starts it, not from the one that forks.
+    for kind, limits in request["limits"].items():
+        with suppress(OSError, ValueError):
+            resource.setrlimit(int(kind), limits)
+    os.sched_setaffinity(0, request["cores"])
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["directory"])

@@ -4,11 +4,14 @@ Method: commands that end at once, in place of `ottla server`; the cluster tests
 """
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from ottla.testing.layout import ClusterError
@@ -68,6 +71,25 @@ def test_the_environment_is_that_of_the_start(
         code, text = run(server, tmp_path, *words)
         assert code != 0
         assert f"in /{name} or" in text
+
+
+def test_limits_and_cores_are_those_of_the_start(server: ForkServer, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "node.properties")  # Which the node waits to read.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    cores = os.sched_getaffinity(0)
+    with open(tmp_path / "output", "wb") as output, ExitStack() as stack:
+        stack.callback(os.sched_setaffinity, 0, cores)
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+        os.sched_setaffinity(0, {min(cores)})
+        node = server.start(["server", "node.properties"], directory=tmp_path, output=output)
+    process = psutil.Process(node.pid)
+    # It opens its file after it has set them, and waits for its content.
+    with open(tmp_path / "node.properties", "w") as file:
+        assert process.rlimit(psutil.RLIMIT_NOFILE) == (soft - 1, hard)
+        assert process.cpu_affinity() == [min(cores)]
+        file.write("nonsense=1\n")
+    assert ended(node) == 1
 
 
 def test_a_killed_one_is_alone_in_its_process_group(server: ForkServer, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from .clients import Closing, Message, client_of, eventually
 from .conftest import QUICK_FENCING, Kind, NewCluster
 from .ottla_command import Ran, ottla
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]
 
 CONFIG = QUICK_FENCING | {
     "log.initial.task.delay.ms": "200",

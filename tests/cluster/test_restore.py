@@ -21,7 +21,7 @@ from .conftest import Kind, NewCluster, kinds, new_name
 from .ottla_command import ottla
 from .tiered import EARLIEST, TIERED, TOPIC, earliest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]
 
 PARTITIONS = 3
 RECORDS = 40 * PARTITIONS * 4

@@ -27,7 +27,7 @@ from ottla.wire.messages import produce as produce_wire
 from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.forms(1)]
 
 TOPIC_CONFIG = {
     "remote.storage.enable": "true",

@@ -25,7 +25,7 @@ from ottla.wire.messages import produce as produce_wire
 from tests.sim import test_tiered_deletions as deletions
 from tests.sim.test_tiering_off_lifecycle import made
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.forms(1)]
 
 SEGMENTS = 10_000
 SEGMENTS_PER_BATCH = 1_000

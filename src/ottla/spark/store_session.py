@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ottla.base.backoff import Backoff
-from ottla.base.object_store import Call, Failure, ObjectStore, Page, Pool, StoreError
+from ottla.base.object_store import Call, Failure, ObjectInfo, ObjectStore, Page, Pool, StoreError
 from ottla.base.ports import Buffer, Clock
 from ottla.spark.errors import OptionError, RemoteStorageError
 from ottla.stores.opening import open_store
@@ -110,6 +110,16 @@ class StoreSession:
         if isinstance(found, StoreError):
             raise self._error(found, f"listing {prefix or 'it'}")
         return found
+
+    def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects below a directory, by name."""
+        after = ""
+        while True:
+            page = self.list_page(prefix, after)
+            yield from page.objects
+            if page.is_last or not page.objects:
+                return
+            after = page.objects[-1].name
 
     def check(self, prefix: str) -> None:
         """Raise RemoteStorageError where the store cannot be listed: it may lack nothing then."""

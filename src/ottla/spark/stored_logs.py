@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Final
 
 from ottla.base.ids import Uuid, uuid_text
-from ottla.base.object_store import ObjectInfo
 from ottla.client.partitions import TopicPartition
 from ottla.records.batch import iter_headers
 from ottla.records.errors import CorruptBatch
@@ -25,10 +24,18 @@ from ottla.spark.splits import RemotePlace
 from ottla.spark.store_session import ObjectMissingError, StoreSession
 from ottla.spark.tier_planning import RemoteSegment, Tiers, with_own_ranges
 from ottla.tiered.lineage import Visible, visible_segments
-from ottla.tiered.manifest import BASE_EVERY, Manifest, ManifestState, first_to_read, follow
-from ottla.tiered.manifest_codec import decode_manifest
+from ottla.tiered.manifest import (
+    BASE_EVERY,
+    LISTINGS_MAX,
+    Manifest,
+    ManifestState,
+    first_to_read,
+    follow,
+)
+from ottla.tiered.manifest_codec import MANIFEST_BYTES_MAX, decode_manifest_of
 from ottla.tiered.object_names import (
     ObjectKind,
+    behind_partition,
     manifest_name,
     manifest_prefix,
     parse_directory_name,
@@ -37,11 +44,7 @@ from ottla.tiered.object_names import (
 from ottla.tiered.segment_files import SegmentPositions, first_open_offset, offset_before
 from ottla.tiered.segment_metadata import NO_FLOOR, epoch_ranges
 
-BEHIND_ALL: Final = "~"
-"""Sorts behind the characters of objects' names."""
-MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
 INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
-LISTINGS_MAX: Final = 5
 
 
 @dataclass(slots=True)
@@ -168,9 +171,8 @@ def list_topics(session: StoreSession, name: str | None = None) -> list[StoredTo
                 topic.partitions.add(partition)
         if page.is_last or not page.objects or not page.objects[-1].name.startswith(prefix):
             return [found[key] for key in sorted(found)]
-        # The rest of that partition, which may be a hundred thousand objects, is skipped.
-        last = page.objects[-1].name.split("/")
-        after = "/".join((*last[:2], BEHIND_ALL)) if len(last) > 2 else page.objects[-1].name
+        last = page.objects[-1].name
+        after = behind_partition(last) if last.count("/") > 1 else last
 
 
 def read_topic(session: StoreSession, topic: StoredTopic) -> list[StoredPartition]:
@@ -215,15 +217,7 @@ def read_state(
 
 
 def _listed(session: StoreSession, topic: str, topic_id: Uuid, partition: int) -> list[int]:
-    prefix = manifest_prefix(topic, topic_id, partition)
-    objects: list[ObjectInfo] = []
-    after = ""
-    while True:
-        page = session.list_page(prefix, after)
-        objects += page.objects
-        if page.is_last or not page.objects:
-            break
-        after = page.objects[-1].name
+    objects = session.list_objects(manifest_prefix(topic, topic_id, partition))
     numbers = (parse_manifest_name(each.name) for each in objects)
     return sorted(each for each in numbers if each is not None)
 
@@ -242,14 +236,9 @@ def _follow(
         contents = session.read_ahead(((name, 0, MANIFEST_BYTES_MAX) for name in names), 8)
         for number, name, data in zip(numbers, names, contents, strict=True):
             try:
-                manifest = decode_manifest(data)
+                found[number] = decode_manifest_of(data, topic_id=topic_id, sequence=number)
             except ValueError as error:
                 damaged.append(f"{name}: {error}")
-                continue
-            if manifest.sequence == number and manifest.topic_id == topic_id:
-                found[number] = manifest
-            else:
-                damaged.append(f"{name}: it is another manifest")
         state = follow(found.values())
         begin -= BASE_EVERY
     if state is None or state.sequence != highest:

@@ -29,6 +29,9 @@ from ottla.tiered.segment_metadata import (
 
 BASE_EVERY: Final = 100
 
+LISTINGS_MAX: Final = 5
+"""How often manifests that come and go are listed before a reader gives up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:

@@ -20,6 +20,9 @@ from ottla.wire.primitives import Buffer
 
 VERSION: Final = 1
 
+MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Some 200,000 segments."""
+
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -30,6 +33,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
     lines += (_segment_line(each) for each in manifest.added)
     body = b"".join(_line(each) for each in lines)
     return body + _line({"type": "end", "crc32c": crc32c(body)})
+
+
+def decode_manifest_of(data: Buffer, *, topic_id: Uuid, sequence: int) -> Manifest:
+    """Return the manifest in an object whose name says these. Raises: ValueError."""
+    manifest = decode_manifest(data)
+    if (manifest.topic_id, manifest.sequence) != (topic_id, sequence):
+        raise ValueError("it is another manifest")
+    return manifest
 
 
 def decode_manifest(data: Buffer) -> Manifest:

@@ -15,6 +15,8 @@ from ottla.base.ids import Uuid, parse_uuid, uuid_text
 
 DIGITS: Final = 20
 MANIFEST_DIRECTORY: Final = "manifest"
+_BEHIND_ALL: Final = "~"
+"""It sorts behind the characters of objects' names."""
 
 
 class ObjectKind(Enum):
@@ -136,3 +138,11 @@ def parse_directory_name(name: str) -> tuple[str, Uuid, int] | None:
         return directory["topic"], parse_uuid(directory["topic_id"]), int(number[0])
     except ValueError:
         return None
+
+
+def behind_partition(name: str) -> str:
+    """Return what sorts behind all objects of the partition that an object is of.
+
+    To list after it skips the rest of that partition, which may be a hundred thousand objects.
+    """
+    return "/".join((*name.split("/")[:2], _BEHIND_ALL))

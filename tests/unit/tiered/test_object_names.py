@@ -2,10 +2,12 @@
 
 import pytest
 
+from ottla.base.ids import Uuid, uuid_text
 from ottla.base.object_store import check_name
 from ottla.tiered.object_names import (
     ObjectKind,
     ObjectName,
+    behind_partition,
     manifest_name,
     manifest_prefix,
     object_name,
@@ -64,3 +66,9 @@ def test_a_manifests_name_is_read_back() -> None:
 def test_other_objects(name: str) -> None:
     assert parse_object_name(name) is None
     assert parse_manifest_name(name) is None
+
+
+def test_what_is_behind_a_partition_sorts_between_it_and_the_next() -> None:
+    directory = f"t-{uuid_text(Uuid(bytes(16)))}"
+    behind = behind_partition(f"{directory}/1/00000000000000000000-x.log")
+    assert f"{directory}/1/manifest/00000000000000000000" < behind < f"{directory}/2/0"

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from ottla.base.ids import Uuid
 from ottla.broker.remote.tasks.manifest_reader import list_objects, read_state
 from ottla.cli.tier.store_session import StoreSession
-from ottla.tiered.object_names import parse_directory_name, parse_manifest_name, partition_prefix
+from ottla.tiered.object_names import (
+    behind_partition,
+    parse_directory_name,
+    parse_manifest_name,
+    partition_prefix,
+)
 from ottla.tiered.restore_plan import StoredPartition
-
-BEHIND_ALL = "~"
-"""Behind all names of a directory: it sorts behind the characters that they have."""
 
 
 @dataclass(slots=True)
@@ -35,9 +37,8 @@ def stored_topics(session: StoreSession) -> list[StoredTopic]:
                 topic.partitions.add(partition)
         if page.is_last or not page.objects:
             return [found[key] for key in sorted(found)]
-        # The rest of that partition, which may be a hundred thousand objects, is skipped.
-        last = page.objects[-1].name.split("/")
-        after = "/".join((*last[:2], BEHIND_ALL)) if len(last) > 2 else page.objects[-1].name
+        last = page.objects[-1].name
+        after = behind_partition(last) if last.count("/") > 1 else last
 
 
 def read_partition(

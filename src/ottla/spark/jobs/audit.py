@@ -228,7 +228,7 @@ def measure_audit(options: AuditOptions, report: Callable[[int], object]) -> lis
             topic, topic_id, _ = key
             measured = found.setdefault((topic, topic_id), Measured(topic, topic_id))
             measured.partitions += 1
-            for each in store.list(partition_prefix(*key)):
+            for each in store.list_objects(partition_prefix(*key)):
                 count += 1
                 measured.objects += 1
                 measured.object_bytes += each.size_bytes

@@ -143,7 +143,7 @@ def check_unit(unit: PurgeUnit, options: PurgeOptions) -> dict[str, Any]:
         with StoreAccess(options.remote_storage, options.timeout_s) as store:
             if unit.key is None:
                 directory = f"{status.topic}-{uuid_text(status.topic_id)}"
-                left = left_of(list(store.list(directory)))
+                left = left_of(list(store.list_objects(directory)))
             else:
                 left = _floor_left(store, unit, unit.key, options)
     except _EXPECTED as failed:

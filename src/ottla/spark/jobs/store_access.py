@@ -1,8 +1,5 @@
-"""An object store as a job lists and reads it: a session with whole listings."""
+"""An object store as a job reads it: a session that may find nothing."""
 
-from collections.abc import Iterator
-
-from ottla.base.object_store import ObjectInfo
 from ottla.base.ports import Buffer
 from ottla.spark.store_session import ObjectMissingError, StoreSession
 
@@ -18,15 +15,6 @@ class StoreAccess(StoreSession):
 
     def __enter__(self) -> "StoreAccess":
         return self
-
-    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        """Yield the objects below a directory, by name."""
-        while True:
-            page = self.list_page(prefix, after)
-            yield from page.objects
-            if page.is_last or not page.objects:
-                return
-            after = page.objects[-1].name
 
     def read_or_none(self, name: str, start: int, length: int) -> Buffer | None:
         """As `read`; None = there is no such object."""

@@ -2,26 +2,21 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectInfo
 from ottla.spark.jobs.findings import FINDINGS_MAX, Finding, Kind, Severity
 from ottla.spark.jobs.metadata_log import Key
 from ottla.spark.jobs.store_access import StoreAccess
-from ottla.tiered.manifest import BASE_EVERY, Manifest, first_to_read
-from ottla.tiered.manifest_codec import decode_manifest
+from ottla.tiered.manifest import BASE_EVERY, LISTINGS_MAX, Manifest, first_to_read
+from ottla.tiered.manifest_codec import MANIFEST_BYTES_MAX, decode_manifest
 from ottla.tiered.object_names import (
+    behind_partition,
     manifest_name,
     parse_directory_name,
     parse_manifest_name,
     partition_prefix,
 )
-
-BEHIND_ALL: Final = "~"
-"""Behind all names of a directory: it sorts behind the characters that they have."""
-MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
-LISTINGS_MAX: Final = 5
 
 
 @dataclass(slots=True)
@@ -69,7 +64,7 @@ def _discover(store: StoreAccess, found: StoredPartitions, begin: str) -> None:
             return
         after = page.objects[-1].name
         if parse_directory_name(after) is not None:
-            after = "/".join((*after.split("/")[:2], BEHIND_ALL))
+            after = behind_partition(after)
 
 
 def _foreign(each: ObjectInfo) -> Finding:
@@ -99,7 +94,7 @@ def list_partition(store: StoreAccess, key: Key, *, all_manifests: bool) -> List
     """
     prefix = partition_prefix(*key)
     for _ in range(LISTINGS_MAX):
-        objects = {each.name: each for each in store.list(prefix)}
+        objects = {each.name: each for each in store.list_objects(prefix)}
         manifests = _read_manifests(store, key, objects, all_manifests=all_manifests)
         if manifests is not None:
             return Listing(objects, manifests)

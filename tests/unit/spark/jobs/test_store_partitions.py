@@ -28,7 +28,7 @@ def test_a_bad_uri_and_a_missing_directory(tmp_path: Path) -> None:
         StoreAccess("ftp://x")
     with StoreAccess((tmp_path / "none").as_uri(), 3.0) as store:
         with pytest.raises(RemoteStorageError, match="no such directory") as failed:
-            list(store.list())
+            list(store.list_objects(""))
         assert str(tmp_path) in str(failed.value)
         assert store.read_or_none("a/b", 0, 1) is None
 

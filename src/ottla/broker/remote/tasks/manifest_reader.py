@@ -4,21 +4,20 @@ Manifests come, and old ones go, while they are read. One that is missing after 
 that a newer base is there: everything is listed again.
 """
 
-from typing import Final
-
 from ottla.base.ids import Uuid
 from ottla.base.object_store import Failure, ObjectInfo, StoreError
 from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.store_calls import StoreCalls
-from ottla.tiered.manifest import BASE_EVERY, Manifest, ManifestState, first_to_read, follow
-from ottla.tiered.manifest_codec import decode_manifest
+from ottla.tiered.manifest import (
+    BASE_EVERY,
+    LISTINGS_MAX,
+    Manifest,
+    ManifestState,
+    first_to_read,
+    follow,
+)
+from ottla.tiered.manifest_codec import MANIFEST_BYTES_MAX, decode_manifest_of
 from ottla.tiered.object_names import manifest_name, manifest_prefix, parse_manifest_name
-
-MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Some 200,000 segments."""
-
-LISTINGS_MAX: Final = 5
-"""How often manifests are listed before a reader gives up."""
 
 Listed = dict[int, ObjectInfo]
 
@@ -76,14 +75,9 @@ def read_state(
                 if isinstance(data, StoreError):
                     return data
                 try:
-                    manifest = decode_manifest(data)
+                    found[number] = decode_manifest_of(data, topic_id=topic_id, sequence=number)
                 except ValueError as error:
                     damaged.append(f"{name}: {error}")
-                    continue
-                if manifest.sequence == number and manifest.topic_id == topic_id:
-                    found[number] = manifest
-                else:
-                    damaged.append(f"{name}: it is another manifest")
             state = follow(found.values())
             begin -= BASE_EVERY
         if is_missing:

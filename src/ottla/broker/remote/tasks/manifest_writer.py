@@ -19,15 +19,12 @@ from ottla.broker.remote.dialogue import Dialogue, Slots
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.tiered.manifest import Manifest, first_to_keep
-from ottla.tiered.manifest_codec import decode_manifest, encode_manifest
+from ottla.tiered.manifest_codec import MANIFEST_BYTES_MAX, decode_manifest, encode_manifest
 from ottla.tiered.manifest_planner import NO_SEQUENCE, ManifestPlanner
 from ottla.tiered.object_names import manifest_name, manifest_prefix, parse_manifest_name
 
 if TYPE_CHECKING:
     from ottla.tiered.remote_log import RemoteLog
-
-MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Some 200,000 segments."""
 
 CONFLICTS_MAX: Final = 100
 """Manifests of other writers that one update reads before it gives up for now."""

@@ -7,8 +7,8 @@ import pytest
 
 from ottla.base.object_store import Failure, ObjectInfo, Page, StoreError
 from ottla.broker.remote.dialogue import Dialogue
-from ottla.broker.remote.tasks.manifest_reader import LISTINGS_MAX, read_state
-from ottla.tiered.manifest import Manifest, ManifestState
+from ottla.broker.remote.tasks.manifest_reader import read_state
+from ottla.tiered.manifest import LISTINGS_MAX, Manifest, ManifestState
 from ottla.tiered.manifest_codec import encode_manifest
 from ottla.tiered.object_names import manifest_name
 from tests.unit.tiered.support import FINISHED, PARTITION, TOPIC, TOPIC_ID, segment

@@ -11,7 +11,7 @@ seed. DESCRIPTOR is a socket of sequenced packets from the process that wants th
     "cores": [...]}, with standard input and output  -> {"pid": ...} or {"error": ...}
     {"collect": pid}               -> {"code": exit code, as subprocess has it, or null}
 
-It ends when the other end is closed; nodes are told by their standard input.
+It ends when the other end is closed; nodes end with their standard input.
 """
 
 import atexit

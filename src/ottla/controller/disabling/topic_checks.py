@@ -5,8 +5,8 @@ has all of them checked again: tens of thousands of replicas. Other tasks of the
 between two parts; a part may end within a topic.
 
 A topic that is added while it is being checked is checked once more after that: what was looked at
-already may have changed. It is not begun anew, or one that changes all the time would never be
-checked to its end.
+already may have changed. Its check does not start again, or one that changes all the time would
+never be checked to its end.
 """
 
 from collections import deque

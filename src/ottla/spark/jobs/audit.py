@@ -125,7 +125,7 @@ def _units(stored: set[Key], wanted: Sequence[Key] | None, records: dict[int, in
 
 
 def audit(spark: Any, options: AuditOptions) -> Any:
-    """Return the findings as a DataFrame; each action on it audits anew.
+    """Return the findings as a DataFrame; each action on it repeats the audit.
 
     Columns: topic, topic_id, partition, kind, severity, object, start_offset, end_offset, detail.
     Raises:  OptionError, RemoteStorageError, ClientError, where store or cluster cannot be reached.

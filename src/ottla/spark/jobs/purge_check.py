@@ -105,7 +105,7 @@ def plan_purge_check(options: PurgeOptions) -> list[PurgeUnit]:
 
 
 def purge_check(spark: Any, options: PurgeOptions) -> Any:
-    """Return a row for each topic id; each action on it checks anew.
+    """Return a row for each topic id; each action on it repeats the check.
 
     Columns: topic, topic_id, what (deleted, disabled, unknown), receipt (what the cluster says),
              objects_left, bytes_left, example (an object), proven, error.

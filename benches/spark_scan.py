@@ -9,45 +9,16 @@ import time
 import uuid
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
 import ottla.spark
 from ottla.testing import Cluster
+from scanned_topics import PARTITIONS, fill
 
 ROUNDS = 3
-PARTITIONS = 2
 SIZES = ((100, 2_000_000), (1000, 400_000))
-
-
-def fill(bootstrap: str, size: int, count: int, codec: str) -> str:
-    """Write `count` records of about `size` bytes, keys included; return the topic."""
-    topic = f"scan-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "compression.type": codec,
-            "linger.ms": 20,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 5_000_000,
-            "queue.buffering.max.kbytes": 2_000_000,
-        }
-    )
-    pad = b"abcdefghij" * (size // 10)
-    per_call = 10_000
-    for start in range(0, count, per_call):
-        messages = [
-            {"key": b"key-%09d" % number, "value": b"%d" % number + pad[: size - 22]}
-            for number in range(start, start + per_call)
-        ]
-        producer.produce_batch(topic, messages, partition=start // per_call % PARTITIONS)
-    assert producer.flush(300) == 0, "not every record was acknowledged"
-    return topic
 
 
 def consume(bootstrap: str, topic: str, count: int) -> None:
@@ -91,7 +62,8 @@ def main(console: Console) -> None:
         spark = ottla.spark.session("bench", master="local[2]")
         for size, count in SIZES:
             for codec in ("none", "zstd"):
-                topic = fill(cluster.bootstrap, size, count, codec)
+                config = {"compression.type": codec, "batch.size": 1_000_000}
+                topic = fill(cluster.bootstrap, "scan", size, count, producer=config)
                 reader = spark.read.format("ottla").option("subscribe", topic)
                 reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
                 full, narrow = reader.load(), reader.schema("offset long").load()

@@ -9,11 +9,8 @@ the machine. `broker CPU`: of the last round, per million records.
 import os
 import sys
 import time
-import uuid
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
@@ -21,9 +18,9 @@ import ottla.spark
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.spark.tier_lookup import describe
 from ottla.testing import Cluster
+from scanned_topics import PARTITIONS, fill
 
 ROUNDS = 3
-PARTITIONS = 2
 SIZES = ((100, 1_000_000), (1000, 200_000))
 CONFIG = {
     "log.initial.task.delay.ms": "200",
@@ -39,33 +36,6 @@ TOPIC = {
     "file.delete.delay.ms": "100",
 }
 TIERED_WITHIN_SECONDS = 120
-
-
-def fill(bootstrap: str, size: int, count: int) -> str:
-    """Write `count` records of about `size` bytes, keys included; return the topic."""
-    topic = f"tiers-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(30)
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "linger.ms": 20,
-            "batch.size": 250_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 5_000_000,
-            "queue.buffering.max.kbytes": 2_000_000,
-        }
-    )
-    pad = b"abcdefghij" * (size // 10)
-    per_call = 10_000
-    for start in range(0, count, per_call):
-        messages = [
-            {"key": b"key-%09d" % number, "value": b"%d" % number + pad[: size - 22]}
-            for number in range(start, start + per_call)
-        ]
-        producer.produce_batch(topic, messages, partition=start // per_call % PARTITIONS)
-    assert producer.flush(300) == 0, "not every record was acknowledged"
-    return topic
 
 
 def remote_ends(bootstrap: str, topic: str) -> dict[int, int]:
@@ -115,9 +85,11 @@ def main(console: Console, share: float) -> None:
     with Cluster(brokers=1, config=CONFIG, remote_storage=True) as cluster:
         spark = ottla.spark.session("bench", master="local[2]")
         for size, records in SIZES:
+            written = max(20_000, int(records * share) // 20_000 * 20_000)
             topic = fill(
-                cluster.bootstrap, size, max(20_000, int(records * share) // 20_000 * 20_000)
-            )
+                cluster.bootstrap, "tiers", size, written,
+                producer={"batch.size": 250_000}, topic=TOPIC,
+            )  # fmt: skip
             ends = remote_ends(cluster.bootstrap, topic)
             count = sum(ends.values())
             until = ",".join(f'"{number}":{end}' for number, end in ends.items())

@@ -29,6 +29,7 @@ from ottla.host.log_dirs.descriptors import SocketBudget
 from ottla.host.net.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.net.outgoing import Outgoing, release
 from ottla.host.net.refusals import Refusal, Refusals
+from ottla.host.net.response_batch import ResponseBatch
 from ottla.host.net.transport import MakeTransport, Transport
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ FIRST_LARGE_BYTES = 4 * 1024
 
 GROWTH_FACTOR = 4
 """A full buffer grows by this factor up to KEPT_BYTES_MIN, and from there on by two."""
+
+BATCHED_BYTES_MAX = 16 * 1024
+"""Responses of at most this size are sent together with those of other connections."""
 
 NO_ROOM = "too many bytes of unfinished requests"
 
@@ -91,6 +95,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         turns: Turns,
         sockets: SocketBudget,
         refusals: Refusals,
+        batch: ResponseBatch,
         *,
         frame_bytes_max: int,
         make_transport: MakeTransport,
@@ -107,6 +112,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._turns = turns
         self._sockets = sockets
         self._refusals = refusals
+        self._batch = batch
         self._frame_bytes_max = frame_bytes_max
         self._make_transport = make_transport
         self._on_open = on_open
@@ -130,8 +136,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """The loop time since which the peer has not read what was sent."""
         self._is_heavy = False
         """The last request took long: the next one waits for a turn of such connections."""
-        self._is_waiting_for_turn = False
-        self._has_turn = False
+        self._is_waiting_for_turn = self._has_turn = False
         self._reading = True
         self._muted: asyncio.TimerHandle | None = None
         """Ends the mute after a response with a throttle."""
@@ -472,7 +477,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _continue(self) -> None:
         """Handle queued requests while responses are sent and it is its turn; then read on."""
-        self._outgoing.flush()
+        if 0 < self._outgoing.queued_bytes <= BATCHED_BYTES_MAX and not self._waiting:
+            self._batch.add(self._outgoing)
+        else:
+            self._outgoing.flush()
         while self._waiting and not self._busy and not self._closing:
             if not self._has_turn and not self._turns.may_handle(heavy=self._is_heavy):
                 self._wait_for_turn()

@@ -15,6 +15,7 @@ from ottla.host.log_dirs.descriptors import ACCEPTS_PER_TURN_MAX, SocketBudget
 from ottla.host.net.connection import NO_ROOM, FrameBudget, Handler, ServerConnection
 from ottla.host.net.frame_buffers import FrameBuffers
 from ottla.host.net.refusals import Refusal, Refusals
+from ottla.host.net.response_batch import ResponseBatch
 from ottla.host.net.transport import MakeTransport, PlainTransport, Transport
 from ottla.metadata.brokers import Endpoint
 
@@ -92,6 +93,7 @@ class Server:
             frames_held_bytes_max = max(limits.FRAMES_HELD_BYTES_MAX, 2 * frame_bytes_max)
         self._budget = FrameBudget(frames_held_bytes_max)
         self._buffers = FrameBuffers()
+        self._batch = ResponseBatch(loop.call_soon, time.perf_counter_ns)
         self._servers: list[asyncio.Server] = []
         self.listener_names: list[str] = []
         self._sequence = 0
@@ -213,6 +215,7 @@ class Server:
             self._turns,
             self._sockets,
             self.refusals[name],
+            self._batch,
             frame_bytes_max=self._frame_bytes_max,
             make_transport=self._make_transport,
             on_open=self._opened,

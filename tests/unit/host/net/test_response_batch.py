@@ -1,0 +1,71 @@
+"""Small responses wait for the end of the turn, for each other, and not for long."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+from ottla.host.net.outgoing import Outgoing
+from ottla.host.net.response_batch import HELD_NS_MAX, ResponseBatch
+
+
+def connection(flush: Callable[[], None]) -> Outgoing:
+    return cast(Outgoing, SimpleNamespace(flush=flush))
+
+
+class Sent:
+    """Connections that note when they send, and a clock and a loop that the test moves."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.now_ns = 0
+        self.turns: list[Callable[[], None]] = []
+        self.batch = ResponseBatch(self.turns.append, lambda: self.now_ns)
+
+    def add(self, name: str) -> None:
+        self.batch.add(connection(lambda: self.sent.append(name)))
+
+    def turn(self) -> None:
+        due, self.turns[:] = list(self.turns), []
+        for call in due:
+            call()
+
+
+def test_responses_are_sent_together_in_their_order_when_the_turn_is_over() -> None:
+    all_ = Sent()
+    for name in "abc":
+        all_.add(name)
+    assert all_.sent == []
+    assert len(all_.turns) == 1
+    all_.turn()
+    assert all_.sent == ["a", "b", "c"]
+    all_.turn()
+    assert all_.turns == [], "nothing is scheduled where nothing waits"
+
+
+def test_a_response_does_not_wait_for_long_handling() -> None:
+    all_ = Sent()
+    all_.add("a")
+    all_.now_ns = HELD_NS_MAX
+    all_.add("b")
+    assert all_.sent == []
+    all_.now_ns += 1
+    all_.add("c")
+    assert all_.sent == ["a", "b", "c"]
+    all_.add("d")
+    assert (all_.sent, len(all_.turns)) == (["a", "b", "c"], 1)
+    all_.turn()
+    assert all_.sent == ["a", "b", "c", "d"]
+
+
+def test_what_is_added_while_responses_are_sent_is_sent_in_the_next_turn() -> None:
+    all_ = Sent()
+
+    def send() -> None:
+        all_.sent.append("first")
+        all_.add("second")
+
+    all_.batch.add(connection(send))
+    all_.turn()
+    assert all_.sent == ["first"]
+    all_.turn()
+    assert all_.sent == ["first", "second"]

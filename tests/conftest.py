@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ settings.load_profile("ottla")
 SPARK = "tests/spark"
 CLUSTERS = "tests/cluster"
 SIMULATOR = "tests/sim"
+
+LEFT_OUT = "left out"
 
 NICENESS = 5
 """Of workers that begin with what needs a core: whoever waits much goes on at once when it can."""
@@ -86,6 +89,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = set(out)
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
+        if hasattr(config, "workeroutput"):
+            config.workeroutput[LEFT_OUT] = len(left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Show how many tests are left out, which xdist does not: all workers leave out the same."""
+    count = getattr(node, "workeroutput", {}).get(LEFT_OUT, 0)
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    if count and reporter is not None:
+        reporter.stats["deselected"] = [SimpleNamespace()] * count
 
 
 def pytest_collection_finish() -> None:

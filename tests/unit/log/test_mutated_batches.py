@@ -79,6 +79,7 @@ def read_by_all(stored: bytes, header: BatchHeader) -> int:
     return len(ours)
 
 
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("settings", CONFIGS)
 def test_what_is_stored_is_read_by_everybody(settings: str) -> None:
     config = CONFIGS[settings]

@@ -20,6 +20,7 @@ from ottla.spark.producing import RawProducer
 from ottla.spark.write_options import WriteOptions
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import ProduceRequest
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import DROP, LEAVE_OUT, TOPIC, FakeBroker, Log
 
 
@@ -42,7 +43,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(FAULTS, st.lists(st.lists(st.binary(max_size=60), max_size=30), max_size=4))
 def test_each_row_once(faults: list[int], writes: list[list[bytes]]) -> None:
     with FakeBroker(partitions=2) as broker, ClusterClient(broker.options()) as client:

@@ -20,6 +20,7 @@ from ottla.spark.options import Edge, ReadOptions, Subscribe
 from ottla.spark.reading import measure, read_split
 from ottla.spark.splits import Split
 from ottla.wire.messages.fetch import FetchRequest
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import DROP, ID, TOPIC, FakeBroker
 
 COLUMNS = ("topic", "offset", "value", "partition")
@@ -105,7 +106,7 @@ def expected(start: int, end: int) -> list[tuple[int, bytes]]:
     return [(offset, b"v%d" % offset) for offset in range(start, end)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data(), st.lists(st.integers(1, 20), min_size=1, max_size=12))
 def test_each_offset_once(data: st.DataObject, counts: list[int]) -> None:
     total = sum(counts)

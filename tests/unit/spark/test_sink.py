@@ -16,6 +16,7 @@ from ottla.spark.errors import OptionError, WriteError
 from ottla.spark.partitioner import by_key
 from ottla.spark.sink import BatchWriter, check_columns
 from ottla.spark.write_options import WriteOptions
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import TOPIC, FakeBroker
 
 PARTITIONS = 4
@@ -62,7 +63,7 @@ def batch(rows: list[Row], first: int = 0) -> Any:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ROWS, ROWS)
 def test_each_row_at_its_place_and_in_order(one: list[Row], two: list[Row]) -> None:
     with FakeBroker(partitions=PARTITIONS) as broker:

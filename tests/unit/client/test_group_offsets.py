@@ -61,5 +61,5 @@ def test_commits(client: tuple[FakeBroker, ClusterClient]) -> None:
 def test_a_refused_partition(client: tuple[FakeBroker, ClusterClient]) -> None:
     broker, cluster = client
     broker.answer(OffsetCommitRequest, answering(0, Error.UNKNOWN_TOPIC_OR_PARTITION))
-    with pytest.raises(Refusal, match="group g, partition t-1: .*UNKNOWN_TOPIC_OR_PARTITION"):
+    with pytest.raises(Refusal, match=r"group g, partition t-1: .*UNKNOWN_TOPIC_OR_PARTITION"):
         commit(cluster, "g", {("t", 1): 7, ("t", 0): 5})

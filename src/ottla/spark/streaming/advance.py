@@ -252,31 +252,39 @@ def stretches(start: StreamOffset, end: StreamOffset) -> list[Stretch]:
     return found
 
 
-def surviving(
-    wanted: Sequence[Stretch], facts: Sequence[PartitionFacts]
-) -> tuple[list[Range], list[str]]:
-    """Return what a batch can still read, and a message for each part that it cannot."""
+@dataclass(slots=True)
+class Surviving:
+    """What a batch can still read. `losses`, `replaced`: as in `Survey`."""
+
+    ranges: list[Range] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+
+
+def surviving(wanted: Sequence[Stretch], facts: Sequence[PartitionFacts]) -> Surviving:
+    """Compare what a batch reads with the partitions that exist now."""
     there = {each.key: each for each in facts}
-    ranges: list[Range] = []
-    losses: list[str] = []
+    found = Surviving()
     for each in wanted:
-        found = there.get(each.key)
+        now = there.get(each.key)
         subject = f"{each.topic}-{each.partition}"
-        if found is None or not is_same_id(found.topic_id, each.topic_id):
-            losses.append(
+        if now is None or not is_same_id(now.topic_id, each.topic_id):
+            found.replaced.append(
                 f"{subject}: the topic was deleted, or deleted and re-created; offsets "
                 f"{each.begin} to {each.end - 1} of the former one are lost"
             )
             continue
-        begin, end = max(each.begin, found.earliest), min(each.end, found.latest)
+        begin, end = max(each.begin, now.earliest), min(each.end, now.latest)
         if each.begin < begin:
             last = min(begin, each.end) - 1
-            losses.append(f"{subject}: offsets {each.begin} to {last} are no longer available")
+            found.losses.append(
+                f"{subject}: offsets {each.begin} to {last} are no longer available"
+            )
         if end < each.end:
-            losses.append(
+            found.losses.append(
                 f"{subject}: offsets {max(end, each.begin)} to {each.end - 1} are lost; the log "
-                f"ends at {found.latest}"
+                f"ends at {now.latest}"
             )
         if begin < end:
-            ranges.append(Range(facts=found, start=begin, end=end))
-    return ranges, losses
+            found.ranges.append(Range(facts=now, start=begin, end=end))
+    return found

@@ -16,15 +16,16 @@ from ottla.client.cluster import SETTLE_SECONDS, ClusterClient
 from ottla.client.offsets import LATEST
 from ottla.client.partitions import TopicPartition
 from ottla.spark import lookup, tier_lookup
-from ottla.spark.errors import ClusterError
+from ottla.spark.errors import ClusterError, DataLossError
 from ottla.spark.losses import report_losses
 from ottla.spark.options import Assign, ByPartition, ReadOptions
 from ottla.spark.planner import Task, facts_of, listed_again, plan_ranges, tasks_of
 from ottla.spark.planning import Found, PartitionFacts, Range
 from ottla.spark.store_session import StoreSession
 from ottla.spark.stored_logs import StoredLog, find_stored, offsets_by_time, stored_log
-from ottla.spark.streaming.advance import Stretch, Unread, surviving
+from ottla.spark.streaming.advance import OnRecreate, Stretch, Unread, surviving
 from ottla.spark.streaming.offsets import StreamOffset, is_same_id
+from ottla.spark.streaming.options import StreamOptions
 from ottla.spark.tier_planning import Place, Tiers, places_of
 from ottla.spark.tiered_planner import plan_stored
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
@@ -53,15 +54,15 @@ class Logs(Protocol):
         """Return a session with the object store, if it is read."""
 
     def plan(self, stretches: Sequence[Stretch]) -> list[Task]:
-        """Return the tasks of a batch. Raises: DataLossError unless `failOnDataLoss` is false."""
+        """Return the tasks of a batch. Raises: DataLossError where the options say so."""
 
     def close(self) -> None:
         """Close all connections; idempotent."""
 
 
-def open_logs(options: ReadOptions) -> Logs:
+def open_logs(options: StreamOptions) -> Logs:
     """Return the logs of a query. It connects when it is asked."""
-    return StoredLogs(options) if options.cluster is None else BrokerLogs(options)
+    return StoredLogs(options) if options.read.cluster is None else BrokerLogs(options)
 
 
 class BrokerLogs:
@@ -69,9 +70,10 @@ class BrokerLogs:
 
     pause_ms = 100
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._client = ClusterClient(options.brokers)
+    def __init__(self, options: StreamOptions) -> None:
+        self._stream_options = options
+        self._options = options.read
+        self._client = ClusterClient(options.read.brokers)
         self._session: StoreSession | None = None
         self._settled: set[tuple[TopicPartition, int]] = set()
         """What is lost for good: partitions, and the positions in them that are not reached."""
@@ -215,7 +217,7 @@ class BrokerLogs:
         return self._session
 
     def plan(self, stretches: Sequence[Stretch]) -> list[Task]:
-        """Return the tasks of a batch. Raises: DataLossError unless `failOnDataLoss` is false."""
+        """Return the tasks of a batch. Raises: DataLossError where the options say so."""
         options = self._options
         ids = lookup.subscribed(self._client, _named(stretches), skip_unknown=True)
         there = {
@@ -233,7 +235,7 @@ class BrokerLogs:
                 break
             time.sleep(PAUSE_SECONDS)
             self._client.refresh()
-        ranges = _ranges(stretches, facts, options)
+        ranges = _ranges(stretches, facts, self._stream_options)
         return tasks_of(plan_ranges(self._client, options, ranges))
 
 
@@ -243,8 +245,9 @@ class StoredLogs:
     pause_ms = 5000
     """Each look lists objects, which stores charge for."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    def __init__(self, options: StreamOptions) -> None:
+        self._stream_options = options
+        self._options = options.read
         self._session: StoreSession | None = None
         self._logs: list[StoredLog] = []
 
@@ -284,12 +287,13 @@ class StoredLogs:
         return {each.key: places_of(each.first, each.end, tiers[each.key]) for each in unread}
 
     def plan(self, stretches: Sequence[Stretch]) -> list[Task]:
-        """Return the tasks of a batch. Raises: DataLossError unless `failOnDataLoss` is false."""
+        """Return the tasks of a batch. Raises: DataLossError where the options say so."""
         session, options = self.session(), self._options
 
         def planned() -> list[Task]:
             logs = self._look()
-            ranges = _ranges(stretches, [each.facts for each in logs], options)
+            facts = [each.facts for each in logs]
+            ranges = _ranges(stretches, facts, self._stream_options)
             return tasks_of(plan_stored(session, ranges, logs, options))
 
         return listed_again(session, planned)
@@ -305,9 +309,20 @@ def _named(stretches: Iterable[Stretch]) -> Assign:
 
 
 def _ranges(
-    stretches: Sequence[Stretch], facts: Sequence[PartitionFacts], options: ReadOptions
+    stretches: Sequence[Stretch], facts: Sequence[PartitionFacts], options: StreamOptions
 ) -> list[Range]:
-    """Return the ranges of a batch that still exist. Raises: DataLossError, by `failOnDataLoss`."""
-    ranges, losses = surviving(stretches, facts)
-    report_losses(losses, fail=options.fail_on_data_loss)
-    return ranges
+    """Return the ranges of a batch that still exist. Raises: DataLossError."""
+    found = surviving(stretches, facts)
+    report_replaced(found.replaced, options.on_recreate)
+    report_losses(found.losses, fail=options.read.fail_on_data_loss)
+    return found.ranges
+
+
+def report_replaced(messages: list[str], on_recreate: OnRecreate) -> None:
+    """Raise DataLossError for topics that were deleted or re-created, or log them."""
+    if messages and on_recreate is OnRecreate.FAIL:
+        raise DataLossError(
+            f"{'; '.join(messages)}. With onRecreate=restart the stream goes on with the new "
+            "topic, from its beginning."
+        )
+    report_losses(messages, fail=False)

@@ -20,13 +20,10 @@ from typing import Any, Final
 
 from ottla.base.ids import NO_UUID, Uuid, parse_uuid, uuid_text
 from ottla.client.partitions import TopicPartition
+from ottla.spark.errors import StreamOffsetError
 
 VERSION: Final = 1
 _SHAPE: Final = '{"v":1,"t":{"orders":{"id":"<topic id>","p":{"0":123}}}}'
-
-
-class StreamOffsetError(ValueError):
-    """A checkpoint's offset that this version cannot continue from: what was expected, and how."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.client.partitions import TopicPartition
 from ottla.spark import lookup, tier_lookup
-from ottla.spark.errors import DataLossError
 from ottla.spark.losses import report_losses
 from ottla.spark.options import Limit
 from ottla.spark.planner import Task
@@ -43,7 +42,7 @@ from ottla.spark.streaming.advance import (
     survey,
 )
 from ottla.spark.streaming.group_commits import GroupCommits
-from ottla.spark.streaming.logs import Logs, open_logs
+from ottla.spark.streaming.logs import Logs, open_logs, report_replaced
 from ottla.spark.streaming.offsets import StreamOffset
 from ottla.spark.streaming.options import StreamOptions
 from ottla.spark.streaming.rate_limits import (
@@ -146,11 +145,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             is_subscribed=lambda key: lookup.includes(read.subscription, key),
             until=self._until,
         )
-        if found.replaced and self.options.on_recreate is OnRecreate.FAIL:
-            raise DataLossError(
-                f"{'; '.join(found.replaced)}. With onRecreate=restart the stream goes on with "
-                "the new topic, from its beginning."
-            )
+        if self.options.on_recreate is OnRecreate.FAIL:
+            report_replaced(found.replaced, self.options.on_recreate)
         if read.fail_on_data_loss:
             report_losses(found.losses, fail=True)
         self._report_once([*found.replaced, *found.losses])
@@ -245,7 +241,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open_logs(self) -> Logs:
         if self._logs is None:
-            self._logs = open_logs(self.options.read)
+            self._logs = open_logs(self.options)
         return self._logs
 
 

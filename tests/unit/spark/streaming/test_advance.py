@@ -257,16 +257,18 @@ def test_what_a_repeated_batch_can_still_read() -> None:
         facts(3, 50, 99),
         facts(topic="u", topic_id=OTHER),
     ]
-    ranges, losses = surviving(wanted, seen)
-    assert [(each.facts.partition, each.start, each.end) for each in ranges] == [
+    found = surviving(wanted, seen)
+    assert [(each.facts.partition, each.start, each.end) for each in found.ranges] == [
         (0, 5, 10),
         (1, 7, 10),
         (2, 5, 8),
     ]
-    assert [each.split(";")[0] for each in losses] == [
+    assert [each.split(";")[0] for each in found.losses] == [
         "t-1: offsets 5 to 6 are no longer available",
         "t-2: offsets 8 to 9 are lost",
         "t-3: offsets 5 to 9 are no longer available",
+    ]
+    assert [each.split(";")[0] for each in found.replaced] == [
         "u-0: the topic was deleted, or deleted and re-created",
         "w-0: the topic was deleted, or deleted and re-created",
     ]

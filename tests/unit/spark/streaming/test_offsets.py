@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
+from ottla.spark.errors import StreamOffsetError
 from ottla.spark.streaming.offsets import (
     StreamOffset,
-    StreamOffsetError,
     TopicPosition,
     is_same_id,
 )

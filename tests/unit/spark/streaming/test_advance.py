@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import NO_UUID, Uuid
@@ -328,6 +328,7 @@ ACTIONS = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(ACTIONS, st.booleans(), st.none() | st.integers(1, 30))
 def test_each_offset_is_in_exactly_one_batch(
     actions: list[tuple[str, int]], start_latest: bool, limit: int | None

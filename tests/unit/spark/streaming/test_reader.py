@@ -157,12 +157,12 @@ def test_the_first_batch_is_the_same_when_it_is_repeated(broker: FakeBroker) -> 
 def test_limits_by_offsets_and_who_ignores_them(broker: FakeBroker) -> None:
     fill(broker.logs[0], 30)
     fill(broker.logs[1], 10)
-    stream = Stream(broker, startingOffsets="earliest", maxOffsetsPerTrigger="20")
-    assert stream.reader.getDefaultReadLimit() == ReadMaxRows(20)
-    assert stream.batch() == span(0, 0, 15) + span(1, 0, 5)
+    stream = Stream(broker, startingOffsets="earliest", maxOffsetsPerTrigger="12")
+    assert stream.reader.getDefaultReadLimit() == ReadMaxRows(12)
+    assert stream.batch() == span(0, 0, 9) + span(1, 0, 3)
     assert stream.reader.reportLatestOffset()["t"][TOPIC]["p"] == {"0": 30, "1": 10}
     # Trigger.Once reads everything.
-    assert stream.batch(ReadAllAvailable()) == span(0, 15, 30) + span(1, 5, 10)
+    assert stream.batch(ReadAllAvailable()) == span(0, 9, 30) + span(1, 3, 10)
 
 
 def test_limits_by_bytes(broker: FakeBroker) -> None:

@@ -28,7 +28,7 @@ def test_options_of_reading(
     load: Callable[..., Any], options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message):
-        load(**options)
+        load(**options).count()
 
 
 def test_no_bootstrap_servers(spark: Any) -> None:
@@ -108,7 +108,8 @@ def test_modes(spark: Any, cluster: Cluster, mode: str, message: str) -> None:
 def test_streams(spark: Any, cluster: Cluster, tmp_path: Any) -> None:
     stream = spark.readStream.format("ottla").option("subscribe", "t")
     stream = stream.option("kafka.bootstrap.servers", cluster.bootstrap)
-    with pytest.raises(Exception, match=r"readStream is not supported by format.* yet; use read"):
+    stream = stream.option("endingOffsets", "latest")
+    with pytest.raises(Exception, match="endingOffsets is only for batch queries"):
         stream.load().writeStream.format("noop").start().processAllAvailable()
     rate = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
     sink = rate.writeStream.format("ottla").option("topic", "t")

@@ -52,12 +52,27 @@ def test_refusals() -> None:
     schema = StructType([StructField("value", StringType())])
     with pytest.raises(OptionError, match="overwrite is not supported"):
         source.writer(schema, True)
-    with pytest.raises(OptionError, match="readStream is not supported"):
+    with pytest.raises(OptionError, match="column value string: expected binary"):
         source.streamReader(schema)
     with pytest.raises(OptionError, match="writeStream is not supported"):
         source.streamWriter(schema, False)
 
 
 def test_options_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    OttlaDataSource(OPTIONS | {"kafka.linger.ms": "5"})
+    source = OttlaDataSource(OPTIONS | {"kafka.linger.ms": "5", "maxOffsetsPerTrigger": "5"})
     assert "option kafka.linger.ms has no effect" in caplog.text
+    source.streamReader(source.schema())
+    assert "maxOffsetsPerTrigger" not in caplog.text
+    source.reader(source.schema())
+    assert "option maxOffsetsPerTrigger has no effect in a batch query" in caplog.text
+
+
+def test_options_of_tables_and_of_streams_are_both_known_before_it_is_known_which_it_is() -> None:
+    for more in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
+        OttlaDataSource(OPTIONS | more).schema()
+    with pytest.raises(OptionError, match="expected earliest or JSON"):
+        OttlaDataSource(OPTIONS | {"startingOffsets": "soon"}).schema()
+    narrow = OttlaDataSource(OPTIONS | {"startingOffsets": "latest", "includeHeaders": "true"})
+    assert "headers" in narrow.schema().fieldNames()
+    with pytest.raises(OptionError, match="a batch query cannot start there"):
+        narrow.reader(narrow.schema())

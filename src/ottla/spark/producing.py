@@ -15,7 +15,7 @@ from ottla.base.errors import Error
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, NoSuchVersionError, Refusal, check
 from ottla.client.partitions import TopicPartition
-from ottla.client.produce import produce
+from ottla.client.produce import Produced, produce
 from ottla.records.columnar import encode
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, WriteError
@@ -49,8 +49,11 @@ class _Queue:
 
 
 class RawProducer:
-    """Writes rows of one task. `written`: rows that the cluster has acknowledged.
+    """Writes rows of one task, in order within each partition.
 
+    Fields: `written`: rows that the cluster has acknowledged.
+            `restamped`: topics whose brokers have replaced the timestamps of rows
+            (message.timestamp.type=LogAppendTime).
     Raises: WriteError where the cluster rejects rows or does not acknowledge them in time.
     """
 
@@ -60,6 +63,7 @@ class RawProducer:
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self.written = 0
+        self.restamped: set[str] = set()
 
     def partition_count(self, topic: str) -> int:
         """Return a topic's number of partitions; the cluster may create it."""
@@ -190,18 +194,20 @@ class RawProducer:
                     continue
                 for queue in group:
                     batch = queue.waiting[0]
-                    reason = self._settle(queue, answers.get(queue.key)) or reason
+                    reason = self._settle(queue, answers[queue.key]) or reason
                     if queue.waiting and queue.waiting[0].sequence == batch.sequence:
                         again.append(queue)
         return again, reason
 
-    def _settle(self, queue: _Queue, refusal: Refusal | None) -> Refusal | None:
+    def _settle(self, queue: _Queue, answer: Produced) -> Refusal | None:
         """Remove an acknowledged batch from the queue; return a retriable error."""
-        batch = queue.waiting[0]
+        batch, refusal = queue.waiting[0], answer.refusal
         # The broker has the batch already: an earlier response was lost.
         if refusal is None or refusal.code == Error.DUPLICATE_SEQUENCE_NUMBER:
             queue.waiting.popleft()
             self.written += batch.rows.num_rows
+            if answer.log_append_ms >= 0:
+                self.restamped.add(queue.key[0])
             return None
         if refusal.code in _TOO_LARGE and batch.rows.num_rows > 1:
             self._split(queue)

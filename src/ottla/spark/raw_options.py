@@ -43,11 +43,12 @@ READ_NAMES: Final = (
 )
 WRITE_NAMES: Final = ("topic",)
 BOTH_NAMES: Final = ("includeHeaders",)
+CHECKPOINT: Final = "checkpointLocation"
 STREAM_NAMES: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
-    "checkpointLocation",
+    CHECKPOINT,
 )
 """Without effect in a batch query; Spark's connector logs a warning."""
 
@@ -131,6 +132,8 @@ class RawOptions:
         streaming = {each.lower(): each for each in STREAM_NAMES}
         found = []
         for name in sorted(self.options):
+            if name == CHECKPOINT.lower():
+                continue  # Spark's own, which it hands to sources and sinks too.
             if name in streaming:
                 found.append(f"option {streaming[name]} has no effect in a batch query")
             elif name == "kafka.group.id":

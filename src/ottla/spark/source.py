@@ -21,7 +21,7 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.raw_options import RawOptions, log
 from ottla.spark.schema import columns_of, source_schema
-from ottla.spark.sink import BatchWriter
+from ottla.spark.sink import BatchWriter, StreamWriter
 from ottla.spark.tasks import read_task
 from ottla.spark.write_options import WriteOptions
 
@@ -92,8 +92,8 @@ class OttlaDataSource(DataSource):
         """Refuse: batch only."""
         raise OptionError('readStream is not supported by format("ottla") yet; use read')
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Refuse: batch only."""
-        raise OptionError(
-            'writeStream is not supported by format("ottla") yet; use foreachBatch with write'
-        )
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return a writer of micro-batches with rows of this schema."""
+        if overwrite:
+            raise OptionError("output mode complete is not supported: a log is only appended to")
+        return StreamWriter(WriteOptions.of(dict(self.options)), schema)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pyspark_ottla
 from ottla.spark.errors import OptionError
 from ottla.spark.planner import Task
+from ottla.spark.sink import StreamWriter
 from ottla.spark.source import BatchReader, OttlaDataSource
 from ottla.spark.splits import Split
 
@@ -54,10 +55,22 @@ def test_refusals() -> None:
         source.writer(schema, True)
     with pytest.raises(OptionError, match="readStream is not supported"):
         source.streamReader(schema)
-    with pytest.raises(OptionError, match="writeStream is not supported"):
-        source.streamWriter(schema, False)
+    with pytest.raises(OptionError, match="output mode complete is not supported"):
+        source.streamWriter(schema, True)
 
 
 def test_options_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
     OttlaDataSource(OPTIONS | {"kafka.linger.ms": "5"})
     assert "option kafka.linger.ms has no effect" in caplog.text
+
+
+def test_a_stream_is_written_with_the_options_of_writing(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "checkpointLocation": "/c"}
+    writer = OttlaDataSource(options).streamWriter(
+        StructType([StructField("value", StringType())]), False
+    )
+    assert isinstance(writer, StreamWriter)
+    assert pickle.loads(pickle.dumps(writer)).options == writer.options
+    assert caplog.text == ""
+    with pytest.raises(OptionError, match="only for reading"):
+        OttlaDataSource(OPTIONS).streamWriter(StructType(), False)

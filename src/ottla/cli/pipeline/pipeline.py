@@ -6,10 +6,11 @@ spark-submit.
 
 from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.audit_command import audit
+from ottla.cli.pipeline.export_command import export
 from ottla.cli.pipeline.purge_check_command import purge_check
 from ottla.cli.typing_app import examples, new_app, run_app
 
-LATER = frozenset({"backfill", "export", "replay", "retention-report"})
+LATER = frozenset({"backfill", "replay", "retention-report"})
 """Jobs of later versions."""
 
 app = new_app()
@@ -19,16 +20,18 @@ EPILOG = examples(
     "ottla pipeline audit --remote-storage file:///mnt/store --topic orders --plan",
     "ottla pipeline audit --bootstrap-server localhost:9092 --remote-storage … --deep --json",
     "ottla pipeline purge-check --bootstrap-server localhost:9092 --remote-storage …",
+    "ottla pipeline export --bootstrap-server localhost:9092 --topic orders --to /lake/orders",
 )
 
 
 @app.callback(epilog=EPILOG)
 def pipeline() -> None:
-    """Check tiered storage with Spark."""
+    """Check tiered storage, and export topics, with Spark."""
 
 
 app.command("audit", epilog=EPILOG)(audit)
 app.command("purge-check", epilog=EPILOG)(purge_check)
+app.command("export", epilog=EPILOG)(export)
 
 
 def run(words: list[str]) -> int:

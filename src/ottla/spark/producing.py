@@ -19,6 +19,7 @@ from ottla.client.produce import Produced, produce
 from ottla.records.columnar import encode
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, WriteError
+from ottla.spark.producer_identities import OF_THIS_PROCESS, Identities, Identity
 from ottla.spark.write_options import WriteOptions
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -57,11 +58,17 @@ class RawProducer:
     Raises: WriteError where the cluster rejects rows or does not acknowledge them in time.
     """
 
-    def __init__(self, client: ClusterClient, options: WriteOptions) -> None:
+    def __init__(
+        self,
+        client: ClusterClient,
+        options: WriteOptions,
+        identities: Identities = OF_THIS_PROCESS,
+    ) -> None:
         self._client = client
         self._options = options
-        self._producer: tuple[int, int] | None = None
-        self._sequences: dict[TopicPartition, int] = {}
+        self._identities = identities
+        self._producer: Identity | None = None
+        self._cluster_id: str | None = None
         self.written = 0
         self.restamped: set[str] = set()
 
@@ -90,6 +97,15 @@ class RawProducer:
             self._send_round(queues)
             queues = [queue for queue in queues if queue.waiting]
 
+    def finish(self) -> None:
+        """Let the next task of this process continue with the producer id.
+
+        Only after all writes have returned: a batch whose fate is unknown could come later.
+        """
+        if self._producer is not None and self._options.idempotent:
+            self._identities.give_back(self._cluster_id, self._producer)
+            self._producer = None
+
     # -- encoding ------------------------------------------------------------------------------
 
     def _encode(
@@ -100,16 +116,16 @@ class RawProducer:
         batch_bytes: int,
         sequence: int | None = None,
     ) -> list[_Batch]:
-        producer_id, epoch = self._identity()
-        idempotent = producer_id >= 0
-        first = self._sequences.get(key, 0) if sequence is None else sequence
+        producer = self._identity()
+        idempotent = producer.producer_id >= 0
+        first = producer.sequences.get(key, 0) if sequence is None else sequence
         encoded = encode(
             rows,
             timestamp_ms=now_ms,
             codec=self._options.codec,
             level=self._options.level,
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             base_sequence=first if idempotent else -1,
             batch_bytes=batch_bytes,
         )
@@ -124,22 +140,26 @@ class RawProducer:
             start += count
         assert start == rows.num_rows
         if sequence is None:
-            self._sequences[key] = (first + start) % _SEQUENCES
+            producer.sequences[key] = (first + start) % _SEQUENCES
         return batches
 
-    def _identity(self) -> tuple[int, int]:
-        """Return producer id and epoch, allocated once a task; -1 where not idempotent."""
-        if not self._options.idempotent:
-            return -1, -1
+    def _identity(self) -> Identity:
+        """Return the producer id: one of an earlier task, or a new one; -1 = not idempotent."""
+        if self._producer is None and not self._options.idempotent:
+            self._producer = Identity(-1, -1)
         if self._producer is None:
 
-            def ask() -> tuple[int, int]:
+            def ask() -> Identity:
+                self._cluster_id = self._client.cluster().cluster_id
+                kept = self._identities.take(self._cluster_id)
+                if kept is not None:
+                    return kept
                 request = InitProducerIdRequest(
                     transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
                 )
                 response = self._client.ask(request, InitProducerIdResponse)
                 check("a producer id", response.error_code)
-                return response.producer_id, response.producer_epoch
+                return Identity(response.producer_id, response.producer_epoch)
 
             try:
                 self._producer = retried(self._client, "getting a producer id", ask)

@@ -129,11 +129,12 @@ def write_task(options: WriteOptions, iterator: Iterator[Any]) -> Committed:
     """
     with ClusterClient(options.cluster) as client:
         producer = RawProducer(client, options)
-        router = _Router(producer, options.topic)
+        router = Router(producer, options.topic)
         has_times = False
-        for table in _gathered(iterator):
+        for table in gathered(iterator):
             has_times |= _check_times(table)
             producer.write(router.route(table))
+        producer.finish()
         return Committed(producer.written, tuple(sorted(producer.restamped)) if has_times else ())
 
 
@@ -196,7 +197,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         )
 
 
-def _gathered(iterator: Iterator[Any]) -> Iterator[Any]:
+def gathered(iterator: Iterator[Any]) -> Iterator[Any]:
     """Yield larger batches, joined from Spark's."""
     waiting: list[Any] = []
     size = 0
@@ -218,8 +219,8 @@ def _joined(batches: list[Any]) -> Any:
     return whole
 
 
-class _Router:
-    """Assigns rows to partitions. Continues rows without a key at the next partition."""
+class Router:
+    """Assigns rows to partitions: the column's, the key's, else runs from one to the next."""
 
     def __init__(self, producer: RawProducer, topic: str | None) -> None:
         self._producer = producer

@@ -84,6 +84,7 @@ class FakeBroker:
         self.logs = [Log() for _ in range(partitions)]
         self.batch_bytes_max = 1 << 20
         self.log_append_ms = -1
+        self.cluster_id: str | None = None
         self.faults: dict[type, deque[int]] = defaultdict(deque)
         self.received: list[Any] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -153,7 +154,9 @@ class FakeBroker:
             for known in [name == TOPIC and self.exists]
         )
         broker = metadata.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port)
-        return metadata.MetadataResponse(brokers=(broker,), topics=topics)
+        return metadata.MetadataResponse(
+            brokers=(broker,), cluster_id=self.cluster_id, topics=topics
+        )
 
     def _list_offsets(self, request: Any, error: int) -> Any:
         answers = []

@@ -16,6 +16,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
 from ottla.spark.errors import WriteError
+from ottla.spark.producer_identities import Identities
 from ottla.spark.producing import RawProducer
 from ottla.spark.write_options import WriteOptions
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -66,6 +67,35 @@ def test_sequences_go_on() -> None:
         assert [header.base_sequence for header in headers] == [0, 3]
         assert {header.producer_id for header in headers} == {99}
         assert broker.count(InitProducerIdRequest) == 1
+
+
+def test_the_next_task_continues_with_the_producer_id_of_one_that_ended_well() -> None:
+    identities = Identities()
+    with FakeBroker(partitions=2) as broker, ClusterClient(broker.options()) as client:
+        broker.cluster_id = "c"
+        for number in range(3):
+            producer = RawProducer(client, options(broker), identities)
+            producer.write({(TOPIC, number % 2): table([b"a"] * 2)})
+            producer.finish()
+        assert broker.count(InitProducerIdRequest) == 1
+        headers = [header for _, header in iter_headers(broker.logs[0].data)]
+        assert [header.base_sequence for header in headers] == [0, 2]
+        # One that fails leaves its id: a batch of it may come late.
+        broker.faults[ProduceRequest].append(Error.INVALID_RECORD)
+        with pytest.raises(WriteError):
+            RawProducer(client, options(broker), identities).write({(TOPIC, 0): table([b"b"])})
+        # Two at a time do not share one, nor do two clusters.
+        first, second = (RawProducer(client, options(broker), identities) for _ in range(2))
+        for producer in (first, second):
+            producer.write({(TOPIC, 0): table([b"c"])})
+        first.finish()
+        with ClusterClient(broker.options()) as elsewhere:
+            broker.cluster_id = "d"
+            third = RawProducer(elsewhere, options(broker), identities)
+            third.write({(TOPIC, 0): table([b"d"])})
+        ids = [header.producer_id for _, header in iter_headers(broker.logs[0].data)]
+        assert ids == [99, 99, 100, 101, 102]
+        assert stored(broker.logs[0]) == [b"a"] * 4 + [b"c", b"c", b"d"]
 
 
 def test_without_idempotence() -> None:

@@ -1,0 +1,27 @@
+"""An id must be had by one task at a time, and not for longer than brokers remember it.
+
+Method: a clock of the test.
+"""
+
+from ottla.spark.producer_identities import IDLE_S_MAX, Identities, Identity
+
+
+def test_one_at_a_time_and_each_cluster_its_own() -> None:
+    identities = Identities(lambda: 0.0)
+    one = Identity(7, 0, {("t", 0): 5})
+    assert identities.take("c") is None
+    identities.give_back("c", one)
+    assert identities.take("d") is None
+    assert identities.take("c") is one
+    assert identities.take("c") is None
+    # A cluster without an id could be any.
+    identities.give_back(None, one)
+    assert identities.take(None) is None
+
+
+def test_one_that_was_idle() -> None:
+    now = [0.0]
+    identities = Identities(lambda: now[0])
+    identities.give_back("c", Identity(7, 0))
+    now[0] = IDLE_S_MAX + 1
+    assert identities.take("c") is None

@@ -1,4 +1,4 @@
-"""`ottla pipeline export`: a topic as a table of Parquet files, continued by each run."""
+"""`ottla pipeline export`: a topic as a table, continued by each run."""
 
 import json
 import time
@@ -31,13 +31,7 @@ from ottla.cli.tier.tier_text import size_text, table
 if TYPE_CHECKING:
     from ottla.spark.jobs.export import ExportOptions, ExportPlan, ExportResult
 
-FORMATS = {
-    "parquet": "",
-    "delta": "Delta Lake's jars (io.delta:delta-spark_2.13) and its session extensions",
-    "iceberg": "Iceberg's jar (org.apache.iceberg:iceberg-spark-runtime) and a catalog",
-}
-"""Formats, and what those that are not served would need."""
-
+FORMATS = ("parquet", "delta", "iceberg")
 
 Target = Annotated[
     str,
@@ -46,7 +40,8 @@ Target = Annotated[
     ),
 ]
 Format = Annotated[
-    str, typer.Option("--format", metavar="FORMAT", help="The format of the table: parquet.")
+    str,
+    typer.Option("--format", metavar="FORMAT", help="The format of the table: parquet or delta."),
 ]
 PartitionBy = Annotated[
     str,
@@ -87,7 +82,7 @@ def export(
     command_config: CommandConfig = None,
     timeout: StoreTimeout = TIMEOUT_SECONDS,
 ) -> int:
-    """Export a topic as a Parquet table; each run adds what is new.
+    """Export a topic as a table; each run adds what is new.
 
     The table records which offsets it has: a run continues there, and one that was killed leaves
     nothing that would be added twice.
@@ -110,6 +105,7 @@ def export(
                 timeout=timeout,
             ),
             to=to,
+            format=format_name,
             partition_by=partition_by,
             start=parse_bound("from", from_offset, from_time),
             end=parse_bound("to", to_offset, to_time),
@@ -126,10 +122,10 @@ def export(
 def _check_choices(format_name: str, partition_by: str, on_recreate: str) -> None:
     if format_name not in FORMATS:
         raise UsageError(f"--format {format_name}: expected {', '.join(FORMATS)}")
-    if FORMATS[format_name]:
+    if format_name == "iceberg":
         raise CommandError(
-            f"--format {format_name} is not available in this version; it would need "
-            f"{FORMATS[format_name]} in the session. Use parquet"
+            "--format iceberg is not available in this version: it needs a catalog to commit to. "
+            "Use parquet, or delta"
         )
     if partition_by not in ("date", "none"):
         raise UsageError(f"--partition-by {partition_by}: expected date or none")

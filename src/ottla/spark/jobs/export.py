@@ -21,9 +21,17 @@ import pyarrow as pa
 from ottla.base.ids import Uuid, uuid_text
 from ottla.spark.errors import ClusterError, DataLossError, OptionError
 from ottla.spark.jobs import export_journal as journal
+from ottla.spark.jobs.export_delta import check_place, deltalake
 from ottla.spark.jobs.export_files import BY_DATE, BY_NONE, COLUMNS, ParquetFiles
 from ottla.spark.jobs.export_journal import Entry, ExportedFile, OffsetRange, Table
-from ottla.spark.jobs.export_state import ALIVE, Journal, check_table, recover
+from ottla.spark.jobs.export_state import (
+    ALIVE,
+    DELTA,
+    PARQUET,
+    Journal,
+    check_table,
+    recover,
+)
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat
 from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks
 from ottla.spark.jobs.target_store import TargetStore, target_uri
@@ -38,7 +46,6 @@ __all__ = ["Bound", "ExportOptions", "ExportResult", "Source", "export", "export
 
 T = TypeVar("T")
 
-PARQUET: Final = "parquet"
 FAIL, CONTINUE = "fail", "continue"
 
 ROW_SCHEMA: Final = "name string, partition int, start long, end long, rows long, size_bytes long"
@@ -58,6 +65,7 @@ class ExportOptions:
     """What to export.
 
     Fields: `to`: a directory or an object store's URI.
+            `format`: parquet; delta = the same files, and a Delta log, by the package deltalake.
             `partition_by`: date (of the record's timestamp, UTC) or none.
             `start`: where the first run starts; later ones continue. `end`: where this one ends.
             `on_recreate`: fail, or continue with the first record of a topic that was deleted and
@@ -67,6 +75,7 @@ class ExportOptions:
 
     source: Source
     to: str
+    format: str = PARQUET
     partition_by: str = BY_DATE
     start: Bound = EDGE
     end: Bound = EDGE
@@ -77,11 +86,15 @@ class ExportOptions:
     def __post_init__(self) -> None:
         target_uri(self.to)
         for name, value, expected in (
+            ("format", self.format, (PARQUET, DELTA)),
             ("partition_by", self.partition_by, (BY_DATE, BY_NONE)),
             ("on_recreate", self.on_recreate, (FAIL, CONTINUE)),
         ):
             if value not in expected:
                 raise OptionError(f"{name}={value}: expected {' or '.join(expected)}")
+        if self.format == DELTA:
+            check_place(target_uri(self.to))
+            deltalake()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +164,7 @@ def export(
     with TargetStore(options.to, options.timeout_s) as store:
         store.make_root()
         entries = Journal(store)
-        check_table(entries.last, options.source.topic, PARQUET, options.partition_by)
+        check_table(entries.last, options.source.topic, options.format, options.partition_by)
         recovered = recover(entries, store, patience_s=options.patience_s, report=report)
         plan = _plan(options, entries.last)
         done: tuple[ExportedFile, ...] = ()
@@ -185,7 +198,7 @@ def _run(
     table = Table(
         topic=options.source.topic,
         topic_id=plan.topic_id,
-        format=PARQUET,
+        format=options.format,
         partition_by=options.partition_by,
     )
     source = replace(options.source, topic_id=plan.topic_id)
@@ -207,7 +220,7 @@ def _new_run(last: Entry | None) -> str:
 
 def _plan(options: ExportOptions, last: Entry | None) -> ExportPlan:
     source = options.source
-    check_table(last, source.topic, PARQUET, options.partition_by)
+    check_table(last, source.topic, options.format, options.partition_by)
     if last is not None and options.start.is_set and last.offsets:
         raise OptionError(
             "the target was exported to before, and continues where that ended: a start can only "

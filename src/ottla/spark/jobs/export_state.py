@@ -8,10 +8,12 @@ from typing import Final
 
 from ottla.spark.errors import OptionError
 from ottla.spark.jobs import export_journal as journal
+from ottla.spark.jobs.export_delta import add_run
 from ottla.spark.jobs.export_journal import Entry, ExportedFile, JournalError, Phase
 from ottla.spark.jobs.heartbeat import PATIENCE_S, RunningError, check_not_running
 from ottla.spark.jobs.target_store import TargetStore
 
+PARQUET, DELTA = "parquet", "delta"
 ALIVE: Final = f"{journal.DIRECTORY}/alive"
 
 Report = Callable[[str], object]
@@ -68,6 +70,8 @@ class Journal:
         assert last is not None
         moves = [(journal.staged_name(last.run, each.name), each.name) for each in last.files]
         self._store.move(moves, lambda done: report(f"publishing: {done} of {len(moves)} files"))
+        if last.table.format == DELTA:
+            add_run(self._store.parsed, last)
         self.append(journal.published(last))
 
     def sweep(self, kept: str | None = None) -> None:

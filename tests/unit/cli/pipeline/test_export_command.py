@@ -49,10 +49,7 @@ def test_wrong_usage(run: Run, arguments: tuple[str, ...], expected: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (
-            ("--format", "delta"),
-            "--format delta is not available in this version; it would need De",
-        ),
+        (("--format", "delta", "--to", "memory://x"), "memory://x cannot hold a Delta table"),
         (("--format", "iceberg"), "--format iceberg is not available"),
         (("--to", "ftp://x"), "to: ftp://x: expected file://"),
         (("--remote-storage", "ftp://x"), "--remote-storage ftp://x: expected"),

@@ -34,7 +34,7 @@ from ottla.spark.jobs.export_state import (
 )
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat
 from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks
-from ottla.spark.jobs.target_store import TargetStore, target_uri
+from ottla.spark.jobs.target_store import TargetStore, absolute, target_uri
 from ottla.spark.jobs.tasks import mapped, to_batches
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
@@ -161,6 +161,7 @@ def export(
     `act` runs the Spark action, and may show its progress; `report` gets lines of progress.
     Raises: as `plan_export`; RunningError where another export to this target is under way.
     """
+    options = replace(options, to=absolute(options.to))
     with TargetStore(options.to, options.timeout_s) as store:
         store.make_root()
         entries = Journal(store)

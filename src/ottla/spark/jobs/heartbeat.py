@@ -19,6 +19,7 @@ INTERVAL_S: Final = 4.0
 PATIENCE_S: Final = 14.0
 """How long a heartbeat is watched before its driver counts as dead: some intervals."""
 STOP_S: Final = 5.0
+PAUSE: Callable[[float], None] = time.sleep
 
 
 class RunningError(OptionError):
@@ -79,7 +80,7 @@ def check_not_running(
         return
     owner = owner_text(first)
     report(f"{what} of {owner} has not ended: waiting {patience_s:g} s for a sign of it")
-    time.sleep(patience_s)
+    PAUSE(patience_s)
     if store.read_whole(name) != first:
         raise RunningError(f"{what} is under way, by {owner}")
 

@@ -28,7 +28,7 @@ from ottla.spark.jobs.export_journal import OffsetRange
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat, check_not_running
 from ottla.spark.jobs.replay_state import ReplayJob
 from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks
-from ottla.spark.jobs.target_store import TargetStore, target_uri
+from ottla.spark.jobs.target_store import TargetStore, absolute, target_uri
 from ottla.spark.jobs.tasks import mapped, to_batches
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
@@ -195,6 +195,7 @@ def replay(
     `act` runs the Spark action, and may show its progress; `report` gets lines of progress.
     Raises: as `plan_replay`; WriteError; RunningError where another run is under way.
     """
+    options = replace(options, state=absolute(options.state))
     with TargetStore(options.state, options.timeout_s) as store:
         plan = _plan(options, store)
         copied: list[tuple[OffsetRange, int]] = []

@@ -30,6 +30,11 @@ def target_uri(text: str, option: str = "to") -> StoreUri:
         raise OptionError(f"{option}: {error}") from None
 
 
+def absolute(text: str) -> str:
+    """Return a target that means the same in other processes, whatever their directories."""
+    return text if "://" in text else str(target_uri(text))
+
+
 class TargetStore(StoreAccess):
     """One target. Use as a context manager. `text`: a URI with its options, or a path.
 
@@ -37,9 +42,8 @@ class TargetStore(StoreAccess):
     """
 
     def __init__(self, text: str, timeout_s: float = 60.0) -> None:
-        parsed = target_uri(text)
-        super().__init__(str(parsed) if "://" not in text else text, timeout_s)
-        self.parsed = parsed
+        self.parsed = target_uri(text)
+        super().__init__(absolute(text), timeout_s)
 
     def __enter__(self) -> "TargetStore":
         return self

@@ -123,6 +123,22 @@ def test_each_run_adds_what_is_new(broker: FakeBroker, tmp_path: Path) -> None:
     assert names == {*exporting.COLUMNS}
 
 
+def test_a_relative_path_is_that_of_the_driver(
+    broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker, 1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def in_a_worker(action: Callable[[], Any]) -> Any:
+        monkeypatch.chdir("elsewhere")
+        return action()
+
+    export(FakeSpark(), replace(options(broker, tmp_path), to="table"), act=in_a_worker)
+    assert read(tmp_path / "table") == whole(broker)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_one_directory_and_bounds(broker: FakeBroker, tmp_path: Path) -> None:
     fill(broker, 9)
     chosen = {"partition_by": "none", "start": Bound(offsets={0: 2, 2: 8}), "end": Bound(offset=8)}

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,19 @@ def check(store: TargetStore, lines: list[str], patience_s: float = 0.5) -> None
     check_not_running(store, NAME, "the export", patience_s=patience_s, report=lines.append)
 
 
+def until_rewritten(path: Path) -> Callable[[float], None]:
+    """Return a pause that ends when the file has another content."""
+    first = path.read_bytes()
+
+    def pause(seconds: float) -> None:
+        until = time.monotonic() + 60
+        while path.read_bytes() == first:
+            assert time.monotonic() < until, "the heartbeat is not rewritten"
+            time.sleep(0.01)
+
+    return pause
+
+
 def test_one_that_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL_S", 0.02)
     lines: list[str] = []
@@ -33,8 +48,10 @@ def test_one_that_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
         with Heartbeat(str(tmp_path), NAME, 5):
             monkeypatch.setattr(heartbeat, "_has_died", lambda content: False)
+            monkeypatch.setattr(heartbeat, "PAUSE", until_rewritten(tmp_path / NAME))
             with pytest.raises(RunningError, match="the export is under way, by process"):
                 check(store, lines, 5)
+        monkeypatch.setattr(heartbeat, "PAUSE", lambda seconds: None)
         check(store, lines, 0)
     pid = os.getpid()
     assert lines[0] == (

@@ -4,7 +4,7 @@ Method: whole replays in this process, from one fake broker to another. Runs are
 after each piece of progress that they record; small pieces make many of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,22 @@ def test_a_run_that_is_killed(
         if error is None:
             break
     assert kills >= 5
+
+
+def test_a_relative_state_is_that_of_the_driver(
+    source: FakeBroker, target: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def in_a_worker(action: Callable[[], Any]) -> Any:
+        monkeypatch.chdir("elsewhere")
+        return action()
+
+    chosen = options(source, target, Path("state"))
+    assert replay(FakeSpark(), chosen, act=in_a_worker).rows == PARTITIONS * EACH
+    assert len(list((tmp_path / "state" / "progress").iterdir())) == PARTITIONS
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_by_key(source: FakeBroker, target: FakeBroker, tmp_path: Path) -> None:

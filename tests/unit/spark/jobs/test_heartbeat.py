@@ -27,10 +27,10 @@ def check(store: TargetStore, lines: list[str], patience_s: float = 0.5) -> None
 
 
 def until_rewritten(path: Path) -> Callable[[float], None]:
-    """Return a pause that ends when the file has another content."""
-    first = path.read_bytes()
+    """Return a pause that ends when the file is rewritten."""
 
     def pause(seconds: float) -> None:
+        first = path.read_bytes()
         until = time.monotonic() + 60
         while path.read_bytes() == first:
             assert time.monotonic() < until, "the heartbeat is not rewritten"

@@ -23,7 +23,9 @@ SourceServer = Annotated[
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help="Brokers to read from. Without them what the object store has is read.",
+        help="Brokers to read from. With --remote-storage alone, what the object store has is "
+        "read.  [default: the cluster of ./ottla-data, if it runs]",
+        show_default=False,
     ),
 ]
 SourceStorage = Annotated[
@@ -103,13 +105,11 @@ def parse_source(
     """Return the topic to read, and how to reach it. Raises: UsageError, CommandError."""
     from ottla.spark.jobs.source_ranges import Source
 
-    if bootstrap_server is None and remote_storage is None:
-        raise UsageError("--bootstrap-server, --remote-storage, or both are required")
     read_committed, named_id = parse_isolation(isolation), parse_topic_id(topic_id)
     if remote_storage is not None:
         check_store_uri(remote_storage)
     cluster = None
-    if bootstrap_server is not None:
+    if bootstrap_server is not None or remote_storage is None:
         cluster = client_config(bootstrap_server, command_config, timeout)
     return Source(
         topic=topic,

@@ -126,7 +126,7 @@ def replay(
         options = ReplayOptions(
             source=source,
             to=to,
-            target=_target(to_bootstrap_server or bootstrap_server, command_config, timeout),
+            target=_target(source.cluster, to_bootstrap_server, command_config, timeout),
             state=state,
             start=parse_bound("from", from_offset, from_time),
             end=parse_bound("to", to_offset, to_time),
@@ -142,10 +142,14 @@ def replay(
         return _run(options, as_json=as_json)
 
 
-def _target(server: str | None, command_config: str | None, timeout: float) -> ClientConfig:
-    if server is None:
+def _target(
+    source: ClientConfig | None, server: str | None, command_config: str | None, timeout: float
+) -> ClientConfig:
+    if server is not None:
+        return client_config(server, command_config, timeout)
+    if source is None:
         raise UsageError("--to-bootstrap-server is required, as there is no --bootstrap-server")
-    return client_config(server, command_config, timeout)
+    return source
 
 
 def _check_choices(partitioning: str, timestamps: str, compression: str) -> None:

@@ -25,7 +25,7 @@ from tests.unit.spark.jobs.test_export import fill
     [
         (("--topic", "t"), "--to"),
         (("--to", "/x"), "--topic"),
-        (("--topic", "t", "--to", "/x"), "--bootstrap-server, --remote-storage, or both are req"),
+        (("--topic", "t", "--to", "/x"), "--bootstrap-server HOST:PORT is required"),
         (("--format", "csv"), "--format csv: expected parquet, delta, iceberg"),
         (("--partition-by", "hour"), "--partition-by hour: expected date or none"),
         (("--on-recreate", "x"), "--on-recreate x: expected fail or continue"),

@@ -24,7 +24,10 @@ OTHER = Uuid(b"j" * 16)
     ("arguments", "expected"),
     [
         (("--topic", "t", "--to", "u"), "--state"),
-        (("--topic", "t", "--to", "u", "--state", "/x"), "--bootstrap-server, --remote-storage"),
+        (
+            ("--topic", "t", "--to", "u", "--state", "/x"),
+            "--bootstrap-server HOST:PORT is required",
+        ),
         (
             ("--topic", "t", "--to", "u", "--state", "/x", "--remote-storage", "file:///x"),
             "--to-bootstrap-server is required, as there is no --bootstrap-server",

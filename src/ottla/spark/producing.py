@@ -7,11 +7,12 @@ Sources: KIP-98; Kafka's Sender, which also splits batches that are too large.
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, NoSuchVersionError, Refusal, check
 from ottla.client.partitions import TopicPartition
@@ -68,7 +69,10 @@ class RawProducer:
         self._options = options
         self._identities = identities
         self._producer: Identity | None = None
+        self._is_new = False
+        """The producer id was given out for this task: the cluster is the one that it is of."""
         self._cluster_id: str | None = None
+        self._topic_ids: dict[str, Uuid] = {}
         self.written = 0
         self.restamped: set[str] = set()
 
@@ -79,6 +83,7 @@ class RawProducer:
             (found,) = self._client.topics([topic], create=True)
             if not found.partitions:
                 raise Refusal(f"topic {topic}", Error.UNKNOWN_TOPIC_OR_PARTITION)
+            self._topic_ids[topic] = found.topic_id
             return len(found.partitions)
 
         try:
@@ -88,6 +93,7 @@ class RawProducer:
 
     def write(self, rows_by_partition: dict[TopicPartition, Any]) -> None:
         """Encode rows and return once the cluster has acknowledged all of them."""
+        self._identify({topic for topic, _ in rows_by_partition})
         now_ms = time.time_ns() // 1_000_000
         queues = [
             _Queue(key, deque(self._encode(key, rows, now_ms, self._options.batch_bytes)))
@@ -102,7 +108,8 @@ class RawProducer:
 
         Only after all writes have returned: a batch whose fate is unknown could come later.
         """
-        if self._producer is not None and self._options.idempotent:
+        is_known = self._producer is not None and NO_UUID not in self._producer.topic_ids
+        if self._producer is not None and is_known and self._options.idempotent:
             self._identities.give_back(self._cluster_id, self._producer)
             self._producer = None
 
@@ -116,7 +123,8 @@ class RawProducer:
         batch_bytes: int,
         sequence: int | None = None,
     ) -> list[_Batch]:
-        producer = self._identity()
+        producer = self._producer
+        assert producer is not None
         idempotent = producer.producer_id >= 0
         first = producer.sequences.get(key, 0) if sequence is None else sequence
         encoded = encode(
@@ -143,29 +151,33 @@ class RawProducer:
             producer.sequences[key] = (first + start) % _SEQUENCES
         return batches
 
-    def _identity(self) -> Identity:
-        """Return the producer id: one of an earlier task, or a new one; -1 = not idempotent."""
-        if self._producer is None and not self._options.idempotent:
-            self._producer = Identity(-1, -1)
-        if self._producer is None:
+    def _identify(self, topics: Iterable[str]) -> None:
+        """Have a producer id for writes to topics: one of an earlier task, or a new one."""
+        wanted = {self._topic_ids.get(topic, NO_UUID) for topic in topics}
+        if self._producer is not None and (self._is_new or wanted <= self._producer.topic_ids):
+            self._producer.topic_ids |= wanted
+            return
+        if not self._options.idempotent:
+            self._producer, self._is_new = Identity(-1, -1), True
+            return
 
-            def ask() -> Identity:
-                self._cluster_id = self._client.cluster().cluster_id
-                kept = self._identities.take(self._cluster_id)
-                if kept is not None:
-                    return kept
-                request = InitProducerIdRequest(
-                    transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
-                )
-                response = self._client.ask(request, InitProducerIdResponse)
-                check("a producer id", response.error_code)
-                return Identity(response.producer_id, response.producer_epoch)
+        def ask() -> Identity:
+            self._cluster_id = self._client.cluster().cluster_id
+            kept = self._identities.take(self._cluster_id, wanted)
+            self._is_new = kept is None
+            if kept is not None:
+                return kept
+            request = InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
+            )
+            response = self._client.ask(request, InitProducerIdResponse)
+            check("a producer id", response.error_code)
+            return Identity(response.producer_id, response.producer_epoch, topic_ids=wanted)
 
-            try:
-                self._producer = retried(self._client, "getting a producer id", ask)
-            except ClusterError as error:
-                raise WriteError(str(error)) from error
-        return self._producer
+        try:
+            self._producer = retried(self._client, "getting a producer id", ask)
+        except ClusterError as error:
+            raise WriteError(str(error)) from error
 
     # -- sending -------------------------------------------------------------------------------
 

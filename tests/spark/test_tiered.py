@@ -18,6 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.spark import tier_lookup
+from ottla.spark.jobs.export import ExportOptions, Source, export
+from ottla.spark.jobs.replay import ReplayOptions, replay
 from ottla.spark.tier_planning import Tiers
 from ottla.testing import Cluster
 from tests.exposition import Scrape
@@ -278,14 +280,43 @@ def test_a_deleted_topic_and_a_missing_store(read: Callable[..., Any], tiered: C
     assert lenient.count() == 0
 
 
+def exported_rows(spark: Any, source: Source, to: Path) -> list[Row]:
+    export(spark, ExportOptions(source=source, to=str(to)))
+    return rows(spark.read.parquet(str(to)))
+
+
+def test_an_export_has_both_tiers(spark: Any, tiered: Cluster, orders: str, tmp_path: Path) -> None:
+    source = Source(
+        topic=orders,
+        cluster=ClientConfig(bootstrap=tiered.bootstrap),
+        remote_storage=tiered.remote_dir.as_uri(),
+    )
+    assert exported_rows(spark, source, tmp_path) == consumed(tiered, orders)
+
+
 def test_without_brokers_it_is_what_the_store_holds(
-    read: Callable[..., Any], spark: Any, tiered: Cluster, orders: str, tmp_path: Path
+    spark: Any,
+    read: Callable[..., Any],
+    load: Callable[..., Any],
+    make_topic: Callable[..., str],
+    cluster: Cluster,
+    tiered: Cluster,
+    orders: str,
+    tmp_path: Path,
 ) -> None:
     ends = {key[1]: each.segments[-1].end_offset for key, each in tiers_of(tiered, orders).items()}
     expected = [each for each in consumed(tiered, orders) if each[1] < ends[each[0]]]
     tiered.stop()
     whole = read(orders, brokers=False, includeHeaders="true", minPartitions="3")
     assert rows(whole) == expected
+    archive = Source(topic=orders, cluster=None, remote_storage=tiered.remote_dir.as_uri())
+    assert exported_rows(spark, archive, tmp_path / "export") == expected
+    # The archive, replayed into another cluster.
+    target = make_topic(PARTITIONS)
+    config = ClientConfig(bootstrap=cluster.bootstrap)
+    state = str(tmp_path / "state")
+    replay(spark, ReplayOptions(source=archive, to=target, target=config, state=state))
+    assert rows(load(target, includeHeaders="true")) == expected
     since = read(orders, brokers=False, startingTimestamp=str(1_700_000_000_000 + 500))
     assert since.count() == len(expected) - 500
     committed = read(orders, brokers=False, isolation="read_committed")

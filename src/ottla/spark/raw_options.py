@@ -44,6 +44,7 @@ READ_NAMES: Final = (
 END_NAMES: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 WRITE_NAMES: Final = ("topic",)
 BOTH_NAMES: Final = ("includeHeaders",)
+CHECKPOINT: Final = "checkpointLocation"
 STREAM_NAMES: Final = (
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
@@ -51,7 +52,7 @@ STREAM_NAMES: Final = (
     "maxTriggerDelay",
     "commitGroup",
     "onRecreate",
-    "checkpointLocation",
+    CHECKPOINT,
 )
 """Without effect in a batch query; Spark's connector logs a warning."""
 

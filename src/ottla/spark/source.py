@@ -12,7 +12,7 @@ available when its tasks run, as with Spark's connector.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -22,7 +22,7 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.raw_options import RawOptions, log
 from ottla.spark.schema import columns_of, source_schema
-from ottla.spark.sink import BatchWriter
+from ottla.spark.sink import BatchWriter, StreamWriter
 from ottla.spark.streaming.options import StreamOptions
 from ottla.spark.streaming.reader import StreamReader
 from ottla.spark.tasks import read_task
@@ -103,8 +103,8 @@ class OttlaDataSource(DataSource):
         options = StreamOptions.of(dict(self.options))
         return StreamReader(options, columns_of(schema, options.read.include_headers))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Refuse: writing is in batch only."""
-        raise OptionError(
-            'writeStream is not supported by format("ottla") yet; use foreachBatch with write'
-        )
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return a writer of micro-batches with rows of this schema."""
+        if overwrite:
+            raise OptionError("output mode complete is not supported: a log is only appended to")
+        return StreamWriter(WriteOptions.of(dict(self.options)), schema)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
-from kafka import codec
 from kafka.record.memory_records import MemoryRecords
 
+from kafka import codec
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.validation import Allowance, TooHeavy, examine

@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pyspark_ottla
 from ottla.spark.errors import OptionError
 from ottla.spark.planner import Task
+from ottla.spark.sink import StreamWriter
 from ottla.spark.source import BatchReader, OttlaDataSource
 from ottla.spark.splits import Split
 
@@ -54,8 +55,8 @@ def test_refusals() -> None:
         source.writer(schema, True)
     with pytest.raises(OptionError, match="column value string: expected binary"):
         source.streamReader(schema)
-    with pytest.raises(OptionError, match="writeStream is not supported"):
-        source.streamWriter(schema, False)
+    with pytest.raises(OptionError, match="output mode complete is not supported"):
+        source.streamWriter(schema, True)
 
 
 def test_options_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,3 +77,15 @@ def test_options_of_tables_and_of_streams_are_both_known_before_it_is_known_whic
     assert "headers" in narrow.schema().fieldNames()
     with pytest.raises(OptionError, match="a batch query cannot start there"):
         narrow.reader(narrow.schema())
+
+
+def test_a_stream_is_written_with_the_options_of_writing(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "checkpointLocation": "/c"}
+    writer = OttlaDataSource(options).streamWriter(
+        StructType([StructField("value", StringType())]), False
+    )
+    assert isinstance(writer, StreamWriter)
+    assert pickle.loads(pickle.dumps(writer)).options == writer.options
+    assert caplog.text == ""
+    with pytest.raises(OptionError, match="only for reading"):
+        OttlaDataSource(OPTIONS).streamWriter(StructType(), False)

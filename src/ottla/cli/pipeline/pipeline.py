@@ -6,10 +6,12 @@ spark-submit.
 
 from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.audit_command import audit
+from ottla.cli.pipeline.export_command import export
 from ottla.cli.pipeline.purge_check_command import purge_check
+from ottla.cli.pipeline.replay_command import replay
 from ottla.cli.typing_app import examples, new_app, run_app
 
-LATER = frozenset({"backfill", "export", "replay", "retention-report"})
+LATER = frozenset({"backfill", "retention-report"})
 """Jobs of later versions."""
 
 app = new_app()
@@ -19,16 +21,21 @@ EPILOG = examples(
     "ottla pipeline audit --remote-storage file:///mnt/store --topic orders --plan",
     "ottla pipeline audit --bootstrap-server localhost:9092 --remote-storage … --deep --json",
     "ottla pipeline purge-check --bootstrap-server localhost:9092 --remote-storage …",
+    "ottla pipeline export --bootstrap-server localhost:9092 --topic orders --to /lake/orders",
+    "ottla pipeline replay --bootstrap-server localhost:9092 --topic orders --to orders-again "
+    "--state /var/replays/1",
 )
 
 
 @app.callback(epilog=EPILOG)
 def pipeline() -> None:
-    """Check tiered storage with Spark."""
+    """Check tiered storage, export and replay topics, with Spark."""
 
 
 app.command("audit", epilog=EPILOG)(audit)
 app.command("purge-check", epilog=EPILOG)(purge_check)
+app.command("export", epilog=EPILOG)(export)
+app.command("replay", epilog=EPILOG)(replay)
 
 
 def run(words: list[str]) -> int:

@@ -60,11 +60,19 @@ def reported_errors() -> Iterator[None]:
     """Turn what store, brokers and Spark raise into CommandError."""
     from pyspark.errors import PySparkException
 
-    from ottla.spark.errors import RemoteStorageError
+    from ottla.spark import errors
+    from ottla.spark.jobs.export_journal import JournalError
 
     try:
         yield
-    except RemoteStorageError as error:
+    except (
+        errors.ClusterError,
+        errors.DataLossError,
+        errors.OptionError,
+        errors.RemoteStorageError,
+        errors.WriteError,
+        JournalError,
+    ) as error:
         raise CommandError(str(error)) from None
     except PySparkException as error:
         raise CommandError(f"Spark failed: {last_line(str(error))}") from None

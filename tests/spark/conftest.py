@@ -16,6 +16,7 @@ QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
 }
+S3_SECRET = "known-to-processes-alone"
 Message = tuple[bytes | None, bytes | None]
 MakeTopic = Callable[..., str]
 
@@ -32,9 +33,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    session = ottla.spark.session("tests", master="local[2]", config=QUICK)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        # Tasks have the environment that Spark was started with.
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
+        session = ottla.spark.session("tests", master="local[2]", config=QUICK)
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

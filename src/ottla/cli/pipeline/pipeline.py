@@ -1,15 +1,15 @@
 """`ottla pipeline`: jobs over topics and their remote segments, on Spark on this machine.
 
-The jobs are functions of `ottla.spark.jobs`; for a cluster the same functions run under
-spark-submit.
+The jobs are functions of `ottla.spark.jobs`. Under spark-submit the same commands run on a cluster.
 """
 
 from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.audit_command import audit
 from ottla.cli.pipeline.purge_check_command import purge_check
+from ottla.cli.pipeline.retention_command import retention_report
 from ottla.cli.typing_app import examples, new_app, run_app
 
-LATER = frozenset({"backfill", "export", "replay", "retention-report"})
+LATER = frozenset({"backfill", "export", "replay"})
 """Jobs of later versions."""
 
 app = new_app()
@@ -19,16 +19,18 @@ EPILOG = examples(
     "ottla pipeline audit --remote-storage file:///mnt/store --topic orders --plan",
     "ottla pipeline audit --bootstrap-server localhost:9092 --remote-storage … --deep --json",
     "ottla pipeline purge-check --bootstrap-server localhost:9092 --remote-storage …",
+    "ottla pipeline retention-report --remote-storage … --retention-ms 7d,30d,unlimited",
 )
 
 
 @app.callback(epilog=EPILOG)
 def pipeline() -> None:
-    """Check tiered storage with Spark."""
+    """Check and measure tiered storage with Spark."""
 
 
 app.command("audit", epilog=EPILOG)(audit)
 app.command("purge-check", epilog=EPILOG)(purge_check)
+app.command("retention-report", epilog=EPILOG)(retention_report)
 
 
 def run(words: list[str]) -> int:

@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help demo test test-unit test-cluster test-sim test-spark soak check bench clean
 
 help:
-	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
+	@echo "make demo    three brokers, an object store, 336,776 real records, Spark; checked"
 	@echo "make test    every test; of the longest a part, drawn by the commit"
 	@echo "make soak    what make test draws from, whole; 2,600 simulated clusters; fuzzing; hours"
 	@echo "make check   style, types, import rules, sizes"
@@ -24,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	@$(BIN)/ottla demo
+	@$(BIN)/ottla demo --chart demo.png
 
 # Tests of clusters wait more than they work: two workers a core, eight at most. What judges
 # latencies runs alone. Spark waits for one thing at a time, so the simulator's seeds, which take

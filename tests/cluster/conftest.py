@@ -20,6 +20,7 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 from ..drawn import FAULT_ROUNDS, drawn
 from . import clients
 from .clients import Client
+from .kafka_python_sockets import close_forgotten_sockets
 
 if TYPE_CHECKING:
     from .bystander import Bystander
@@ -54,6 +55,9 @@ class Kind(Enum):
 def kinds(*chosen: Kind) -> pytest.MarkDecorator:
     """Run a test with clusters of these kinds, all where none is named: its argument `kind`."""
     return pytest.mark.parametrize("kind", chosen or tuple(Kind), ids=lambda each: each.value)
+
+
+close_forgotten_sockets()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -51,7 +51,7 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         (
             Command(
                 "demo",
-                "local.demo_app",
+                "demo.demo_command",
                 "Run a cluster, real records and Spark; check every result.",
             ),
             Command(

@@ -43,7 +43,8 @@ def local_session(app_name: str, progress: Progress) -> Iterator[Any]:
     import ottla.spark
 
     is_ours = SparkSession.getActiveSession() is None
-    progress.wait("starting Spark")
+    if is_ours:
+        progress.wait("starting Spark")
     try:
         spark = ottla.spark.session(app_name)
     except ottla.spark.NoJavaError as error:

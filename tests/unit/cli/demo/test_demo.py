@@ -6,7 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
-from ottla.cli.local.demo import DemoError, check, commit, totals_table
+from ottla.cli.demo.queries import delay_chart, totals_table
+from ottla.cli.demo.records import commit
+from ottla.cli.demo.steps import DemoError, check
 
 
 def console() -> tuple[Console, io.StringIO]:
@@ -37,6 +39,11 @@ def test_the_table_fits_into_80_columns_and_adds_up() -> None:
     assert "…" not in text.getvalue()
     assert any(line.split()[0] == "UA" and line.split()[-1] == "60000" for line in lines[1:])
     assert any(line.split() == ["OO", "1", "1"] for line in lines)
+
+
+def test_the_chart_has_the_mean_of_each_hour_in_their_order() -> None:
+    chart = delay_chart({17: (30, 4), 5: (-6, 3)})
+    assert (chart.labels, chart.values) == (["5", "17"], [-2.0, 7.5])
 
 
 class Refusing:

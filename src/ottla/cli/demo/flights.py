@@ -48,10 +48,14 @@ def _value(name: str, text: str) -> str | int | None:
 
 @dataclass(slots=True)
 class Totals:
-    """Flights and miles per (carrier, month)."""
+    """Flights and miles per (carrier, month), and departure delays per hour of the schedule.
+
+    Fields: `delays`: minutes in sum, and how many flights departed, per hour.
+    """
 
     flights: dict[tuple[str, int], int] = field(default_factory=dict)
     miles: dict[tuple[str, int], int] = field(default_factory=dict)
+    delays: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, flight: Flight) -> None:
         """Count one flight."""
@@ -62,6 +66,12 @@ class Totals:
         key = (carrier, month)
         self.flights[key] = self.flights.get(key, 0) + 1
         self.miles[key] = self.miles.get(key, 0) + distance
+        hour, delay = flight["hour"], flight["dep_delay"]
+        assert isinstance(hour, int)
+        if delay is not None:
+            assert isinstance(delay, int)
+            minutes, departed = self.delays.get(hour, (0, 0))
+            self.delays[hour] = minutes + delay, departed + 1
 
     @property
     def count(self) -> int:

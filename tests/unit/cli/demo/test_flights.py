@@ -3,13 +3,13 @@
 import zipfile
 from pathlib import Path
 
-from ottla.cli.local.flights import Totals, data_path, read_flights
+from ottla.cli.demo.flights import Totals, data_path, read_flights
 
 ROWS = """\
-year,month,day,dep_time,carrier,flight,tailnum,origin,dest,distance,hour,time_hour
-2013,1,1,517,UA,1545,N14228,EWR,IAH,1400,5,2013-01-01T10:00:00Z
-2013,9,30,NA,MQ,3531,NA,LGA,RDU,431,8,2013-09-30T12:00:00Z
-2013,1,2,600,UA,12,N1,EWR,ORD,700,6,2013-01-02T11:00:00Z
+year,month,day,dep_time,dep_delay,carrier,flight,tailnum,origin,dest,distance,hour,time_hour
+2013,1,1,517,2,UA,1545,N14228,EWR,IAH,1400,5,2013-01-01T10:00:00Z
+2013,9,30,NA,NA,MQ,3531,NA,LGA,RDU,431,8,2013-09-30T12:00:00Z
+2013,1,2,600,-7,UA,12,N1,EWR,ORD,700,6,2013-01-02T11:00:00Z
 """
 
 
@@ -35,6 +35,7 @@ def test_totals_add_up(tmp_path: Path) -> None:
         totals.add(flight)
     assert totals.flights == {("UA", 1): 2, ("MQ", 9): 1}
     assert totals.miles == {("UA", 1): 2100, ("MQ", 9): 431}
+    assert totals.delays == {5: (2, 1), 6: (-7, 1)}, "a flight that never left has no delay"
     assert totals.count == 3
 
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,7 +33,7 @@ from ottla.cli.progress import Progress, print_stderr
 if TYPE_CHECKING:
     from ottla.spark.jobs.retention_report import RetentionOptions, RetentionPlan
 
-
+CHART_COLUMNS = 100
 Times = Annotated[
     str | None,
     typer.Option(
@@ -67,6 +69,11 @@ Brokers = Annotated[
     ),
 ]
 
+Chart = Annotated[
+    Path | None,
+    typer.Option("--chart", metavar="FILE", help="Write the chart to this PNG file, too."),
+]
+
 
 def retention_report(
     remote_storage: RemoteStorage,
@@ -75,6 +82,7 @@ def retention_report(
     retention_ms: Times = None,
     retention_bytes: Sizes = None,
     price: Price = None,
+    chart: Chart = None,
     plan_only: PlanOnly = False,
     as_json: AsJson = False,
     command_config: CommandConfig = None,
@@ -89,6 +97,8 @@ def retention_report(
         raise UsageError(f"--price-per-gb-month {price:g}: expected 0 or more")
     if command_config is not None and bootstrap_server is None:
         raise UsageError("--command-config needs --bootstrap-server")
+    if chart is not None and not chart.parent.is_dir():
+        raise UsageError(f"--chart {chart}: {chart.parent} is not a directory")
     by_time = retention_text.parse_times("--retention-ms", retention_ms)
     by_size = retention_text.parse_sizes("--retention-bytes", retention_bytes)
     check_store_uri(remote_storage)
@@ -117,7 +127,7 @@ def retention_report(
         if plan_only:
             print(_plan_text(options, plan, as_json=as_json))
             return 0
-        return _run(options, plan, as_json=as_json)
+        return _run(options, plan, chart, as_json=as_json)
 
 
 def _check_topics(options: "RetentionOptions", plan: "RetentionPlan") -> None:
@@ -151,7 +161,9 @@ def _plan_text(options: "RetentionOptions", plan: "RetentionPlan", *, as_json: b
     return "\n".join(retention_text.plan_lines(plan, names))
 
 
-def _run(options: "RetentionOptions", plan: "RetentionPlan", *, as_json: bool) -> int:
+def _run(
+    options: "RetentionOptions", plan: "RetentionPlan", chart: Path | None, *, as_json: bool
+) -> int:
     from ottla.spark.jobs.retention_report import retention_rows
 
     progress = Progress()
@@ -167,5 +179,8 @@ def _run(options: "RetentionOptions", plan: "RetentionPlan", *, as_json: bool) -
     if as_json:
         print(json.dumps(retention_text.report_json(report)))
     else:
-        print("\n".join(retention_text.report_lines(report)))
+        width = shutil.get_terminal_size((CHART_COLUMNS, 1)).columns
+        print("\n".join(retention_text.report_lines(report, min(width, CHART_COLUMNS))))
+    if chart is not None and report.total:
+        retention_text.chart_of(report.total).write_png(chart)
     return 1 if report.errors else 0

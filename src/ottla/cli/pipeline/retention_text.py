@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.charts import BarChart
 from ottla.cli.errors import UsageError
-from ottla.cli.tier.tier_text import size_text, table
+from ottla.cli.tier.tier_text import UNITS, size_text, table
 
 if TYPE_CHECKING:
     from ottla.spark.jobs.retention_report import RetentionPlan
@@ -29,7 +30,6 @@ BYTE_UNITS: Final = {
     **{f"{unit}b": 1_000**power for power, unit in enumerate("kmgt", 1)},
     **{f"{unit}ib": 1_024**power for power, unit in enumerate("kmgt", 1)},
 }
-BAR_WIDTH: Final = 40
 TOTAL: Final = "total"
 SUMS: Final = (
     "kept_segments",
@@ -147,8 +147,8 @@ def report_of(rows: Iterable[dict[str, Any]]) -> Report:
     return Report(list(by_topic.values()), list(total.values()), errors)
 
 
-def report_lines(report: Report) -> list[str]:
-    """Return the tables and the chart."""
+def report_lines(report: Report, width: int) -> list[str]:
+    """Return the tables, and the chart, which is so many columns wide."""
     if not report.topics and not report.errors:
         return ["Nothing is in the store."]
     several = len({(each.topic, each.topic_id) for each in report.topics}) > 1
@@ -160,7 +160,7 @@ def report_lines(report: Report) -> list[str]:
     rows += (tuple(cell(each) for _, cell in columns) for each in shown)
     lines = list(table(rows)) if shown else []
     if report.total:
-        lines += ["", *chart_lines(report.total)]
+        lines += ["", *(line.plain.rstrip() for line in chart_of(report.total).lines(width))]
     lines += (f"Not counted: {name}: {reason}" for name, reason in report.errors)
     return lines
 
@@ -200,23 +200,26 @@ def _time_text(at: datetime | None) -> str:
     return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def chart_lines(total: Sequence[Line]) -> list[str]:
+def chart_of(total: Sequence[Line]) -> BarChart:
     """Return a bar for each setting: what remote storage would keep of all topics."""
-    names = [setting_text(each.setting) for each in total]
     sizes = [each.sums["kept_bytes"] or 0 for each in total]
-    width, largest = max(map(len, names)), max(*sizes, 1)
-    return [
-        "Kept in remote storage:",
-        *(
-            f"{name:<{width}}  {bar(size, largest):<{BAR_WIDTH}}  {size_text(size)}"
-            for name, size in zip(names, sizes, strict=True)
-        ),
-    ]
+    unit, name = next((each for each in UNITS if max(sizes) >= each[0]), (1, "B"))
+    return BarChart(
+        title=f"Kept in remote storage, {name}",
+        labels_title="retention",
+        labels=[_label(each.setting) for each in total],
+        values=[size / unit for size in sizes],
+        decimals=1 if unit > 1 else 0,
+    )
 
 
-def bar(size: int, largest: int) -> str:
-    """Return a bar; what is there at all has a mark."""
-    return "█" * max(size * BAR_WIDTH // largest, int(size > 0))
+def _label(setting: str) -> str:
+    name, _, value = setting.partition("=")
+    if not value:
+        return setting
+    if int(value) == UNLIMITED:
+        return "any time" if name == "retention.ms" else "any size"
+    return size_text(int(value)) if name == "retention.bytes" else duration_text(int(value))
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from ottla.base.ids import uuid_text
 from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.retention_text import (
-    bar,
+    chart_of,
     parse_sizes,
     parse_times,
     report_json,
@@ -119,34 +119,43 @@ def test_sums() -> None:
 
 def test_tables_and_the_chart() -> None:
     rows = [row(), row(setting="retention.ms=0", kept_bytes=0, kept_segments=0, oldest_kept=None)]
-    lines = report_lines(report_of([*rows, row(partition=1, setting=None, error="unreadable")]))
-    titles, present, nothing, empty, title, *bars, failed = lines
+    lines = report_lines(report_of([*rows, row(partition=1, setting=None, error="unreadable")]), 80)
+    titles, present, nothing, empty, title, _, *bars, failed = lines
     assert titles.split()[-3:] == ["COST", "PER", "MONTH"]
     assert "LOCAL ONLY" in titles
     assert "current (1 d)" in present
     assert "2026-01-02 03:04" in present
     assert present.split()[-2:] == ["1.500", "0.03"]
     assert "retention.ms=0 (0 ms)" in nothing
-    assert (empty, title) == ("", "Kept in remote storage:")
-    assert [each.count("█") for each in bars] == [40, 0]
+    assert (empty, title) == ("", "Kept in remote storage, KiB")
+    assert bars[0].split()[0] == "current"
+    assert bars[0].endswith("█ 3.0")
+    assert bars[1].split() == ["0", "ms", "0.0"]
     assert failed == "Not counted: a-1: unreadable"
 
 
 def test_what_is_not_known_is_not_shown() -> None:
-    (titles, *_) = report_lines(report_of([row(cost=None, local_only_bytes=None)]))
+    (titles, *_) = report_lines(report_of([row(cost=None, local_only_bytes=None)]), 80)
     assert "COST" not in titles
     assert "LOCAL ONLY" not in titles
     assert "GB-MONTHS" in titles
-    assert report_lines(report_of([])) == ["Nothing is in the store."]
+    assert report_lines(report_of([]), 80) == ["Nothing is in the store."]
 
 
 def test_a_total_of_several_topics() -> None:
-    lines = report_lines(report_of([row("a"), row("b")]))
+    lines = report_lines(report_of([row("a"), row("b")]), 80)
     assert [line.split()[0] for line in lines[1:4]] == ["a", "b", "total"]
 
 
-def test_bars() -> None:
-    assert [len(bar(size, 1_000)) for size in (0, 1, 500, 1_000)] == [0, 1, 20, 40]
+def test_the_chart_as_a_file(tmp_path: Path) -> None:
+    rows = [row(setting=f"retention.{name}") for name in ("ms=-1", "bytes=-1", "bytes=10240")]
+    chart = chart_of(report_of(rows).total)
+    assert list(chart.labels) == ["any time", "any size", "10.0 KiB"]
+    assert list(chart.values) == [3.0, 3.0, 3.0]
+    chart.write_png(tmp_path / "chart.png")
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+    empty = chart_of(report_of([row(kept_bytes=0)]).total)
+    assert (empty.title, list(empty.values)) == ("Kept in remote storage, B", [0.0])
 
 
 def test_the_plan(run: Run, store: Path) -> None:
@@ -172,6 +181,7 @@ def test_the_plan(run: Run, store: Path) -> None:
         (("--retention-bytes", "1PB"), 2, "--retention-bytes 1PB: expected values such as"),
         (("--price-per-gb-month", "-1"), 2, "--price-per-gb-month -1: expected 0 or more"),
         (("--price-per-gb-month", "nan"), 2, "--price-per-gb-month nan: expected 0 or more"),
+        (("--chart", "/no/such/x.png"), 2, "--chart /no/such/x.png: /no/such is not a directory"),
         (("--command-config", "x"), 2, "--command-config needs --bootstrap-server"),
         (("--topic", "nosuch"), 1, "the store has no topic nosuch"),
         (("--remote-storage", "file:///no/such", "--timeout", "3"), 1, "no such directory"),

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,11 +116,11 @@ class Standalone:
             "--driver-java-options", QUICK,
         ]  # fmt: skip
 
-    def submit(self, script: Path, *words: str, env: Mapping[str, str] | None = None) -> Any:
-        """Run a script with spark-submit and return the ended process."""
+    def submit(self, script: Path, *words: str, options: Sequence[str] = ()) -> Any:
+        """Run a script with spark-submit and return the ended process. `options`: more of them."""
         return subprocess.run(
-            [SPARK_HOME / "bin" / "spark-submit", *self.options, script, *words],
-            env={**self.env, "PYTHONPATH": str(self.deps), **(env or {})},
+            [SPARK_HOME / "bin" / "spark-submit", *self.options, *options, script, *words],
+            env={**self.env, "PYTHONPATH": str(self.deps)},
             cwd=self.directory,
             capture_output=True,
             text=True,

@@ -76,6 +76,21 @@ def test_a_command_under_spark_submit(standalone: Standalone, tiered: Cluster, o
     assert found["summary"]["segments"] >= 16
 
 
+@pytest.mark.soak(FAULT_ROUNDS)
+def test_executors_that_lack_ottla_are_named(
+    standalone: Standalone, tiered: Cluster, orders: str
+) -> None:
+    ended = standalone.submit(
+        COMMAND, "pipeline", "audit", "--remote-storage", tiered.remote_dir.as_uri(),
+        options=["--conf", "spark.executorEnv.PYTHONPATH=nowhere"],
+    )  # fmt: skip
+    assert ended.returncode == 1
+    reasons = [line for line in ended.stderr.splitlines() if line.startswith("ottla pipeline: ")]
+    assert len(reasons) == 1, ended.stderr[-3000:]
+    assert "ModuleNotFoundError: No module named 'ottla'" in reasons[0]
+    assert 'see "On a cluster" in docs/spark.md' in reasons[0]
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc") is None, reason="pyspark[connect] is not installed"
 )

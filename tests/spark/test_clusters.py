@@ -85,12 +85,14 @@ def test_executors_that_lack_ottla_are_named(
         options=["--conf", "spark.executorEnv.PYTHONPATH=nowhere"],
     )  # fmt: skip
     assert ended.returncode == 1
-    reasons = [line for line in ended.stderr.splitlines() if line.startswith("ottla pipeline: ")]
-    assert len(reasons) == 1, ended.stderr[-3000:]
+    # spark-submit prints what its programs print on stderr on stdout.
+    reasons = [line for line in ended.stdout.splitlines() if line.startswith("ottla pipeline: ")]
+    assert len(reasons) == 1, ended.stdout[-3000:] + ended.stderr[-3000:]
     assert "ModuleNotFoundError: No module named 'ottla'" in reasons[0]
     assert 'see "On a cluster" in docs/spark.md' in reasons[0]
 
 
+@pytest.mark.soak(FAULT_ROUNDS)
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc") is None, reason="pyspark[connect] is not installed"
 )

@@ -9,7 +9,7 @@ STAMP := $(VENV)/.complete
 # environment says otherwise: else each process spends half a second on compiling the same sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-unit test-cluster test-sim test-spark soak check bench clean
+.PHONY: help demo test test-unit test-cluster test-sim test-spark soak check bench bench-kafka clean
 
 help:
 	@echo "make demo    three brokers, an object store, 336,776 real records, Spark; checked"
@@ -17,6 +17,7 @@ help:
 	@echo "make soak    what make test draws from, whole; 2,600 simulated clusters; fuzzing; hours"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
+	@echo "make bench-kafka   the same cases on Ottla and on Apache Kafka, side by side"
 	@echo "make clean   remove .venv and build output"
 
 $(STAMP): requirements.lock pyproject.toml tools/make-venv
@@ -79,6 +80,10 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python benches/run.py
+
+# Beside Apache Kafka, whose jars Maven fetches once; without Maven or Java it says so and ends.
+bench-kafka: $(STAMP)
+	@$(BIN)/python benches/against_kafka.py
 
 clean:
 	rm -rf $(VENV) build dist

@@ -44,6 +44,33 @@ class Server:
         return float(self.process.memory_info().rss) / 1e6
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A running cluster: its name in the tables, where it listens, and the nodes' processes."""
+
+    name: str
+    bootstrap: str
+    processes: tuple[psutil.Process, ...]
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that all nodes have used."""
+        times = [each.cpu_times() for each in self.processes]
+        return float(sum(each.user + each.system for each in times))
+
+    def resident_mb(self) -> float:
+        """Return the resident memory of all nodes in MB."""
+        return float(sum(each.memory_info().rss for each in self.processes)) / 1e6
+
+
+@contextmanager
+def ottla_nodes(count: int, folder: Path) -> Iterator[Peer]:
+    """Run so many combined nodes."""
+    with Cluster(brokers=count, data_dir=folder / "ottla") as cluster:
+        cluster.wait_ready(60)
+        processes = tuple(psutil.Process(cluster.pid(node.id)) for node in cluster.nodes)
+        yield Peer("Ottla", cluster.bootstrap, processes)
+
+
 @contextmanager
 def ottla_node(**config: str) -> Iterator[Server]:
     """Run one combined node in a temporary folder."""

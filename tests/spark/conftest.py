@@ -20,6 +20,7 @@ QUICK = {
     "spark.python.daemon.module": "tests.spark.loaded_daemon",
 }
 ROOT = Path(__file__).parents[2]
+S3_SECRET = "known-to-processes-alone"
 Message = tuple[bytes | None, bytes | None]
 MakeTopic = Callable[..., str]
 
@@ -39,9 +40,12 @@ def spark() -> Iterator[Any]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)  # Where the workers find their daemon, too.
+        # Tasks have the environment that Spark was started with.
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
         session = ottla.spark.session("tests", master="local[2]", config=QUICK)
-    yield session
-    session.stop()
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

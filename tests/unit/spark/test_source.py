@@ -3,7 +3,9 @@
 Method: the calls that Spark's workers make, without Spark.
 """
 
+import importlib
 import pickle
+import sys
 
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -23,6 +25,19 @@ def test_spark_finds_the_format() -> None:
     assert pyspark_ottla.DefaultSource is OttlaDataSource
     assert issubclass(OttlaDataSource, DataSource)
     assert OttlaDataSource.name() == "ottla"
+
+
+def test_what_the_format_lacks_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ottla.spark.source", None)
+        patch.delattr(pyspark_ottla, "DefaultSource")
+        importlib.reload(pyspark_ottla)
+        assert not hasattr(pyspark_ottla, "DefaultSource"), "Spark would take it for the format"
+    importlib.reload(pyspark_ottla)
+    assert 'format("ottla") is not available: ' in caplog.text
+    assert "ottla.spark.source" in caplog.text
 
 
 def test_a_reader_can_be_pickled_and_accepts_no_filters() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from ottla.cli.main import main
 from ottla.client.cluster import ClientConfig
@@ -84,6 +85,36 @@ def test_each_run_adds_what_is_new(
     assert rows(exported(spark, str(to))) == rows(load(topic, includeHeaders="true"))
     code, error = run(topic, to, "--partition-by", "none")
     assert (code, "the target has the partitioning date" in error) == (1, True)
+
+
+def test_a_delta_table_is_that_of_the_package(
+    run: Callable[..., Any],
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    topic, to = make_topic(1), tmp_path / "delta"
+    versions = []
+    for begin in (0, 100):
+        times = [BEGIN_MS + number * DAY_MS // 50 for number in range(begin, begin + 100)]
+        produce(
+            topic, [(None, b"v%d" % each) for each in range(begin, begin + 100)], timestamps=times
+        )
+        assert run(topic, to, "--format", "delta")[1]["rows"] == 100
+        table = DeltaTable(to)
+        versions.append(table.version())
+    assert versions[0] < versions[1]
+    assert table.metadata().partition_columns == ["date"]
+    found = table.to_pyarrow_table(columns=["offset", "value", "timestamp", "date"]).to_pylist()
+    assert sorted((each["offset"], each["value"]) for each in found) == [
+        (number, b"v%d" % number) for number in range(200)
+    ]
+    assert {each["timestamp"].date() == each["date"] for each in found} == {True}
+    # What its first run added is a version of its own.
+    former = DeltaTable(to, version=versions[0]).to_pyarrow_table(columns=["offset"])
+    assert sorted(former["offset"].to_pylist()) == list(range(100))
+    assert run(topic, to, "--format", "delta")[1]["run"] is None
+    assert DeltaTable(to).version() == versions[1]
 
 
 def test_a_run_that_is_killed(

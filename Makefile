@@ -27,18 +27,17 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo --chart demo.png
 
-# Tests of clusters wait more than they work: two workers a core, eight at most. What judges
-# latencies runs alone. Spark waits for one thing at a time, so the simulator's seeds, which take
-# all cores and have a clock of their own, run beside it.
+# Tests of clusters and of Spark wait more than they work, the others need a core: they run beside
+# each other, two workers a core, eight at most (see tests/conftest.py). What judges latencies runs
+# alone. In each line's last words "deselected" are those that are left to `make soak`.
 WORKERS = $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 
-test: test-unit
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/sim tests/cluster
+test: $(STAMP)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests
 	@$(BIN)/python -m pytest -m alone tests/cluster
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests/spark tests/sim/test_seeds.py
 
 test-unit: $(STAMP)
-	@$(BIN)/python -m pytest -n auto --dist loadfile tests/unit
+	@$(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
 
 test-cluster: $(STAMP)
 	@$(BIN)/python -m pytest tests/cluster
@@ -50,9 +49,11 @@ test-sim: $(STAMP)
 PLAYED_BY = $(shell grep -rlE --include="test_*.py" "$(1)" $(2))
 VARIANTS = $(call PLAYED_BY,SIM_VARIANTS,tests/sim)
 STORIES = $(filter-out tests/sim/test_seeds.py,$(call PLAYED_BY,SIM_STORIES|drawn_seeds,tests/sim))
-# Two of them have lines of their own.
-ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests))
+# Unit tests have a line of their own, and so have two of the others.
+ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests/sim tests/cluster tests/spark))
 
+# In every line all forms of a test and all functions of a file are played.
+soak: export OTTLA_FAULT_ROUNDS := all
 soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2300} --workers $$(nproc) --quiet
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
@@ -62,9 +63,11 @@ soak: $(STAMP)
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest tests/sim/test_seeds.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 $(STORIES)
 	@OTTLA_RAFT_SEEDS=5000 $(BIN)/python -m pytest --timeout=3600 tests/unit/raft/test_simulation.py
+	@OTTLA_EXAMPLES=all OTTLA_WIRE_EXAMPLES=40 OTTLA_RAFT_SEEDS=120 $(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
 	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
-	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest $(ROUNDS)
-	@OTTLA_FAULT_ROUNDS=all OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
+	@$(BIN)/python -m pytest $(ROUNDS)
+	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
+	@OTTLA_QUORUM_ROUNDS=30 $(BIN)/python -m pytest --timeout=1800 tests/cluster/test_quorum.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py
 	@OTTLA_FUZZ_FRAMES=$${OTTLA_FUZZ_FRAMES:-100000} $(BIN)/python -m pytest -s tests/cluster/test_frame_fuzzer.py
 

@@ -33,7 +33,8 @@ from rich.console import Console
 from rich.table import Table
 
 import raw_load
-from kafka_peer import VERSION, NoPeerError, fetch_jars, kafka_nodes
+from kafka_peer import VERSION, kafka_nodes
+from maven_jars import NoJarsError, jars_of
 from ottla.records.builder import encode_batch
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -333,8 +334,8 @@ def main(words: list[str]) -> int:
         parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(PARTS)}")
     console = Console()
     try:
-        fetch_jars()
-    except NoPeerError as error:
+        jars_of("kafka")
+    except NoJarsError as error:
         console.print(f"skipped: Apache Kafka cannot run here: {error}")
         return 0
     console.print(machine())

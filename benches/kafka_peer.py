@@ -4,7 +4,6 @@ Each node is a broker and a controller, as Ottla's are. What differs from Kafka'
 where nodes listen, and the replication of internal topics, which fits the number of nodes.
 """
 
-import shutil
 import socket
 import subprocess
 import time
@@ -15,41 +14,23 @@ from pathlib import Path
 import psutil
 from confluent_kafka.admin import AdminClient
 
+from maven_jars import jars_of
 from servers import Peer
 
 VERSION = "4.3.1"
-JARS = Path.home() / ".cache" / f"ottla-kafka-{VERSION}"
-POM = Path(__file__).with_name("kafka") / "pom.xml"
 CLUSTER_ID = "b3R0bGEtYmVuY2hlcy1wZQ"
 HEAP = "1G"
 START_S_MAX = 60.0
 
 
 class NoPeerError(Exception):
-    """Kafka cannot run here; the text says why."""
-
-
-def fetch_jars() -> None:
-    """Let Maven fetch Kafka's jars, once. Raises: NoPeerError."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            raise NoPeerError(f"{tool} is not installed")
-    done = JARS / ".complete"
-    if done.exists():
-        return
-    JARS.mkdir(parents=True, exist_ok=True)
-    words = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    ran = subprocess.run([*words, f"-DoutputDirectory={JARS}"], capture_output=True, text=True)
-    if ran.returncode:
-        lines = (ran.stdout + ran.stderr).strip().splitlines() or ["no reason given"]
-        raise NoPeerError(f"Maven could not fetch its jars: {lines[0]}")
-    done.touch()
+    """Kafka did not start; the text says why."""
 
 
 @contextmanager
 def kafka_nodes(count: int, folder: Path) -> Iterator[Peer]:
-    """Run so many nodes, with 1 GB of heap each. Raises: NoPeerError."""
-    fetch_jars()
+    """Run so many nodes, with 1 GB of heap each. Raises: NoJarsError, NoPeerError."""
+    jars = jars_of("kafka")
     ports = _free_ports(2 * count)
     brokers, controllers = ports[:count], ports[count:]
     voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
@@ -61,9 +42,9 @@ def kafka_nodes(count: int, folder: Path) -> Iterator[Peer]:
             properties = home / "server.properties"
             properties.write_text(_properties(number, port, controller, voters, home, count))
             words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
-            subprocess.run(_java("256M", *words), check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(_java(jars, "256M", *words), check=True, stdout=subprocess.DEVNULL)
             log = stack.enter_context((home / "log").open("wb"))
-            words = _java(HEAP, "kafka.Kafka", str(properties))
+            words = _java(jars, HEAP, "kafka.Kafka", str(properties))
             process = subprocess.Popen(words, stdout=log, stderr=log)
             stack.callback(_stop, process)
             processes.append(psutil.Process(process.pid))
@@ -76,10 +57,10 @@ def kafka_nodes(count: int, folder: Path) -> Iterator[Peer]:
         yield peer
 
 
-def _java(heap: str, *words: str) -> list[str]:
+def _java(jars: Path, heap: str, *words: str) -> list[str]:
     options = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", "-server"]
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    return ["java", *options, logging, "-cp", f"{JARS}/*", *words]
+    return ["java", *options, logging, "-cp", f"{jars}/*", *words]
 
 
 def _properties(

@@ -1,44 +1,80 @@
-"""Scan a tiered topic with Spark: from the object store, and the same records through brokers.
+"""Scan a tiered topic with Spark, beside everything that could be used instead.
 
-One broker with a directory as its store, local retention of nothing: all but the last segments are
-remote only. Spark runs as `local[2]` into its noop sink, so every column of every record is decoded
-and crosses to the JVM. Rounds alternate and the best of each counts. Broker, Spark and store share
-the machine. `broker CPU`: of the last round, per million records.
+One broker with a directory as its store; all but the last segments are remote only. The same
+records are read from the store, through brokers, by Spark's own Kafka connector, from Parquet
+files, and by a confluent-kafka consumer that drops its messages. The ceiling is a source in Python
+whose batches are ready before. Spark writes into its noop sink, so every column of every record is
+decoded and crosses to the JVM. Rounds alternate and the best of each counts. Everything shares the
+machine. CPU: the broker's, in the last round, in seconds a million records.
+
+    python benches/spark_tiers.py [--records N] [--rounds N] [--cores 1,2] [--only 100,…]
+
+`--records 10000000` reads 10 million of 100 B and 1 GB of 1 KB.
 """
 
+import argparse
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from pyspark import cloudpickle
 from rich.console import Console
 from rich.table import Table
 
 import ottla.spark
+import spark_peers
+from maven_jars import NoJarsError
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.spark.tier_lookup import describe
 from ottla.testing import Cluster
 from scanned_topics import PARTITIONS, fill
+from spark_peers import ReadyBatches, connector_jars, consume
 
-ROUNDS = 3
-SIZES = ((100, 1_000_000), (1000, 200_000))
 CONFIG = {
     "log.initial.task.delay.ms": "200",
     "log.retention.check.interval.ms": "500",
     "remote.log.manager.task.interval.ms": "500",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
 }
-SEGMENT_BYTES = 4 * 1024 * 1024
+MIB = 1 << 20
 TOPIC = {
     "remote.storage.enable": "true",
-    "segment.bytes": str(SEGMENT_BYTES),
     "local.retention.bytes": "1",
     "file.delete.delay.ms": "100",
 }
-TIERED_WITHIN_SECONDS = 120
+TIERED_WITHIN_SECONDS = 300
+RECORDS = 2_000_000
+RECORDS_MIN = 400_000
+"""Fewer may fit into segments that are not closed."""
+STORE, BROKERS, CONNECTOR, PARQUET = "store", "brokers", "connector", "Parquet"
+LOOP, CEILING = "consumer loop", "ceiling"
 
 
-def remote_ends(bootstrap: str, topic: str) -> dict[int, int]:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Records of a size, as a share of the usual number; `ceiling`: the target of store to it."""
+
+    name: str
+    size_bytes: int
+    share: float
+    codec: str
+    segment_bytes: int
+    ceiling: float
+
+
+KINDS = (
+    Kind("100", 100, 1.0, "none", 4 * MIB, 0.65),
+    Kind("100-zstd", 100, 1.0, "zstd", MIB, 0.5),
+    Kind("1000", 1000, 0.1, "none", 4 * MIB, 0.85),
+)
+CONNECTOR_TARGET = 2.0
+
+
+def remote_ends(bootstrap: str, topic: str, segment_bytes: int) -> dict[int, int]:
     """Wait until local logs have only their last segments; return where the remote tier ends."""
     deadline = time.monotonic() + TIERED_WITHIN_SECONDS
     with ClusterClient(ClientConfig(bootstrap=bootstrap)) as client:
@@ -47,7 +83,7 @@ def remote_ends(bootstrap: str, topic: str) -> dict[int, int]:
         while True:
             tiers = describe(client, keys)
             if all(
-                each.segments and each.local_bytes < 2 * SEGMENT_BYTES for each in tiers.values()
+                each.segments and each.local_bytes < 2 * segment_bytes for each in tiers.values()
             ):
                 return {key[1]: each.segments[-1].end_offset for key, each in tiers.items()}
             assert time.monotonic() < deadline, "the topic was not tiered in time"
@@ -61,59 +97,154 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(cluster: Cluster, frames: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return, of each frame, the best time and the broker's CPU in its last round, in seconds."""
-    [node] = cluster.brokers
-    pid = cluster.pid(node.id)
-    assert pid is not None
+def measure(
+    pid: int, works: dict[str, Callable[[], object]], rounds: int
+) -> dict[str, tuple[float, float]]:
+    """Return, of each work, the best time and the broker's CPU in its last round, in seconds."""
     best: dict[str, tuple[float, float]] = {}
-    for _ in range(ROUNDS):
-        for name, frame in frames.items():
+    for _ in range(rounds):
+        for name, work in works.items():
             cpu, begun = cpu_seconds(pid), time.perf_counter()
-            frame.write.format("noop").mode("overwrite").save()
+            work()
             elapsed_s = time.perf_counter() - begun
             fastest = min(elapsed_s, best.get(name, (elapsed_s, 0))[0])
             best[name] = fastest, cpu_seconds(pid) - cpu
     return best
 
 
-def main(console: Console, share: float) -> None:
-    """Run and print; `share` of the usual number of records."""
+def scan(frame: Any) -> Callable[[], object]:
+    """Return the work that decodes all of a table."""
+    return lambda: frame.write.format("noop").mode("overwrite").save()
+
+
+def works_of(
+    spark: Any, cluster: Cluster, topic: str, ends: dict[int, int], kind: Kind, *, connector: bool
+) -> dict[str, Callable[[], object]]:
+    """Return what is measured, by name; each reads exactly the remote records."""
+    count = sum(ends.values())
+    until = ",".join(f'"{number}":{end}' for number, end in ends.items())
+
+    def reader(format_name: str) -> Any:
+        chosen = spark.read.format(format_name).option("subscribe", topic)
+        chosen = chosen.option("kafka.bootstrap.servers", cluster.bootstrap)
+        return chosen.option("endingOffsets", f'{{"{topic}":{{{until}}}}}')
+
+    store = reader("ottla").option("ottla.remote.storage.uri", cluster.remote_dir.as_uri()).load()
+    frames = {STORE: store, BROKERS: reader("ottla").load()}
+    if connector:
+        frames[CONNECTOR] = reader("kafka").load()
+    target = tempfile.mkdtemp(prefix="parquet-", dir=cluster.remote_dir.parent)
+    store.write.mode("overwrite").parquet(target)
+    frames[PARQUET] = spark.read.parquet(target)
+    ready = spark.read.format("ready").option("bytes", kind.size_bytes).option("rows", count)
+    frames[CEILING] = ready.option("tasks", spark.sparkContext.defaultParallelism).load()
+    for name, frame in frames.items():
+        assert frame.count() == count, f"{name} has {frame.count()} of {count} records"
+    works = {name: scan(frame) for name, frame in frames.items()}
+    works[LOOP] = lambda: consume(cluster.bootstrap, topic, ends)
+    return works
+
+
+def add_row(
+    table: Table, kind: Kind, cores: int, count: int, found: dict[str, tuple[float, float]]
+) -> None:
+    """Add what was found."""
+    rates = {name: count / seconds for name, (seconds, _) in found.items()}
+    to_ceiling = rates[STORE] / rates[CEILING]
+    cells = [f"{rates[name]:,.0f}" if name in rates else "-" for name in ORDER]
+    to_connector = "-"
+    if CONNECTOR in rates:
+        ratio = rates[STORE] / rates[CONNECTOR]
+        to_connector = f"{ratio:.2f} {_met(ratio, CONNECTOR_TARGET)}"
+    cpu = [f"{found[name][1] * 1e6 / count:.2f}" for name in (STORE, BROKERS)]
+    table.add_row(
+        f"{kind.name} B",
+        str(cores),
+        *cells,
+        to_connector,
+        f"{to_ceiling:.2f} {_met(to_ceiling, kind.ceiling)}",
+        *cpu,
+    )
+
+
+ORDER = (STORE, BROKERS, CONNECTOR, PARQUET, LOOP, CEILING)
+
+
+def _met(ratio: float, target: float) -> str:
+    return f"(≥ {target:g} {'met' if ratio >= target else 'MISSED'})"
+
+
+def new_table() -> Table:
+    """Return the empty table."""
     table = Table(title=f"Scans of {PARTITIONS} tiered partitions, records a second")
-    for heading in ("", "from the store", "through brokers", "ratio", "broker CPU s/M", "s/M"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    headings = (
+        "records",
+        "cores",
+        *ORDER,
+        "to connector",
+        "to ceiling",
+        "CPU, store",
+        "CPU, brokers",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def jars_or_none(console: Console) -> str | None:
+    """Return the connector's jars; None and a line where they cannot be had."""
+    try:
+        return connector_jars()
+    except NoJarsError as error:
+        console.print(f"without Spark's Kafka connector: {error}")
+        return None
+
+
+def main(words: list[str]) -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--cores", default="2", help="1,2: each in a session of its own")
+    parser.add_argument("--only", default=",".join(each.name for each in KINDS))
+    options = parser.parse_args(words)
+    if options.records < RECORDS_MIN:
+        parser.error(f"--records {options.records}: expected {RECORDS_MIN} at least")
+    kinds = [each for each in KINDS if each.name in options.only.split(",")]
+    console, table = Console(), new_table()
+    jars = jars_or_none(console)
     with Cluster(brokers=1, config=CONFIG, remote_storage=True) as cluster:
-        spark = ottla.spark.session("bench", master="local[2]")
-        for size, records in SIZES:
-            written = max(20_000, int(records * share) // 20_000 * 20_000)
-            topic = fill(
-                cluster.bootstrap, "tiers", size, written,
-                producer={"batch.size": 250_000}, topic=TOPIC,
-            )  # fmt: skip
-            ends = remote_ends(cluster.bootstrap, topic)
-            count = sum(ends.values())
-            until = ",".join(f'"{number}":{end}' for number, end in ends.items())
-            reader = spark.read.format("ottla").option("subscribe", topic)
-            reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
-            reader = reader.option("endingOffsets", f'{{"{topic}":{{{until}}}}}')
-            brokers = reader.load()
-            uri = cluster.remote_dir.as_uri()
-            store = reader.option("ottla.remote.storage.uri", uri).load()
-            assert store.count() == brokers.count() == count
-            found = measure(cluster, {"store": store, "brokers": brokers})
-            rates = {name: count / seconds for name, (seconds, _) in found.items()}
-            cpu = {name: seconds * 1e6 / count for name, (_, seconds) in found.items()}
-            table.add_row(
-                f"{size} B",
-                f"{rates['store']:,.0f}",
-                f"{rates['brokers']:,.0f}",
-                f"{rates['store'] / rates['brokers']:.2f}",
-                f"{cpu['store']:.2f}",
-                f"{cpu['brokers']:.2f}",
+        [node] = cluster.brokers
+        pid = cluster.pid(node.id)
+        assert pid is not None
+        topics = {}
+        for kind in kinds:
+            count = max(20_000, int(options.records * kind.share) // 20_000 * 20_000)
+            topics[kind] = fill(
+                cluster.bootstrap,
+                "tiers",
+                kind.size_bytes,
+                count,
+                producer={"batch.size": 250_000, "compression.type": kind.codec},
+                topic=TOPIC | {"segment.bytes": str(kind.segment_bytes)},
             )
-        spark.stop()
-    console.print(table)
+        for cores in map(int, options.cores.split(",")):
+            config = {} if jars is None else {"spark.jars": jars}
+            spark = ottla.spark.session("bench", master=f"local[{cores}]", config=config)
+            # Spark's workers do not have this directory on their path.
+            cloudpickle.register_pickle_by_value(spark_peers)
+            spark.dataSource.register(ReadyBatches)
+            for kind, topic in topics.items():
+                ends = remote_ends(cluster.bootstrap, topic, kind.segment_bytes)
+                works = works_of(spark, cluster, topic, ends, kind, connector=jars is not None)
+                found = measure(pid, works, options.rounds)
+                add_row(table, kind, cores, sum(ends.values()), found)
+                line = ", ".join(f"{name} {seconds:.1f} s" for name, (seconds, _) in found.items())
+                console.print(f"{kind.name} B, {cores} cores: {line}")
+            spark.stop()
+    wide = Console(width=max(console.width, 200))
+    wide.print(table)
 
 
 if __name__ == "__main__":
-    main(Console(width=120), float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    main(sys.argv[1:])

@@ -1,9 +1,14 @@
 """Rules for all tests: what shares a worker, that nothing is skipped unseen in CI, and that no
 property fails because the machine is busy."""
 
+import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,15 +16,28 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.drawn import FAULT_ROUNDS, drawn
+from tests.drawn import FAULT_ROUNDS, drawn, examples
 
-settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ottla",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("ottla")
 
 SPARK = "tests/spark"
+CLUSTERS = "tests/cluster"
 SIMULATOR = "tests/sim"
 
+LEFT_OUT = "left out"
+
+NICENESS = 5
+"""Of workers that begin with what needs a core: whoever waits much goes on at once when it can."""
+
 LONGEST = (
+    SPARK,
+    "tests/sim/test_seeds.py",
     "tests/cluster/test_tiered_storage.py",
     "tests/cluster/test_tiered_off.py",
     "tests/cluster/test_tiered_deletion.py",
@@ -37,15 +55,57 @@ LONGEST = (
     "tests/cluster/test_replicated_compaction.py",
     "tests/cluster/test_lost_disks.py",
 )
-"""Files that are begun first, so that no worker is left alone with one of them at the end."""
+"""What is begun first, so that no worker is left alone with one of them at the end."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import tests from another file on in each worker: each then compiles a part of a fresh clone.
+
+    The first worker leaves it to the collection, which makes errors of warnings.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    if number % 2:
+        os.nice(NICENESS)
+    if number == 0:
+        return
+    files = sorted(
+        path
+        for argument in session.config.args
+        for path in Path(argument.split("::")[0]).rglob("test_*.py")
+    )
+    begin = len(files) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    root = session.config.rootpath
+    for path in (*files[begin:], *files[:begin]):
+        # What cannot be imported is reported by the collection.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(path.resolve().relative_to(root).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only soaks play, unless a test was named."""
     if not any("::" in argument for argument in config.args):
         out = [item for item in items if is_left_to_soaks(item)] + forms_left_out(items)
-        config.hook.pytest_deselected(items=out)
-        items[:] = [item for item in items if item not in out]
+        out += functions_left_out(items)
+        left = set(out)
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+        if hasattr(config, "workeroutput"):
+            config.workeroutput[LEFT_OUT] = len(left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Show how many tests are left out, which xdist does not: all workers leave out the same."""
+    count = getattr(node, "workeroutput", {}).get(LEFT_OUT, 0)
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    if count and reporter is not None:
+        reporter.stats["deselected"] = [SimpleNamespace()] * count
+
+
+def pytest_collection_finish() -> None:
+    """Keep later collections of garbage from what was imported, which stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def forms_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -63,11 +123,28 @@ def forms_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
     return out
 
 
+def functions_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return what to leave out, to keep `count` of each file's functions marked `drawn(count)`."""
+    functions: dict[tuple[Path, int], dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        marker = item.get_closest_marker("drawn")
+        if marker is not None and isinstance(item, pytest.Function):
+            of_file = functions.setdefault((item.path, marker.args[0]), {})
+            of_file.setdefault(item.originalname, []).append(item)
+    out = []
+    for (path, count), of_file in functions.items():
+        played = drawn(list(of_file), count, FAULT_ROUNDS, name=path.name)
+        for name, forms in of_file.items():
+            out += [] if name in played else forms
+    return out
+
+
 class FileScheduling(LoadScopeScheduling):
     """Keeps a file in one worker, since its tests share clusters; all of Spark, which starts once.
 
-    Simulated clusters are each test's own, so these tests go to any worker, last. xdist's own
-    `loadgroup` sets the groups in a way that pytest 9 does not see.
+    Every other worker begins with what waits much, clusters and Spark, the others with what needs
+    a core: so the cores are busy to the end. Simulated clusters are each test's own: these tests go
+    to any worker. xdist's own `loadgroup` sets the groups in a way that pytest 9 does not see.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -77,11 +154,32 @@ class FileScheduling(LoadScopeScheduling):
         return nodeid if path.startswith(f"{SIMULATOR}/") else path
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        for path in LONGEST:
-            if path in self.workqueue:
-                self.workqueue.move_to_end(path, last=False)
-                break
+        waits_first = int(node.gateway.id[2:]) % 2 == 0
+        first = min(self.workqueue, key=lambda scope: (_waits(scope) != waits_first, _rank(scope)))
+        self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        # What is done is forgotten: xdist counts all that a worker has got after each of its tests.
+        assigned = self.assigned_work[node]
+        for scope in [scope for scope, unit in assigned.items() if all(unit.values())]:
+            del assigned[scope]
+        super()._reschedule(node)
+
+
+@cache
+def _waits(scope: str) -> bool:
+    """Tell whether the tests wait more than they work."""
+    return scope.startswith((SPARK, CLUSTERS))
+
+
+@cache
+def _rank(scope: str) -> int:
+    """Return what orders the work of a kind; where it is equal, files of more tests come first."""
+    path = scope.split("::", 1)[0]
+    if path in LONGEST:
+        return LONGEST.index(path)
+    return len(LONGEST) + (not path.startswith(SIMULATOR))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,6 +22,9 @@ SIM_STORIES = "OTTLA_SIM_STORIES"
 FAULT_ROUNDS = "OTTLA_FAULT_ROUNDS"
 """Failures that real clusters go through under load."""
 
+EXAMPLES = "OTTLA_EXAMPLES"
+"""Examples that Hypothesis makes for a property."""
+
 
 def drawn(
     cases: Sequence[T],
@@ -42,6 +45,16 @@ def drawn(
         return cases
     chosen = Random(_commit() + name).sample(range(len(cases)), count)
     return [cases[each] for each in sorted(chosen)]
+
+
+def examples(count: int) -> int:
+    """Return how many of so many examples a run gives a property: a quarter, but not under ten.
+
+    All of them where OTTLA_EXAMPLES is `all`. Each run has others, which Hypothesis makes.
+    """
+    if os.environ.get(EXAMPLES) == "all":
+        return count
+    return max(count // 4, min(count, 10))
 
 
 def drawn_seeds(count: int, of: int) -> list[int]:

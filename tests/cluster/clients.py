@@ -223,14 +223,18 @@ def eventually(
     within: float = TIMEOUT_SECONDS,
     what: str = "the condition",
 ) -> T:
-    """Ask again and again until the answer holds; return it. Fails with the last answer."""
-    deadline = time.monotonic() + within
+    """Ask again and again until the answer holds; return it. Fails with the last answer.
+
+    Waits a twentieth of the time that it took so far, so that long waits leave the cores to others.
+    """
+    began = time.monotonic()
     while True:
         answer = ask()
         if holds(answer):
             return answer
-        assert time.monotonic() < deadline, f"{what} within {within:g} s; last: {answer!r}"
-        time.sleep(0.05)
+        waited = time.monotonic() - began
+        assert waited < within, f"{what} within {within:g} s; last: {answer!r}"
+        time.sleep(min(max(0.05, waited / 20), 1.0))
 
 
 def read(consumer: Consumer, count: int, *, within: float = TIMEOUT_SECONDS) -> list[Record]:

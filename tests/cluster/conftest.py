@@ -9,7 +9,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +16,6 @@ import pytest
 from ottla.testing import Cluster
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
-from ..drawn import FAULT_ROUNDS, drawn
 from . import clients
 from .clients import Client
 from .kafka_python_sockets import close_forgotten_sockets
@@ -71,29 +69,6 @@ MakeTopic = Callable[..., str]
 NewCluster = Callable[..., Cluster]
 
 _numbers = itertools.count(1)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what this run does not play of several stories, unless a test was named."""
-    if not any("::" in argument for argument in config.args):
-        leave_out(config, items)
-
-
-def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep `count` of each file's functions that are marked `drawn(count)`, in all their forms."""
-    stories: dict[tuple[Path, int], list[str]] = {}
-    places = {}
-    for item in items:
-        marker = item.get_closest_marker("drawn")
-        if marker is not None and isinstance(item, pytest.Function):
-            places[item] = item.path, marker.args[0]
-            names = stories.setdefault(places[item], [])
-            if item.originalname not in names:
-                names.append(item.originalname)
-    played = {place: drawn(names, place[1], FAULT_ROUNDS) for place, names in stories.items()}
-    out = [item for item, place in places.items() if item.originalname not in played[place]]
-    config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in out]
 
 
 class Reports:

@@ -14,11 +14,12 @@ from typing import Any
 
 import cramjam
 import kafka.codec
+from kafka.admin import ConfigResource
+from kafka.structs import OffsetAndMetadata
+
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as LibraryPartition
 from kafka import errors as library_errors
-from kafka.admin import ConfigResource
-from kafka.structs import OffsetAndMetadata
 
 from .clients import TIMEOUT_SECONDS, Message, Record, Refused, TopicPartition
 

@@ -22,7 +22,7 @@ from ottla.testing.layout import ClusterError, NodePlan
 
 from .background import Background
 
-PAUSE_SECONDS = 0.04
+PAUSE_SECONDS = 0.08
 QUORUM = -1
 """The place of the metadata quorum among the partitions' numbers."""
 NOBODY = -1

@@ -41,6 +41,9 @@ VALUE_BYTES = 1_000
 RECORDS = 100
 """Of each partition, before the store is silent and again while it is: six segments."""
 
+PAUSE_SECONDS = 0.05
+"""Between two operations of a client: what each takes matters, not how many there are."""
+
 BUCKET = "slow"
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "epochs"})
 CONFIG = QUICK | {
@@ -211,7 +214,7 @@ class Clients(Background):
                 producer.produce(self._topic, bytes(100), on_delivery=delivered)
                 assert producer.flush(60) == 0
             assert not failures
-            time.sleep(0.005)
+            self._stop.wait(PAUSE_SECONDS)
 
     def _join(self) -> None:
         while not self._stop.is_set():
@@ -229,6 +232,7 @@ class Clients(Background):
                     consumer.poll(0.02)
                     assert time.monotonic() < deadline, "the group has no assignment"
             consumer.close()
+            self._stop.wait(PAUSE_SECONDS)
 
     def _topics(self) -> None:
         with Closing(client_of("confluent").admin(self._bootstrap)) as admin:
@@ -238,6 +242,7 @@ class Clients(Background):
                     admin.create_topic(name, partitions=3, replication_factor=3)
                 with self._timed("delete"):
                     admin.delete_topic(name)
+                self._stop.wait(PAUSE_SECONDS)
 
 
 class Fetchers(Background):

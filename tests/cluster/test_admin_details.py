@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from kafka.errors import IncompatibleBrokerVersion, NoError, UnknownMemberIdError
+
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka import admin as kafka_admin
-from kafka.errors import IncompatibleBrokerVersion, NoError, UnknownMemberIdError
-
 from ottla.testing import Cluster
 
 from .clients import Closing, Message, client_of, eventually, produce

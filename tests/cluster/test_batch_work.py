@@ -136,6 +136,7 @@ def attacked(victim: Cluster, attack: Callable[[], int]) -> tuple[float, float]:
     return late, paced.p99
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("kind", BATCHES)
 def test_produced_batches(kind: str, victim: Cluster, undisturbed: float) -> None:
     batch = BATCHES[kind]()
@@ -153,6 +154,7 @@ def test_produced_batches(kind: str, victim: Cluster, undisturbed: float) -> Non
     assert set().union(*found.values()) <= ANSWERS[kind], found
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("kind", ["sixteen million headers", "a million records"])
 def test_lookups_by_time(kind: str, victim: Cluster, undisturbed: float) -> None:
     topic = new_topic(victim.bootstrap, "looked-up")

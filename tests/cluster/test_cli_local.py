@@ -22,7 +22,7 @@ from ottla.testing.processes import identify, wait_until_gone
 from .conftest import Reports
 from .ottla_command import Ran, ottla, ottla_arguments
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(7)]
 
 Local = Callable[..., Ran]
 

@@ -24,7 +24,7 @@ from ottla.testing import Cluster
 
 from .ottla_command import Ran, ottla, ottla_arguments
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(13)]
 
 Tool = Callable[..., Ran]
 

@@ -34,7 +34,12 @@ from .deletion_requests import (
 )
 from .deletions import MODES, PATIENCE_SECONDS, Made, Site, ineligible, repeated, site_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(240),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(4),
+]
 
 T = TypeVar("T")
 

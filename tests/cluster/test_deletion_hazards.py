@@ -28,7 +28,12 @@ from .deletion_requests import elect, grow
 from .deletions import MODES, Made, Site, at_once, ineligible, site_of
 from .ottla_command import ottla
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(240),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(4),
+]
 
 
 @pytest.fixture(scope="module", params=MODES, ids=["kraft", "zookeeper"])

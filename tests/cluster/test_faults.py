@@ -26,9 +26,9 @@ SEPARATE = (*ROUNDS[:4], *ROUNDS[9:14])
 @pytest.mark.parametrize(
     ("kind", "rounds"),
     [
-        (Kind.COMBINED, drawn(ROUNDS, 2, FAULT_ROUNDS)),
+        (Kind.COMBINED, drawn(ROUNDS, 1, FAULT_ROUNDS)),
         (Kind.SEPARATE, drawn(SEPARATE, 1, FAULT_ROUNDS)),
-        (Kind.ZOOKEEPER, drawn(ROUNDS[::-1], 2, FAULT_ROUNDS)),
+        (Kind.ZOOKEEPER, drawn(ROUNDS[::-1], 1, FAULT_ROUNDS)),
     ],
     ids=lambda each: each.value if isinstance(each, Kind) else "",
 )

@@ -7,9 +7,9 @@ change by the command and by kafka-python; one broker is dead meanwhile and foll
 from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from kafka import KafkaAdminClient
 from ottla.testing import Cluster
 
 from .clients import Closing, eventually

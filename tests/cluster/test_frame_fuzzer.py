@@ -17,7 +17,7 @@ from .bystander import GROWTH_BYTES_MAX, Bystander
 from .conftest import QUICK
 from .frame_fuzzer import BURST, Fuzzer
 
-FRAMES = int(os.environ.get("OTTLA_FUZZ_FRAMES", "5000"))
+FRAMES = int(os.environ.get("OTTLA_FUZZ_FRAMES", "2000"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "7"))
 
 CONFIG = {**QUICK, "socket.listen.backlog.size": str(BURST)}

@@ -17,6 +17,8 @@ from .clients import Client, Closing, Message, client_of, eventually, produce
 from .conftest import QUICK, MakeTopic, new_name
 from .members import Group, flat, group_of
 
+pytestmark = pytest.mark.forms(1)
+
 PARTITIONS = 6
 BATCH = 120
 SESSION_MS = 3000

@@ -34,6 +34,8 @@ from .raw import (
     produce_request,
 )
 
+pytestmark = pytest.mark.drawn(3)
+
 GOOD = encode_batch([(b"key", b"value", (), int(time.time() * 1000))] * 3)
 HEADER = parse_header(GOOD)
 MEGABYTE = 1 << 20

@@ -15,9 +15,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from kafka import KafkaProducer
 from ottla.base.errors import Error
 from ottla.metadata.properties import read_properties, write_properties
 from ottla.testing import Cluster

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.base.errors import Error
 
 from .clients import Closing, eventually

@@ -18,7 +18,12 @@ from .conftest import Kind, NewCluster, kinds, new_replicated_topic
 from .fault_rounds import QUICK_SESSIONS, Scene, under_load
 from .ottla_command import ottla
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(1),
+]
 
 PARTITIONS = 4
 VALUE_BYTES = 2_000

@@ -19,7 +19,7 @@ from tests.exposition import Scrape
 from .ottla_command import ottla
 from .test_cli_local import first_port
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(1)]
 
 CONTROLLER = 101
 TOPIC = "counted"

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError
 from confluent_kafka import Producer as ConfluentProducer
+
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
-
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.connection import Connection

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import UnknownTopicOrPartitionError
 
+from kafka import KafkaAdminClient, TopicPartition
 from ottla.base.errors import Error
 from ottla.client.connection import Connection
 from ottla.testing import Cluster

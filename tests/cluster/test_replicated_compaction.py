@@ -17,6 +17,8 @@ from . import stored
 from .conftest import BROKERS
 from .test_compaction import EAGER, TOPIC, Writer, check, wait
 
+pytestmark = pytest.mark.drawn(1)
+
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Cluster]:

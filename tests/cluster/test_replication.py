@@ -25,7 +25,7 @@ from .workload import Workload
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]  # More than a workload's patience.
 
-story = pytest.mark.drawn(3)
+story = pytest.mark.drawn(2)
 """What one run plays a part of; the simulator plays such things at every moment."""
 
 PARTITIONS = 3

@@ -21,7 +21,7 @@ from .workload import Workload
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]  # More than a workload's patience.
 
-story = pytest.mark.drawn(4)
+story = pytest.mark.drawn(3)
 """What one run plays a part of; the simulator plays such things at every moment."""
 
 PARTITIONS = 6

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster, ClusterError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(4)]
 
 
 def test_a_node_through_all_that_can_happen_to_it(tmp_path: Path) -> None:

@@ -41,7 +41,12 @@ from .tiered import (
     remote_segments,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(1),
+]
 
 SEGMENT_RECORDS = 16
 PRODUCED_BY = 7_000_000

@@ -30,7 +30,7 @@ from .tiered import (
     wait_tiered,
 )
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1), pytest.mark.drawn(2)]
 
 ENABLE = "remote.storage.enable=true"
 RETAIN = "remote.log.disable.policy=retain, remote.storage.enable=false"

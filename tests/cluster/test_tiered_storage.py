@@ -33,7 +33,7 @@ from .tiered import (
     wait_tiered,
 )
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1), pytest.mark.drawn(3)]
 
 
 @pytest.fixture(scope="module", params=[Kind.COMBINED, Kind.ZOOKEEPER], ids=["kraft", "zookeeper"])

@@ -23,8 +23,8 @@ from .background import Background
 from .clients import Closing, eventually
 from .confluent_client import consumer
 
-PAUSE_SECONDS = 0.002
-"""Between two messages: a few hundred a second, so that acknowledgements never stop for long."""
+PAUSE_SECONDS = 0.008
+"""Between two messages: a hundred a second, so that acknowledgements never stop for long."""
 
 LATEST = -1
 ASK_SECONDS = 5.0
@@ -163,7 +163,7 @@ class Workload(Background):
                     )
                     stack.pop_all()
                     connections[address] = broker
-            self._stop.wait(0.02)
+            self._stop.wait(0.05)
         for broker in connections.values():
             broker.close()
 

@@ -30,6 +30,8 @@ from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 from ottla.wire.messages.delete_replicas import DeleteReplicasRequest, DeleteReplicasTopic
 
+pytestmark = pytest.mark.drawn(2)
+
 ROUGH_MS = 60_000
 LOOK_MS = 300
 DELETED, KEPT = "again", "kept"

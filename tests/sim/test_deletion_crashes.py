@@ -89,6 +89,7 @@ def check(report: Report) -> None:
     assert report.refusals == ()
 
 
+@pytest.mark.forms(12)
 @pytest.mark.parametrize("plan", NAMED, ids=str)
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_a_deletion_ends_whoever_crashes_after_a_step(plan: CrashPlan, zookeeper: bool) -> None:
@@ -117,6 +118,7 @@ def does_nothing(_: DeletionManager, _event: object, *, now_ms: int, is_idle: bo
     return Ready(now_ms + FULL_CHECK_MS, orders=(), work=None)
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_a_controller_that_does_not_go_on_with_what_it_finds_is_found_out(
     monkeypatch: pytest.MonkeyPatch, zookeeper: bool

@@ -30,6 +30,7 @@ SCENARIO = Scenario(
 )
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("seed", [2, 5])
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_every_deletion_ends_with_a_true_receipt(seed: int, zookeeper: bool) -> None:
@@ -62,6 +63,7 @@ def a_broker_sleeps(story: Story) -> Dialogue[None]:
     sim.nodes[sleeper].resume()
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_a_replica_without_a_ledger_row_is_still_deleted(zookeeper: bool) -> None:
     """The ledger has no row for it: its broker finds out for itself, and hosts the new topic."""

@@ -36,6 +36,7 @@ def played(seed: int, hash_seed: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("seed", [3, 7])
 def test_a_seed_replays_the_same_history(seed: int) -> None:
     first = played(seed, "1")

@@ -227,6 +227,7 @@ def plan_of(objects: Mapping[str, bytes]) -> RestorePlan:
 MOMENTS_MS = [None, 5, 50, 200, 500, 1_500, 5_000]
 
 
+@pytest.mark.forms(4)
 @pytest.mark.parametrize(
     ("zookeeper", "dies_after_ms"),
     [*((False, each) for each in MOMENTS_MS), *((True, each) for each in (None, 5, 200, 1_500))],

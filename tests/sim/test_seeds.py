@@ -19,9 +19,6 @@ from ottla.testing.scenarios.summary import Summary
 
 from ..drawn import SIM_STORIES, drawn
 
-pytestmark = pytest.mark.alone
-"""They play in as many processes as there are cores."""
-
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "48"))
 KNOWN_BAD = 3
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"

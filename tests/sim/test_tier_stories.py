@@ -22,9 +22,9 @@ OF_THE_END = ("manifest wrong",)
 """Checkers that may find something where a history ends before everything has settled."""
 
 KEPT = drawn(
-    [(name, zookeeper) for zookeeper in (False, True) for name in STORIES], 8, SIM_VARIANTS
+    [(name, zookeeper) for zookeeper in (False, True) for name in STORIES], 4, SIM_VARIANTS
 )
-PLAYED = drawn(TIER_VARIANTS, 5, SIM_VARIANTS)
+PLAYED = drawn(TIER_VARIANTS, 3, SIM_VARIANTS)
 
 
 @pytest.mark.parametrize(("name", "zookeeper"), KEPT)

@@ -20,6 +20,8 @@ from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 from ottla.wire.messages import produce as produce_wire
 
+pytestmark = [pytest.mark.drawn(2), pytest.mark.forms(1)]
+
 CONFIG = {
     "remote.log.storage.system.enable": "true",
     "ottla.remote.storage.uri": "file:///store",

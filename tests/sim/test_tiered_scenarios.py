@@ -21,6 +21,8 @@ from .tiered_cluster import (
     Cluster,
 )
 
+pytestmark = [pytest.mark.drawn(6), pytest.mark.forms(1)]
+
 MODES = pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 DAY_MS = 86_400_000
 

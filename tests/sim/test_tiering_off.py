@@ -27,7 +27,7 @@ from ottla.wire.messages import produce as produce_wire
 from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.forms(1)]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.forms(1), pytest.mark.drawn(3)]
 
 TOPIC_CONFIG = {
     "remote.storage.enable": "true",
@@ -344,7 +344,7 @@ DEATHS = [
 ]
 
 
-@pytest.mark.parametrize(("ms", "is_leader", "zookeeper"), drawn(DEATHS, 4, SIM_STORIES))
+@pytest.mark.parametrize(("ms", "is_leader", "zookeeper"), drawn(DEATHS, 2, SIM_STORIES))
 def test_a_broker_dies_while_the_topic_is_disabling(
     ms: int, is_leader: bool, zookeeper: bool
 ) -> None:

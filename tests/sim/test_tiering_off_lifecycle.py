@@ -27,7 +27,7 @@ from tests.drawn import SIM_STORIES, drawn
 from tests.sim import test_tiered_deletions as deletions
 from tests.sim.test_tiering_off import BROKERS, RECORDS, Cluster
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.forms(1)]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.forms(1), pytest.mark.drawn(4)]
 
 ROUNDS = 10
 ELECTION_MS = 30_000

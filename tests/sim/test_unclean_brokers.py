@@ -20,6 +20,8 @@ from ottla.testing.sim.watch.observations import Acknowledged
 from tests.drawn import drawn_seeds
 from tests.unit.testing.sim.requests import TOPIC, Writer
 
+pytestmark = pytest.mark.drawn(2)
+
 CONFIG = {"min.insync.replicas": "2"}
 
 

@@ -14,7 +14,7 @@ from ..drawn import SIM_VARIANTS, drawn
 from .found_out import find_out
 from .variants import SEEDS_MAX, VARIANTS, Variant
 
-PLAYED = drawn(VARIANTS, 2, SIM_VARIANTS)
+PLAYED = drawn(VARIANTS, 1, SIM_VARIANTS)
 
 
 @pytest.mark.timeout(600)

@@ -1,7 +1,9 @@
 """One cluster and one Spark session for all tests; a topic of its own for each test."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,10 @@ from ottla.testing import Cluster
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
+    "spark.python.daemon.module": "tests.spark.loaded_daemon",
 }
+ROOT = Path(__file__).parents[2]
+S3_SECRET = "known-to-processes-alone"
 Message = tuple[bytes | None, bytes | None]
 MakeTopic = Callable[..., str]
 
@@ -32,9 +37,15 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    session = ottla.spark.session("tests", master="local[2]", config=QUICK)
-    yield session
-    session.stop()
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)  # Where the workers find their daemon, too.
+        # Tasks have the environment that Spark was started with.
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
+        session = ottla.spark.session("tests", master="local[2]", config=QUICK)
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

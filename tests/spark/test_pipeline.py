@@ -1,15 +1,16 @@
-"""`ottla pipeline audit` and `purge-check` over a real cluster and its store.
+"""`ottla pipeline audit`, `retention-report` and `purge-check` over a real cluster and its store.
 
 Method: one broker, a directory as the store, two topics whose tiered storage was turned off, with
 both policies, and on again. The audit runs while segments are copied, and after that: nothing is
-found. Then objects are damaged, one for each kind, and each is named. At last a topic goes, and the
-purge check says so. The commands run in this process, in its Spark session.
+found. What a retention is said to keep is what it keeps once it is set. Then objects are damaged,
+one for each kind, and each is named. At last a topic goes, and the purge check says so. The
+commands run in this process, in its Spark session.
 """
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.main import main
 from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.offsets import EARLIEST, list_offsets
 from ottla.spark.jobs.audit import AuditOptions, audit
 from ottla.spark.jobs.purge_check import PurgeOptions, purge_check
+from ottla.spark.jobs.retention_report import RetentionOptions, retention_report
 from ottla.testing import Cluster
 from ottla.tiered.manifest_codec import decode_manifest, encode_manifest
 from ottla.wire.messages import describe_remote_log as wire
@@ -82,8 +85,14 @@ def eventually(is_true: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def wait_copied(cluster: Cluster, topic: str) -> None:
-    """Wait until all closed segments are copied, and the manifests say so."""
+def wait_copied(
+    cluster: Cluster, topic: str, listed: Callable[[], Collection[Any]] | None = None
+) -> None:
+    """Wait until all closed segments are copied, and the manifests say so.
+
+    `listed`: lists the store, None = the directory.
+    """
+    listed = listed or (lambda: sorted(cluster.remote_dir.rglob("*")))
 
     def lag() -> list[int]:
         with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
@@ -94,9 +103,9 @@ def wait_copied(cluster: Cluster, topic: str) -> None:
         return [each.lag_segments for each in found.partitions]
 
     eventually(lambda: lag() == [0, 0], f"{topic} is copied")
-    before: list[Path] = []
-    while (listed := sorted(cluster.remote_dir.rglob("*"))) != before:
-        before = listed
+    before: Collection[Any] = ()
+    while (now := listed()) != before:
+        before = now
         time.sleep(1)
 
 
@@ -148,6 +157,51 @@ def test_a_sound_store(tiered: Cluster, job: Callable[..., Any]) -> None:
     assert main(
         ["pipeline", "audit", "--remote-storage", tiered.remote_dir.as_uri(), "--topic", "orders"]
     ) == 0  # fmt: skip
+
+
+def log_starts(cluster: Cluster, topic: str) -> dict[int, int]:
+    with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
+        found = list_offsets(client, {(topic, 0): EARLIEST, (topic, 1): EARLIEST})
+    return {partition: each.offset for (_, partition), each in found.items()}
+
+
+def test_retention_keeps_what_the_report_says(
+    spark: Any, tiered: Cluster, job: Callable[..., Any]
+) -> None:
+    topic, limit = "measured", 60_000
+    create(tiered, topic)
+    produce(tiered, topic, 240)
+    wait_copied(tiered, topic)
+    store = tiered.remote_dir.as_uri()
+    size = sum(path.stat().st_size for part in (0, 1) for path in logs(tiered, topic, part))
+    code, found = job("retention-report", "--topic", topic, "--retention-bytes", f"{limit},1")
+    assert code == 0
+    present, some, nothing = found["topics"]
+    assert (present["kept_bytes"], present["cost"]) == (size, None)
+    assert (present["retention_ms"], present["retention_bytes"]) == (604_800_000, -1)
+    assert 0 < some["kept_bytes"] <= 2 * limit
+    assert some["kept_bytes"] + some["deleted_bytes"] == size
+    assert (nothing["kept_segments"], nothing["local_only_bytes"] > 0) == (0, True)
+    # The same as a function, and without brokers: then the local log does not count.
+    options = {"remote_storage": store, "topics": (topic,), "retention_bytes": (limit,)}
+    cluster = ClientConfig(bootstrap=tiered.bootstrap)
+    rows = retention_report(spark, RetentionOptions(**options, cluster=cluster)).collect()
+    foreseen = {
+        row.partition: row.log_start_offset
+        for row in rows
+        if row.setting == f"retention.bytes={limit}"
+    }
+    alone = retention_report(spark, RetentionOptions(**options)).groupBy("setting")
+    kept = {row.setting: row.kept_bytes for row in alone.agg({"kept_bytes": "sum"})
+            .withColumnRenamed("sum(kept_bytes)", "kept_bytes").collect()}  # fmt: skip
+    assert kept["current"] == size
+    assert kept[f"retention.bytes={limit}"] >= some["kept_bytes"]
+    assert min(foreseen.values()) > 0
+    alter(tiered, topic, f"retention.bytes={limit}")
+    eventually(lambda: log_starts(tiered, topic) == foreseen, f"the log starts are {foreseen}")
+    code, found = job("retention-report", "--topic", topic, "--retention-ms", "unlimited")
+    assert found["topics"][0]["kept_bytes"] == some["kept_bytes"]
+    assert found["topics"][0]["deleted_segments"] == 0
 
 
 def flip(path: Path) -> None:

@@ -4,6 +4,7 @@ Method: a table of queries and the pieces of message that reach the user through
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def test_options_of_reading(
     load: Callable[..., Any], options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message):
-        load(**options)
+        load(**options).count()
 
 
 def test_no_bootstrap_servers(spark: Any) -> None:
@@ -105,13 +106,35 @@ def test_modes(spark: Any, cluster: Cluster, mode: str, message: str) -> None:
         writer.save()
 
 
-def test_streams(spark: Any, cluster: Cluster, tmp_path: Any) -> None:
+def test_streams(spark: Any, cluster: Cluster) -> None:
     stream = spark.readStream.format("ottla").option("subscribe", "t")
     stream = stream.option("kafka.bootstrap.servers", cluster.bootstrap)
-    with pytest.raises(Exception, match=r"readStream is not supported by format.* yet; use read"):
+    stream = stream.option("endingOffsets", "latest")
+    with pytest.raises(Exception, match="endingOffsets is only for batch queries"):
         stream.load().writeStream.format("noop").start().processAllAvailable()
-    rate = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
-    sink = rate.writeStream.format("ottla").option("topic", "t")
-    sink = sink.option("kafka.bootstrap.servers", cluster.bootstrap)
-    with pytest.raises(Exception, match=r"writeStream is not supported .* use foreachBatch"):
-        sink.option("checkpointLocation", str(tmp_path)).start().processAllAvailable()
+
+
+@pytest.mark.parametrize(
+    ("expression", "mode", "options", "message"),
+    [
+        ("string(value)", "append", {}, "no topic: expected the option topic"),
+        ("value", "append", {"topic": "t"}, "column value is bigint: expected string or binary"),
+        ("string(count(1)) value", "complete", {"topic": "t"}, "output mode complete is not supp"),
+        ("string(value)", "update", {"topic": "t"}, "does not support Update mode"),
+        ("string(value)", "append", {"topic": "t", "subscribe": "t"}, "only for reading"),
+    ],
+)
+def test_streams_that_cannot_be_written(
+    spark: Any,
+    cluster: Cluster,
+    tmp_path: Path,
+    expression: str,
+    mode: str,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    rows = spark.readStream.format("rate").load().selectExpr(expression)
+    writer = rows.writeStream.format("ottla").outputMode(mode).options(**options)
+    writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap)
+    with pytest.raises(Exception, match=message):
+        writer.option("checkpointLocation", str(tmp_path)).start().processAllAvailable()

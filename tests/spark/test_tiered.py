@@ -1,13 +1,15 @@
 """A tiered topic is one table: remote records come from the object store, the rest from brokers.
 
 Method: a cluster of its own with a directory as the store, segments of 16 KB and a local retention
-of nothing, so that all but the last segments are remote only. Rows are compared with those of a
-plain consumer; brokers' metrics show what they served. The last test stops the brokers.
+of nothing, so that all but the last segments are remote only. Rows of tables and of streams are
+compared with those of a plain consumer; brokers' metrics show what they served. The last test stops
+the brokers.
 """
 
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.spark import tier_lookup
+from ottla.spark.jobs.export import ExportOptions, Source, export
+from ottla.spark.jobs.replay import ReplayOptions, replay
 from ottla.spark.tier_planning import Tiers
 from ottla.testing import Cluster
 from tests.exposition import Scrape
@@ -55,14 +59,24 @@ def orders(tiered: Cluster) -> str:
     return filled(tiered, "orders")
 
 
-def filled(cluster: Cluster, topic: str) -> str:
-    """Create a topic, fill it, and wait until most of it is remote only."""
+def created(cluster: Cluster, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(30)
+    return topic
+
+
+def filled(cluster: Cluster, topic: str) -> str:
+    """Create a topic, fill it, and wait until most of it is remote only."""
+    fill(cluster, created(cluster, topic), range(RECORDS * PARTITIONS))
+    until_remote(cluster, topic)
+    return topic
+
+
+def fill(cluster: Cluster, topic: str, numbers: range) -> None:
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "linger.ms": 5, "batch.num.messages": 4}
     )
-    for number in range(RECORDS * PARTITIONS):
+    for number in numbers:
         producer.produce(
             topic,
             b"%06d" % number + b"x" * 500,
@@ -73,11 +87,13 @@ def filled(cluster: Cluster, topic: str) -> str:
         )
         producer.poll(0)
     assert producer.flush(60) == 0
+
+
+def until_remote(cluster: Cluster, topic: str) -> None:
     until(
         lambda: all(each.local_start >= REMOTE_MIN for each in tiers_of(cluster, topic).values()),
         "most records in the remote tier only",
     )
-    return topic
 
 
 def until(is_done: Callable[[], bool], what: str) -> None:
@@ -106,6 +122,24 @@ def read(spark: Any, tiered: Cluster) -> Callable[..., Any]:
         return reader.load()
 
     return read
+
+
+def stream(
+    spark: Any, cluster: Cluster, topic: str, directory: Path, *, brokers: bool = True
+) -> Any:
+    """Return what writes a topic's rows to a directory, in batches of 150 offsets."""
+    reader = spark.readStream.format("ottla").option("subscribe", topic)
+    reader = reader.option("ottla.remote.storage.uri", cluster.remote_dir.as_uri())
+    reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
+    if brokers:
+        reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
+    frame = reader.option("maxOffsetsPerTrigger", "150").load()
+    writer = frame.writeStream.format("parquet").option("path", str(directory / "rows"))
+    return writer.option("checkpointLocation", str(directory / "checkpoint"))
+
+
+def streamed(spark: Any, directory: Path) -> list[Row]:
+    return rows(spark.read.parquet(str(directory / "rows")))
 
 
 def consumed(cluster: Cluster, topic: str) -> list[Row]:
@@ -178,6 +212,34 @@ def test_it_is_the_whole_topic_and_brokers_serve_only_the_rest(
     assert since.count() == len(expected) - 500
 
 
+def test_a_stream_reads_both_tiers_while_the_boundary_moves(
+    spark: Any, tiered: Cluster, tmp_path: Path
+) -> None:
+    topic = created(tiered, "streamed")
+    running = stream(spark, tiered, topic, tmp_path / "tail").start()
+    quarter = RECORDS * PARTITIONS // 4
+    local_starts = set()
+    for number in range(4):
+        fill(tiered, topic, range(number * quarter, (number + 1) * quarter))
+        running.processAllAvailable()
+        local_starts |= {each.local_start for each in tiers_of(tiered, topic).values()}
+    running.stop()
+    expected = consumed(tiered, topic)
+    assert streamed(spark, tmp_path / "tail") == expected
+    until_remote(tiered, topic)
+    tiers = tiers_of(tiered, topic).values()
+    assert min(local_starts) < min(each.local_start for each in tiers)
+    # One that begins in the object store goes on to the brokers by itself.
+    before = bytes_out(tiered, topic)
+    late = stream(spark, tiered, topic, tmp_path / "late").trigger(availableNow=True).start()
+    late.awaitTermination()
+    assert streamed(spark, tmp_path / "late") == expected
+    assert len(late.recentProgress) > 4
+    # A fetch may bring a little of what is behind a batch.
+    served = bytes_out(tiered, topic) - before
+    assert served < sum(each.size_bytes for tier in tiers for each in tier.segments) / 2
+
+
 def test_what_expired_is_lost_and_named(read: Callable[..., Any], tiered: Cluster) -> None:
     topic = filled(tiered, "expiring")
     strict, lenient = read(topic), read(topic, failOnDataLoss="false")
@@ -218,17 +280,49 @@ def test_a_deleted_topic_and_a_missing_store(read: Callable[..., Any], tiered: C
     assert lenient.count() == 0
 
 
+def exported_rows(spark: Any, source: Source, to: Path) -> list[Row]:
+    export(spark, ExportOptions(source=source, to=str(to)))
+    return rows(spark.read.parquet(str(to)))
+
+
+def test_an_export_has_both_tiers(spark: Any, tiered: Cluster, orders: str, tmp_path: Path) -> None:
+    source = Source(
+        topic=orders,
+        cluster=ClientConfig(bootstrap=tiered.bootstrap),
+        remote_storage=tiered.remote_dir.as_uri(),
+    )
+    assert exported_rows(spark, source, tmp_path) == consumed(tiered, orders)
+
+
 def test_without_brokers_it_is_what_the_store_holds(
-    read: Callable[..., Any], tiered: Cluster, orders: str
+    spark: Any,
+    read: Callable[..., Any],
+    load: Callable[..., Any],
+    make_topic: Callable[..., str],
+    cluster: Cluster,
+    tiered: Cluster,
+    orders: str,
+    tmp_path: Path,
 ) -> None:
     ends = {key[1]: each.segments[-1].end_offset for key, each in tiers_of(tiered, orders).items()}
     expected = [each for each in consumed(tiered, orders) if each[1] < ends[each[0]]]
     tiered.stop()
     whole = read(orders, brokers=False, includeHeaders="true", minPartitions="3")
     assert rows(whole) == expected
+    archive = Source(topic=orders, cluster=None, remote_storage=tiered.remote_dir.as_uri())
+    assert exported_rows(spark, archive, tmp_path / "export") == expected
+    # The archive, replayed into another cluster.
+    target = make_topic(PARTITIONS)
+    config = ClientConfig(bootstrap=cluster.bootstrap)
+    state = str(tmp_path / "state")
+    replay(spark, ReplayOptions(source=archive, to=target, target=config, state=state))
+    assert rows(load(target, includeHeaders="true")) == expected
     since = read(orders, brokers=False, startingTimestamp=str(1_700_000_000_000 + 500))
     assert since.count() == len(expected) - 500
     committed = read(orders, brokers=False, isolation="read_committed")
     assert committed.count() == len(expected)
     with pytest.raises(Exception, match="has no topic nothing"):
         read("nothing", brokers=False).count()
+    writer = stream(spark, tiered, orders, tmp_path, brokers=False)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert streamed(spark, tmp_path) == expected

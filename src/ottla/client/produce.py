@@ -1,6 +1,7 @@
 """Produce: encoded batches to the broker that leads their partitions."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.base.ids import NO_UUID
@@ -17,10 +18,23 @@ from ottla.wire.messages.produce import (
 _LAST_WITH_NAMES: Final = 12
 
 
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """The response for one partition.
+
+    Fields: `refusal`: None = the batch is acknowledged.
+            `log_append_ms`: the timestamp that the broker has given to all records; -1 = they keep
+            their own (message.timestamp.type=CreateTime).
+    """
+
+    refusal: Refusal | None = None
+    log_append_ms: int = -1
+
+
 def produce(
     client: ClusterClient, node: int, batches: Mapping[TopicPartition, bytes], *, acks: int
-) -> dict[TopicPartition, Refusal | None]:
-    """Send one batch a partition; return each partition's error, None = it is acknowledged.
+) -> dict[TopicPartition, Produced]:
+    """Send one batch a partition; return each partition's response.
 
     Raises: ClientError, also for a response that leaves a partition out: its batch may be lost.
     """
@@ -41,11 +55,12 @@ def produce(
     )
     response = client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
     results = {
-        (topic.name, each.index): Refusal(
-            f"{topic.name}-{each.index}", each.error_code, each.error_message
+        (topic.name, each.index): Produced(
+            Refusal(f"{topic.name}-{each.index}", each.error_code, each.error_message)
+            if each.error_code
+            else None,
+            each.log_append_time_ms,
         )
-        if each.error_code
-        else None
         for topic in response.responses
         for each in topic.partition_responses
     }

@@ -16,6 +16,7 @@ from ottla.spark.errors import (
     DataLossError,
     OptionError,
     RemoteStorageError,
+    StreamOffsetError,
     WriteError,
 )
 from ottla.spark.java import NoJavaError
@@ -29,6 +30,7 @@ __all__ = [
     "OptionError",
     "OttlaDataSource",
     "RemoteStorageError",
+    "StreamOffsetError",
     "WriteError",
     "register",
     "session",

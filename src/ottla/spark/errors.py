@@ -9,6 +9,10 @@ class DataLossError(Exception):
     """Requested records no longer exist; `failOnDataLoss=false` continues without them."""
 
 
+class StreamOffsetError(ValueError):
+    """An offset in a checkpoint that a stream cannot continue from: what was expected instead."""
+
+
 class ClusterError(Exception):
     """The cluster did not respond (`code` 0), or responded with the error `code`."""
 

@@ -30,10 +30,12 @@ _TOPIC_RESOURCE: Final = 2
 _CLEANUP_POLICY: Final = "cleanup.policy"
 
 
-def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicPartition, Uuid]:
+def subscribed(
+    client: ClusterClient, subscription: Subscription, *, skip_unknown: bool = False
+) -> dict[TopicPartition, Uuid]:
     """Return the partitions to read, with the ids of their topics.
 
-    Raises: ClusterError where a named topic or partition does not exist.
+    Raises: ClusterError where a named topic or partition does not exist, unless `skip_unknown`.
     """
     if isinstance(subscription, Pattern):
         regex = re.compile(subscription.regex)
@@ -45,14 +47,29 @@ def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicP
         names = {topic for topic, _ in subscription.partitions}
     else:
         names = set(subscription.topics)
-    found = _partitions(retried(client, "looking up topics", lambda: client.topics(sorted(names))))
+    found = _partitions(
+        retried(
+            client,
+            "looking up topics",
+            lambda: client.topics(sorted(names), skip_unknown=skip_unknown),
+        )
+    )
     if not isinstance(subscription, Assign):
         return found
     for key in subscription.partitions:
-        if key not in found:
+        if key not in found and not skip_unknown:
             count = sum(topic == key[0] for topic, _ in found)
             raise ClusterError(f"topic {key[0]} has no partition {key[1]}: it has {count}")
-    return {key: found[key] for key in subscription.partitions}
+    return {key: found[key] for key in subscription.partitions if key in found}
+
+
+def includes(subscription: Subscription, key: TopicPartition) -> bool:
+    """Tell whether a partition is to be read, if it exists."""
+    if isinstance(subscription, Assign):
+        return key in subscription.partitions
+    if isinstance(subscription, Pattern):
+        return re.compile(subscription.regex).fullmatch(key[0]) is not None
+    return key[0] in subscription.topics
 
 
 def _partitions(topics: Iterable[MetadataResponseTopic]) -> dict[TopicPartition, Uuid]:

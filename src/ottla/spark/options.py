@@ -1,5 +1,7 @@
 """What a query reads: the options of Spark's Kafka source, parsed and checked.
 
+What only streams have is in `streaming.options`.
+
 Source: Spark's KafkaSourceProvider, KafkaOffsetRangeLimit and ConsumerStrategy.
 """
 
@@ -17,7 +19,13 @@ from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.partitions import TopicPartition
 from ottla.spark.cluster_options import client_config
 from ottla.spark.errors import OptionError
-from ottla.spark.raw_options import REMOTE_STORAGE, WRITE_NAMES, RawOptions, as_integer
+from ottla.spark.raw_options import (
+    END_NAMES,
+    REMOTE_STORAGE,
+    WRITE_NAMES,
+    RawOptions,
+    as_integer,
+)
 from ottla.stores.uri import StoreUriError, parse_store_uri
 
 ByPartition = Mapping[TopicPartition, int]
@@ -55,6 +63,10 @@ class Edge(Enum):
     LATEST = "latest"
 
 
+_SPECIAL: Final = {Edge.EARLIEST: EARLIEST, Edge.LATEST: LATEST}
+"""Offsets in JSON that are not offsets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offsets:
     """An offset for each partition; -2 = earliest, -1 = latest."""
@@ -82,7 +94,7 @@ Limit = Edge | Offsets | Since | SinceEach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """One batch query.
+    """What a query reads; a stream has no end, so `ending` is then LATEST.
 
     Fields: `latest_where_none_since`: start at the latest offset where no record is that new,
             instead of an error.
@@ -120,9 +132,11 @@ class ReadOptions:
         return self.cluster
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> "ReadOptions":
+    def of(options: Mapping[str, str], *, streaming: bool = False) -> "ReadOptions":
         """Parse the options; raise OptionError where one is missing or wrong."""
         raw = RawOptions.of(options)
+        if streaming:
+            raw.refuse(END_NAMES, "batch queries: a stream has no end")
         raw.refuse(WRITE_NAMES, "writing; to read a topic, use subscribe")
         subscription = _subscription(raw)
         remote_storage = _remote_storage(raw)
@@ -130,8 +144,13 @@ class ReadOptions:
         return ReadOptions(
             cluster=_cluster(raw, remote_storage),
             subscription=subscription,
-            starting=_limit(raw, "starting", Edge.EARLIEST),
-            ending=_limit(raw, "ending", Edge.LATEST),
+            starting=_limit(
+                raw,
+                "starting",
+                Edge.LATEST if streaming else Edge.EARLIEST,
+                (Edge.EARLIEST, Edge.LATEST) if streaming else (Edge.EARLIEST,),
+            ),
+            ending=_limit(raw, "ending", Edge.LATEST, (Edge.LATEST,)),
             latest_where_none_since=strategy == "latest",
             include_headers=raw.flag("includeHeaders", False),
             min_partitions=raw.number("minPartitions", None, 1),
@@ -229,7 +248,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(partitions))
 
 
-def _limit(raw: RawOptions, side: str, default: Edge) -> Limit:
+def _limit(raw: RawOptions, side: str, default: Edge, allowed: tuple[Edge, ...]) -> Limit:
     """Return the start or end of a query: the most specific option wins, as in Spark's own."""
     name = f"{side}Timestamp"
     if raw.has(name):
@@ -243,24 +262,22 @@ def _limit(raw: RawOptions, side: str, default: Edge) -> Limit:
     text = raw.text(name)
     if text is None:
         return default
-    other = Edge.LATEST if default is Edge.EARLIEST else Edge.EARLIEST
-    word = text.lower()
-    if word == default.value:
-        return default
-    if word == other.value:
+    words = {each.value: each for each in Edge}
+    shape = f"{', '.join(each.value for each in allowed)} or JSON"
+    where = "start" if side == "starting" else "end"
+    if text.lower() in words:
+        if words[text.lower()] in allowed:
+            return words[text.lower()]
         raise OptionError(
-            f"option {name}={text}: a batch query cannot "
-            f"{'start' if default is Edge.EARLIEST else 'end'} there; "
-            f"expected {default.value} or JSON"
+            f"option {name}={text}: a batch query cannot {where} there; expected {shape}"
         )
-    shape = f'{default.value} or JSON such as {{"topic":{{"0":23}}}}'
-    offsets = _by_partition(name, text, EARLIEST, shape)
-    banned = LATEST if default is Edge.EARLIEST else EARLIEST
+    offsets = _by_partition(name, text, EARLIEST, f'{shape} such as {{"topic":{{"0":23}}}}')
+    banned = {_SPECIAL[each]: each for each in Edge if each not in allowed}
     for (topic, partition), offset in sorted(offsets.items()):
-        if offset == banned:
+        if offset in banned:
             raise OptionError(
-                f"option {name} says {banned} ({other.value}) for {topic}-{partition}: a batch "
-                f"query cannot {'start' if default is Edge.EARLIEST else 'end'} there"
+                f"option {name} says {offset} ({banned[offset].value}) for {topic}-{partition}: a "
+                f"batch query cannot {where} there"
             )
     return Offsets(offsets)
 

@@ -3,9 +3,9 @@
 The decisions are in `planning`, and in `tier_planning` for what is read from the object store.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
@@ -32,6 +32,8 @@ from ottla.spark.tier_planning import Pairs
 from ottla.spark.tiered_planner import plan_stored, plan_tiers, split_of_range, unexpectedly_missing
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 
+T = TypeVar("T")
+
 ATTEMPTS_MAX: Final = 3
 """How often a query is planned where segments are deleted meanwhile."""
 IDLE_PER_TASK: Final = 64
@@ -52,21 +54,21 @@ def plan(options: ReadOptions) -> list[Task]:
             longer exist and `failOnDataLoss` is set.
     """
     if options.cluster is None:
-        return _tasks(_plan_stored(options))
+        return tasks_of(_plan_stored(options))
     with ClusterClient(options.brokers) as client:
         ids = lookup.subscribed(client, options.subscription)
         keys = sorted(ids)
         check_named(options.starting, keys, "startingOffsets")
         check_named(options.ending, keys, "endingOffsets")
-        facts = _facts(client, options, {key: ids[key] for key in keys})
+        facts = facts_of(client, options, {key: ids[key] for key in keys})
         ranges = _ranges(client, options, facts)
-        return _tasks(_plan_ranges(client, options, ranges))
+        return tasks_of(plan_ranges(client, options, ranges))
 
 
-def _plan_ranges(
+def plan_ranges(
     client: ClusterClient, options: ReadOptions, ranges: list[Range]
 ) -> list[list[Split]]:
-    """Return the splits of each task."""
+    """Return the splits of each task. Raises: ClusterError, RemoteStorageError."""
     if options.remote_storage is None or not ranges:
         return _plan_brokers(options, ranges)
     if not client.serves(DescribeRemoteLogRequest):
@@ -82,15 +84,26 @@ def _plan_ranges(
         return tier_lookup.aborted_at(client, key, ids[key], offset)
 
     with StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms) as session:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            tiers = tier_lookup.describe(client, ids)
-            try:
-                return plan_tiers(ranges, tiers, options, session, aborted_at)
-            except ObjectMissingError as error:
-                # A segment was deleted since it was listed; then it is not listed any more.
-                if attempt == ATTEMPTS_MAX:
-                    raise unexpectedly_missing(error, session) from None
-        raise AssertionError("the last attempt raises")
+        return listed_again(
+            session,
+            lambda: plan_tiers(
+                ranges, tier_lookup.describe(client, ids), options, session, aborted_at
+            ),
+        )
+
+
+def listed_again(session: StoreSession, act: Callable[[], T]) -> T:
+    """Run `act`, which lists segments; repeat it where one is deleted since it was listed.
+
+    Then it is not listed any more. Raises: RemoteStorageError where it still is.
+    """
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            return act()
+        except ObjectMissingError as error:
+            if attempt == ATTEMPTS_MAX:
+                raise unexpectedly_missing(error, session) from None
+    raise AssertionError("the last attempt raises")
 
 
 def _plan_brokers(options: ReadOptions, ranges: list[Range]) -> list[list[Split]]:
@@ -106,13 +119,7 @@ def _plan_stored(options: ReadOptions) -> list[list[Split]]:
     """Plan from the manifests in the object store alone."""
     assert options.remote_storage is not None
     with StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms) as session:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                return _plan_stored_once(session, options)
-            except ObjectMissingError as error:
-                if attempt == ATTEMPTS_MAX:
-                    raise unexpectedly_missing(error, session) from None
-        raise AssertionError("the last attempt raises")
+        return listed_again(session, lambda: _plan_stored_once(session, options))
 
 
 def _plan_stored_once(session: StoreSession, options: ReadOptions) -> list[list[Split]]:
@@ -130,7 +137,7 @@ def _plan_stored_once(session: StoreSession, options: ReadOptions) -> list[list[
     return plan_stored(session, closed, logs, options)
 
 
-def _tasks(planned: list[list[Split]]) -> list[Task]:
+def tasks_of(planned: list[list[Split]]) -> list[Task]:
     """Return the tasks; those with nothing to read yet are read together."""
     busy = [some for some in planned if any(each.start < each.end for each in some)]
     idle = [each for some in planned if some not in busy for each in some]
@@ -145,9 +152,10 @@ def _grouped(idle: list[Split]) -> Iterator[list[Split]]:
         yield idle[begin : begin + IDLE_PER_TASK]
 
 
-def _facts(
-    client: ClusterClient, options: ReadOptions, ids: dict[TopicPartition, Uuid]
+def facts_of(
+    client: ClusterClient, options: ReadOptions, ids: Mapping[TopicPartition, Uuid]
 ) -> list[PartitionFacts]:
+    """Return the state of partitions, as their brokers say it. Raises: ClusterError."""
     if not ids:
         return []
     edges = lookup.edges_of(

@@ -114,7 +114,7 @@ def resolve(
     ranges: list[Range] = []
     losses: list[str] = []
     for each in sorted(facts, key=lambda facts: facts.key):
-        start = _start(each, starting, starting_found, latest_where_none_since, losses)
+        start = start_of(each, starting, starting_found, latest_where_none_since, losses)
         end = _end(each, ending, ending_found, losses)
         _check_order(each.key, starting, start, ending, end)
         is_open = _is_latest(each.key, ending)
@@ -145,13 +145,17 @@ def _check_order(key: TopicPartition, starting: Limit, start: int, ending: Limit
     )
 
 
-def _start(
+def start_of(
     facts: PartitionFacts,
     limit: Limit,
     found: Found,
     latest_where_none_since: bool,
     losses: list[str],
 ) -> int:
+    """Return where reading starts in a partition; add a message to `losses` for what is lost.
+
+    Raises: OptionError where no record is as new as the limit requires, unless that means latest.
+    """
     if isinstance(limit, Since | SinceEach):
         offset = found[facts.key]
         if offset is None and not latest_where_none_since:
@@ -162,8 +166,8 @@ def _start(
         return facts.latest if offset is None else max(facts.earliest, offset)
     if isinstance(limit, Offsets):
         offset = limit.by_partition[facts.key]
-        if offset == EARLIEST:
-            return facts.earliest
+        if offset in (EARLIEST, LATEST):
+            return facts.earliest if offset == EARLIEST else facts.latest
         if offset < facts.earliest:
             losses.append(
                 f"{facts.topic}-{facts.partition}: offsets {offset} to {facts.earliest - 1} are "

@@ -7,18 +7,20 @@ Sources: KIP-98; Kafka's Sender, which also splits batches that are too large.
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, NoSuchVersionError, Refusal, check
 from ottla.client.partitions import TopicPartition
-from ottla.client.produce import produce
+from ottla.client.produce import Produced, produce
 from ottla.records.columnar import encode
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, WriteError
+from ottla.spark.producer_identities import OF_THIS_PROCESS, Identities, Identity
 from ottla.spark.write_options import WriteOptions
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -49,17 +51,30 @@ class _Queue:
 
 
 class RawProducer:
-    """Writes rows of one task. `written`: rows that the cluster has acknowledged.
+    """Writes rows of one task, in order within each partition.
 
+    Fields: `written`: rows that the cluster has acknowledged.
+            `restamped`: topics whose brokers have replaced the timestamps of rows
+            (message.timestamp.type=LogAppendTime).
     Raises: WriteError where the cluster rejects rows or does not acknowledge them in time.
     """
 
-    def __init__(self, client: ClusterClient, options: WriteOptions) -> None:
+    def __init__(
+        self,
+        client: ClusterClient,
+        options: WriteOptions,
+        identities: Identities = OF_THIS_PROCESS,
+    ) -> None:
         self._client = client
         self._options = options
-        self._producer: tuple[int, int] | None = None
-        self._sequences: dict[TopicPartition, int] = {}
+        self._identities = identities
+        self._producer: Identity | None = None
+        self._is_new = False
+        """The producer id was given out for this task: the cluster is the one that it is of."""
+        self._cluster_id: str | None = None
+        self._topic_ids: dict[str, Uuid] = {}
         self.written = 0
+        self.restamped: set[str] = set()
 
     def partition_count(self, topic: str) -> int:
         """Return a topic's number of partitions; the cluster may create it."""
@@ -68,6 +83,7 @@ class RawProducer:
             (found,) = self._client.topics([topic], create=True)
             if not found.partitions:
                 raise Refusal(f"topic {topic}", Error.UNKNOWN_TOPIC_OR_PARTITION)
+            self._topic_ids[topic] = found.topic_id
             return len(found.partitions)
 
         try:
@@ -77,6 +93,7 @@ class RawProducer:
 
     def write(self, rows_by_partition: dict[TopicPartition, Any]) -> None:
         """Encode rows and return once the cluster has acknowledged all of them."""
+        self._identify({topic for topic, _ in rows_by_partition})
         now_ms = time.time_ns() // 1_000_000
         queues = [
             _Queue(key, deque(self._encode(key, rows, now_ms, self._options.batch_bytes)))
@@ -85,6 +102,16 @@ class RawProducer:
         while queues:
             self._send_round(queues)
             queues = [queue for queue in queues if queue.waiting]
+
+    def finish(self) -> None:
+        """Let the next task of this process continue with the producer id.
+
+        Only after all writes have returned: a batch whose fate is unknown could come later.
+        """
+        is_known = self._producer is not None and NO_UUID not in self._producer.topic_ids
+        if self._producer is not None and is_known and self._options.idempotent:
+            self._identities.give_back(self._cluster_id, self._producer)
+            self._producer = None
 
     # -- encoding ------------------------------------------------------------------------------
 
@@ -96,16 +123,17 @@ class RawProducer:
         batch_bytes: int,
         sequence: int | None = None,
     ) -> list[_Batch]:
-        producer_id, epoch = self._identity()
-        idempotent = producer_id >= 0
-        first = self._sequences.get(key, 0) if sequence is None else sequence
+        producer = self._producer
+        assert producer is not None
+        idempotent = producer.producer_id >= 0
+        first = producer.sequences.get(key, 0) if sequence is None else sequence
         encoded = encode(
             rows,
             timestamp_ms=now_ms,
             codec=self._options.codec,
             level=self._options.level,
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             base_sequence=first if idempotent else -1,
             batch_bytes=batch_bytes,
         )
@@ -120,28 +148,36 @@ class RawProducer:
             start += count
         assert start == rows.num_rows
         if sequence is None:
-            self._sequences[key] = (first + start) % _SEQUENCES
+            producer.sequences[key] = (first + start) % _SEQUENCES
         return batches
 
-    def _identity(self) -> tuple[int, int]:
-        """Return producer id and epoch, allocated once a task; -1 where not idempotent."""
+    def _identify(self, topics: Iterable[str]) -> None:
+        """Have a producer id for writes to topics: one of an earlier task, or a new one."""
+        wanted = {self._topic_ids.get(topic, NO_UUID) for topic in topics}
+        if self._producer is not None and (self._is_new or wanted <= self._producer.topic_ids):
+            self._producer.topic_ids |= wanted
+            return
         if not self._options.idempotent:
-            return -1, -1
-        if self._producer is None:
+            self._producer, self._is_new = Identity(-1, -1), True
+            return
 
-            def ask() -> tuple[int, int]:
-                request = InitProducerIdRequest(
-                    transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
-                )
-                response = self._client.ask(request, InitProducerIdResponse)
-                check("a producer id", response.error_code)
-                return response.producer_id, response.producer_epoch
+        def ask() -> Identity:
+            self._cluster_id = self._client.cluster().cluster_id
+            kept = self._identities.take(self._cluster_id, wanted)
+            self._is_new = kept is None
+            if kept is not None:
+                return kept
+            request = InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
+            )
+            response = self._client.ask(request, InitProducerIdResponse)
+            check("a producer id", response.error_code)
+            return Identity(response.producer_id, response.producer_epoch, topic_ids=wanted)
 
-            try:
-                self._producer = retried(self._client, "getting a producer id", ask)
-            except ClusterError as error:
-                raise WriteError(str(error)) from error
-        return self._producer
+        try:
+            self._producer = retried(self._client, "getting a producer id", ask)
+        except ClusterError as error:
+            raise WriteError(str(error)) from error
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -190,18 +226,20 @@ class RawProducer:
                     continue
                 for queue in group:
                     batch = queue.waiting[0]
-                    reason = self._settle(queue, answers.get(queue.key)) or reason
+                    reason = self._settle(queue, answers[queue.key]) or reason
                     if queue.waiting and queue.waiting[0].sequence == batch.sequence:
                         again.append(queue)
         return again, reason
 
-    def _settle(self, queue: _Queue, refusal: Refusal | None) -> Refusal | None:
+    def _settle(self, queue: _Queue, answer: Produced) -> Refusal | None:
         """Remove an acknowledged batch from the queue; return a retriable error."""
-        batch = queue.waiting[0]
+        batch, refusal = queue.waiting[0], answer.refusal
         # The broker has the batch already: an earlier response was lost.
         if refusal is None or refusal.code == Error.DUPLICATE_SEQUENCE_NUMBER:
             queue.waiting.popleft()
             self.written += batch.rows.num_rows
+            if answer.log_append_ms >= 0:
+                self.restamped.add(queue.key[0])
             return None
         if refusal.code in _TOO_LARGE and batch.rows.num_rows > 1:
             self._split(queue)

@@ -41,13 +41,18 @@ READ_NAMES: Final = (
     REMOTE_STORAGE,
     "ottla.topic.ids",
 )
+END_NAMES: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 WRITE_NAMES: Final = ("topic",)
 BOTH_NAMES: Final = ("includeHeaders",)
+CHECKPOINT: Final = "checkpointLocation"
 STREAM_NAMES: Final = (
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
-    "checkpointLocation",
+    "commitGroup",
+    "onRecreate",
+    CHECKPOINT,
 )
 """Without effect in a batch query; Spark's connector logs a warning."""
 
@@ -128,16 +133,21 @@ class RawOptions:
 
     def warnings(self) -> list[str]:
         """Return a warning for each option that is accepted without effect."""
-        streaming = {each.lower(): each for each in STREAM_NAMES}
         found = []
         for name in sorted(self.options):
-            if name in streaming:
-                found.append(f"option {streaming[name]} has no effect in a batch query")
-            elif name == "kafka.group.id":
+            if name == "kafka.group.id":
                 found.append(f"option {name} has no effect: no consumer group is joined")
             elif name.startswith(KAFKA) and name not in _HONOURED:
                 found.append(f"option {name} has no effect{_suggestion(name, _HONOURED, 0.9)}")
         return found
+
+    def batch_warnings(self) -> list[str]:
+        """Return a warning for each option that has an effect in streams only."""
+        return [
+            f"option {name} has no effect in a batch query"
+            for name in STREAM_NAMES
+            if self.has(name)
+        ]
 
     def refuse(self, names: Iterable[str], purpose: str) -> None:
         """Raise OptionError for options that are for the other direction only."""

@@ -6,7 +6,7 @@ While one response is decoded, a thread fetches the next. Order: offsets ascend.
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ from ottla.spark.losses import deleted, missing_records, report_losses, shorter
 from ottla.spark.options import ReadOptions
 from ottla.spark.schema import arrow_schema, record_columns
 from ottla.spark.splits import Split
+
+FETCH_BYTES_MIN: Final = 64 * 1024
+"""Sizes of splits are estimates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> 
             client,
             split,
             read_committed=options.read_committed,
-            fetch_bytes=options.fetch_bytes,
+            fetch_bytes=_fetch_bytes(split, options),
             timeout_ms=options.poll_timeout_ms,
         )
         pending = pool.submit(fetcher.fetch, offset)
@@ -126,6 +129,13 @@ def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> 
             for batch in _decode(fetched, coverage, offset, options, columns):
                 yield constants.add_to(batch)
             offset, epoch = coverage.next_offset, coverage.epoch
+
+
+def _fetch_bytes(split: Split, options: ReadOptions) -> int:
+    """Return the size of a fetch: brokers send that much, also of what is behind the split."""
+    if split.is_open or not split.size_bytes:
+        return options.fetch_bytes
+    return min(options.fetch_bytes, max(FETCH_BYTES_MIN, 2 * split.size_bytes))
 
 
 def _decode(

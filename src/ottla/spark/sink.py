@@ -1,11 +1,12 @@
-"""`df.write.format("ottla")`: rows to topics, as Arrow batches.
+"""`format("ottla")` of `df.write` and `df.writeStream`: rows to topics, as Arrow batches.
 
 Columns, as in Spark's Kafka sink: `value` (string or binary), and optionally `key` (string or
-binary), `headers`, `topic`, `partition`; also `timestamp`, which Spark's sink lacks. Other columns
-are ignored, as in Spark's sink.
+binary), `headers`, `topic`, `partition`; also `timestamp`, which Spark's sink lacks: the time of
+the record, null = now. Other columns are ignored, as in Spark's sink.
 
-At-least-once, as Spark's sink: retries within a task never write a row twice, but a task that Spark
-reruns writes its rows again, and nothing is rolled back.
+At-least-once, as Spark's sink: retries within a task never write a row twice, and rows of a task
+keep their order within a partition, but a task that Spark reruns writes its rows again, as does a
+micro-batch that had not ended when a streaming query was stopped. Nothing is rolled back.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -41,6 +46,11 @@ BUFFER_BYTES: Final = 16 * 1024 * 1024
 """Bytes buffered before sending, so that batches are large enough."""
 RUN_BYTES: Final = 256 * 1024
 """Rows without a key go to partitions in runs of about this size."""
+FIRST_BATCH: Final = 0
+AT_LEAST_ONCE: Final = (
+    "this streaming query writes at-least-once: a micro-batch that is repeated after a failure or "
+    "a restart writes its rows again"
+)
 
 _BYTES: Final = (StringType, BinaryType)
 _COLUMNS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -54,9 +64,14 @@ _COLUMNS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Committed(WriterCommitMessage):
-    """The result of one task."""
+    """The result of one task. `restamped`: topics whose brokers replaced the rows' timestamps."""
 
     rows: int
+    restamped: tuple[str, ...] = ()
+
+
+Messages = list[Committed | None]
+"""The results of tasks; None = the task has failed."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -68,26 +83,98 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Committed:
         """Write one task's rows; return once the cluster has acknowledged all of them."""
-        with ClusterClient(self.options.cluster) as client:
-            producer = RawProducer(client, self.options)
-            router = _Router(producer, self.options.topic)
-            for table in _gathered(iterator):
-                producer.write(router.route(table))
-            return Committed(producer.written)
+        return write_task(self.options, iterator)
 
-    def commit(self, messages: list[Committed | None]) -> None:
+    def commit(self, messages: Messages) -> None:
         """Log the number of rows. Tasks have already waited for the acknowledgements."""
-        tasks = [each for each in messages if each is not None]
-        log.info("%d rows written by %d tasks", sum(each.rows for each in tasks), len(tasks))
+        log.info("%s", _written_text(messages))
+        _warn_restamped(messages)
 
-    def abort(self, messages: list[Committed | None]) -> None:
+    def abort(self, messages: Messages) -> None:
         """Log the rows that remain: a log has no rollback."""
-        rows = sum(each.rows for each in messages if each is not None)
+        log.warning("write failed: %s", _left_text(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of one streaming query.
+
+    Spark makes one of it to plan each micro-batch and another one to end it, in other processes:
+    nothing is kept but what tasks return.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> Committed:
+        """Write one task's rows; return once the cluster has acknowledged all of them."""
+        return write_task(self.options, iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Log the number of rows; with the first micro-batch, what a query guarantees."""
+        log.info("micro-batch %d: %s", batchId, _written_text(messages))
+        if batchId == FIRST_BATCH:
+            log.warning(AT_LEAST_ONCE)
+            _warn_restamped(messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Log the rows that remain: a log has no rollback."""
+        log.warning("micro-batch %d failed: %s", batchId, _left_text(messages))
+
+
+def write_task(options: WriteOptions, iterator: Iterator[Any]) -> Committed:
+    """Write the rows of one task; return once the cluster has acknowledged all of them.
+
+    Raises: WriteError.
+    """
+    with ClusterClient(options.cluster) as client:
+        producer = RawProducer(client, options)
+        router = Router(producer, options.topic)
+        has_times = False
+        for table in gathered(iterator):
+            has_times |= _check_times(table)
+            producer.write(router.route(table))
+        producer.finish()
+        return Committed(producer.written, tuple(sorted(producer.restamped)) if has_times else ())
+
+
+def _written_text(messages: Messages) -> str:
+    tasks = [each for each in messages if each is not None]
+    return f"{sum(each.rows for each in tasks)} rows written by {len(tasks)} tasks"
+
+
+def _left_text(messages: Messages) -> str:
+    rows = sum(each.rows for each in messages if each is not None)
+    return (
+        f"{rows} rows of finished tasks, and some of unfinished tasks, remain in the topics "
+        "(writing is at-least-once)"
+    )
+
+
+def _warn_restamped(messages: Messages) -> None:
+    topics = {topic for each in messages if each is not None for topic in each.restamped}
+    for topic in sorted(topics):
         log.warning(
-            "write failed: %d rows of finished tasks, and some of unfinished tasks, remain in the "
-            "topics (writing is at-least-once)",
-            rows,
+            "topic %s has message.timestamp.type=LogAppendTime: its brokers have replaced the "
+            "timestamps of the rows by their own time",
+            topic,
         )
+
+
+def _check_times(rows: Any) -> bool:
+    """Tell whether rows have timestamps. Raises: WriteError for one before 1970."""
+    if "timestamp" not in rows.schema.names:
+        return False
+    column = rows.column("timestamp")
+    if column.null_count == len(column):
+        return False
+    earliest = pc.min(column)
+    if earliest.cast(pa.int64()).as_py() < 0:
+        raise WriteError(
+            f"a row has the timestamp {earliest.as_py().isoformat()}: expected 1970 or later, or "
+            "null for the time of writing"
+        )
+    return True
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
@@ -110,7 +197,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         )
 
 
-def _gathered(iterator: Iterator[Any]) -> Iterator[Any]:
+def gathered(iterator: Iterator[Any]) -> Iterator[Any]:
     """Yield larger batches, joined from Spark's."""
     waiting: list[Any] = []
     size = 0
@@ -132,8 +219,8 @@ def _joined(batches: list[Any]) -> Any:
     return whole
 
 
-class _Router:
-    """Assigns rows to partitions. Continues rows without a key at the next partition."""
+class Router:
+    """Assigns rows to partitions: the column's, the key's, else runs from one to the next."""
 
     def __init__(self, producer: RawProducer, topic: str | None) -> None:
         self._producer = producer

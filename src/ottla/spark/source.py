@@ -1,4 +1,4 @@
-"""`format("ottla")`: topics as Spark tables, in batch.
+"""`format("ottla")`: topics as Spark tables, in batch, and as streams to read.
 
 Columns, options and their defaults are those of Spark's own Kafka connector: to migrate a job,
 change the format's name. Differences: a user's schema may leave columns out; unknown options
@@ -11,7 +11,8 @@ available when its tasks run, as with Spark's connector.
 """
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -21,7 +22,9 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.raw_options import RawOptions, log
 from ottla.spark.schema import columns_of, source_schema
-from ottla.spark.sink import BatchWriter
+from ottla.spark.sink import BatchWriter, StreamWriter
+from ottla.spark.streaming.options import StreamOptions
+from ottla.spark.streaming.reader import StreamReader
 from ottla.spark.tasks import read_task
 from ottla.spark.write_options import WriteOptions
 
@@ -73,14 +76,21 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> StructType:
-        """Return the columns; checks all options."""
-        return source_schema(ReadOptions.of(dict(self.options)).include_headers)
+        """Return the columns; checks all options. Spark does not say yet whether it is a stream."""
+        options = dict(self.options)
+        try:
+            return source_schema(ReadOptions.of(options).include_headers)
+        except OptionError:
+            with suppress(OptionError):
+                return source_schema(StreamOptions.of(options).read.include_headers)
+            raise
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of the full or a narrower schema."""
         options = ReadOptions.of(dict(self.options))
-        columns = columns_of(schema, options.include_headers)
-        return BatchReader(options, columns)
+        for each in RawOptions.of(dict(self.options)).batch_warnings():
+            log.warning("%s", each)
+        return BatchReader(options, columns_of(schema, options.include_headers))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return a batch writer for rows of this schema."""
@@ -88,12 +98,13 @@ class OttlaDataSource(DataSource):
             raise OptionError('save mode overwrite is not supported: expected mode("append")')
         return BatchWriter(WriteOptions.of(dict(self.options)), schema)
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
-        """Refuse: batch only."""
-        raise OptionError('readStream is not supported by format("ottla") yet; use read')
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        """Return a stream reader of the full or a narrower schema."""
+        options = StreamOptions.of(dict(self.options))
+        return StreamReader(options, columns_of(schema, options.read.include_headers))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Refuse: batch only."""
-        raise OptionError(
-            'writeStream is not supported by format("ottla") yet; use foreachBatch with write'
-        )
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return a writer of micro-batches with rows of this schema."""
+        if overwrite:
+            raise OptionError("output mode complete is not supported: a log is only appended to")
+        return StreamWriter(WriteOptions.of(dict(self.options)), schema)

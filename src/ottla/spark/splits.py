@@ -1,6 +1,6 @@
 """What a task reads: half-open ranges of offsets, each at one place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.base.ids import Uuid
 
@@ -31,6 +31,7 @@ class Split:
     `contiguous`: every offset has a record or a marker, so a missing one is lost.
     `is_open`: the split also includes what is readable beyond `end` when the task runs.
     `remote`: its place in the object store; None = the partition's leader is asked.
+    `size_bytes`: about how many bytes brokers have of it; 0 = not known.
     """
 
     topic: str
@@ -41,3 +42,4 @@ class Split:
     contiguous: bool
     is_open: bool = False
     remote: RemotePlace | None = None
+    size_bytes: int = field(default=0, compare=False)

@@ -346,6 +346,7 @@ def split_of(piece: Piece, facts: PartitionFacts, aborted: Aborted) -> Split:
         piece.end,
         facts.contiguous,
         remote=_remote_place(piece, aborted),
+        size_bytes=piece.size_bytes,
     )
 
 

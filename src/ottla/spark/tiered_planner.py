@@ -102,6 +102,7 @@ def split_of_range(piece: Range) -> Split:
         piece.end,
         facts.contiguous,
         piece.is_open,
+        size_bytes=piece.size_bytes,
     )
 
 

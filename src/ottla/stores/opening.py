@@ -39,5 +39,10 @@ def _backend(uri: StoreUri) -> Backend:
     if isinstance(uri, FileUri):
         return FileBackend(uri.path)
     if isinstance(uri, MemoryUri):
-        return ObstoreBackend(_memory.setdefault(uri.name, MemoryStore()))
+        return ObstoreBackend(memory_store(uri.name))
     return ObstoreBackend(s3_store(uri))
+
+
+def memory_store(name: str) -> MemoryStore:
+    """Return the memory store of a name; it is made where it is not there."""
+    return _memory.setdefault(name, MemoryStore())

@@ -21,7 +21,7 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 from ..ottla_command import ottla
 from .operating import PATIENCE_SECONDS, Operator, operating, until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(11)]
 
 CONFIG = {
     "zookeeper.session.timeout.ms": "2000",

@@ -19,7 +19,7 @@ from ottla.metadata.deletions_json import decode_deletion
 from ottla.testing import Cluster
 from tests.cluster.stored import directories_below
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(3)]
 
 PATIENCE_SECONDS = 60.0
 LEDGER = "/ottla/deletions"

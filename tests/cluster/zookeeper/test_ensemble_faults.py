@@ -214,7 +214,7 @@ def rounds() -> list[EnsembleAct]:
     """Return what is played: some of a few once, and as many more as asked for."""
     more = random.Random(SEED)
     return [
-        *drawn(ROUNDS, 3, FAULT_ROUNDS),
+        *drawn(ROUNDS, 2, FAULT_ROUNDS),
         *(more.choice(LONGER_ROUNDS) for _ in range(MORE_ROUNDS)),
     ]
 

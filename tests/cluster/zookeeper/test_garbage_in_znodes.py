@@ -24,7 +24,7 @@ from ottla.wire.messages.allocate_producer_ids import (
 
 from .operating import PATIENCE_SECONDS, Operator, operating, until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(4)]
 
 GARBAGE = (b"{", b"", b"\xff\xfe", b"[]", b'{"version":"x"}')
 CONFIG = {"zookeeper.session.timeout.ms": "2000", "auto.create.topics.enable": "false"}

@@ -24,7 +24,7 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 from ..conftest import Reports
 from ..ottla_command import Ran, ottla
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(7)]
 
 Local = Callable[..., Ran]
 

@@ -33,7 +33,7 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 from .conftest import Heard, answer, do, make, refusal, session_with, until
 from .gate import Gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.drawn(6)]
 
 LONG_MS = 30_000
 

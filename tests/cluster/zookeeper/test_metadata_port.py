@@ -176,6 +176,7 @@ def test_a_real_server_keeps_the_contract(
     check(make_bench(0))
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("number", range(3))
 def test_the_same_decisions_give_the_same_facts(
     number: int, make_bench: Callable[[int], ServerBench]

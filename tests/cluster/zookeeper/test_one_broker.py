@@ -21,6 +21,8 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 from ..clients import Client, Closing, Message, client_of, eventually, produce, read
 from ..ottla_command import ottla_arguments
 
+pytestmark = pytest.mark.drawn(5)
+
 START_SECONDS = 30.0
 SESSION_MS = 4_000
 SERVES = "started (broker, ZooKeeper mode)"

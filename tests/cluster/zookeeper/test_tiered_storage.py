@@ -31,7 +31,7 @@ from ..tiered import (
 )
 from .operating import PATIENCE_SECONDS, Operator, operating, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.drawn(2)]
 
 SESSION_MS = 2_000
 ENABLE = "remote.storage.enable"

@@ -31,7 +31,7 @@ from ..fault_load import Load
 from .ensemble import BROKERS, Census, Ensemble
 from .transactions import Reign
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.drawn(1)]
 
 PARTITIONS = 3
 CREATE_VERSION = 7

@@ -48,6 +48,7 @@ from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsRequest,
     ReportIdleTopicsResponse,
 )
+from tests.drawn import examples
 
 from .harness import TOPIC_ID, node_config
 
@@ -379,7 +380,7 @@ CHANCES = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_topic_that_was_used_within_its_limit_stays(seed: int) -> None:
     cluster, dice = Cluster(), Random(seed)

@@ -15,6 +15,7 @@ from ottla.base.ids import NO_OFFSET, NO_UUID, Uuid
 from ottla.broker.fetch.fetch_sessions import FetchPartition
 from ottla.broker.partition import Partition
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage
+from tests.drawn import examples
 
 from .harness import START_MS, BrokerHarness, batch, reach
 
@@ -170,7 +171,7 @@ class TestCommitting:
         ends=st.lists(st.tuples(st.integers(2, 4), st.integers(0, 6)), max_size=12),
         isr=st.sets(st.integers(2, 4)),
     )
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_any_progress(self, ends: list[tuple[int, int]], isr: set[int]) -> None:
         partition = make()
         partition.apply(state(1, *sorted(isr), replicas=(1, 2, 3, 4)))

@@ -17,6 +17,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.controller.broker_orders import BrokerOrders, OrderState
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
+from tests.drawn import examples
 
 IN_PROGRESS = Error.OPERATION_NOT_ATTEMPTED
 FAILED = Error.KAFKA_STORAGE_ERROR
@@ -185,7 +186,7 @@ class Owner(RuleBasedStateMachine):
 
 
 TestOwner = Owner.TestCase
-TestOwner.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestOwner.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
 
 
 def test_what_is_in_progress_is_asked_again_and_less_and_less_often() -> None:

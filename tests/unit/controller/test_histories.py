@@ -17,6 +17,7 @@ from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.controller.topics.create_partitions import NewPartitions, create_partitions
 from ottla.controller.topics.create_topics import NewTopic, create_topics
+from tests.drawn import examples
 
 from .builders import SESSION_MS
 from .history import History
@@ -150,4 +151,4 @@ class Histories(RuleBasedStateMachine, History):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestHistories.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

@@ -135,6 +135,7 @@ def images(known: TopicTiering | None) -> Iterator[tuple[DecisionContext, Cluste
         yield of(mode), made if known is None else advance(made, [tiering_record(known)])
 
 
+@pytest.mark.forms(4)
 @pytest.mark.parametrize("known", STATES, ids=str)
 def test_every_write_in_every_state(known: TopicTiering | None) -> None:
     for where, image in images(known):

@@ -18,6 +18,7 @@ from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
 from ottla.coordinator.member import MEMBER_BYTES
 from ottla.coordinator.values import GroupConfig, JoinResponse, LeavingMember, SyncResponse
+from tests.drawn import examples
 
 from .harness import GROUP, Harness, durable
 
@@ -214,7 +215,7 @@ def heal(harness: Harness, clients: list[Client]) -> None:
         check_safety(harness)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     script=st.lists(ACTIONS, max_size=50),
     instances=st.lists(st.sampled_from([None, None, "i-1", "i-2"]), min_size=1, max_size=6),

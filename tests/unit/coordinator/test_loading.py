@@ -25,6 +25,7 @@ from ottla.records.builder import encode_batch, seal
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptBatch
+from tests.drawn import examples
 
 from .harness import Harness, durable
 from .test_records import EMPTY_GROUP, GROUP
@@ -160,7 +161,7 @@ def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
     assert (loader.position, number_of(harness), number_of(harness, 1)) == (3, 4, 6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_any_group_value_is_loaded_or_skipped(data: st.DataObject) -> None:
     key, value = encode_fact(GROUP)
@@ -254,7 +255,7 @@ ENTRIES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(ENTRIES, max_size=12), st.integers(1, 5))
 def test_chunks_do_not_matter(entries: list[tuple[int, object]], per_chunk: int) -> None:
     batches: list[bytes] = []
@@ -277,7 +278,7 @@ def test_chunks_do_not_matter(entries: list[tuple[int, object]], per_chunk: int)
     assert durable(load(*chunks).shard) == durable(one_by_one.shard)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(FACTS, max_size=30))
 def test_a_compacted_log_replays_to_the_same_state(facts: list[Fact]) -> None:
     last = {encode_fact(fact)[0]: at for at, fact in enumerate(facts)}

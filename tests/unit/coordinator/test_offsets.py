@@ -15,6 +15,7 @@ from ottla.coordinator.groups import delete_group, expire, topics_deleted
 from ottla.coordinator.offsets import commit, delete_offsets, fetch
 from ottla.coordinator.records import OffsetFact
 from ottla.coordinator.values import Commit, FetchedOffset, GroupConfig, OffsetToCommit
+from tests.drawn import examples
 
 from .harness import GROUP, Harness, durable
 from .test_subscription import subscription
@@ -299,7 +300,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_a_loaded_shard_is_the_live_one(steps: list[tuple[object, ...]]) -> None:
     harness = Harness()

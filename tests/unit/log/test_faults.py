@@ -77,6 +77,7 @@ def operations_of_a_life() -> int:
     return env.disk.operations - before
 
 
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("lasting", [False, True])
 def test_acknowledged_and_flushed_records_survive(number: int, lasting: bool) -> None:

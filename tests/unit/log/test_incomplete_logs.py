@@ -123,6 +123,7 @@ POWER = [None, 1, 2]
 """A kill, and power losses by seed."""
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("tiered", [False, True])
 def test_every_step_may_be_the_last(tiered: bool) -> None:
     found: set[str] = set()

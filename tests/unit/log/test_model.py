@@ -6,7 +6,6 @@ each step the log must hold what the model says: after a power loss, some prefix
 that was flushed.
 """
 
-import os
 from dataclasses import dataclass
 
 import pytest
@@ -17,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.names import SNAPSHOT, parse_segment_name
+from tests.drawn import examples
 from tests.unit.log.support import Environment, append, batch, offset_for_timestamp, retain, values
 
 CONFIG = LogConfig(
@@ -288,7 +288,7 @@ class LogModel(RuleBasedStateMachine):
 
 TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(
-    max_examples=int(os.environ.get("OTTLA_MODEL_EXAMPLES", "60")),
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

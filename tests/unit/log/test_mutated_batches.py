@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
-from kafka import codec
 from kafka.record.memory_records import MemoryRecords
 
+from kafka import codec
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.validation import Allowance, TooHeavy, examine
@@ -79,6 +79,7 @@ def read_by_all(stored: bytes, header: BatchHeader) -> int:
     return len(ours)
 
 
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("settings", CONFIGS)
 def test_what_is_stored_is_read_by_everybody(settings: str) -> None:
     config = CONFIGS[settings]

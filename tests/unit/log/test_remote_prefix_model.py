@@ -31,6 +31,7 @@ from ottla.log.remote_prefix import RemotePrefix
 from ottla.log.results import NOTHING
 from ottla.records.batch import parse_header
 from ottla.testing.sim.disk import SimDisk
+from tests.drawn import examples
 from tests.unit.log.support import TOPIC_ID, Environment, QueuedWorkers, append, batch, values
 
 TIERED = LogConfig(
@@ -438,7 +439,7 @@ def play(seed: int) -> Story:
 
 @given(seed=st.integers(0, 2**32))
 @example(seed=20044097)  # A truncation finds a damaged snapshot.
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_both_starts_survive_and_nothing_is_dropped(seed: int) -> None:
     story = play(seed)
     event(f"with a remote prefix at a restart: {story.prefixed > 0}")

@@ -4,11 +4,12 @@ from hypothesis import given, settings
 
 from ottla.metadata.brokers import BrokerImage, Endpoint, broker_of, record_of
 from ottla.metadata.image import EMPTY, ClusterImage
+from tests.drawn import examples
 
 from .images import ID, brokers
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(brokers(5))
 def test_a_broker_survives_its_record(broker: BrokerImage) -> None:
     assert broker_of(record_of(broker)) == broker

@@ -34,6 +34,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.tiering import tiering_of, tiering_record
 from ottla.metadata.topics import DIRECTORY_MIGRATING, partition_record
+from tests.drawn import examples
 
 from .images import HERE, ID, OTHER, PARTITION, THERE, clusters
 
@@ -252,7 +253,7 @@ def test_features_producer_ids_and_controllers() -> None:
     assert image.controllers[3].incarnation_id == ID
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(clusters(), clusters())
 def test_a_delta_between_images_names_all_differences(old: ClusterImage, new: ClusterImage) -> None:
     delta = delta_between(old, new)
@@ -277,7 +278,7 @@ def test_a_delta_between_images_names_all_differences(old: ClusterImage, new: Cl
         assert (topic_id in delta.changed_tiering) == changed
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(clusters())
 def test_nothing_differs_between_equal_images(image: ClusterImage) -> None:
     offset, epoch = image.position

@@ -8,18 +8,19 @@ from hypothesis import given, settings
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import FeatureLevelRecord
+from tests.drawn import examples
 
 from .images import clusters
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(clusters())
 def test_image_to_records_to_image(image: ClusterImage) -> None:
     offset, epoch = image.position
     assert replay(EMPTY, image.to_records(), offset=offset, epoch=epoch).image == image
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(clusters())
 def test_equal_images_write_the_same_records(image: ClusterImage) -> None:
     offset, epoch = image.position
@@ -35,7 +36,7 @@ def test_the_metadata_version_is_the_first_record() -> None:
     assert first == FeatureLevelRecord(name="metadata.version", feature_level=25)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(clusters())
 def test_topics_are_found_by_id_and_by_name_and_come_in_order(image: ClusterImage) -> None:
     topics = list(image.topics)

@@ -9,11 +9,12 @@ from immutables import Map
 from ottla.base.ids import NO_UUID
 from ottla.metadata.image import ClusterImage, TopicImage, TopicsImage
 from ottla.metadata.topics import DIRECTORY_MIGRATING, partition_of, partition_record
+from tests.drawn import examples
 
 from .images import HERE, ID, OTHER, PARTITION, THERE, clusters
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(clusters())
 def test_collisions_are_names_with_the_same_metric_name(image: ClusterImage) -> None:
     names = image.topics.names()

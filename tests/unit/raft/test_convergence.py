@@ -35,6 +35,7 @@ from ottla.raft.events import (
 )
 from ottla.raft.log_view import Diverging, NeedsSnapshot
 from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
+from tests.drawn import examples
 
 from .member import Crash, Files, Member
 
@@ -288,7 +289,7 @@ PROOFS = ("AppendRecords", "AppendFetched", "AdoptSnapshot", "DeletePrefix")
 
 
 def test_any_history_converges() -> None:
-    histories = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    histories = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
     for _ in range(10):
         run_state_machine_as_test(Quorum, settings=histories)
         if all(MARKS[effect] > 0 for effect in PROOFS):

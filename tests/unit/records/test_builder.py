@@ -23,6 +23,7 @@ from ottla.records.builder import (
 )
 from ottla.records.compression import Codec
 from ottla.records.record import Record, check_records, iter_records
+from tests.drawn import examples
 
 T0 = 1_700_000_000_000
 FIELD = st.none() | st.binary(max_size=200)
@@ -49,7 +50,7 @@ def as_records(rows: list[NewRecord], base_offset: int) -> list[Record]:
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(ROW, min_size=1, max_size=20), st.sampled_from(Codec), st.integers(0, 2**62))
 def test_round_trip(rows: list[NewRecord], codec: Codec, base_offset: int) -> None:
     batch = encode_batch(rows, codec=codec, base_offset=base_offset, leader_epoch=4)

@@ -96,6 +96,7 @@ def test_sound_batches_pass(shape: str) -> None:
     assert found(batch[61:], header) == expected
 
 
+@pytest.mark.forms(6)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_changed_bytes_are_judged_as_the_decoder_does(shape: str) -> None:
     rows = SHAPES[shape]

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ottla.records.compression import Codec, codec_of, compress, decompress
 from ottla.records.errors import CorruptBatch, RecordsTooLarge
+from tests.drawn import examples
 
 CODECS = list(Codec)
 PACKERS = CODECS[1:]
@@ -182,7 +183,7 @@ def test_a_cut_is_corrupt(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKERS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_corrupt_or_harmless(codec: Codec, at: int, bit: int) -> None:
     packed = bytearray(compress(codec, sample(3000)))
@@ -191,7 +192,7 @@ def test_a_flipped_bit_is_corrupt_or_harmless(codec: Codec, at: int, bit: int) -
         assert len(decompress(codec, packed, 100_000)) <= 100_000
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=100), st.sampled_from(PACKERS))
 def test_noise_is_corrupt_or_short(noise: bytes, codec: Codec) -> None:
     with contextlib.suppress(CorruptBatch):

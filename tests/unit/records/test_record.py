@@ -29,6 +29,7 @@ from ottla.records.record import (
     record_bytes,
 )
 from ottla.records.varint import encode_varint
+from tests.drawn import examples
 
 T0 = 1_700_000_000_000
 ROWS = [
@@ -193,7 +194,7 @@ def test_the_limit_holds(codec: Codec) -> None:
             read(batch, 0, header, limit=size - 1)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.integers(0, 2**20), st.integers(0, 7), st.sampled_from(Codec))
 def test_damage_under_a_right_checksum(at: int, bit: int, codec: Codec) -> None:
     """A broker may be handed anything whose checksum is right."""
@@ -210,7 +211,7 @@ def test_damage_under_a_right_checksum(at: int, bit: int, codec: Codec) -> None:
             continue
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.binary(max_size=200), st.integers(0, 20), st.sampled_from(Codec))
 def test_noise_as_records(noise: bytes, count: int, codec: Codec) -> None:
     batch = with_section(noise, record_count=count, last_offset_delta=count, attributes=codec)

@@ -83,6 +83,8 @@ class FakeBroker:
         self.leader = NODE
         self.logs = [Log() for _ in range(partitions)]
         self.batch_bytes_max = 1 << 20
+        self.log_append_ms = -1
+        self.cluster_id: str | None = None
         self.faults: dict[type, deque[int]] = defaultdict(deque)
         self.received: list[Any] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -152,7 +154,9 @@ class FakeBroker:
             for known in [name == TOPIC and self.exists]
         )
         broker = metadata.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port)
-        return metadata.MetadataResponse(brokers=(broker,), topics=topics)
+        return metadata.MetadataResponse(
+            brokers=(broker,), cluster_id=self.cluster_id, topics=topics
+        )
 
     def _list_offsets(self, request: Any, error: int) -> Any:
         answers = []
@@ -231,8 +235,9 @@ class FakeBroker:
         return describe_remote_log.DescribeRemoteLogResponse(error_code=0, topics=tuple(topics))
 
     def _init_producer_id(self, request: Any, error: int) -> Any:
+        asked = self.count(init_producer_id.InitProducerIdRequest)
         return init_producer_id.InitProducerIdResponse(
-            error_code=error, producer_id=99, producer_epoch=0
+            error_code=error, producer_id=98 + asked, producer_epoch=0
         )
 
     def _produce(self, request: Any, error: int) -> Any:
@@ -245,7 +250,10 @@ class FakeBroker:
                 code = error or self._append(each.index, bytes(each.records))
                 answers.append(
                     produce_messages.PartitionProduceResponse(
-                        index=each.index, error_code=code, base_offset=-1
+                        index=each.index,
+                        error_code=code,
+                        base_offset=-1,
+                        log_append_time_ms=-1 if code else self.log_append_ms,
                     )
                 )
         response = produce_messages.TopicProduceResponse(

@@ -3,7 +3,9 @@
 Method: the settings that would be handed to Spark.
 """
 
-from ottla.spark.local_session import _LOGGING, _with_logging
+import pytest
+
+from ottla.spark.local_session import _LOGGING, _with_logging, is_placed
 
 
 def test_logging_is_quiet_from_the_first_line() -> None:
@@ -18,3 +20,12 @@ def test_logging_is_quiet_from_the_first_line() -> None:
 def test_logging_of_the_user_wins() -> None:
     raw = {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}
     assert _with_logging(raw, "WARN") == raw
+
+
+@pytest.mark.parametrize(
+    "name", ["PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"]
+)
+def test_what_was_submitted_keeps_its_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_placed()
+    monkeypatch.setenv(name, "1")
+    assert is_placed()

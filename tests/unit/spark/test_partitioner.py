@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_murmur2
 
 from ottla.spark.partitioner import by_key, in_runs, murmur2
+from tests.drawn import examples
 
 MASK = 0xFFFFFFFF
 
@@ -45,7 +46,7 @@ def test_published_hashes(key: bytes, expected: int) -> None:
     assert murmur2(pa.array([key])).tolist() == [expected & MASK]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.none() | st.binary(max_size=70)), st.integers(0, 3))
 def test_equal_to_the_plain_hash(keys: list[bytes | None], skipped: int) -> None:
     column = pa.array(keys, pa.binary()).slice(skipped)

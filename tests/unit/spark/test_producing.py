@@ -12,14 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
 from ottla.spark.errors import WriteError
+from ottla.spark.producer_identities import Identities
 from ottla.spark.producing import RawProducer
 from ottla.spark.write_options import WriteOptions
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import ProduceRequest
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import DROP, LEAVE_OUT, TOPIC, FakeBroker, Log
 
 
@@ -42,7 +45,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(FAULTS, st.lists(st.lists(st.binary(max_size=60), max_size=30), max_size=4))
 def test_each_row_once(faults: list[int], writes: list[list[bytes]]) -> None:
     with FakeBroker(partitions=2) as broker, ClusterClient(broker.options()) as client:
@@ -66,6 +69,61 @@ def test_sequences_go_on() -> None:
         assert [header.base_sequence for header in headers] == [0, 3]
         assert {header.producer_id for header in headers} == {99}
         assert broker.count(InitProducerIdRequest) == 1
+
+
+def identified(client: ClusterClient, broker: FakeBroker, identities: Identities) -> RawProducer:
+    """Return a producer that has looked its topic up, as a task does."""
+    producer = RawProducer(client, options(broker), identities)
+    producer.partition_count(TOPIC)
+    return producer
+
+
+def test_a_cluster_created_again_with_its_id_gets_no_kept_producer_id() -> None:
+    """It gives out the same producer ids again: rows would look like another's duplicates."""
+    identities = Identities()
+    for topic_id, value in ((b"i", b"a"), (b"j", b"b")):
+        with FakeBroker() as broker, ClusterClient(broker.options()) as client:
+            broker.cluster_id, broker.topic_id = "c", Uuid(topic_id * 16)
+            others = RawProducer(client, options(broker), Identities())
+            for _ in range(2):
+                others.write({(TOPIC, 0): table([b"x"])})
+            broker.received.clear()  # The next producer id is the same one again.
+            broker.logs[0].last.clear()
+            for _ in range(2):
+                producer = identified(client, broker, identities)
+                producer.write({(TOPIC, 0): table([value])})
+                producer.finish()
+            assert stored(broker.logs[0]) == [b"x", b"x", value, value]
+            assert broker.count(InitProducerIdRequest) == 1
+
+
+def test_the_next_task_continues_with_the_producer_id_of_one_that_ended_well() -> None:
+    identities = Identities()
+    with FakeBroker(partitions=2) as broker, ClusterClient(broker.options()) as client:
+        broker.cluster_id = "c"
+        for number in range(3):
+            producer = identified(client, broker, identities)
+            producer.write({(TOPIC, number % 2): table([b"a"] * 2)})
+            producer.finish()
+        assert broker.count(InitProducerIdRequest) == 1
+        headers = [header for _, header in iter_headers(broker.logs[0].data)]
+        assert [header.base_sequence for header in headers] == [0, 2]
+        # One that fails leaves its id: a batch of it may come late.
+        broker.faults[ProduceRequest].append(Error.INVALID_RECORD)
+        with pytest.raises(WriteError):
+            identified(client, broker, identities).write({(TOPIC, 0): table([b"b"])})
+        # Two at a time do not share one, nor do two clusters.
+        first, second = (identified(client, broker, identities) for _ in range(2))
+        for producer in (first, second):
+            producer.write({(TOPIC, 0): table([b"c"])})
+        first.finish()
+        with ClusterClient(broker.options()) as elsewhere:
+            broker.cluster_id = "d"
+            third = identified(elsewhere, broker, identities)
+            third.write({(TOPIC, 0): table([b"d"])})
+        ids = [header.producer_id for _, header in iter_headers(broker.logs[0].data)]
+        assert ids == [99, 99, 100, 101, 102]
+        assert stored(broker.logs[0]) == [b"a"] * 4 + [b"c", b"c", b"d"]
 
 
 def test_without_idempotence() -> None:

@@ -36,7 +36,6 @@ def test_refused(name: str, value: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "warning"),
     [
-        ("maxOffsetsPerTrigger", "maxOffsetsPerTrigger has no effect in a batch query"),
         ("kafka.group.id", "no consumer group"),
         ("kafka.linger.ms", "has no effect"),
         ("kafka.bootstrap.server", "did you mean kafka.bootstrap.servers"),
@@ -45,6 +44,12 @@ def test_refused(name: str, value: str, message: str) -> None:
 def test_accepted_with_a_warning(name: str, warning: str) -> None:
     (found,) = RawOptions.of({name: "1"}).warnings()
     assert warning in found
+
+
+def test_options_of_streams() -> None:
+    raw = RawOptions.of({"commitgroup": "g", "subscribe": "t"})
+    assert raw.warnings() == []
+    assert raw.batch_warnings() == ["option commitGroup has no effect in a batch query"]
 
 
 def test_nothing_to_warn_of() -> None:

@@ -20,6 +20,7 @@ from ottla.spark.options import Edge, ReadOptions, Subscribe
 from ottla.spark.reading import measure, read_split
 from ottla.spark.splits import Split
 from ottla.wire.messages.fetch import FetchRequest
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import DROP, ID, TOPIC, FakeBroker
 
 COLUMNS = ("topic", "offset", "value", "partition")
@@ -105,7 +106,7 @@ def expected(start: int, end: int) -> list[tuple[int, bytes]]:
     return [(offset, b"v%d" % offset) for offset in range(start, end)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data(), st.lists(st.integers(1, 20), min_size=1, max_size=12))
 def test_each_offset_once(data: st.DataObject, counts: list[int]) -> None:
     total = sum(counts)
@@ -177,3 +178,25 @@ def test_damage_is_seen_unless_not_looked_for() -> None:
         with pytest.raises(CorruptBatch, match="CRC"):
             rows(split, options(broker.options()))
         assert len(rows(split, options(broker.options(), verify_crc=False))) == 3
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "is_open", "fetched"),
+    [
+        (0, False, 8 << 20),
+        (10, True, 8 << 20),
+        (10, False, 64 << 10),
+        (100_000, False, 200_000),
+        (1 << 30, False, 8 << 20),
+    ],
+)
+def test_what_is_behind_a_small_split_is_not_fetched(
+    size_bytes: int, is_open: bool, fetched: int
+) -> None:
+    """A stream's batches are small where it is limited, however much there is to read."""
+    with FakeBroker() as broker:
+        broker.logs[0].append(batch(0, 5))
+        split = Split(TOPIC, ID, 0, 0, 5, True, is_open, size_bytes=size_bytes)
+        assert len(list(read_split(split, options(broker.options(), fetch_bytes=8 << 20), COLUMNS)))
+        asked = [each for each in broker.received if isinstance(each, FetchRequest)]
+        assert asked[0].topics[0].partitions[0].partition_max_bytes == fetched

@@ -18,6 +18,7 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.remote_reading import READS_AT_ONCE, RemoteSplitReader, object_data
 from ottla.spark.splits import RemotePlace, Split
 from ottla.spark.store_session import StoreSession
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import ID, TOPIC
 from tests.unit.spark.test_reading import batch, expected
 
@@ -70,7 +71,9 @@ def rows(root: Path, split: Split, fetch_bytes: int = 200, **raw: str) -> list[t
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data(), st.integers(1, 600))
 def test_each_offset_once(tmp_path: Path, data: st.DataObject, fetch_bytes: int) -> None:

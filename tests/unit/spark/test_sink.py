@@ -3,6 +3,7 @@
 Method: a whole task against a fake broker, without Spark; hypothesis over rows; tables of schemas.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ from pyspark.sql.types import StructType, _parse_datatype_json_string
 from ottla.records.record import iter_records
 from ottla.spark.errors import OptionError, WriteError
 from ottla.spark.partitioner import by_key
-from ottla.spark.sink import BatchWriter, check_columns
+from ottla.spark.sink import BatchWriter, Committed, StreamWriter, check_columns
 from ottla.spark.write_options import WriteOptions
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import TOPIC, FakeBroker
 
 PARTITIONS = 4
@@ -62,7 +64,7 @@ def batch(rows: list[Row], first: int = 0) -> Any:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ROWS, ROWS)
 def test_each_row_at_its_place_and_in_order(one: list[Row], two: list[Row]) -> None:
     with FakeBroker(partitions=PARTITIONS) as broker:
@@ -95,6 +97,57 @@ def test_rows_that_cannot_be_placed() -> None:
         assert all(not log.data for log in broker.logs)
         # The option wins over the column, whatever that holds.
         assert writer(broker, TOPIC).write(iter([batch([(null, b"k", None)])])).rows == 1
+
+
+def timed(times: list[datetime | None]) -> Any:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"v"] * len(times), pa.binary()),
+            pa.array(times, pa.timestamp("us", "UTC")),
+        ],
+        names=["value", "timestamp"],
+    )
+
+
+def test_timestamps() -> None:
+    when = datetime(2020, 2, 29, 12, 0, 0, 123_456, tzinfo=UTC)
+    with FakeBroker() as broker:
+        done = writer(broker, TOPIC).write(iter([timed([when, None])]))
+        assert done == Committed(2)
+        first, second = iter_records(bytes(broker.logs[0].data))
+        assert first.timestamp == int(when.timestamp() * 1000)
+        assert second.timestamp > datetime(2021, 1, 1, tzinfo=UTC).timestamp() * 1000
+        for bad in (datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), datetime.min):
+            with pytest.raises(WriteError, match=r"timestamp (1969|0001)-.*: expected 1970 or lat"):
+                writer(broker, TOPIC).write(iter([timed([when, bad])]))
+        assert broker.logs[0].end == 2
+
+
+def test_timestamps_that_the_brokers_replace_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    when = datetime(2020, 2, 29, tzinfo=UTC)
+    with FakeBroker() as broker:
+        broker.log_append_ms = 5
+        sink = writer(broker, TOPIC)
+        without = sink.write(iter([timed([None])]))
+        assert without == Committed(1)
+        replaced = sink.write(iter([timed([when])]))
+        assert replaced == Committed(1, (TOPIC,))
+        sink.commit([without, None])
+        assert caplog.text == ""
+        sink.commit([without, replaced, replaced])
+        assert caplog.text.count(f"topic {TOPIC} has message.timestamp.type=LogAppendTime") == 1
+
+
+def test_a_streaming_query_says_once_what_it_guarantees(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeBroker() as broker:
+        raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "topic": TOPIC}
+        sink = StreamWriter(WriteOptions.of(raw), schema_of(value="binary"))
+        done = sink.write(iter([timed([None] * 3)]))
+        for number in range(3):
+            sink.commit([done, done], number)
+        assert caplog.text.count("at-least-once") == 1
+        sink.abort([done, None], 3)
+        assert "micro-batch 3 failed: 3 rows of finished tasks" in caplog.text
 
 
 def test_an_empty_task_sends_no_request() -> None:

@@ -23,6 +23,7 @@ from ottla.spark.splits import Split
 from ottla.spark.store_session import StoreSession
 from ottla.spark.tasks import read_remote
 from ottla.wire.messages.fetch import FetchRequest
+from tests.drawn import examples
 from tests.unit.spark.fake_broker import TIERED, TOPIC, FakeBroker
 from tests.unit.spark.tiered_log import Row, TieredLog, tiered_logs
 
@@ -30,7 +31,9 @@ COLUMNS = ("offset", "value")
 _numbers = itertools.count()
 
 drawn = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

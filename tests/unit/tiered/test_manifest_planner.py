@@ -16,6 +16,7 @@ from ottla.tiered.manifest_codec import decode_manifest, encode_manifest
 from ottla.tiered.manifest_planner import ManifestPlanner
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import MetadataRecord
+from tests.drawn import examples
 from tests.unit.tiered.support import (
     DELETED,
     DELETING,
@@ -395,7 +396,7 @@ STEPS = (
 ANSWERS = ("done", "done", "lost before", "lost after", "late")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_readers_follow_manifests_to_finished_segments_only(data: st.DataObject) -> None:
     partition = Partition()

@@ -15,7 +15,7 @@ from ottla.base.ids import NO_UUID
 from ottla.wire.schema import Array, Primitive, StructSpec, WireType, spec_of
 from ottla.wire.source import fields_in
 
-EXAMPLES = int(os.environ.get("OTTLA_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("OTTLA_WIRE_EXAMPLES", "4"))
 """How many examples each message gets; raise it for a longer search."""
 
 many = settings(

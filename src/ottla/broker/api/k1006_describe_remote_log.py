@@ -96,8 +96,8 @@ def _describe(
         if not include_segments:
             return row
         partition.metrics.is_used = True
-        if ctx.broker.remote is None:
-            return row
+        if ctx.broker.remote is None or partition.topic_id not in ctx.broker.image.tiering:
+            return row  # Of a topic that was never tiered there is nothing to wait for.
         return replace(row, segments=(yield from _segments(ctx, partition)))
     except ApiError as refusal:
         return _refusal(partition_id, refusal)

@@ -15,6 +15,7 @@ from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
 from ottla.cli.typing_app import examples, new_app
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Refusal
+from ottla.client.group_offsets import commit
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.partitions import TopicPartition
 
@@ -180,7 +181,7 @@ def _reset(client: ClusterClient, options: GroupOptions) -> int:
             continue
         planned[name] = _plan(client, options, name)
         if options.execute and planned[name]:
-            groups.commit(client, name, planned[name])
+            commit(client, name, planned[name])
     if options.export:
         print(reset.format_plan(planned, one_group=len(options.group) == 1), end="")
     else:

@@ -1,7 +1,7 @@
-"""Consumer groups over the wire: list, describe, read and write offsets, delete."""
+"""Consumer groups over the wire: list, describe, read and delete offsets and groups."""
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
@@ -14,15 +14,11 @@ from ottla.wire.errors import WireError
 from ottla.wire.messages import delete_groups as delete_wire
 from ottla.wire.messages import describe_groups as describe_wire
 from ottla.wire.messages import list_groups as list_wire
-from ottla.wire.messages import offset_commit as commit_wire
 from ottla.wire.messages import offset_delete as offset_delete_wire
 from ottla.wire.messages import offset_fetch as fetch_wire
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
 CONSUMER_PROTOCOL = "consumer"
-_ADMINISTRATOR = -1
-"""Generation of a non-member."""
-
 _INT16 = struct.Struct(">h")
 
 
@@ -170,41 +166,6 @@ def log_offsets(
         return {key: each.offset for key, each in found.items()}
 
     return client.with_retries(act)
-
-
-def commit(client: ClusterClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit a group's offsets as a non-member; refused while the group has members."""
-    topics = tuple(
-        commit_wire.OffsetCommitRequestTopic(
-            name=topic,
-            partitions=tuple(
-                commit_wire.OffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=offsets[topic, partition],
-                    committed_metadata="",
-                )
-                for partition in ids
-            ),
-        )
-        for topic, ids in by_topic(offsets).items()
-    )
-    request = commit_wire.OffsetCommitRequest(
-        group_id=name, generation_id_or_member_epoch=_ADMINISTRATOR, topics=topics
-    )
-
-    def act() -> None:
-        response = client.ask(
-            request,
-            commit_wire.OffsetCommitResponse,
-            node=client.coordinator(name)[0],
-            at_most=9,  # From 10 on topics are named by id.
-        )
-        for topic in response.topics:
-            for each in topic.partitions:
-                subject = f"group {name}, partition {topic.name}-{each.partition_index}"
-                check(subject, each.error_code)
-
-    client.with_retries(act)
 
 
 def delete_offsets(

@@ -1,15 +1,17 @@
 """`ottla pipeline`: jobs over topics and their remote segments, on Spark on this machine.
 
-The jobs are functions of `ottla.spark.jobs`; for a cluster the same functions run under
-spark-submit.
+The jobs are functions of `ottla.spark.jobs`. Under spark-submit the same commands run on a cluster.
 """
 
 from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.audit_command import audit
+from ottla.cli.pipeline.export_command import export
 from ottla.cli.pipeline.purge_check_command import purge_check
+from ottla.cli.pipeline.replay_command import replay
+from ottla.cli.pipeline.retention_command import retention_report
 from ottla.cli.typing_app import examples, new_app, run_app
 
-LATER = frozenset({"backfill", "export", "replay", "retention-report"})
+LATER = frozenset({"backfill"})
 """Jobs of later versions."""
 
 app = new_app()
@@ -19,16 +21,23 @@ EPILOG = examples(
     "ottla pipeline audit --remote-storage file:///mnt/store --topic orders --plan",
     "ottla pipeline audit --bootstrap-server localhost:9092 --remote-storage … --deep --json",
     "ottla pipeline purge-check --bootstrap-server localhost:9092 --remote-storage …",
+    "ottla pipeline retention-report --remote-storage … --retention-ms 7d,30d,unlimited",
+    "ottla pipeline export --bootstrap-server localhost:9092 --topic orders --to /lake/orders",
+    "ottla pipeline replay --bootstrap-server localhost:9092 --topic orders --to orders-again "
+    "--state /var/replays/1",
 )
 
 
 @app.callback(epilog=EPILOG)
 def pipeline() -> None:
-    """Check tiered storage with Spark."""
+    """Check and measure tiered storage, export and replay topics, with Spark."""
 
 
 app.command("audit", epilog=EPILOG)(audit)
 app.command("purge-check", epilog=EPILOG)(purge_check)
+app.command("retention-report", epilog=EPILOG)(retention_report)
+app.command("export", epilog=EPILOG)(export)
+app.command("replay", epilog=EPILOG)(replay)
 
 
 def run(words: list[str]) -> int:

@@ -1,4 +1,6 @@
-"""Runs a job in a local Spark session, with its progress on stderr.
+"""Runs a job in a Spark session, with its progress on stderr.
+
+The session is one on this machine, or where spark-submit or Spark Connect has placed it.
 
 Spark is imported here only: the command says what to install where it is missing.
 """
@@ -34,7 +36,7 @@ def check_spark() -> None:
 
 @contextmanager
 def local_session(app_name: str, progress: Progress) -> Iterator[Any]:
-    """Start a local session and stop it, unless there was one before. Raises: CommandError."""
+    """Start a session and stop it, unless there was one before. Raises: CommandError."""
     check_spark()
     from pyspark.sql import SparkSession
 
@@ -60,14 +62,23 @@ def reported_errors() -> Iterator[None]:
     """Turn what store, brokers and Spark raise into CommandError."""
     from pyspark.errors import PySparkException
 
-    from ottla.spark.errors import RemoteStorageError
+    from ottla.spark import errors
+    from ottla.spark.jobs.export_journal import JournalError
 
     try:
         yield
-    except RemoteStorageError as error:
+    except (
+        errors.ClusterError,
+        errors.DataLossError,
+        errors.OptionError,
+        errors.RemoteStorageError,
+        errors.WriteError,
+        JournalError,
+    ) as error:
         raise CommandError(str(error)) from None
     except PySparkException as error:
-        raise CommandError(f"Spark failed: {last_line(str(error))}") from None
+        reason = last_line(str(error))
+        raise CommandError(f"Spark failed: {reason}{_hint(reason)}") from None
 
 
 def last_line(text: str) -> str:
@@ -79,6 +90,12 @@ def last_line(text: str) -> str:
             if errors:
                 return errors[0]
     return lines[0] if lines else "no reason given"
+
+
+def _hint(reason: str) -> str:
+    if not reason.startswith("ModuleNotFoundError"):
+        return ""
+    return '; executors lack it: see "On a cluster" in docs/spark.md'
 
 
 _ERROR_MARK: Final = "Error:"
@@ -111,7 +128,12 @@ def with_progress(spark: Any, what: str, progress: Progress, act: Callable[[], T
 
 
 def _tasks_text(spark: Any) -> str:
-    tracker = spark.sparkContext.statusTracker()
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except PySparkAttributeError:  # Spark Connect has none.
+        return "running"
     stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
     known = [each for each in stages if each is not None]
     if not known:

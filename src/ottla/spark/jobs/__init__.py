@@ -1,7 +1,8 @@
-"""PySpark jobs over tiered topics: `audit` and `purge_check`.
+"""PySpark jobs over topics and their remote segments: `audit`, `purge_check`, `export`, `replay`.
 
-Each is a function from a SparkSession and options to a DataFrame; `ottla pipeline` calls the same
-functions. Listing, reading and comparing happen inside tasks, in parallel; the driver gets findings
-and summaries. What is compared is decided in pure modules: `partition_rules`, `manifest_rules`,
-`segment_bytes`, `purge_rules`.
+Each is a function of a SparkSession and options; `ottla pipeline` calls the same functions.
+Listing, reading, comparing and writing happen inside tasks, in parallel; the driver gets findings,
+names of files and sums. What is compared is decided in pure modules: `partition_rules`,
+`manifest_rules`, `segment_bytes`, `purge_rules`. How an export becomes visible is in
+`export_journal`.
 """

@@ -17,6 +17,7 @@ from ottla.metadata.records import PartitionChangeRecord
 from ottla.records.batch import parse_header
 from ottla.records.record import read_records
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.drawn import examples
 
 from ..harness import TOPIC_ID, BrokerHarness, batch
 
@@ -172,7 +173,7 @@ class Run:
 
 
 @given(history=steps, version=st.sampled_from([12, 17]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_every_record_arrives_once_and_in_order(
     history: list[tuple[str, int, int]], version: int
 ) -> None:

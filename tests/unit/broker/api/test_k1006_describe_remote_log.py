@@ -11,6 +11,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api import k1006_describe_remote_log as api
 from ottla.broker.dispatch import load_apis
+from ottla.metadata.tiering import TopicTiering, tiering_record
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 from ottla.wire.messages import describe_remote_log as wire
 from tests.unit.broker.harness import TOPIC_ID, BrokerHarness, batch
@@ -64,6 +65,7 @@ def test_the_segments_of_a_partition_are_listed_in_steps() -> None:
     harness = BrokerHarness()
     harness.add_broker()
     harness.add_topic(partitions=2)
+    harness.commit(tiering_record(TopicTiering(topic_id=TOPIC_ID)))
     harness.broker.replicas.append("t", 0, batch("v"))
     log = harness.broker.replicas.partition("t", 0).log
     assert log is not None
@@ -103,6 +105,29 @@ def test_the_segments_of_a_partition_are_listed_in_steps() -> None:
     assert row.log_end_offset == SEGMENTS
     assert unread.error_code == Error.REPLICA_NOT_AVAILABLE
     assert unread.segments == ()
+
+
+def test_a_topic_that_was_never_tiered_has_no_segments() -> None:
+    harness = BrokerHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=1)
+    # Nobody reads the metadata partition that it would be in.
+    metadata = SimpleNamespace(remote_log=lambda *_: None)
+    manager = SimpleNamespace(status=lambda *_: None)
+    harness.broker.remote = cast(Any, SimpleNamespace(manager=manager, metadata=metadata))
+    request = wire.DescribeRemoteLogRequest(
+        topics=(wire.DescribeRemoteLogTopic(name="t", partitions=(0,)),), include_segments=True
+    )
+    steps = api.handle.steps(harness.context(1006, 0), request)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            [topic] = end.value.topics
+            break
+    [row] = topic.partitions
+    assert (topic.state, row.error_code, row.segments) == (0, Error.NONE, ())
+    assert row.log_end_offset == 0
 
 
 def test_who_asks_for_segments_uses_the_topic_and_others_do_not() -> None:

@@ -15,6 +15,7 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from tests.drawn import examples
 
 from ..harness import BrokerHarness
 
@@ -46,7 +47,7 @@ def request(
 
 
 @given(limit=st.integers(-1, 9), named=st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_the_pages_hold_every_partition_once(
     harness: BrokerHarness, limit: int, named: bool
 ) -> None:

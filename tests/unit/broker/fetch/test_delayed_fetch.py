@@ -13,6 +13,7 @@ from ottla.base.pending import Pending
 from ottla.broker.fetch.delayed_fetch import FetchLimits, FetchReader, Reads
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, IncrementalFetching
 from ottla.broker.partition import Partition
+from tests.drawn import examples
 from tests.unit.broker.harness import BrokerHarness, batch, reach
 
 SIZE = len(batch("a"))
@@ -71,7 +72,7 @@ def pinned(harness: BrokerHarness) -> int:
     room=st.integers(0, 8 * SIZE),
     per_partition=st.integers(0, 4 * SIZE),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_limit_is_exceeded_but_for_the_first_batch(
     counts: list[int], room: int, per_partition: int
 ) -> None:

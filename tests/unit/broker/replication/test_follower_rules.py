@@ -23,6 +23,7 @@ from ottla.log.epoch_cache import EpochEntry
 from ottla.log.partition_log import PartitionLog
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, batch_crc, iter_headers
+from tests.drawn import examples
 from tests.unit.log.support import Environment, append, batch
 
 ROUNDS_MAX = 20
@@ -275,7 +276,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=8), st.integers(0, 2))
 def test_whatever_the_leaders_were_the_last_one_is_followed(
     history: list[tuple[int, list[int], list[tuple[int, int]]]], last: int

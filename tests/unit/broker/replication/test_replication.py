@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
 from ottla.metadata.records import PartitionChangeRecord
+from tests.drawn import examples
 from tests.unit.broker.harness import TOPIC_ID
 from tests.unit.broker.replicas_harness import ReplicasHarness, Written, contents
 
@@ -337,6 +338,7 @@ def replace_leader(harness: ReplicasHarness, random: Random) -> None:
     harness.run(random.choice([0, 5]))
 
 
+@pytest.mark.forms(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_former_leaders_keep_nothing_of_their_own(seed: int) -> None:
     """Directed: leaders with a tail of their own, log starts that pass it, retries."""
@@ -428,7 +430,7 @@ STEPS = st.one_of(
 
 
 @given(story=st.lists(STEPS, max_size=40))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_story(story: list[Do]) -> None:
     harness = ReplicasHarness(replica_lag_time_max_ms="1000")
     for step in story:

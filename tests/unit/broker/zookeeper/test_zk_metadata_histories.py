@@ -35,6 +35,7 @@ from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage, top
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
 from ottla.wire.messages.update_metadata import FULL, UpdateMetadataRequest
+from tests.drawn import examples
 from tests.unit.controller.model_brokers import compare, led, never_led
 from tests.unit.controller.model_brokers import topic as a_topic
 from tests.unit.controller.zookeeper.test_broker_request_histories import (
@@ -283,7 +284,7 @@ class Starting(Resending):
     process = knowing_what_is_stored
 
 
-SETTINGS = settings(max_examples=25, stateful_step_count=40, deadline=None)
+SETTINGS = settings(max_examples=examples(25), stateful_step_count=40, deadline=None)
 TestHearing, TestStarting = Hearing.TestCase, Starting.TestCase
 TestHearing.settings = TestStarting.settings = SETTINGS
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from ottla.base.ids import uuid_text
+from ottla.cli.errors import CommandError
 from ottla.cli.pipeline import audit_text
 from ottla.cli.pipeline.pipeline import LATER
 from ottla.cli.pipeline.purge_check_command import result_json, result_lines
-from ottla.cli.pipeline.running import last_line
+from ottla.cli.pipeline.running import last_line, reported_errors
 from ottla.spark.jobs.audit_tasks import Summary
 from ottla.spark.jobs.findings import Finding, Kind, Severity
 from tests.unit.cli.conftest import Run
@@ -236,3 +238,16 @@ def test_the_error_in_sparks_text() -> None:
     assert last_line(text) == "ottla.x.SomeError: the reason"
     assert last_line("one line") == "one line"
     assert last_line("") == "no reason given"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_advised"),
+    [("ModuleNotFoundError: No module named 'ottla'", True), ("ValueError: x", False)],
+)
+def test_executors_that_lack_a_module(error: str, is_advised: bool) -> None:
+    text = f"Job aborted\nTraceback (most recent call last):\n  File x\n{error}\n"
+    with pytest.raises(CommandError) as raised, reported_errors():
+        raise PySparkException(text)
+    reason = str(raised.value)
+    assert reason.startswith(f"Spark failed: {error}")
+    assert ("docs/spark.md" in reason) == is_advised

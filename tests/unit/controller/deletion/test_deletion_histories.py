@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.metadata.deletions import Policy
+from tests.drawn import examples
 from tests.unit.controller.deletion.test_deletion_walk import (
     Event,
     broker_events,
@@ -93,7 +94,7 @@ def end_moves(harness: DeletionHarness) -> None:
 
 
 @pytest.mark.parametrize("policy", Policy, ids=lambda policy: policy.name)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_histories(policy: Policy, data: st.DataObject) -> None:
     harness = DeletionHarness(policy, (1, 2, 3))

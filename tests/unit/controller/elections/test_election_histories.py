@@ -28,6 +28,7 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord
 from ottla.metadata.topic_config import effective_topic_value
 from ottla.metadata.topics import RECOVERED, RECOVERING
+from tests.drawn import examples
 from tests.unit.controller.builders import SESSION_MS
 from tests.unit.controller.history import History
 from tests.unit.controller.written_data import Key, WrittenData, partitions
@@ -286,4 +287,4 @@ def _check(image: ClusterImage, partition: PartitionImage, min_isr: int, elr: bo
 
 
 TestElections = Elections.TestCase
-TestElections.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestElections.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

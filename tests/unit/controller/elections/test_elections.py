@@ -33,6 +33,7 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
 )
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, RECOVERING
+from tests.drawn import examples
 from tests.unit.controller.builders import advance, after, broker, cluster, context, uuid
 
 TOPIC = uuid("topic")
@@ -161,7 +162,7 @@ def images(draw: st.DrawFn) -> ClusterImage:
     return image_of(*found, fenced=fenced)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(images(), st.sampled_from([1, 2, 3]))
 def test_leaders_are_in_sync_and_no_isr_is_emptied(image: ClusterImage, gone: int) -> None:
     changed = advance(image, remove_from_isrs(image, CONFIG, gone))

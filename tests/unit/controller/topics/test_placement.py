@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.topics.placement import Candidate, alternate, candidates, place
+from tests.drawn import examples
 
 from ..builders import CountingDice, broker, cluster
 
@@ -29,7 +30,7 @@ def clusters(draw: st.DrawFn) -> list[Candidate]:
     return [Candidate(first.id, first.rack, False), *found[1:]]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(clusters(), st.integers(1, 9), st.integers(0, 5), st.integers(0, 20), st.integers(0, 99))
 def test_what_always_holds(
     brokers: list[Candidate], factor: int, first: int, count: int, number: int

@@ -47,6 +47,7 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
 )
 from ottla.metadata.topics import DIRECTORY_MIGRATING, topic_records
+from tests.drawn import examples
 from tests.unit.controller.model_brokers import (
     ModelBroker,
     a_broker,
@@ -353,4 +354,6 @@ class RequestHistory(RuleBasedStateMachine):
 
 
 TestBrokerRequests = RequestHistory.TestCase
-TestBrokerRequests.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBrokerRequests.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)

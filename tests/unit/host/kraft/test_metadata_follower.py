@@ -20,6 +20,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
+from tests.drawn import examples
 from tests.unit.host.harness import Harness
 from tests.unit.host.quorum_harness import BROKER_DIR, Broker, Controller, a_config, a_topic
 
@@ -454,7 +455,7 @@ def test_a_local_follower_has_the_controllers_committed_image_and_the_same_delta
 ACTIONS = ("write", "config", "remove", "restart controller", "restart broker", "cut", "join")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), min_size=5, max_size=40), st.booleans())
 def test_any_history_ends_with_equal_images(actions: list[str], snapshots: bool) -> None:
     options: dict[str, Any] = {"limits": SMALL, "segment_bytes": 400} if snapshots else {}

@@ -233,6 +233,7 @@ def test_a_torn_append_is_cut_at_the_next_start() -> None:
     assert again.runtime.epoch == 2
 
 
+@pytest.mark.forms(70)
 @pytest.mark.parametrize("operation", range(272))
 def test_a_crash_at_any_disk_operation_loses_nothing_acknowledged(operation: int) -> None:
     """Write, commit, snapshot, clean; the disk dies at the n-th operation, then power goes."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ottla.base import limits
 from ottla.base.ports import Buffer
 from ottla.host.net.client_protocol import SMALL_BYTES, SMALL_IN_A_ROW_MAX, ClientProtocol
+from tests.drawn import examples
 
 
 class FakeTransport(asyncio.Transport):
@@ -72,7 +73,7 @@ BODIES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(BODIES, st.sampled_from([1, 3, 7, 1000, SMALL_BYTES - 1, SMALL_BYTES, 1 << 30]))
 def test_responses_are_whole_and_in_order(bodies: list[bytes], most: int) -> None:
     receiver = Receiver()

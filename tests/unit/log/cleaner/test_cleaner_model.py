@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
+from tests.drawn import examples
 from tests.unit.log.cleaner_storage import DELETE_RETENTION_MS, Died, Storage
 
 KEYS = [b"a", b"b", b"c", b"long" * 20]
@@ -136,7 +137,10 @@ def check(storage: Storage, written: list[tuple[int, bytes, bytes | None, int]])
 
 TestCleanedLog = CleanedLog.TestCase
 TestCleanedLog.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 
@@ -155,6 +159,7 @@ def history(storage: Storage) -> list[tuple[int, bytes, bytes | None, int]]:
     return written
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("keep", [None, 0, 1 << 20], ids=["killed", "power lost", "torn"])
 def test_a_death_at_any_operation_loses_nothing(keep: int | None) -> None:
     def run(operation: int | None) -> tuple[Storage, bool]:

@@ -40,6 +40,7 @@ def clean_and_wait(storage: Storage) -> None:
     storage.env.pass_ms(2_000)
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_loss_of_power_at_any_operation_loses_nothing(seed: int) -> None:
     random = Random(seed)
@@ -85,6 +86,7 @@ class Swapping:
 STEPS = range(5)
 
 
+@pytest.mark.forms(5)
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("offset", [23, 12, 7])
 def test_a_truncation_settles_it(steps: int, offset: int) -> None:

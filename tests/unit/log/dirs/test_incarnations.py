@@ -24,6 +24,7 @@ from ottla.log.dirs.replica_deletion import remove_replicas
 from ottla.log.names import parse_partition_dir_name
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.sim.disk import SimDisk
+from tests.drawn import examples
 from tests.unit.log.support import Environment, QueuedWorkers, append, batch, values
 
 PATHS = ("/d1", "/d2")
@@ -260,7 +261,7 @@ STEPS = (
 )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(400), deadline=None, derandomize=True)
 @given(
     random=st.randoms(use_true_random=False),
     ledger=st.booleans(),

@@ -29,6 +29,7 @@ from ottla.metadata.records import (
 )
 from ottla.wire.errors import WireError
 from ottla.wire.schema import spec_of
+from tests.drawn import examples
 
 from ..images import ID, clusters
 
@@ -119,7 +120,7 @@ def test_bytes_are_those_of_kafka(record: object, encoded: str) -> None:
     assert decode_record(bytes.fromhex(encoded)) == record
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(clusters())
 def test_records_survive_the_way_to_bytes_and_back(image: object) -> None:
     records = list(image.to_records())  # type: ignore[attr-defined]

@@ -37,6 +37,7 @@ from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.load import Snapshot, observed
 from ottla.metadata.znodes.normalise import normalised
 from ottla.metadata.znodes.topic import Assignment, encode_topic
+from tests.drawn import examples
 
 from ...controller.builders import CountingDice, context
 from .clusters import brokers, register
@@ -276,7 +277,7 @@ MOVES = (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data(), st.integers(0, 9))
 def test_what_is_stored_is_what_was_decided(data: st.DataObject, dice: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -29,6 +29,7 @@ from ottla.records.compression import Codec
 from ottla.records.control import ControlType, build_control, build_marker
 from ottla.records.errors import CorruptBatch, InvalidRecord, UnsupportedMagic
 from ottla.records.record import Record, iter_records
+from tests.drawn import examples
 
 T0 = 1_700_000_000_000
 FIELD = st.none() | st.binary(max_size=70)
@@ -116,7 +117,7 @@ def test_many_small_batches_go_side_by_side(codec: Codec) -> None:
     assert read(log) == list(iter_records(log))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(BATCH, min_size=1, max_size=5), st.integers(0, 2**62))
 def test_equal_to_plain_python_on_any_rows(
     batches: list[tuple[list[NewRecord], Codec, bool]], base_offset: int
@@ -134,7 +135,7 @@ CLIPPED = concatenate(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(990, 1310), st.integers(990, 1310))
 def test_clipping(lo: int, hi: int) -> None:
     records = list(iter_records(CLIPPED))
@@ -266,7 +267,7 @@ def outcome(decoder: Any, log: bytes) -> list[Record] | type[Exception]:
         return CorruptBatch
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.integers(0, 2**16), st.integers(0, 255), st.sampled_from([20, 3]), st.booleans())
 def test_damage_is_judged_as_plain_python_does(at: int, byte: int, count: int, many: bool) -> None:
     """One byte of the records changed, the checksum mended: as a hostile producer could."""
@@ -279,7 +280,7 @@ def test_damage_is_judged_as_plain_python_does(at: int, byte: int, count: int, m
     assert outcome(read, log) == outcome(iter_records, log)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=150), st.integers(1, 12))
 def test_noise_is_judged_as_plain_python_does(noise: bytes, count: int) -> None:
     header = BatchHeader(0, 0, -1, 2, 0, 0, count, T0, T0, -1, -1, -1, count)

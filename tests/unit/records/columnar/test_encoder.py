@@ -17,6 +17,7 @@ from ottla.records.builder import NewRecord, encode_batch
 from ottla.records.columnar import COLUMNS, HEADERS_TYPE, decode, encode
 from ottla.records.compression import Codec
 from ottla.records.record import Record, iter_records
+from tests.drawn import examples
 
 T0 = 1_700_000_000_000
 FIELD = st.none() | st.binary(max_size=200)
@@ -43,7 +44,7 @@ def rows_of(batches: list[bytes]) -> list[NewRecord]:
     return [(r.key, r.value, list(r.headers), r.timestamp) for r in iter_records(b"".join(batches))]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(ROW, min_size=1, max_size=20), st.sampled_from(Codec))
 def test_equal_to_the_plain_builder(rows: list[NewRecord], codec: Codec) -> None:
     options: dict[str, Any] = {
@@ -58,7 +59,7 @@ def test_equal_to_the_plain_builder(rows: list[NewRecord], codec: Codec) -> None
     assert encode(table(rows), timestamp_ms=0, **options) == [encode_batch(rows, **options)]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(ROW, min_size=1, max_size=30), st.integers(1, 2000))
 def test_batches_are_bounded_and_lose_nothing(rows: list[NewRecord], batch_bytes: int) -> None:
     batches = encode(table(rows), timestamp_ms=0, batch_bytes=batch_bytes, base_offset=7)

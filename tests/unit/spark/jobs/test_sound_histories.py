@@ -23,6 +23,7 @@ from ottla.tiered.manifest import Manifest
 from ottla.tiered.manifest_codec import decode_manifest
 from ottla.tiered.object_names import ObjectKind, manifest_name, object_name
 from ottla.tiered.segment_metadata import SegmentMetadata
+from tests.drawn import examples
 from tests.unit.tiered.support import (
     DELETING,
     FINISHED,
@@ -161,7 +162,7 @@ def step(partition: Audited, data: st.DataObject) -> None:
             partition.disable(broker, data.draw(st.booleans()))
 
 
-@settings(max_examples=60, deadline=None, phases=[Phase.generate])
+@settings(max_examples=examples(60), deadline=None, phases=[Phase.generate])
 @given(st.data())
 def test_nothing_is_found_in_a_sound_store(data: st.DataObject) -> None:
     partition = Audited()
@@ -178,7 +179,7 @@ def test_nothing_is_found_in_a_sound_store(data: st.DataObject) -> None:
     assert partition.audit(grace_ms=0) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_damage_is_found_after_any_history(data: st.DataObject) -> None:
     partition = Audited()

@@ -20,6 +20,7 @@ from ottla.testing.scenarios.storage import draw_storage
 from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim_clients import Admin
+from tests.drawn import examples
 
 METADATA = 3
 LINES = TopicSpec(name="lines", partitions=2, replication_factor=1)
@@ -67,7 +68,7 @@ def test_healing_restarts_a_node_that_the_story_crashed() -> None:
     assert report.marks["crashed"] == 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.lists(st.lists(st.builds(Progress, st.sampled_from("abc"), st.integers(0, 3)))),
     st.integers(0, 3),
@@ -108,6 +109,7 @@ TRIMMED = 300
 """A seed whose topics both get DeleteRecords."""
 
 
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 @pytest.mark.parametrize("seed", [6, 7, 10, 12])
 def test_clients_change_nothing_once_the_logs_are_read(seed: int, zookeeper: bool) -> None:

@@ -6,6 +6,8 @@ Method: clusters without drawn faults, to which each test does what its name say
 import json
 from typing import Any
 
+import pytest
+
 from ottla.host.kraft.broker_mode import KRaftBroker
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
@@ -20,6 +22,8 @@ from ottla.testing.sim.watch.observations import (
 )
 
 from .requests import TOPIC, Writer
+
+pytestmark = pytest.mark.drawn(7)
 
 SETTLED_MS = 3_000
 

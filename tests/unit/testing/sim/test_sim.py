@@ -45,6 +45,7 @@ def test_a_cluster_without_faults_serves() -> None:
     assert len(ends) == 1, "all brokers hold the same"
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("seed", [3, 5])
 def test_the_same_seed_is_the_same_history(seed: int) -> None:
     sim, writer = history(seed, Faults.ROUGH)

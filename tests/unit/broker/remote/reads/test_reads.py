@@ -24,6 +24,7 @@ from ottla.records.compression import Codec
 from ottla.records.record import read_records
 from ottla.testing.sim.object_store import ObjectStoreFaults
 from ottla.tiered.object_names import ObjectKind, object_name
+from tests.drawn import examples
 from tests.unit.broker.remote.support import Bench
 from tests.unit.log.support import Environment, append, batch, offset_for_timestamp
 from tests.unit.log.test_partition_log import marker
@@ -453,7 +454,7 @@ def test_a_reader_that_leaves_does_not_cancel_the_call_of_another() -> None:
     ),
     remote=st.integers(1, 8),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_read_committed_shows_what_the_whole_log_would(
     steps: list[tuple[int, str]], remote: int
 ) -> None:
@@ -563,7 +564,7 @@ def test_a_search_that_ends_with_its_first_segment_is_found_out(
     start=st.integers(0, 10),
     codec=st.sampled_from([Codec.NONE, Codec.GZIP]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_timestamp_is_found_as_in_the_whole_log(
     times: list[int], remote: int, start: int, codec: Codec
 ) -> None:

@@ -244,6 +244,7 @@ def test_copies_stop_while_tiering_is_off(state: TieringState) -> None:
 # -- a store with faults ---------------------------------------------------------------------------
 
 
+@pytest.mark.forms(10)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("fault", ["slow", "refused", "hanging", "lost_answers", "lies"])
 def test_faults_of_the_store_lose_and_leave_nothing(fault: str, seed: int) -> None:

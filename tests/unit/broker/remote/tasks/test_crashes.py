@@ -98,6 +98,7 @@ def test_every_step_may_be_the_last(
             raise AssertionError(f"{step}: {error}") from error
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", TAKE_OVERS)
 def test_an_upload_in_flight_is_executed_after_its_broker_s_death(take_over: TakeOver) -> None:
     late = 0

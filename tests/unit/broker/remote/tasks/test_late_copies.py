@@ -115,6 +115,7 @@ def run(hold_at: int | None, story: Story, change: Change, *, is_over: bool = Fa
     return names
 
 
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("change", [next_leader, same_leader])
 @pytest.mark.parametrize("name", STORIES)
 def test_a_copier_that_is_held_at_each_operation(name: str, change: Change) -> None:

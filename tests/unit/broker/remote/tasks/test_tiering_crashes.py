@@ -92,7 +92,7 @@ def run(name: str, crash_at: int | None, take_over: TakeOver) -> tuple[int, list
     return counted.count, counted.names
 
 
-@pytest.mark.forms(2)
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", [restarted, elected_again, another])
 @pytest.mark.parametrize("name", STORIES)
 def test_every_step_may_be_the_last(name: str, take_over: TakeOver) -> None:

@@ -24,6 +24,8 @@ from ottla.testing.sim.faults.directed_scripts import (
 from ottla.testing.sim.faults.late_requests import LateRequests
 from ottla.testing.sim.zookeeper.zookeeper_mode import FLUSHED
 
+pytestmark = pytest.mark.drawn(8)
+
 ORDERS = TopicSpec(
     name="orders",
     partitions=2,
@@ -117,6 +119,7 @@ KINDS = (
 )
 
 
+@pytest.mark.forms(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_follows_its_event(kind: str) -> None:
     cleaned = kind in ("removal", "swap")
@@ -147,6 +150,7 @@ def test_controllers_that_are_brokers_do_not() -> None:
     assert run.sim.marks["directed-quorum-power"] == 0
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize(
     ("kind", "part", "marks"),
     [

@@ -45,6 +45,7 @@ def written(story: Story) -> Dialogue[None]:
     story.read_tiers(TIERED, interval_ms=2_000)
 
 
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_faults_follow_copies_and_deletions(zookeeper: bool) -> None:
     scenario = Scenario(

@@ -27,11 +27,17 @@ class ResponseBatch:
         self._call_soon = call_soon
         self._ticks_ns = ticks_ns
         self._waiting: list[Outgoing] = []
+        self._last: Outgoing | None = None
         self._began_ns = 0
         self._is_scheduled = False
 
     def add(self, outgoing: Outgoing) -> None:
         """Send what a connection has queued, with that of others."""
+        is_alone = outgoing is self._last and not self._waiting
+        self._last = outgoing
+        if is_alone:
+            outgoing.flush()
+            return
         if not self._waiting:
             self._began_ns = self._ticks_ns()
             if not self._is_scheduled:

@@ -20,9 +20,11 @@ class Sent:
         self.now_ns = 0
         self.turns: list[Callable[[], None]] = []
         self.batch = ResponseBatch(self.turns.append, lambda: self.now_ns)
+        self.connections: dict[str, Outgoing] = {}
 
     def add(self, name: str) -> None:
-        self.batch.add(connection(lambda: self.sent.append(name)))
+        new = connection(lambda: self.sent.append(name))
+        self.batch.add(self.connections.setdefault(name, new))
 
     def turn(self) -> None:
         due, self.turns[:] = list(self.turns), []
@@ -69,3 +71,16 @@ def test_what_is_added_while_responses_are_sent_is_sent_in_the_next_turn() -> No
     assert all_.sent == ["first"]
     all_.turn()
     assert all_.sent == ["first", "second"]
+
+
+def test_a_connection_that_is_served_alone_waits_for_nothing() -> None:
+    all_ = Sent()
+    all_.add("a")
+    all_.turn()
+    all_.add("a")
+    assert (all_.sent, all_.turns) == (["a", "a"], [])
+    all_.add("b")
+    all_.add("b")
+    assert all_.sent == ["a", "a"], "what waits is not overtaken"
+    all_.turn()
+    assert all_.sent == ["a", "a", "b", "b"]

@@ -35,13 +35,21 @@ LEFT_OUT = "left out"
 NICENESS = 5
 """Of workers that begin with what needs a core: whoever waits much goes on at once when it can."""
 
+SPARK_STREAMS = f"{SPARK} streams"
+"""Tests of Spark that share a second session, since one takes too long for all."""
+
+SPARK_ALONE = ("tests/spark/test_demo.py", "tests/spark/test_clusters.py")
+"""Those that use no shared session."""
+
 LONGEST = (
     SPARK,
     "tests/sim/test_seeds.py",
+    "tests/cluster/test_slow_store.py",
+    SPARK_STREAMS,
+    *SPARK_ALONE,
     "tests/cluster/test_tiered_storage.py",
     "tests/cluster/test_tiered_off.py",
     "tests/cluster/test_tiered_deletion.py",
-    "tests/cluster/test_slow_store.py",
     "tests/cluster/test_cli_local.py",
     "tests/cluster/zookeeper/test_local_clusters.py",
     "tests/cluster/zookeeper/test_tiered_storage.py",
@@ -140,7 +148,7 @@ def functions_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class FileScheduling(LoadScopeScheduling):
-    """Keeps a file in one worker, since its tests share clusters; all of Spark, which starts once.
+    """Keeps a file in one worker, since its tests share clusters; Spark starts twice for all files.
 
     Every other worker begins with what waits much, clusters and Spark, the others with what needs
     a core: so the cores are busy to the end. Simulated clusters are each test's own: these tests go
@@ -149,8 +157,8 @@ class FileScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
-        if path.startswith(f"{SPARK}/"):
-            return SPARK
+        if path.startswith(f"{SPARK}/") and path not in SPARK_ALONE:
+            return SPARK_STREAMS if "stream" in path or "pipeline" in path else SPARK
         return nodeid if path.startswith(f"{SIMULATOR}/") else path
 
     def _assign_work_unit(self, node: WorkerController) -> None:
@@ -184,7 +192,7 @@ def _rank(scope: str) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """Distribute by file, and Spark as a whole, with `--dist loadgroup`."""
+    """Distribute by file, and Spark by its sessions, with `--dist loadgroup`."""
     return FileScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 

@@ -225,16 +225,18 @@ def eventually(
 ) -> T:
     """Ask again and again until the answer holds; return it. Fails with the last answer.
 
-    Waits a twentieth of the time that it took so far, so that long waits leave the cores to others.
+    In long waits four times as long passes between two questions as one takes: a command takes
+    much of a core.
     """
     began = time.monotonic()
     while True:
+        asked = time.monotonic()
         answer = ask()
         if holds(answer):
             return answer
-        waited = time.monotonic() - began
-        assert waited < within, f"{what} within {within:g} s; last: {answer!r}"
-        time.sleep(min(max(0.05, waited / 20), 1.0))
+        now = time.monotonic()
+        assert now - began < within, f"{what} within {within:g} s; last: {answer!r}"
+        time.sleep(max(0.05, min(4 * (now - asked), (now - began) / 20, 1.0)))
 
 
 def read(consumer: Consumer, count: int, *, within: float = TIMEOUT_SECONDS) -> list[Record]:

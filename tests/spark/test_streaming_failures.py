@@ -203,19 +203,14 @@ def chain(
     return Chain(cluster, make_topic(PARTITIONS), tmp_path, produce)
 
 
-def test_failures(spark: Any, chain: Chain) -> None:
-    points = [*drawn(FIRST, 1, FAULT_ROUNDS), BEGUN, *drawn(CALLS, 3, FAULT_ROUNDS)]
-    for point in points:
+def test_failures_and_a_killed_driver(spark: Any, chain: Chain) -> None:
+    calls = [*drawn(FIRST, 1, FAULT_ROUNDS), BEGUN, *drawn(CALLS, 2, FAULT_ROUNDS)]
+    [killed_at] = drawn([*CALLS, *WRITTEN], 1, "", name="killed")
+    for point in calls:
         chain.fail(spark, point)
+    chain.kill(killed_at)
     chain.finish(spark)
-    assert chain.reached == points
-
-
-def test_a_killed_driver(spark: Any, chain: Chain) -> None:
-    chain.fail(spark, BEGUN)
-    [point] = drawn([*CALLS, *WRITTEN], 1, "")
-    chain.kill(point)
-    chain.finish(spark)
+    assert chain.reached == [*calls, killed_at]
 
 
 @pytest.mark.soak(FAULT_ROUNDS)

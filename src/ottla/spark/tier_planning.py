@@ -317,6 +317,9 @@ def offsets_to_ask(places: Sequence[Place], tiers: Tiers, latest: int) -> list[i
 
     A transaction of remote records may end where only brokers have the marker: between remote
     segments, or behind the last of them. What is open there is what brokers name there.
+
+    `latest`: the last stable offset. Also behind it there may be markers, of transactions that
+    began before it, as long as the log goes on there.
     """
     asked: list[int] = []
     for before, place in pairwise(places):
@@ -328,7 +331,7 @@ def offsets_to_ask(places: Sequence[Place], tiers: Tiers, latest: int) -> list[i
             if segment.own[0] > reached:
                 break
             reached = max(reached, segment.own[1])
-        if reached < latest:
+        if reached < max(latest, tiers.local_end):
             asked.append(reached)
     return asked
 

@@ -127,11 +127,13 @@ def _aborted(
 ) -> Aborted:
     search = AbortedSearch(whole.start, whole.end, tiers)
     search_aborted(session, search)
-    offsets = [] if aborted_at is None else offsets_to_ask(places, tiers, whole.facts.latest)
+    latest = whole.facts.latest
+    offsets = [] if aborted_at is None else offsets_to_ask(places, tiers, latest)
     return Aborted(
         entries=search.entries,
         open_at=tuple(
-            (offset, aborted_at(whole.facts.key, offset))
+            # At the last stable offset brokers name none: they have nothing to return there.
+            (offset, aborted_at(whole.facts.key, min(offset, latest - 1)))
             for offset in offsets
             if aborted_at is not None
         ),

@@ -126,12 +126,17 @@ def test_small_neighbours_are_packed() -> None:
         (10, 100, 180, [100]),  # What is open at the end of the range is decided in the hole.
         (10, 80, 180, [100]),
         (120, 150, 180, [150]),
-        (120, 150, 150, []),  # Nothing follows.
+        (120, 150, 150, [150]),  # Markers may be behind the last stable offset.
         (105, 110, 180, []),  # Brokers name them with the records.
     ],
 )
 def test_where_brokers_are_asked(start: int, end: int, latest: int, offsets: list[int]) -> None:
     assert offsets_to_ask(places_of(start, end, TIERS), TIERS, latest) == offsets
+
+
+def test_no_broker_is_asked_where_the_log_ends() -> None:
+    ended = replace(TIERS, local_end=150)
+    assert offsets_to_ask(places_of(120, 150, ended), ended, 150) == []
 
 
 def entry(producer_id: int, first: int, last: int, stable: int = 0) -> AbortedTransaction:

@@ -90,6 +90,28 @@ def check_cover(tasks: list[Task], start: int, end: int) -> None:
     assert reached == end
 
 
+def test_a_transaction_whose_marker_is_behind_the_last_stable_offset(tmp_path: Path) -> None:
+    """It is aborted, and all that can be read of it is remote; another one is open before its end.
+
+    Brokers name it with the last record that they may return, and not behind it.
+    """
+    log = TieredLog()
+    log.append(5)
+    log.append(2, producer_id=11)
+    log.append(3)
+    log.append(2, producer_id=12)
+    log.end_transaction(11, committed=False)
+    log.copy(0, 3)
+    assert log.stable_end == 10
+    root = new_store(tmp_path)
+    log.write(root)
+    with FakeBroker(versions=TIERED) as broker:
+        broker.logs[0] = log.served()
+        chosen = options(root, broker, isolation="read_committed")
+        found = [offset for offset, _ in read(plan(chosen), chosen)]
+        assert found == [0, 1, 2, 3, 4, 7, 8, 9]
+
+
 @drawn
 @given(tiered_logs(), st.data())
 def test_every_cut_of_both_tiers_is_the_whole_log(

@@ -6,6 +6,7 @@ Its nodes have a Python without packages: what tasks need comes with the applica
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -87,6 +88,10 @@ class Standalone:
         _, left = psutil.wait_procs(children, timeout=STOP_SECONDS)
         for process in left:
             process.kill()
+        # Only logs stay: the unpacked archives are a gigabyte.
+        for each in (*self.directory.glob("worker-*"), self.directory / "scratch"):
+            shutil.rmtree(each, ignore_errors=True)
+        self.archive.unlink(missing_ok=True)
 
     @property
     def env(self) -> dict[str, str]:

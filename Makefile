@@ -27,13 +27,14 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo --chart demo.png
 
-# Tests of clusters and of Spark wait more than they work, the others need a core: they run beside
-# each other, two workers a core, eight at most (see tests/conftest.py). What judges latencies runs
-# alone. In each line's last words "deselected" are those that are left to `make soak`.
+# Unit tests need the cores, and a process that nothing else has changed. Tests of clusters and of
+# Spark wait more than they work, simulated clusters need a core: they run beside each other, two
+# workers a core, eight at most (see tests/conftest.py). What judges latencies runs alone. In each
+# line's last words "deselected" are those that are left to `make soak`.
 WORKERS = $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 
-test: $(STAMP)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests
+test: test-unit
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/sim tests/cluster tests/spark
 	@$(BIN)/python -m pytest -m alone tests/cluster
 
 test-unit: $(STAMP)

@@ -2,6 +2,7 @@
 property fails because the machine is busy."""
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -114,6 +115,16 @@ def pytest_collection_finish() -> None:
     """Keep later collections of garbage from what was imported, which stays to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _logs_are_as_before() -> Iterator[None]:
+    """Give the product's logger back as it was: simulated clusters and commands set it."""
+    logger = logging.getLogger("ottla")
+    level, propagate = logger.level, logger.propagate
+    yield
+    logger.setLevel(level)
+    logger.propagate = propagate
 
 
 def forms_left_out(items: list[pytest.Item]) -> list[pytest.Item]:

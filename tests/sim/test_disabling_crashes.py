@@ -40,7 +40,7 @@ from .tiering_off_stories import Switch
 pytestmark = pytest.mark.timeout(3_600)
 
 DISABLING_STEPS = "OTTLA_DISABLING_STEPS"
-HISTORIES_DRAWN = 2
+HISTORIES_DRAWN = 1
 CRASHES_DRAWN = 1
 SEED = 1
 SECONDS_MAX = 1_500

@@ -217,7 +217,7 @@ class Store:
         until: float,
         answer: Callable[[T | StoreError], None],
     ) -> None:
-        task = self._loop.create_task(_outcome(operation()))
+        task = self._loop.create_task(_outcome(operation))
         try:
             done, _ = await asyncio.wait({task}, timeout=until - self._loop.time())
             if done:
@@ -249,10 +249,13 @@ async def _resize(places: asyncio.Semaphore, more: int) -> None:
         await places.acquire()
 
 
-async def _outcome(operation: Awaitable[T]) -> T | StoreError:
-    """Return an operation's result or error; an exception of the backend is unexpected."""
+async def _outcome(operation: Callable[[], Awaitable[T]]) -> T | StoreError:
+    """Return an operation's result or error; an exception of the backend is unexpected.
+
+    It begins the operation itself: a task that is cancelled before its first step has begun none.
+    """
     try:
-        return await operation
+        return await operation()
     except OperationFailed as failed:
         return failed.error
     except Exception as error:

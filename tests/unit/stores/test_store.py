@@ -1,9 +1,10 @@
 """Pools, deadlines and cancellation, over a backend whose operations end when the test says so."""
 
 import asyncio
+import inspect
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,31 @@ def test_close_answers_what_is_under_way_and_does_not_wait(tmp_path: Path) -> No
     after = store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline())
     assert failure_of(after.result.value) is Failure.CANCELLED
     store.close()
+
+
+def test_an_operation_that_close_comes_before_is_not_left_half_begun(tmp_path: Path) -> None:
+    """A coroutine that was made and is never awaited warns, at some time later."""
+    backend = HeldBackend(is_cancellable=True)
+    bench = bench_of(backend, tmp_path)
+    store = bench.open()
+    closing = threading.Thread(target=store.close)
+    made: list[Coroutine[None, None, ObjectInfo]] = []
+
+    async def found(name: str) -> ObjectInfo:
+        return ObjectInfo(name, 1, 2)
+
+    def head(name: str) -> Awaitable[ObjectInfo]:
+        closing.start()
+        # The store's thread stands still meanwhile: what `close` does there comes next.
+        bench.run_until_real(lambda: store._is_closed)
+        time.sleep(0.01)
+        made.append(found(name))
+        return made[0]
+
+    backend.head = head  # type: ignore[method-assign, assignment]
+    bench.wait(store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline()))
+    closing.join()
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
 
 
 def test_a_store_that_hangs_does_not_hold_up_close(tmp_path: Path) -> None:

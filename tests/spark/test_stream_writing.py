@@ -5,6 +5,7 @@ again continues. A query that had not committed its last micro-batch repeats it:
 removed from the checkpoint, as if the driver had died between the write and the commit.
 """
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,11 @@ import pytest
 
 from ottla.testing import Cluster
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 LINES = 300
+BEGIN_S = 1_700_000_000
+WITHIN_SECONDS = 180
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def stream(spark: Any, cluster: Cluster, tmp_path: Path) -> Callable[..., Any]:
         writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(WITHIN_SECONDS)
         return query
 
     (tmp_path / "in").mkdir()
@@ -38,8 +41,14 @@ def stream(spark: Any, cluster: Cluster, tmp_path: Path) -> Callable[..., Any]:
 
 
 def add_file(tmp_path: Path, number: int) -> list[bytes]:
+    """Add a file for a micro-batch; Spark takes files in the order of their times, in ms."""
     lines = [f"{number}-{line:04}" for line in range(LINES)]
-    (tmp_path / "in" / f"{number}.txt").write_text("\n".join(lines))
+    path = tmp_path / "in" / f"{number}.txt"
+    # Spark must not see it with another time.
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_text("\n".join(lines))
+    os.utime(hidden, (BEGIN_S + number, BEGIN_S + number))
+    hidden.rename(path)
     return [line.encode() for line in lines]
 
 
